@@ -1,0 +1,101 @@
+// One description of each configuration struct. Reading, defaults, ranges, the JSON schema, `heddle help` and every
+// error message are Describers that visit it; a new option is one line in a `describe` function.
+//
+//   void describe(Describer& d, OptimizerConfig& c) {
+//     d.field("momentum", c.momentum, between(0, 1), "share of the last step's velocity that is kept");
+//     choice(d, "nesterov_style", c.style, "which published form of Nesterov's momentum");
+//   }
+//
+// The value that a field holds when `describe` is called is its default.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// The numbers that a field accepts.
+struct Range {
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool minimum_excluded = false;
+  bool maximum_excluded = false;
+};
+
+inline Range any_number() { return {}; }
+inline Range at_least(double minimum) { return {.minimum = minimum}; }
+inline Range above(double minimum) { return {.minimum = minimum, .minimum_excluded = true}; }
+inline Range between(double minimum, double maximum) { return {.minimum = minimum, .maximum = maximum}; }
+/// minimum <= x < maximum.
+inline Range from_to_below(double minimum, double maximum) {
+  return {.minimum = minimum, .maximum = maximum, .maximum_excluded = true};
+}
+
+/// A field's name. `required("path")` has no default: leaving it out is an error.
+struct Key {
+  Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
+  std::string_view name;
+  bool is_required = false;
+};
+inline Key required(const char* name) {
+  Key key(name);
+  key.is_required = true;
+  return key;
+}
+
+class Describer {
+ public:
+  using Body = std::function<void(Describer&)>;
+  /// One alternative of a tagged union: the value of its "type" and the fields that stand beside it.
+  struct Alternative {
+    std::string_view type;
+    std::string_view help;
+    Body body;
+  };
+
+  virtual ~Describer() = default;
+  virtual void field(Key key, bool& value, std::string_view help) = 0;
+  virtual void field(Key key, std::int64_t& value, Range range, std::string_view help) = 0;
+  virtual void field(Key key, double& value, Range range, std::string_view help) = 0;
+  virtual void field(Key key, std::string& value, std::string_view help) = 0;
+  /// A list of integers: `each` bounds the elements, `length` their number.
+  virtual void field(Key key, std::vector<std::int64_t>& value, Range each, Range length, std::string_view help) = 0;
+  /// One of `names`; `value` is the index of the chosen one.
+  virtual void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view help) = 0;
+  /// A nested object.
+  virtual void object(Key key, const Body& body, std::string_view help) = 0;
+  /// A nested object that may be absent; `present` says whether it is there, before and after. `body` describes it.
+  virtual void optional_object(Key key, bool& present, const Body& body, std::string_view help) = 0;
+  /// A nested object whose "type" decides its other fields; `type` is the index of the chosen alternative.
+  virtual void tagged(Key key, int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
+};
+
+/// Names of an enumeration in order of their values (0, 1, ...); specialise: `template <> inline ... names_of<Logits>()`.
+template <class Enum>
+std::span<const std::string_view> names_of();
+
+template <class Enum>
+std::string_view name_of(Enum value) {
+  return names_of<Enum>()[static_cast<std::size_t>(value)];
+}
+
+template <class Enum>
+void choice(Describer& d, Key key, Enum& value, std::string_view help) {
+  int index = static_cast<int>(value);
+  d.choice(key, index, names_of<Enum>(), help);
+  value = static_cast<Enum>(index);
+}
+
+/// A nested struct that has its own `describe`.
+template <class Struct>
+void object(Describer& d, Key key, Struct& value, std::string_view help) {
+  d.object(
+      key, [&value](Describer& inner) { describe(inner, value); }, help);
+}
+
+}  // namespace heddle
