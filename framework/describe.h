@@ -6,7 +6,8 @@
 //     choice(d, "nesterov_style", c.style, "which published form of Nesterov's momentum");
 //   }
 //
-// The value that a field holds when `describe` is called is its default.
+// The value that a field holds when `describe` is called is its default. A `describe` function only describes: it is
+// called several times for one struct, and for alternatives that are not chosen too.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
 namespace heddle {
@@ -27,10 +29,18 @@ struct Range {
   bool maximum_excluded = false;
 };
 
-inline Range any_number() { return {}; }
-inline Range at_least(double minimum) { return {.minimum = minimum}; }
-inline Range above(double minimum) { return {.minimum = minimum, .minimum_excluded = true}; }
-inline Range between(double minimum, double maximum) { return {.minimum = minimum, .maximum = maximum}; }
+inline Range any_number() {
+  return {};
+}
+inline Range at_least(double minimum) {
+  return {.minimum = minimum};
+}
+inline Range above(double minimum) {
+  return {.minimum = minimum, .minimum_excluded = true};
+}
+inline Range between(double minimum, double maximum) {
+  return {.minimum = minimum, .maximum = maximum};
+}
 /// minimum <= x < maximum.
 inline Range from_to_below(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .maximum_excluded = true};
@@ -57,6 +67,14 @@ class Describer {
     std::string_view help;
     Body body;
   };
+  /// A list of objects, as `list` below makes it from a vector of structs.
+  struct List {
+    std::function<std::size_t()> size;
+    std::function<void(std::size_t)> resize;  ///< new elements hold their defaults
+    std::function<void(Describer&, std::size_t index)> element;
+    Body blank;                ///< describes an element that holds its defaults
+    std::type_index identity;  ///< of the element's type, so that lists within lists of themselves come to an end
+  };
 
   virtual ~Describer() = default;
   virtual void field(Key key, bool& value, std::string_view help) = 0;
@@ -65,17 +83,29 @@ class Describer {
   virtual void field(Key key, std::string& value, std::string_view help) = 0;
   /// A list of integers: `each` bounds the elements, `length` their number.
   virtual void field(Key key, std::vector<std::int64_t>& value, Range each, Range length, std::string_view help) = 0;
+  virtual void field(Key key, std::vector<double>& value, Range each, Range length, std::string_view help) = 0;
+  virtual void field(Key key, std::vector<std::string>& value, Range length, std::string_view help) = 0;
   /// One of `names`; `value` is the index of the chosen one.
   virtual void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view help) = 0;
   /// A nested object.
   virtual void object(Key key, const Body& body, std::string_view help) = 0;
   /// A nested object that may be absent; `present` says whether it is there, before and after. `body` describes it.
   virtual void optional_object(Key key, bool& present, const Body& body, std::string_view help) = 0;
-  /// A nested object whose "type" decides its other fields; `type` is the index of the chosen alternative.
-  virtual void tagged(Key key, int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
+  /// A list of nested objects.
+  virtual void list(Key key, const List& value, Range length, std::string_view help) = 0;
+  /// The object being described has a "type" that decides which fields stand beside the others; `type` is the index of
+  /// the chosen alternative, -1 when there is no default. At most once in an object.
+  virtual void alternatives(int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
+
+  /// A nested object that is nothing but its alternatives.
+  void tagged(Key key, int& type, std::span<const Alternative> kinds, std::string_view help) {
+    object(
+        key, [&](Describer& inner) { inner.alternatives(type, kinds, "which kind it is"); }, help);
+  }
 };
 
-/// Names of an enumeration in order of their values (0, 1, ...); specialise: `template <> inline ... names_of<Logits>()`.
+/// Names of an enumeration in order of their values (0, 1, ...); specialise: `template <> inline ...
+/// names_of<Logits>()`.
 template <class Enum>
 std::span<const std::string_view> names_of();
 
@@ -96,6 +126,23 @@ template <class Struct>
 void object(Describer& d, Key key, Struct& value, std::string_view help) {
   d.object(
       key, [&value](Describer& inner) { describe(inner, value); }, help);
+}
+
+/// A list of structs that have their own `describe`.
+template <class Struct>
+void list(Describer& d, Key key, std::vector<Struct>& value, Range length, std::string_view help) {
+  const Describer::List view{
+      .size = [&value] { return value.size(); },
+      .resize = [&value](std::size_t size) { value.resize(size); },
+      .element = [&value](Describer& inner, std::size_t index) { describe(inner, value[index]); },
+      .blank =
+          [](Describer& inner) {
+            Struct blank{};
+            describe(inner, blank);
+          },
+      .identity = typeid(Struct),
+  };
+  d.list(key, view, length, help);
 }
 
 }  // namespace heddle

@@ -1,0 +1,177 @@
+#include "framework/autograd.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "framework/device.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+/// An operation's record, or a leaf (no inputs, an accumulator). Sequence numbers give the order of creation.
+class Node {
+ public:
+  Node(std::uint64_t order, Leads where) : sequence(order), leads(where) {}
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  std::uint64_t sequence;
+  Leads leads;
+  bool freed = false;
+  std::vector<std::shared_ptr<Node>> inputs;  // null: a constant
+  Vjp vjp;
+  std::shared_ptr<Accumulator> accumulator;
+};
+
+namespace {
+
+// Nodes hold their inputs; freeing a chain by the destructors alone would recurse once a node.
+void release_iteratively(std::vector<std::shared_ptr<Node>> nodes) {
+  while (!nodes.empty()) {
+    const std::shared_ptr<Node> node = std::move(nodes.back());
+    nodes.pop_back();
+    if (node && node.use_count() == 1) {
+      std::move(node->inputs.begin(), node->inputs.end(), std::back_inserter(nodes));
+      node->inputs.clear();
+    }
+  }
+}
+
+std::shared_ptr<Node> make_leaf(Device& device, std::shared_ptr<Accumulator> accumulator, Leads leads) {
+  auto node = std::make_shared<Node>(device.next_sequence(), leads);
+  node->accumulator = std::move(accumulator);
+  return node;
+}
+
+void add_in_place(const Tensor& x, Tensor& sum) {
+  sum.device().backend().elementwise().scale_add(1, x, 1, sum);
+}
+
+/// Adds to a gradient under way; its tensor is reused only if nobody else can see it.
+void accumulate(Tensor& sum, Tensor gradient) {
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+    return;
+  }
+  if (sum.shape() != gradient.shape() || sum.dtype() != gradient.dtype())
+    fail("backward: gradients {} and {} of one value differ in shape", to_string(sum), to_string(gradient));
+  if (!sum.is_sole_owner()) {
+    if (gradient.is_sole_owner()) {
+      std::swap(sum, gradient);
+    } else {
+      sum = sum.clone();
+    }
+  }
+  add_in_place(gradient, sum);
+}
+
+}  // namespace
+
+Node::~Node() {
+  if (!inputs.empty()) release_iteratively(std::move(inputs));
+}
+
+void Accumulator::add(Tensor gradient) {
+  if (!gradient_.defined()) {
+    // A view or a shared tensor is not ours to write to later.
+    if (!gradient.is_sole_owner() || gradient.bytes() != gradient.storage()->bytes()) gradient = gradient.clone();
+    gradient.storage()->recategorise(category_);
+    gradient_ = std::move(gradient);
+    return;
+  }
+  add_in_place(gradient, gradient_);
+}
+
+Variable Variable::parameter(Tensor value, std::shared_ptr<Accumulator> accumulator) {
+  auto node = make_leaf(value.device(), std::move(accumulator), {.to_parameter = true, .to_input = false});
+  return {std::move(value), std::move(node)};
+}
+
+Variable Variable::input(Tensor value, std::shared_ptr<Accumulator> accumulator) {
+  auto node = make_leaf(value.device(), std::move(accumulator), {.to_parameter = false, .to_input = true});
+  return {std::move(value), std::move(node)};
+}
+
+Leads Variable::leads() const { return node_ ? node_->leads : Leads{}; }
+
+Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
+  if (inputs.size() > 64) fail("record: an operation has at most 64 inputs, got {}", inputs.size());
+  Leads leads;
+  for (const Variable& input : inputs) {
+    leads.to_parameter |= input.leads().to_parameter;
+    leads.to_input |= input.leads().to_input;
+  }
+  Device& device = output.device();
+  if (!leads.anywhere() || !device.records()) return {std::move(output)};
+  auto node = std::make_shared<Node>(device.next_sequence(), leads);
+  node->inputs.reserve(inputs.size());
+  for (const Variable& input : inputs) node->inputs.push_back(input.leads().anywhere() ? input.node() : nullptr);
+  node->vjp = std::move(vjp);
+  return {std::move(output), std::move(node)};
+}
+
+Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp) {
+  return record(std::move(output), std::span(inputs.begin(), inputs.size()), std::move(vjp));
+}
+
+void backward(std::vector<Root> roots) {
+  struct Pending {
+    std::shared_ptr<Node> node;
+    Tensor gradient;
+  };
+  // Keyed by node; the heap orders the same nodes by age. Both hold only what the walk has reached.
+  std::unordered_map<const Node*, Pending> pending;
+  std::vector<const Node*> heap;
+  const auto older = [](const Node* a, const Node* b) { return a->sequence < b->sequence; };
+  const auto arrive = [&](const std::shared_ptr<Node>& node, Tensor gradient) {
+    auto [place, is_new] = pending.try_emplace(node.get(), Pending{node, {}});
+    accumulate(place->second.gradient, std::move(gradient));
+    if (!is_new) return;
+    heap.push_back(node.get());
+    std::push_heap(heap.begin(), heap.end(), older);
+  };
+  for (Root& root : roots) {
+    if (!root.output.leads().anywhere())
+      fail<InputError>("backward: {} does not lead to a parameter or an input", to_string(root.output.value()));
+    if (root.gradient.shape() != root.output.shape() || root.gradient.dtype() != root.output.dtype())
+      fail<InputError>("backward: expected a gradient {}, got {}", to_string(root.output.value()),
+                       to_string(root.gradient));
+    arrive(root.output.node(), std::move(root.gradient));
+  }
+  roots.clear();
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), older);
+    const auto place = pending.find(heap.back());
+    heap.pop_back();
+    const std::shared_ptr<Node> node = std::move(place->second.node);
+    Tensor gradient = std::move(place->second.gradient);
+    pending.erase(place);
+    if (node->accumulator) {
+      node->accumulator->add(std::move(gradient));
+      continue;
+    }
+    if (node->freed) fail<InputError>("backward: this graph was already walked and its tensors are freed");
+    std::uint64_t wanted = 0;
+    for (std::size_t i = 0; i < node->inputs.size(); ++i)
+      if (node->inputs[i]) wanted |= std::uint64_t{1} << i;
+    node->freed = true;
+    Gradients gradients = std::exchange(node->vjp, nullptr)(gradient, Wanted(wanted));
+    gradient = Tensor();
+    const std::vector<std::shared_ptr<Node>> inputs = std::exchange(node->inputs, {});
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i] && i < gradients.size() && gradients[i].defined()) {
+        Tensor arriving = std::move(gradients[i]);
+        gradients[i] = Tensor();
+        arrive(inputs[i], std::move(arriving));
+      }
+  }
+}
+
+void backward(const Variable& loss) {
+  if (loss.value().numel() != 1)
+    fail<InputError>("backward: expected a loss of one element, got {}", to_string(loss.value()));
+  backward({{loss, Tensor::full(loss.device(), loss.shape(), loss.dtype(), 1)}});
+}
+
+}  // namespace heddle

@@ -1,0 +1,105 @@
+// Reverse-mode differentiation. An operation is one function: check, forward, `record`. The graph's edges are the only
+// links between nodes; each edge knows whether it leads to a parameter or to a stage input, so that a vjp is told what is
+// wanted and a backward can later be split.
+//
+//   Variable sigmoid(const Variable& x) {
+//     Tensor y = ...;
+//     return record(y, {x}, [y](const Tensor& dy, Wanted) { return Gradients{...}; });
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/tensor.h"
+
+namespace heddle {
+
+class Node;
+
+/// What an edge leads to; both bits may be set.
+struct Leads {
+  bool to_parameter = false;
+  bool to_input = false;
+  bool anywhere() const { return to_parameter || to_input; }
+};
+
+/// Which of an operation's inputs want a gradient. A vjp may return more than was wanted.
+class Wanted {
+ public:
+  explicit Wanted(std::uint64_t bits) : bits_(bits) {}
+  bool operator[](std::size_t input) const { return ((bits_ >> input) & 1U) != 0; }
+
+ private:
+  std::uint64_t bits_;
+};
+
+/// One for each input, in order; undefined means zero or not wanted.
+using Gradients = std::vector<Tensor>;
+/// Vector-Jacobian product: from the output's gradient to the inputs'. Captures tensors only, never variables.
+using Vjp = std::function<Gradients(const Tensor&, Wanted)>;
+
+/// Where a leaf's gradient arrives. Parameters and stage inputs each hold one.
+class Accumulator {
+ public:
+  explicit Accumulator(Category category) : category_(category) {}
+  /// Takes the tensor over if nobody else holds it, else adds it in place to what is there.
+  void add(Tensor gradient);
+  /// Undefined if none came since the last clear.
+  const Tensor& gradient() const { return gradient_; }
+  void set(Tensor gradient) { gradient_ = std::move(gradient); }
+  void clear() { gradient_ = Tensor(); }
+
+ private:
+  Category category_;
+  Tensor gradient_;
+};
+
+/// A tensor and the node that made it.
+class Variable {
+ public:
+  Variable() = default;
+  /// A constant: no gradient flows to it.
+  Variable(Tensor value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): constants read plainly
+
+  /// A leaf whose gradient arrives in `accumulator`.
+  static Variable parameter(Tensor value, std::shared_ptr<Accumulator> accumulator);
+  static Variable input(Tensor value, std::shared_ptr<Accumulator> accumulator);
+
+  bool defined() const { return value_.defined(); }
+  const Tensor& value() const { return value_; }
+  const Shape& shape() const { return value_.shape(); }
+  DType dtype() const { return value_.dtype(); }
+  Device& device() const { return value_.device(); }
+  Leads leads() const;
+  const std::shared_ptr<Node>& node() const { return node_; }
+
+ private:
+  friend Variable record(Tensor, std::span<const Variable>, Vjp);
+  Variable(Tensor value, std::shared_ptr<Node> node) : value_(std::move(value)), node_(std::move(node)) {}
+
+  Tensor value_;
+  std::shared_ptr<Node> node_;
+};
+
+/// Ties an operation's result to its inputs (at most 64). Keeps nothing if no input leads anywhere or within NoGrad.
+Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp);
+Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
+
+/// Where a backward pass starts: d(loss)/d(output) for one output.
+struct Root {
+  Variable output;
+  Tensor gradient;
+};
+
+/// Walks back from the roots in reverse order of creation. Every node is freed, with all that its vjp holds, as soon as
+/// it has run; going through a freed node again is an error. Gradients arrive in the leaves' accumulators.
+void backward(std::vector<Root> roots);
+/// From a one-element loss with gradient 1.
+void backward(const Variable& loss);
+
+}  // namespace heddle

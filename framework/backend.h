@@ -1,0 +1,65 @@
+// A backend computes and holds bytes: `cpu`, and `plan` (shapes only: allocations and FLOPs are counted, nothing is
+// computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel does not
+// compile. Kernels never allocate: operations hand them outputs and workspaces, so all backends hold the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "framework/kernels/convolution.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/head.h"
+#include "framework/kernels/linear_algebra.h"
+#include "framework/kernels/rows.h"
+#include "framework/kernels/training.h"
+
+namespace heddle {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  /// False on plan, whose addresses are null.
+  virtual bool has_data() const = 0;
+
+  /// 64-byte aligned memory on the device, or null on plan; OutOfMemory if there is none. Thread-safe.
+  virtual void* allocate(std::int64_t bytes) = 0;
+  virtual void deallocate(void* address, std::int64_t bytes) = 0;
+  /// Bytes that the allocator took from the system, in use or kept for reuse.
+  virtual std::int64_t reserved_bytes() const = 0;
+
+  /// Between host memory and the device; both return when the host memory may be reused or read.
+  virtual void copy_from_host(void* device, std::span<const std::byte> host) = 0;
+  virtual void copy_to_host(std::span<std::byte> host, const void* device) = 0;
+  /// Within the device's memory space, also between ranks; ordered with the kernels of the calling rank.
+  virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  /// Waits until everything issued by this rank is done.
+  virtual void synchronize() = 0;
+  /// Called once by the rank's own thread before it computes: thread-team size, current device.
+  virtual void enter_thread() = 0;
+
+  /// Floating-point operations counted so far: on plan only, else 0.
+  virtual std::int64_t flops() const = 0;
+
+  virtual const ElementwiseKernels& elementwise() const = 0;
+  virtual const LinearAlgebraKernels& linear_algebra() const = 0;
+  virtual const ConvolutionKernels& convolution() const = 0;
+  virtual const RowKernels& rows() const = 0;
+  virtual const HeadKernels& head() const = 0;
+  virtual const TrainingKernels& training() const = 0;
+};
+
+/// `threads`: size of the thread team that computes for this rank.
+std::unique_ptr<Backend> make_cpu_backend(int threads);
+/// Counts what the cpu backend with `threads` threads would hold and do.
+std::unique_ptr<Backend> make_plan_backend(int threads);
+
+/// Makes the backend that an experiment names; InputError lists the names there are.
+std::unique_ptr<Backend> make_backend(std::string_view name, int threads);
+std::span<const std::string_view> backend_names();
+
+}  // namespace heddle

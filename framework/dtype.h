@@ -1,0 +1,85 @@
+// Element types of tensors, the two 16-bit formats as plain structs, and dispatch from a run-time type to a C++ type.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
+
+std::string_view name_of(DType dtype);
+/// The type that `name` names; InputError lists the known names.
+DType dtype_from_name(std::string_view name);
+std::size_t size_of(DType dtype);
+bool is_floating(DType dtype);
+
+/// The upper half of an f32, rounded to nearest even.
+struct BFloat16 {
+  BFloat16() = default;
+  explicit BFloat16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const bool is_nan = (word & 0x7FFFFFFFU) > 0x7F800000U;
+    bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40U : (word + 0x7FFFU + ((word >> 16) & 1U)) >> 16);
+  }
+  operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }  // NOLINT
+  std::uint16_t bits = 0;
+};
+
+/// IEEE binary16.
+struct Float16 {
+  Float16() = default;
+  explicit Float16(float value);
+  operator float() const;  // NOLINT(google-explicit-constructor): widening loses nothing
+  std::uint16_t bits = 0;
+};
+
+template <class T>
+inline constexpr DType dtype_of = [] {
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
+  else if constexpr (std::is_same_v<T, Float16>) return DType::f16;
+  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  else {
+    static_assert(std::is_same_v<T, std::uint8_t>, "no such element type");
+    return DType::u8;
+  }
+}();
+
+/// The type that arithmetic on T is done in: f64 for f64, f32 for every narrower floating type.
+template <class T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// Calls f(T{}) with the C++ type of a floating dtype; `what` names the caller in the error for any other.
+template <class F>
+decltype(auto) visit_floating(DType dtype, std::string_view what, F&& f) {
+  switch (dtype) {
+    case DType::f64: return f(double{});
+    case DType::f32: return f(float{});
+    case DType::bf16: return f(BFloat16{});
+    case DType::f16: return f(Float16{});
+    default: fail<InputError>("{}: expected a floating type, got {}", what, name_of(dtype));
+  }
+}
+
+/// Calls f(T{}) with the C++ type of any dtype.
+template <class F>
+decltype(auto) visit_any(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::i64: return f(std::int64_t{});
+    case DType::i32: return f(std::int32_t{});
+    case DType::u8: return f(std::uint8_t{});
+    default: return visit_floating(dtype, "visit_any", std::forward<F>(f));
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,47 @@
+// Kernels over the rows of a matrix: gather, scatter-add, top-k, and per-row normalisations and softmax.
+// A row is the last dimension; everything before it counts rows.
+#pragma once
+
+#include "framework/tensor.h"
+
+namespace heddle {
+
+class RowKernels {
+ public:
+  virtual ~RowKernels() = default;
+
+  /// y[i] = x[index[i]]; index i64. InputError names an index outside x.
+  virtual void gather(const Tensor& x, const Tensor& index, Tensor& y) const = 0;
+  /// y[index[i]] += x[i], in order of i.
+  virtual void scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const = 0;
+  /// Largest k values of each row, in descending order, ties by lower index first; values [n, k], index [n, k] i64.
+  virtual void top_k(const Tensor& x, Tensor& values, Tensor& index) const = 0;
+
+  virtual void softmax(const Tensor& x, Tensor& y) const = 0;
+  /// dx = y * (dy - sum(dy * y)).
+  virtual void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const = 0;
+  /// y [n] = ln sum exp(x), -inf for a row without columns.
+  virtual void log_sum_exp(const Tensor& x, Tensor& y) const = 0;
+  /// dx = dy[i] * exp(x - y[i]).
+  virtual void log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const = 0;
+  /// loss [n] = y[i] - x[i, label[i]] with y = log_sum_exp(x). InputError names the sample of a label outside [0, C).
+  virtual void cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const = 0;
+  /// dx = dloss[i] * (exp(x - log_sums[i]) - onehot).
+  virtual void cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                                      const Tensor& dloss, Tensor& dx) const = 0;
+
+  /// y = x / max(|x|, epsilon); inverse_norm [n] = 1 / max(|x|, epsilon). y may be undefined: norms only.
+  virtual void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const = 0;
+  /// dx = (dy - y * sum(dy * y)) * inverse_norm, y = x * inverse_norm. dx may be dy.
+  virtual void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
+                                     Tensor& dx) const = 0;
+
+  /// y = (x - mean) / sqrt(var + epsilon) * gamma + beta for each row; statistics [2, n]: mean, inverse deviation.
+  virtual void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
+                          Tensor& statistics) const = 0;
+  /// Each of dx, dgamma, dbeta may be undefined when not wanted.
+  virtual void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy,
+                                   Tensor& dx, Tensor& dgamma, Tensor& dbeta) const = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,19 @@
+// Convolution of NHWC images.
+#pragma once
+
+#include "framework/autograd.h"
+#include "framework/kernels/convolution.h"
+
+namespace heddle {
+
+struct ConvolutionOptions {
+  Extent stride;
+  Extent padding{0, 0};
+  Extent dilation;
+  std::int64_t groups = 1;
+};
+
+/// x [N, H, W, in], weight [out, kh, kw, in / groups], bias [out] or none -> [N, H', W', out].
+Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias, const ConvolutionOptions& options);
+
+}  // namespace heddle

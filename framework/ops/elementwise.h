@@ -1,0 +1,36 @@
+// Elementwise operations. Binary ones broadcast as NumPy does and take operands of one dtype.
+#pragma once
+
+#include "framework/autograd.h"
+#include "framework/kernels/training.h"
+
+namespace heddle {
+
+Variable add(const Variable& a, const Variable& b);
+Variable subtract(const Variable& a, const Variable& b);
+Variable multiply(const Variable& a, const Variable& b);
+Variable divide(const Variable& a, const Variable& b);
+/// factor * x.
+Variable scale(const Variable& x, double factor);
+
+Variable relu(const Variable& x);
+Variable sigmoid(const Variable& x);
+Variable tanh(const Variable& x);
+/// x * Phi(x), the exact form.
+Variable gelu(const Variable& x);
+Variable negate(const Variable& x);
+Variable exp(const Variable& x);
+Variable log(const Variable& x);
+Variable sqrt(const Variable& x);
+Variable square(const Variable& x);
+/// x [.., C], slope [C] or [1]: x > 0 ? x : slope * x.
+Variable prelu(const Variable& x, const Variable& slope);
+
+/// The same values in another floating dtype; the gradient is cast back.
+Variable cast(const Variable& x, DType dtype);
+
+/// Zeroes each element with `probability` and scales the others by 1 / (1 - probability). Element i of x is the global
+/// element first + i of the stream `key`, so the mask is the same however the batch is cut.
+Variable dropout(const Variable& x, double probability, const DrawKey& key, std::int64_t first);
+
+}  // namespace heddle
