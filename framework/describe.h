@@ -104,8 +104,7 @@ class Describer {
   }
 };
 
-/// Names of an enumeration in order of their values (0, 1, ...); specialise: `template <> inline ...
-/// names_of<Logits>()`.
+/// Names of an enumeration in order of their values (0, 1, ...). Specialise it: `template <> ... names_of<Logits>()`.
 template <class Enum>
 std::span<const std::string_view> names_of();
 
