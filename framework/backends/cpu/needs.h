@@ -1,0 +1,27 @@
+// What the cpu kernels need besides their tensors, asked of oneDNN for a given size of the thread team without
+// computing anything: the plan backend charges the same bytes. Answers are cached; one object a rank, not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "framework/kernels/convolution.h"
+
+namespace heddle::cpu {
+
+class Needs {
+ public:
+  explicit Needs(int threads);
+  ~Needs();
+
+  ConvolutionNeeds convolution(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);
+  /// [m, k] * [k, n], each operand stored transposed if so marked.
+  std::int64_t gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b, double alpha,
+                    double beta, DType dtype);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle::cpu
