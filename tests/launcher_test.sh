@@ -1,0 +1,242 @@
+#!/usr/bin/env bash
+# Tests of the launcher, on a small project of the same shape in a temporary folder. Needs the build tools, no network.
+# shellcheck disable=SC2009,SC2016,SC2094
+set -u
+launcher=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/heddle
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset HEDDLE_BUILD_DIR HEDDLE_PRESET HEDDLE_SKIP_PACKAGES RANK OMPI_COMM_WORLD_RANK PMI_RANK SLURM_PROCID
+tree="$work/a house"  # the space is part of the test
+passed=0 failed=0
+
+is() {  # is WHAT WANTED GOT
+  if [[ $3 == "$2" ]]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: %s\n  wanted: %q\n  got:    %q\n' "$1" "$2" "$3"
+  fi
+}
+has() {  # has WHAT PART TEXT
+  if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
+}
+call() {  # runs the launcher in the tree; leaves its output in $out, $err and $code
+  out=$("$tree/heddle" "$@" 2>"$work/err")
+  code=$?
+  err=$(<"$work/err")
+}
+
+mkdir -p "$tree"/{framework,experiments,tests}
+cp "$launcher" "$tree/heddle"
+cat >"$tree/CMakePresets.json" <<'END'
+{"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "build/release"}]}
+END
+cat >"$tree/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(stub LANGUAGES CXX)
+include_directories(${PROJECT_SOURCE_DIR})
+add_executable(heddle_program experiments/main.cpp)
+add_executable(heddle_tests tests/main.cpp)
+set_target_properties(heddle_program PROPERTIES OUTPUT_NAME heddle RUNTIME_OUTPUT_DIRECTORY experiments)
+set_target_properties(heddle_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
+END
+echo 'const int value = 1;' >"$tree/framework/value.h"
+cat >"$tree/experiments/main.cpp" <<'END'
+#include "framework/value.h"
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <unistd.h>
+volatile std::sig_atomic_t count = 0;
+int main(int argc, char** argv) {
+  const std::string verb = argc > 1 ? argv[1] : "";
+  if (verb == "value") std::printf("%d\n", value);
+  if (verb == "arguments") for (int i = 2; i < argc; ++i) std::printf("<%s>", argv[i]);
+  if (verb == "echo") for (int c; (c = std::getchar()) != EOF;) std::putchar(c);
+  if (verb == "terminal") std::printf("%d%d%d\n", isatty(0), isatty(1), isatty(2));
+  if (verb == "exit") return std::atoi(argv[2]);
+  if (verb == "raise") std::raise(std::atoi(argv[2]));
+  if (verb == "wait") { std::puts("ready"); std::fflush(stdout); sleep(20); }
+  if (verb == "count") {  // counts signals until half a second passes without one
+    for (const int s : {SIGINT, SIGTERM, SIGHUP}) std::signal(s, [](int) { count = count + 1; });
+    std::puts("ready");
+    std::fflush(stdout);
+    sleep(20);
+    while (usleep(500000) != 0) {}
+    std::printf("%d signals\n", static_cast<int>(count));
+  }
+}
+END
+cat >"$tree/tests/main.cpp" <<'END'
+#include <cstdio>
+#include <string>
+int main(int argc, char** argv) {
+  const bool fails = argc > 1 && argv[1] == std::string("fails");
+  std::printf("[doctest] test cases: 12 | %d passed | %d failed | 3 skipped\n", fails ? 11 : 12, fails ? 1 : 0);
+  return fails ? 1 : 0;
+}
+END
+
+# ---- building ------------------------------------------------------------------------------------------------------
+
+call value
+is "the first call builds and runs: output" 1 "$out"
+has "the first call says that it builds" "heddle: building heddle_program" "$err"
+call value
+is "the second call is silent" "" "$err"
+
+mkdir "$work/traps"
+for tool in cmake ninja g++ apt-get flock; do
+  printf '#!/bin/sh\necho "%s was called" >&2; exit 1\n' "$tool" >"$work/traps/$tool"
+  chmod +x "$work/traps/$tool"
+done
+is "with nothing changed no tool and no lock is touched" 1 "$(PATH="$work/traps:$PATH" "$tree/heddle" value 2>&1)"
+start=$EPOCHREALTIME
+"$tree/heddle" value >/dev/null
+echo "with nothing changed a call takes $(((${EPOCHREALTIME/[.,]/} - ${start/[.,]/}) / 1000)) ms"
+
+echo 'const int value = 2;' >"$tree/framework/value.h"
+call value
+is "an edited header is built in" 2 "$out"
+cp -p "$tree/framework/value.h" "$work/older.h"
+touch -d '1 hour ago' "$work/older.h"
+cp -p "$work/older.h" "$tree/framework/value.h"
+call value
+has "a file replaced by an older one is noticed" "building heddle_program" "$err"
+echo >"$tree/framework/more.h"
+call value
+has "an added file is noticed" "building" "$err"
+rm "$tree/framework/more.h"
+call value
+has "a removed file is noticed" "building" "$err"
+
+echo 'const int value = oops;' >"$tree/framework/value.h"
+call value
+is "a failed build ends with 1" "1/" "$code/$out"
+has "a failed build shows the compiler's message" "‘oops’ was not declared" "$err"
+has "a failed build names its log" "the build failed; all of its output: $tree/build/release/heddle.log" "$err"
+call value
+is "a failed build is tried again" 1 "$code"
+echo 'const int value = 3;' >"$tree/framework/value.h"
+call value
+is "a mended build runs" 3 "$out"
+
+call setup
+is "setup runs nothing" "0/" "$code/$out"
+is "the build folder can be elsewhere" 3 "$(HEDDLE_BUILD_DIR="$work/else where" "$tree/heddle" value 2>/dev/null)"
+ln -s "$tree/heddle" "$work/link"
+is "it can be called from anywhere through a link" 3 "$(cd / && "$work/link" value 2>&1)"
+mv "$tree" "$tree moved"
+tree="$tree moved"
+call value
+is "a moved tree is built anew" "0/3" "$code/$out"
+
+echo 'const int value = 4;' >"$tree/framework/value.h"
+for i in 1 2 3; do "$tree/heddle" value >"$work/out$i" 2>"$work/err$i" & done
+wait
+is "calls at once agree" "4 4 4" "$(cat "$work"/out[123] | xargs)"
+is "calls at once build once" 1 "$(cat "$work"/err[123] | grep -c 'building heddle_program')"
+exec 8>>"$tree/build/release/.lock"
+flock 8
+is "a call that builds nothing does not wait for one that does" 4 "$(timeout 20 "$tree/heddle" value 8>&- 2>&1)"
+exec 8>&-
+
+# ---- packages ------------------------------------------------------------------------------------------------------
+
+mkdir "$work/bare"
+for tool in bash env dirname readlink realpath mkdir flock find sort cksum rm cat grep sed tail head nproc awk sleep; do
+  ln -s "$(command -v "$tool")" "$work/bare/$tool"
+done
+echo 'const int value = 5;' >"$tree/framework/value.h"
+err=$(PATH="$work/bare" "$tree/heddle" value 2>&1)
+is "without apt it stops with 1" 1 $?
+has "without apt it lists the packages" "these Debian packages are missing: g++ cmake ninja-build" "$err"
+has "without apt it says how to go on" "then call ./heddle again" "$err"
+cat >"$work/bare/apt-get" <<END
+#!/bin/bash
+echo "\${@: -1}: \$*" >>"$work/apt"
+[[ "\$*" == *update* ]] || /bin/ln -s "$(command -v g++)" "$(command -v cmake)" "$(command -v ninja)" "$work/bare/"
+END
+printf '#!/bin/bash\n[[ $1 != -n ]] || shift\nexec "$@"\n' >"$work/bare/sudo"
+chmod +x "$work/bare/apt-get" "$work/bare/sudo"
+for tool in as ld cc c++ ar ranlib strip nm objcopy objdump uname ls; do
+  ln -s "$(command -v "$tool")" "$work/bare/$tool"
+done
+err=$(PATH="$work/bare" "$tree/heddle" value 2>&1)
+has "with apt it says what it is about to install" "installing them now with apt-get" "$err"
+is "with apt it goes on to run" 5 "${err##*$'\n'}"
+is "apt's lists are refreshed first" "update" "$(head -n 1 "$work/apt" | cut -d: -f1)"
+has "recommended packages are left out" "install --no-install-recommends g++ cmake ninja-build" "$(tail -n 1 "$work/apt")"
+
+# ---- supervision ---------------------------------------------------------------------------------------------------
+
+call arguments "a  b" '' '*'
+is "arguments arrive as they are" "<a  b><><*>" "$out"
+is "standard input reaches the program" "hello" "$(echo hello | "$tree/heddle" echo)"
+for wanted in 0 1 2 3 4 255; do
+  call exit "$wanted"
+  is "exit code $wanted and nothing else is handed on" "$wanted/" "$code/$err"
+done
+call raise 11
+is "death by a signal ends with 4" 4 "$code"
+has "death by a signal names process and signal" "/experiments/heddle raise 11) was killed by SIGSEGV" "$err"
+has "the process is named by its number" "heddle: process " "$err"
+err=$(OMPI_COMM_WORLD_RANK=3 "$tree/heddle" raise 9 2>&1)
+is "a killed rank ends with 4" 4 $?
+has "a killed rank is named" "heddle: rank 3: process " "$err"
+has "death by SIGKILL names a likely cause" "killed by SIGKILL: by hand, by a scheduler, or by the kernel" "$err"
+call raise 13
+is "a closed pipe is no failure of the program" "141/" "$code/$err"
+
+when_ready() {  # when_ready FILE: until the program has said that it is ready
+  for _ in {1..200}; do grep -qs ready "$1" && return; sleep 0.05; done
+}
+# Job control, so that a background call does not ignore Ctrl-C and has a process group of its own.
+set -m
+for signal in INT TERM HUP; do
+  for target in process group; do
+    : >"$work/out"
+    "$tree/heddle" count >"$work/out" 2>"$work/err" &
+    pid=$!
+    when_ready "$work/out"
+    if [[ $target == group ]]; then kill -s "$signal" -- "-$pid"; else kill -s "$signal" "$pid"; fi
+    wait "$pid"
+    is "SIG$signal to the $target reaches the program once" "0 ready 1 signals" "$? $(cat "$work/out" "$work/err" | xargs)"
+    : >"$work/out"
+    "$tree/heddle" wait >"$work/out" 2>"$work/err" &
+    pid=$!
+    when_ready "$work/out"
+    if [[ $target == group ]]; then kill -s "$signal" -- "-$pid"; else kill -s "$signal" "$pid"; fi
+    wait "$pid"
+    code=$?
+    is "death by the user's SIG$signal to the $target is quiet" "$((128 + $(kill -l "$signal"))) ready" \
+      "$code $(cat "$work/out" "$work/err" | xargs)"
+  done
+done
+set +m
+is "timeout's two signals count once" "ready 1 signals" "$(timeout -s TERM 1 "$tree/heddle" count | xargs)"
+
+in_terminal() {  # in_terminal KEYS ARGUMENTS: runs the launcher in a terminal, pressing KEYS when it is ready
+  local keys=$1
+  : >"$work/out"
+  { when_ready "$work/out"; printf '%b' "$keys"; sleep 0.7; } |
+    script -qefc "'$tree/heddle' $2" /dev/null >"$work/out" 2>&1
+  code=${PIPESTATUS[1]}
+}
+is "the program sees the terminal" "111" "$(script -qec "'$tree/heddle' terminal" /dev/null </dev/null | tr -d '\r')"
+in_terminal '\003' count
+has "Ctrl-C reaches the program once" "1 signals" "$(<"$work/out")"
+in_terminal '\003' wait
+is "Ctrl-C ends it with 130" 130 "$code"
+
+# ---- test ----------------------------------------------------------------------------------------------------------
+
+call test
+is "test ends with the counts" "0/12 passed, 0 failed" "$code/${out##*$'\n'}"
+call test fails
+is "test hands on options and failures" "1/11 passed, 1 failed" "$code/${out##*$'\n'}"
+
+is "nothing is left running" "" "$(ps -eo args | grep -F "$work" | grep -v grep)"
+echo "$passed passed, $failed failed"
+((failed == 0))
