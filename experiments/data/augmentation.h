@@ -1,0 +1,41 @@
+// Random changes to training images that leave the identity alone. The draws depend on (seed, step, place in the global
+// batch) only, and each kind has its own: turning one on does not change another.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "framework/random.h"
+
+namespace heddle {
+
+struct ImageShape {
+  std::int64_t channels = 3;
+  std::int64_t height = 112;
+  std::int64_t width = 112;
+
+  std::int64_t size() const { return channels * height * width; }
+  bool operator==(const ImageShape&) const = default;
+};
+
+struct AugmentationConfig {
+  double flip = 0.5;
+  std::int64_t shift = 0;
+  double rotation = 0;
+  double scale = 0;
+  double brightness = 0;
+  double contrast = 0;
+  double erase = 0;
+};
+
+class Describer;
+void describe(Describer& d, AugmentationConfig& config);
+
+/// Changes one image in place: rows of interleaved channels, values about -1 .. 1. What moves in from outside repeats
+/// the border.
+void augment(const AugmentationConfig& config, const ImageShape& shape, RandomStream draws, std::span<float> pixels);
+
+/// Mirrors every image of [n, height, width, channels] left to right, in place.
+void flip_images(const ImageShape& shape, std::span<float> nhwc);
+
+}  // namespace heddle

@@ -1,0 +1,52 @@
+// Images from files that nobody vouches for: PGM, PPM (text and binary), PNG and JPEG become 8-bit pixels, or an
+// InputError that names the file and what is wrong with it. The format is told by the first bytes, not by the name.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// 8-bit pixels in rows of interleaved channels: pixels[(y * width + x) * channels + c].
+struct Image {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// What a header promises.
+struct ImageHeader {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+};
+
+/// Larger images are refused from their header, before memory is taken.
+inline constexpr std::int64_t maximum_image_pixels = 64'000'000;
+
+/// Decodes an image held in memory to its own 1 or 3 channels (alpha is dropped, 16-bit PNG is cut to 8). `name` stands
+/// in error messages.
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name);
+
+/// Reads the header only. `file_bytes` is the whole file's size where `bytes` is its beginning, so that a shortened
+/// binary PGM or PPM is found too.
+ImageHeader decode_image_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name);
+
+/// decode_image of a regular file.
+Image load_image(const std::string& path);
+
+/// decode_image_header of a regular file; reads a few kilobytes where they suffice.
+ImageHeader load_image_header(const std::string& path);
+
+/// Gray to RGB by repetition, RGB to gray by luma (0.299, 0.587, 0.114); `channels` is 1 or 3.
+Image with_channels(Image image, int channels);
+
+/// Stretches the image to height x width and scales pixels to (x / 255 - 0.5) / 0.5, rows of interleaved channels.
+/// Bilinear; a shrinking axis is averaged over as wide a triangle as it shrinks, so that nothing aliases.
+void resize_to_floats(const Image& image, int height, int width, std::span<float> pixels);
+
+}  // namespace heddle

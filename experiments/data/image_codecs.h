@@ -1,0 +1,24 @@
+// One pair of functions a file format, for image.cpp alone: its header, and its pixels. All raise InputError.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "experiments/data/image.h"
+
+namespace heddle {
+
+/// Refuses an image without pixels and one beyond maximum_image_pixels.
+void check_image_size(std::int64_t height, std::int64_t width, std::string_view name);
+
+ImageHeader pnm_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name);
+Image decode_pnm(std::span<const std::uint8_t> bytes, std::string_view name);
+
+ImageHeader png_header(std::span<const std::uint8_t> bytes, std::string_view name);
+Image decode_png(std::span<const std::uint8_t> bytes, std::string_view name);
+
+ImageHeader jpeg_header(std::span<const std::uint8_t> bytes, std::string_view name);
+Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name);
+
+}  // namespace heddle

@@ -1,0 +1,55 @@
+// One folder an identity, one file an image. Files are decoded and resized when they are asked for; nothing is kept but
+// their names.
+#pragma once
+
+#include <string_view>
+
+#include "experiments/data/dataset.h"
+
+namespace heddle {
+
+/// Digits compare as numbers: "2.pgm" before "10.pgm".
+bool natural_less(std::string_view a, std::string_view b);
+
+/// Labels are the identity folders in natural order. Hidden entries, files beside the folders, and files whose names do
+/// not end in .pgm, .ppm, .pnm, .png, .jpg or .jpeg are passed over; links are followed.
+class ImageFolder final : public Dataset {
+ public:
+  /// Folders of up to this many images are decoded once at the start, so that a broken file is found before training;
+  /// in larger ones only headers and the length of binary PGM and PPM are checked (decoding a million faces would take
+  /// minutes), and other damage is found when the file is read.
+  static constexpr std::int64_t decoded_at_start = 4096;
+
+  ImageFolder(const ImageFolderConfig& config, ImageShape image);
+
+  std::int64_t classes() const override { return static_cast<std::int64_t>(identities_.size()); }
+  std::int64_t size(Split split) const override;
+  std::int64_t label(Split split, std::int64_t index) const override;
+  /// The file's path.
+  std::string sample_name(Split split, std::int64_t index) const override;
+  void read(Split split, std::int64_t index, std::span<float> pixels) const override;
+
+ private:
+  struct Identity {
+    std::string folder;
+    std::vector<std::string> files;
+    std::int64_t first_test = 0;
+  };
+  struct Place {
+    std::int64_t identity;
+    std::int64_t file;
+  };
+
+  void list_identities();
+  void list_files(Identity& identity, std::int64_t test_per_identity);
+  void probe() const;
+  Place place(Split split, std::int64_t index) const;
+  std::string path_of(const Place& place) const;
+
+  std::string path_;
+  std::int64_t train_per_identity_;
+  std::int64_t test_size_ = 0;
+  std::vector<Identity> identities_;
+};
+
+}  // namespace heddle

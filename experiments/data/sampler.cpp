@@ -1,0 +1,23 @@
+#include "experiments/data/sampler.h"
+
+#include "experiments/data/permutation.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+std::vector<std::int64_t> batch_indices(std::int64_t size, std::int64_t batch, std::int64_t step, RandomKey key) {
+  if (size < 1 || batch < 1 || step < 0)
+    fail("batch {} of {} samples from a set of {}: the set and the batch need a sample", step, batch, size);
+  std::vector<std::int64_t> indices;
+  indices.reserve(static_cast<std::size_t>(batch));
+  std::int64_t position = step * batch;
+  while (static_cast<std::int64_t>(indices.size()) < batch) {
+    const Permutation epoch(size, key, Purpose::shuffle, static_cast<std::uint64_t>(position / size));
+    do {
+      indices.push_back(epoch[position++ % size]);
+    } while (position % size != 0 && static_cast<std::int64_t>(indices.size()) < batch);
+  }
+  return indices;
+}
+
+}  // namespace heddle

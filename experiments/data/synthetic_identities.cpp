@@ -1,0 +1,39 @@
+#include "experiments/data/synthetic_identities.h"
+
+#include <fmt/core.h>
+
+#include "experiments/data/synthetic_face.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+SyntheticIdentities::SyntheticIdentities(const SyntheticIdentitiesConfig& config, ImageShape image, RandomKey seed)
+    : Dataset(image),
+      identities_(config.identities),
+      train_per_identity_(config.train_per_identity),
+      test_per_identity_(config.test_per_identity),
+      seed_(seed) {}
+
+std::int64_t SyntheticIdentities::label(Split split, std::int64_t index) const {
+  if (index < 0 || index >= size(split))
+    fail("synthetic identities: sample {} of {} was asked for", index, size(split));
+  return index / per_identity(split);
+}
+
+std::string SyntheticIdentities::sample_name(Split split, std::int64_t index) const {
+  return fmt::format("identity {}, {} image {}", label(split, index), split == Split::train ? "training" : "test",
+                     index % per_identity(split));
+}
+
+void SyntheticIdentities::read(Split split, std::int64_t index, std::span<float> pixels) const {
+  const auto identity = static_cast<std::uint64_t>(label(split, index));
+  const auto number = static_cast<std::uint64_t>(index % per_identity(split));
+  // Step 0 is the person; photographs follow, odd for training and even for testing, so that asking for more of one
+  // kind changes none of the other.
+  const FaceIdentity face = draw_identity(RandomStream(seed_, Purpose::synthetic_data, 0, identity));
+  RandomStream draws(seed_, Purpose::synthetic_data, 2 * number + (split == Split::train ? 1 : 2), identity);
+  const FacePose pose = draw_pose(draws);
+  paint_face(face, pose, image(), draws, pixels);
+}
+
+}  // namespace heddle

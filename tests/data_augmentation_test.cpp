@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "experiments/data/dataset.h"
+
+using namespace heddle;
+
+namespace {
+
+const ImageShape shape{.channels = 3, .height = 9, .width = 8};
+
+std::vector<float> ramp() {
+  std::vector<float> pixels(static_cast<std::size_t>(shape.size()));
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i) / 300 - 0.4F;
+  return pixels;
+}
+
+std::vector<float> augmented(const AugmentationConfig& config, std::uint64_t index) {
+  std::vector<float> pixels = ramp();
+  augment(config, shape, RandomStream({3}, Purpose::augmentation, 5, index), pixels);
+  return pixels;
+}
+
+float at(const std::vector<float>& pixels, std::int64_t y, std::int64_t x, std::int64_t c) {
+  y = std::clamp<std::int64_t>(y, 0, shape.height - 1);
+  x = std::clamp<std::int64_t>(x, 0, shape.width - 1);
+  return pixels[static_cast<std::size_t>((y * shape.width + x) * shape.channels + c)];
+}
+
+}  // namespace
+
+TEST_CASE("no augmentation leaves an image alone and a flip mirrors it") {
+  CHECK(augmented({.flip = 0}, 0) == ramp());
+  std::vector<float> mirrored = augmented({.flip = 1}, 0);
+  CHECK(at(mirrored, 4, 1, 2) == at(ramp(), 4, 6, 2));
+  flip_images(shape, mirrored);
+  CHECK(mirrored == ramp());
+}
+
+TEST_CASE("half of the images are flipped") {
+  int flipped = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) flipped += augmented({}, i) != ramp() ? 1 : 0;
+  CHECK(flipped > 430);
+  CHECK(flipped < 570);
+}
+
+TEST_CASE("a shift moves by whole pixels within its bound and repeats the border") {
+  int unmoved = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const std::vector<float> moved = augmented({.flip = 0, .shift = 2}, i);
+    bool found = false;
+    for (int dy = -2; dy <= 2; ++dy)
+      for (int dx = -2; dx <= 2; ++dx) {
+        bool equal = true;
+        for (std::int64_t y = 0; y < shape.height; ++y)
+          for (std::int64_t x = 0; x < shape.width; ++x)
+            equal = equal && at(moved, y, x, 1) == at(ramp(), y + dy, x + dx, 1);
+        found = found || equal;
+      }
+    CHECK(found);
+    unmoved += moved == ramp() ? 1 : 0;
+  }
+  CHECK(unmoved < 30);
+}
+
+TEST_CASE("a warp without turn or growth agrees with the plain flip and shift") {
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const std::vector<float> plain = augmented({.flip = 0.5, .shift = 2}, i);
+    const std::vector<float> warped = augmented({.flip = 0.5, .shift = 2, .scale = 1e-9}, i);
+    for (std::size_t k = 0; k < plain.size(); ++k) REQUIRE(warped[k] == doctest::Approx(plain[k]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("turning and scaling keep the centre and stay within the image's values") {
+  const std::vector<float> pixels = ramp();
+  const auto [low, high] = std::minmax_element(pixels.begin(), pixels.end());
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::vector<float> warped = augmented({.flip = 0, .rotation = 30, .scale = 0.2}, i);
+    CHECK(warped != pixels);
+    for (const float pixel : warped) {
+      CHECK(pixel >= *low);
+      CHECK(pixel <= *high);
+    }
+    const float middle = (at(warped, 4, 3, 0) + at(warped, 4, 4, 0)) / 2;
+    CHECK(middle == doctest::Approx((at(pixels, 4, 3, 0) + at(pixels, 4, 4, 0)) / 2).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("light changes are linear and erasing blanks one rectangle") {
+  const std::vector<float> lit = augmented({.flip = 0, .brightness = 0.1, .contrast = 0.2}, 1);
+  const std::vector<float> pixels = ramp();
+  const float gain = (lit[200] - lit[0]) / (pixels[200] - pixels[0]);
+  CHECK(gain > 0.8F);
+  CHECK(gain < 1.2F);
+  CHECK(std::abs(lit[0] - gain * pixels[0]) <= 0.2F);
+  CHECK(lit[100] == doctest::Approx(gain * (pixels[100] - pixels[0]) + lit[0]));
+
+  std::int64_t blanks = 0;
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const std::vector<float> erased = augmented({.flip = 0, .erase = 1}, i);
+    blanks += std::count(erased.begin(), erased.end(), 0.0F);
+  }
+  CHECK(blanks > 50 * shape.size() / 100);
+  CHECK(blanks < 50 * shape.size() * 16 / 100);
+}
+
+TEST_CASE("turning one augmentation on does not change another's draws") {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const bool alone = augmented({.flip = 0.5}, i) != ramp();
+    const std::vector<float> both = augmented({.flip = 0.5, .brightness = 0.01}, i);
+    CHECK((both[0] > both[21]) == alone);
+  }
+}
+
+TEST_CASE("a training batch does not depend on how it is cut, and changes with the step") {
+  DataConfig config;
+  config.synthetic_identities = {
+      .identities = 3, .image = {3, 16, 16}, .train_per_identity = 2, .test_per_identity = 1};
+  config.augmentation = {.flip = 0.5, .shift = 2, .rotation = 10, .scale = 0.1, .brightness = 0.1, .erase = 0.3};
+  const auto data = make_dataset(config, {1});
+  const std::vector<std::int64_t> indices = {5, 0, 3, 3, 1};
+  const std::size_t image = 16 * 16 * 3;
+  const auto read = [&](std::int64_t first, std::size_t count, std::int64_t step) {
+    std::vector<float> batch(count * image);
+    read_training_batch(*data, std::span(indices).subspan(static_cast<std::size_t>(first), count), config.augmentation,
+                        {9}, step, first, batch);
+    return batch;
+  };
+  const std::vector<float> whole = read(0, 5, 4);
+  const std::vector<float> tail = read(2, 3, 4);
+  CHECK(std::equal(tail.begin(), tail.end(), whole.begin() + 2 * image));
+  CHECK(!std::equal(whole.begin() + 2 * image, whole.begin() + 3 * image, whole.begin() + 3 * image));
+  CHECK(read(0, 5, 5) != whole);
+}

@@ -1,0 +1,141 @@
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "experiments/data/image_folder.h"
+#include "framework/error.h"
+
+using namespace heddle;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder of its own for one test, gone afterwards.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "heddle_data_XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+
+  const std::string& path() const { return path_; }
+  void write(const std::string& name, const std::string& bytes) const {
+    fs::create_directories((fs::path(path_) / name).parent_path());
+    std::ofstream(fs::path(path_) / name, std::ios::binary) << bytes;
+  }
+  /// A gray picture of 2 x 2 pixels of one value.
+  void picture(const std::string& name, char value) const { write(name, "P5 2 2 255\n" + std::string(4, value)); }
+
+ private:
+  std::string path_;
+};
+
+std::unique_ptr<const Dataset> open(const std::string& path, std::int64_t train = 1, std::int64_t test = 0) {
+  DataConfig config;
+  config.type = DataType::image_folder;
+  config.image_folder = {.path = path, .image = {1, 2, 2}, .train_per_identity = train, .test_per_identity = test};
+  return make_dataset(config, {1});
+}
+
+void refuses(const std::string& path, const std::string& message, std::int64_t train = 1, std::int64_t test = 0) {
+  CHECK_THROWS_WITH_AS(open(path, train, test), message.c_str(), InputError);
+}
+
+}  // namespace
+
+TEST_CASE("natural order compares numbers as numbers and is strict") {
+  const std::vector<std::string> sorted = {"",   "1.pgm", "01.pgm", "2.pgm", "10.pgm", "a",
+                                           "a1", "a1b",   "a2",     "a10",   "a10b2",  "a10b10"};
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    for (std::size_t j = 0; j < sorted.size(); ++j) {
+      if (sorted[i] == "1.pgm" && sorted[j] == "01.pgm") continue;
+      if (sorted[i] == "01.pgm" && sorted[j] == "1.pgm") continue;
+      INFO(sorted[i] << " and " << sorted[j]);
+      CHECK(natural_less(sorted[i], sorted[j]) == (i < j));
+    }
+  CHECK(natural_less("01", "1") != natural_less("1", "01"));
+  CHECK(natural_less("99999999999999999999998", "99999999999999999999999"));
+}
+
+TEST_CASE("folders are labels and files are split in natural order") {
+  const Folder folder;
+  folder.picture("s10/1.pgm", '\xff');
+  folder.picture("s10/2.pgm", '\xff');
+  for (int i = 1; i <= 11; ++i) folder.picture("s2/" + std::to_string(i) + ".pgm", static_cast<char>(i));
+  folder.write("s2/notes.txt", "no image");
+  folder.write("README", "no folder");
+  folder.write(".hidden/x", "");
+  const auto data = open(folder.path());
+  CHECK(data->classes() == 2);
+  CHECK(data->size(Split::train) == 2);
+  REQUIRE(data->size(Split::test) == 11);
+  CHECK(data->sample_name(Split::train, 0) == folder.path() + "/s2/1.pgm");
+  CHECK(data->sample_name(Split::test, 0) == folder.path() + "/s2/2.pgm");
+  CHECK(data->sample_name(Split::test, 9) == folder.path() + "/s2/11.pgm");
+  CHECK(data->sample_name(Split::test, 10) == folder.path() + "/s10/2.pgm");
+  CHECK(data->label(Split::test, 9) == 0);
+  CHECK(data->label(Split::test, 10) == 1);
+  std::vector<float> batch(8);
+  read_batch(*data, Split::test, std::vector<std::int64_t>{10, 0}, batch);
+  CHECK(batch[0] == 1.0F);
+  CHECK(batch[4] == doctest::Approx(2 * 2.0F / 255 - 1));
+  CHECK(open(folder.path(), 1, 1)->size(Split::test) == 2);
+}
+
+TEST_CASE("a folder that cannot be used is refused, and the message names it") {
+  const Folder folder;
+  const std::string& path = folder.path();
+  refuses(path + "/none", "image folder \"" + path + "/none\": no such folder");
+  folder.write("file", "");
+  refuses(path + "/file", "image folder \"" + path + "/file\": it is a file, not a folder");
+  refuses(path, "image folder \"" + path + "\": one folder an identity expected, none found");
+  folder.picture("b/1.pgm", 'b');
+  folder.picture("b/2.pgm", 'b');
+  refuses(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed to tell apart");
+  folder.write("a/readme", "");
+  refuses(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
+  folder.picture("a/1.pgm", 'a');
+  refuses(path, "image folder \"" + path +
+                    "/a\": 1 image, but 1 for training (train_per_identity) and at least 1 for testing are needed");
+  folder.picture("a/2.pgm", 'a');
+  refuses(
+      path,
+      "image folder \"" + path + "/a\": 2 images, but 1 for training (train_per_identity) and 2 for testing are needed",
+      1, 2);
+  CHECK_NOTHROW(open(path));
+  folder.write("a/2.pgm", "P5 2 2 255\nab");
+  refuses(path, "image \"" + path +
+                    "/a/2.pgm\": truncated: 2 x 2 pixels need at least 4 bytes after the header, 2 are there");
+  folder.write("a/2.pgm", "");
+  refuses(path, "image \"" + path + "/a/2.pgm\": the file is empty");
+}
+
+TEST_CASE("a file that breaks while training runs is named by the batch that meets it") {
+  const Folder folder;
+  for (const char* name : {"a/1.pgm", "a/2.pgm", "b/1.pgm", "b/2.pgm"}) folder.picture(name, 'x');
+  const auto data = open(folder.path());
+  folder.write("b/1.pgm", "oops");
+  std::vector<float> batch(8);
+  const std::string message =
+      "image \"" + folder.path() + "/b/1.pgm\": not a PGM, PPM, PNG or JPEG file (its first bytes are 6f 6f 70 73)";
+  CHECK_THROWS_WITH_AS(read_batch(*data, Split::train, std::vector<std::int64_t>{0, 1}, batch), message.c_str(),
+                       InputError);
+}
+
+TEST_CASE("an image size that no reader gives is refused") {
+  DataConfig config;
+  config.synthetic_identities.image = {2, 8, 8};
+  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: 1 (gray) or 3 (colour) channels expected, 2 given",
+                       InputError);
+  config.synthetic_identities.image = {3, 8};
+  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: [channels, height, width] expected, 2 numbers given",
+                       InputError);
+}
