@@ -6,17 +6,9 @@
 #include <span>
 
 #include "framework/random.h"
+#include "models/image_shape.h"
 
 namespace heddle {
-
-struct ImageShape {
-  std::int64_t channels = 3;
-  std::int64_t height = 112;
-  std::int64_t width = 112;
-
-  std::int64_t size() const { return channels * height * width; }
-  bool operator==(const ImageShape&) const = default;
-};
 
 struct AugmentationConfig {
   double flip = 0.5;

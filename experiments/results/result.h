@@ -1,0 +1,72 @@
+// What a run measured: the one type that the summary, the table, the metrics and the notebook are made from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/evaluation.h"
+#include "framework/memory.h"
+
+namespace heddle {
+
+struct StepRecord {
+  std::int64_t step = 0;       // counts from 0
+  std::optional<double> loss;  // mean over the global batch; absent on plan
+  double learning_rate = 0;
+  std::optional<double> gradient_norm;  // present when clipping by the global norm
+  double seconds = 0;                   // the slowest rank's wall time
+};
+
+/// An interval of one rank's time, for trace.json.
+struct TraceEvent {
+  std::string name;
+  bool is_communication = false;
+  double begin_seconds = 0;  // since the run began
+  double seconds = 0;
+  std::int64_t bytes = 0;  // communication: bytes sent
+};
+
+struct RankResult {
+  int rank = 0;
+  std::vector<std::pair<std::string, int>> coordinates;  // axis, position; in mesh order
+  MemoryUse peak;                                        // at the moment of the largest total
+  std::int64_t sent_bytes = 0;
+  std::int64_t received_bytes = 0;
+  double busy_seconds = 0;  // CPU time outside communicators
+  std::vector<TraceEvent> trace;
+};
+
+/// Seconds a step over the steps after the first, which also builds the kernels.
+struct StepSeconds {
+  double median = 0;
+  double minimum = 0;
+  double maximum = 0;
+};
+
+struct VariantResult {
+  std::string name;
+  enum class Status { ok, out_of_memory, failed } status = Status::ok;
+  std::string error;
+  std::int64_t first_step = 0;  // past 0 when resumed
+  std::int64_t batch = 0;
+  std::int64_t micro_batches = 1;
+  std::vector<StepRecord> steps;
+  std::vector<RankResult> ranks;
+  std::optional<Evaluation> evaluation;
+  std::optional<std::int64_t> flops_per_step;  // plan only
+};
+
+StepSeconds step_seconds(const VariantResult& result);
+double samples_per_second(const VariantResult& result);
+
+struct RunResult {
+  std::string name;
+  std::string device;
+  std::vector<VariantResult> variants;
+};
+
+}  // namespace heddle

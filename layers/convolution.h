@@ -1,0 +1,37 @@
+// Convolution layer over NHWC images.
+#pragma once
+
+#include <optional>
+
+#include "framework/ops/convolution.h"
+#include "layers/layer.h"
+
+namespace heddle {
+
+struct ConvolutionLayerOptions {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::int64_t kernel = 3;
+  std::int64_t stride = 1;
+  std::int64_t padding = 1;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = false;
+  /// Deviation of normal initial weights; He's sqrt(2 / (out * kernel^2)) without one (He et al. 2015, fan-out).
+  std::optional<double> deviation;
+};
+
+/// [N, H, W, in] -> [N, H', W', out]. weight [out, k, k, in / groups], bias [out].
+class Convolution final : public Layer {
+ public:
+  Convolution(Construction& construction, const std::string& name, const ConvolutionLayerOptions& options);
+  Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
+  std::vector<Parameter*> parameters() override;
+
+ private:
+  ConvolutionOptions options_;
+  Parameter weight_;
+  std::optional<Parameter> bias_;
+};
+
+}  // namespace heddle

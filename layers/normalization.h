@@ -1,0 +1,59 @@
+// Batch norm, alone or in one pass over memory with the activation and the residual sum that follow it; layer norm.
+#pragma once
+
+#include <optional>
+
+#include "framework/ops/normalization.h"
+#include "layers/layer.h"
+
+namespace heddle {
+
+struct BatchNormOptions {
+  std::int64_t channels = 0;
+  double epsilon = 1e-5;
+  double momentum = 0.1;  // share of this step's statistics in the running ones
+  NormActivation activation = NormActivation::none;
+  std::string slope_name;         // prelu: full name of its slope's layer, e.g. layer1.0.prelu
+  bool fixed_scale = false;       // gamma stays 1 (InsightFace's `features`)
+  double initial_scale = 1;       // gamma at the start
+};
+
+/// [.., C] -> activation(norm(x) + residual), where a second input is the residual.
+///
+/// Training normalises by the statistics of the sample group at hand: this rank's part of one micro-batch. The running
+/// statistics take one update a step, from the moments of all groups of the global batch merged in a fixed order, as
+/// one big batch would give (unbiased variance).
+class BatchNorm final : public Layer {
+ public:
+  BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options);
+  Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
+  std::vector<Parameter*> parameters() override;
+  std::vector<Buffer*> buffers() override { return {&running_mean_, &running_variance_}; }
+  void end_step(Rank& rank) override;
+
+ private:
+  void keep_moments(const Tensor& x, const Tensor& moments);
+
+  BatchNormOptions options_;
+  Parameter gamma_;
+  Parameter beta_;
+  std::optional<Parameter> slope_;
+  Buffer running_mean_;
+  Buffer running_variance_;
+  std::vector<Tensor> groups_;  // of this step: a row [2C + 1] for each micro-batch so far
+};
+
+/// Over the last dimension.
+class LayerNorm final : public Layer {
+ public:
+  LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon = 1e-5);
+  Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
+  std::vector<Parameter*> parameters() override { return {&gamma_, &beta_}; }
+
+ private:
+  double epsilon_;
+  Parameter gamma_;
+  Parameter beta_;
+};
+
+}  // namespace heddle

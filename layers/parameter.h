@@ -1,0 +1,67 @@
+// Parameters and buffers of layers, and how they are born: drawn from the random key and the global element index, so
+// that every rank count gives the same initial model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/autograd.h"
+#include "framework/kernels/training.h"
+#include "framework/random.h"
+
+namespace heddle {
+
+/// How a parameter lies over the ranks that train it together.
+enum class Holding {
+  replicated,  // every data-parallel rank holds all of it; gradients are summed over them
+  sharded      // each rank holds its rows; gradients are complete as they are
+};
+
+struct Parameter {
+  std::string name;  // full, e.g. layer1.0.conv1.weight
+  Tensor value;
+  std::shared_ptr<Accumulator> gradient;
+  Variable variable;  // the leaf that operations read
+  Holding holding = Holding::replicated;
+  bool is_norm_or_bias = false;  // may be spared weight decay
+  bool trainable = true;
+};
+
+/// State that is not trained: running statistics. Saved with the model.
+struct Buffer {
+  std::string name;
+  Tensor value;
+};
+
+/// What a layer needs while it is built. `next_stream` gives each drawn parameter a random stream of its own, in model
+/// order.
+struct Construction {
+  Device& device;
+  RandomKey key;
+  DType dtype = DType::f32;
+  std::uint32_t next_stream = 0;
+};
+
+struct Initial {
+  enum class Kind { constant, normal, uniform } kind = Kind::constant;
+  double a = 0;  // the constant; the mean; the lower end
+  double b = 0;  // -; the deviation; the upper end
+  static Initial constant(double value) { return {Kind::constant, value, 0}; }
+  static Initial normal(double deviation) { return {Kind::normal, 0, deviation}; }
+  static Initial uniform(double bound) { return {Kind::uniform, -bound, bound}; }
+};
+
+struct ParameterOptions {
+  Holding holding = Holding::replicated;
+  bool is_norm_or_bias = false;
+  bool trainable = true;
+  std::int64_t first_element = 0;  // global index of the shard's first element
+};
+
+Parameter make_parameter(Construction& construction, std::string name, const Shape& shape, const Initial& initial,
+                         const ParameterOptions& options = {});
+Buffer make_buffer(Construction& construction, std::string name, const Shape& shape, double value);
+
+}  // namespace heddle

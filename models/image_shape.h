@@ -1,0 +1,17 @@
+// The size of the images that a model takes and a data set gives.
+#pragma once
+
+#include <cstdint>
+
+namespace heddle {
+
+struct ImageShape {
+  std::int64_t channels = 3;
+  std::int64_t height = 112;
+  std::int64_t width = 112;
+
+  std::int64_t size() const { return channels * height * width; }
+  bool operator==(const ImageShape&) const = default;
+};
+
+}  // namespace heddle

@@ -1,0 +1,91 @@
+#include <array>
+
+#include "layers/activation.h"
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "models/models.h"
+
+namespace heddle {
+
+namespace {
+
+std::array<int, 4> blocks_of(ModelType type) {
+  switch (type) {
+    case ModelType::iresnet18: return {2, 2, 2, 2};
+    case ModelType::iresnet34: return {3, 4, 6, 3};
+    case ModelType::iresnet50: return {3, 4, 14, 3};
+    case ModelType::iresnet100: return {3, 13, 30, 3};
+    default: fail("iresnet: model type {} is of another family", static_cast<int>(type));
+  }
+}
+
+constexpr double convolution_deviation = 0.1;  // InsightFace's initial weights
+
+class Builder {
+ public:
+  explicit Builder(Construction& construction) : construction_(construction) {}
+
+  int convolution(const std::string& name, int input, ConvolutionLayerOptions options) {
+    options.deviation = convolution_deviation;
+    return model.apply(name, std::make_unique<Convolution>(construction_, name, options), {input});
+  }
+  int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels,
+           const std::string& prelu_name = "") {
+    BatchNormOptions options{.channels = channels, .slope_name = prelu_name};
+    if (!prelu_name.empty()) options.activation = NormActivation::prelu;
+    return model.apply(name, std::make_unique<BatchNorm>(construction_, name, options), std::move(inputs));
+  }
+  /// bn1, conv1, bn2, prelu, conv2 (which strides), bn3, plus the shortcut.
+  int block(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
+    int y = norm(name + ".bn1", {x}, in);
+    y = convolution(name + ".conv1", y, {.in = in, .out = out});
+    y = norm(name + ".bn2", {y}, out, name + ".prelu");
+    y = convolution(name + ".conv2", y, {.in = out, .out = out, .stride = stride});
+    int shortcut = x;
+    if (stride != 1 || in != out) {
+      shortcut = convolution(name + ".downsample.0", x,
+                             {.in = in, .out = out, .kernel = 1, .stride = stride, .padding = 0});
+      shortcut = norm(name + ".downsample.1", {shortcut}, out);
+    }
+    return norm(name + ".bn3", {y, shortcut}, out);
+  }
+
+  Model model;
+
+ private:
+  Construction& construction_;
+};
+
+}  // namespace
+
+Model make_iresnet(const ModelConfig& config, const ImageShape& image, Construction& construction) {
+  const std::array<int, 4> blocks = blocks_of(config.type);
+  Builder builder(construction);
+  Model& model = builder.model;
+  const int stem = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
+  builder.norm("bn1", {stem}, 64, "prelu");
+  std::int64_t in = 64;
+  std::int64_t height = image.height;
+  std::int64_t width = image.width;
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::int64_t out = std::int64_t{64} << stage;
+    for (int block = 0; block < blocks[static_cast<std::size_t>(stage)]; ++block) {
+      builder.block(fmt::format("layer{}.{}", stage + 1, block), model.last_value(), in, out, block == 0 ? 2 : 1);
+      in = out;
+    }
+    height = (height + 1) / 2;
+    width = (width + 1) / 2;
+  }
+  builder.norm("bn2", {model.last_value()}, in);
+  if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
+  // Reads the image NHWC: InsightFace's fc.weight has its columns in the order channel, row, column.
+  model.then("fc", std::make_unique<Linear>(construction, "fc",
+                                            LinearOptions{.in = in * height * width, .out = config.embedding}));
+  model.then("features",
+             std::make_unique<BatchNorm>(construction, "features",
+                                         BatchNormOptions{.channels = config.embedding, .fixed_scale = true}));
+  return std::move(model);
+}
+
+}  // namespace heddle

@@ -1,0 +1,66 @@
+#include "models/models.h"
+
+#include <array>
+#include <string_view>
+
+#include "framework/describe.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<Stem>() {
+  static constexpr std::array<std::string_view, 2> names{"imagenet", "small"};
+  return names;
+}
+
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::string_view help;
+  Model (*make)(const ModelConfig&, const ImageShape&, Construction&);
+};
+
+// In the order of ModelType.
+constexpr std::array<Row, 8> table{{{"mlp", "linear layers with ReLU between them", make_mlp},
+                                    {"resnet18", "torchvision's ResNet-18", make_resnet},
+                                    {"resnet34", "torchvision's ResNet-34", make_resnet},
+                                    {"resnet50", "torchvision's ResNet-50 (bottleneck blocks)", make_resnet},
+                                    {"iresnet18", "InsightFace's IR-18", make_iresnet},
+                                    {"iresnet34", "InsightFace's IR-34", make_iresnet},
+                                    {"iresnet50", "InsightFace's IR-50", make_iresnet},
+                                    {"iresnet100", "InsightFace's IR-100", make_iresnet}}};
+
+void describe_common(Describer& d, ModelConfig& config) {
+  d.field("embedding", config.embedding, between(1, 65536), "size of the embedding");
+  d.field("dropout", config.dropout, from_to_below(0, 1), "probability of dropout before the last linear layer");
+}
+
+}  // namespace
+
+void describe_model(Describer& d, ModelConfig& config) {
+  std::vector<Describer::Alternative> alternatives;
+  for (const Row& row : table) {
+    alternatives.push_back({row.name, row.help, [&config, make = row.make](Describer& inner) {
+                              describe_common(inner, config);
+                              if (make == make_mlp)
+                                inner.field("hidden", config.hidden, between(1, 1 << 20), between(0, 64),
+                                            "sizes of the hidden layers");
+                              if (make == make_resnet)
+                                choice(inner, "stem", config.stem,
+                                       "imagenet: 7 x 7, stride 2, max pooling; small: 3 x 3, stride 1");
+                              if (make != make_iresnet)
+                                inner.field("embedding_norm", config.embedding_norm,
+                                            "batch norm on the embedding, as iresnet has it");
+                            }});
+  }
+  int type = static_cast<int>(config.type);
+  d.tagged("model", type, alternatives, "the backbone, from images to embeddings");
+  config.type = static_cast<ModelType>(type);
+}
+
+Model make_model(const ModelConfig& config, const ImageShape& image, Construction& construction) {
+  return table[static_cast<std::size_t>(config.type)].make(config, image, construction);
+}
+
+}  // namespace heddle

@@ -1,0 +1,107 @@
+#include <array>
+
+#include "layers/activation.h"
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "layers/pooling.h"
+#include "models/models.h"
+
+namespace heddle {
+
+namespace {
+
+struct Variant {
+  std::array<int, 4> blocks;
+  bool bottleneck;
+};
+
+Variant variant_of(ModelType type) {
+  switch (type) {
+    case ModelType::resnet18: return {{2, 2, 2, 2}, false};
+    case ModelType::resnet34: return {{3, 4, 6, 3}, false};
+    case ModelType::resnet50: return {{3, 4, 6, 3}, true};
+    default: fail("resnet: model type {} is of another family", static_cast<int>(type));
+  }
+}
+
+class Builder {
+ public:
+  explicit Builder(Construction& construction) : construction_(construction) {}
+
+  int convolution(const std::string& name, int input, const ConvolutionLayerOptions& options) {
+    return model.apply(name, std::make_unique<Convolution>(construction_, name, options), {input});
+  }
+  /// Batch norm, with ReLU and a residual if there are.
+  int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels, NormActivation activation) {
+    return model.apply(
+        name,
+        std::make_unique<BatchNorm>(construction_, name,
+                                    BatchNormOptions{.channels = channels, .activation = activation}),
+        std::move(inputs));
+  }
+  int shortcut(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
+    if (stride == 1 && in == out) return x;
+    const int projected = convolution(name + ".downsample.0", x,
+                                      {.in = in, .out = out, .kernel = 1, .stride = stride, .padding = 0});
+    return norm(name + ".downsample.1", {projected}, out, NormActivation::none);
+  }
+  int basic_block(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
+    int y = convolution(name + ".conv1", x, {.in = in, .out = out, .stride = stride});
+    y = norm(name + ".bn1", {y}, out, NormActivation::relu);
+    y = convolution(name + ".conv2", y, {.in = out, .out = out});
+    return norm(name + ".bn2", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
+  }
+  int bottleneck_block(const std::string& name, int x, std::int64_t in, std::int64_t width, std::int64_t stride) {
+    const std::int64_t out = 4 * width;
+    int y = convolution(name + ".conv1", x, {.in = in, .out = width, .kernel = 1, .padding = 0});
+    y = norm(name + ".bn1", {y}, width, NormActivation::relu);
+    y = convolution(name + ".conv2", y, {.in = width, .out = width, .stride = stride});
+    y = norm(name + ".bn2", {y}, width, NormActivation::relu);
+    y = convolution(name + ".conv3", y, {.in = width, .out = out, .kernel = 1, .padding = 0});
+    return norm(name + ".bn3", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
+  }
+
+  Model model;
+
+ private:
+  Construction& construction_;
+};
+
+}  // namespace
+
+Model make_resnet(const ModelConfig& config, const ImageShape& image, Construction& construction) {
+  const Variant variant = variant_of(config.type);
+  Builder builder(construction);
+  Model& model = builder.model;
+  if (config.stem == Stem::imagenet) {
+    const int y = builder.convolution("conv1", 0,
+                                      {.in = image.channels, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
+    builder.norm("bn1", {y}, 64, NormActivation::relu);
+    model.then("maxpool", std::make_unique<Pool>(
+                              PoolOp::max, PoolOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+  } else {
+    const int y = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
+    builder.norm("bn1", {y}, 64, NormActivation::relu);
+  }
+  std::int64_t in = 64;
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::int64_t width = std::int64_t{64} << stage;
+    for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
+      const std::string name = fmt::format("layer{}.{}", stage + 1, block);
+      const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      if (variant.bottleneck) builder.bottleneck_block(name, model.last_value(), in, width, stride);
+      else builder.basic_block(name, model.last_value(), in, width, stride);
+      in = variant.bottleneck ? 4 * width : width;
+    }
+  }
+  model.then("avgpool", std::make_unique<GlobalAveragePool>());
+  if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
+  model.then("fc", std::make_unique<Linear>(construction, "fc", LinearOptions{.in = in, .out = config.embedding}));
+  if (config.embedding_norm)
+    model.then("features",
+               std::make_unique<BatchNorm>(construction, "features", BatchNormOptions{.channels = config.embedding}));
+  return std::move(model);
+}
+
+}  // namespace heddle
