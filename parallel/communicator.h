@@ -1,0 +1,134 @@
+// The one typed front of communication. Every verb checks its arguments, runs the hooks, compares the ranks' calls, and
+// has a transport move the elements. Verbs start and return `Work`; blocking is `wait`:
+//
+//   Tensor total = world.all_reduce(x).wait();
+//
+// All ranks of a communicator make the same collective calls in the same order. Nothing is changed in place: results
+// are new tensors on the caller's device, charged to the category that was current when the verb was called (the root
+// of a broadcast gets its own tensor back). What is handed over must not be changed before `wait`. Receivers learn
+// shape and dtype from the sender. Zero rows are legal. Reductions run in rank order, so their bits do not depend on
+// the transport.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+#include "parallel/rank_clock.h"
+#include "parallel/transport.h"
+
+namespace heddle {
+
+/// Bytes of elements that this rank handed to the transport for others, and got from others.
+struct Outcome {
+  std::int64_t sent_bytes = 0;
+  std::int64_t received_bytes = 0;
+};
+
+/// Sees every call of a rank, on all its communicators: `before` when it starts, `after` when it is complete.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void before(const Call& call) = 0;
+  virtual void after(const Call& call, const Outcome& outcome) = 0;
+};
+
+/// Counts bytes. With k ranks, and n bytes of the whole tensor of which this rank holds m = n/k, a rank sends:
+///   all_reduce 2(k-1)/k n   all_gather (k-1) m   reduce_scatter n - m   all_to_all what it holds for others
+///   broadcast (k-1) n on the root   scatter the others' parts, on the root   gather m, not on the root   send n
+/// where n does not divide, all_reduce sends (n - m) + (k-1) m with the shard m of shard.h.
+class ByteCounter : public Hook {
+ public:
+  void before(const Call&) override {}
+  void after(const Call&, const Outcome& outcome) override {
+    sent_ += outcome.sent_bytes;
+    received_ += outcome.received_bytes;
+  }
+  std::int64_t sent_bytes() const { return sent_; }
+  std::int64_t received_bytes() const { return received_; }
+
+ private:
+  std::int64_t sent_ = 0;
+  std::int64_t received_ = 0;
+};
+
+/// What all communicators of one rank share.
+struct RankTraffic;
+/// A call that was started.
+class PendingCall;
+
+/// A started call. `wait` returns its result, once no peer reads this rank's tensors any more. The collectives of a
+/// rank complete in the order in which they were started: waiting for one completes the earlier ones too.
+template <class Result>
+class [[nodiscard("the call is complete only after wait()")]] Work {
+ public:
+  explicit Work(std::shared_ptr<PendingCall> call) : call_(std::move(call)) {}
+  /// Once.
+  Result wait();
+
+ private:
+  std::shared_ptr<PendingCall> call_;
+};
+
+class Communicator {
+ public:
+  Communicator(std::unique_ptr<Transport> transport, Device& device, std::shared_ptr<RankTraffic> traffic);
+  Communicator(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const;
+  int size() const;
+  Device& device() const { return *device_; }
+
+  /// Root's x on every rank; x is read on the root only and may be undefined elsewhere.
+  Work<Tensor> broadcast(const Tensor& x, int root);
+  /// Elementwise over the ranks' x of one shape and floating dtype.
+  Work<Tensor> all_reduce(const Tensor& x, Reduction reduction = Reduction::sum);
+  /// Concatenates the ranks' rows (dimension 0); the numbers of rows may differ.
+  Work<Tensor> all_gather(const Tensor& x);
+  /// The ranks' x of one shape [rows, ..], reduced; this rank gets its rows: shard(rows, size, rank), or rows[rank] of
+  /// the given numbers of rows in rank order.
+  Work<Tensor> reduce_scatter(const Tensor& x, Reduction reduction = Reduction::sum);
+  Work<Tensor> reduce_scatter(const Tensor& x, std::span<const std::int64_t> rows,
+                              Reduction reduction = Reduction::sum);
+  /// parts[p] goes to rank p; element p of the result came from rank p. Any shapes and dtypes.
+  Work<std::vector<Tensor>> all_to_all(std::span<const Tensor> parts);
+  /// On the root every rank's x in rank order, elsewhere nothing.
+  Work<std::vector<Tensor>> gather(const Tensor& x, int root);
+  /// Root's parts[rank]; parts are read on the root only.
+  Work<Tensor> scatter(std::span<const Tensor> parts, int root);
+  Work<void> barrier();
+
+  /// Messages of one pair arrive in the order of their sends. Between start and the receiver's wait, x stays charged to
+  /// the sender. `wait` returns when the receiver has it: two ranks that both wait for their sends first would not end.
+  Work<void> send(const Tensor& x, int to);
+  Work<Tensor> recv(int from);
+
+  /// A communicator of the ranks that give the same color, in their present order. Waits.
+  Communicator split(int color);
+  /// Ends every rank of the world, this one by an Error: `rank 1 failed: why`.
+  [[noreturn]] void abort(const std::string& why);
+
+  /// For all communicators of this rank.
+  void add_hook(std::shared_ptr<Hook> hook);
+
+ private:
+  class Moving;
+  using Finish = std::function<std::vector<Tensor>(Moving&)>;
+  std::shared_ptr<PendingCall> begin(Call call, std::vector<Tensor> offered, Finish finish);
+  Call describe(Operation operation, std::span<const Tensor> parts = {}, int root = -1) const;
+  void check_rank(const char* what, int rank) const;
+
+  std::unique_ptr<Transport> transport_;
+  Device* device_;
+  std::shared_ptr<RankTraffic> traffic_;
+  std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;
+};
+
+}  // namespace heddle

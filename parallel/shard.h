@@ -1,0 +1,24 @@
+// How `total` things fall to `parts` ranks when the parts need not divide them: the first total % parts ranks hold one
+// more (InsightFace's formula). Batches, classes and channels are all sharded this way.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace heddle {
+
+struct ShardRange {
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  std::int64_t end() const { return begin + size; }
+  bool operator==(const ShardRange&) const = default;
+};
+
+/// Part `index` of 0 .. total-1. More parts than things is legal: the last ones are empty.
+constexpr ShardRange shard(std::int64_t total, std::int64_t parts, std::int64_t index) {
+  const std::int64_t least = total / parts;
+  const std::int64_t longer = total % parts;
+  return {least * index + std::min(index, longer), least + (index < longer ? 1 : 0)};
+}
+
+}  // namespace heddle

@@ -1,0 +1,37 @@
+// Runs one function on every rank of a mesh, each rank in a thread with a device of its own, and turns their failures
+// into one error.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "parallel/rank.h"
+
+namespace heddle {
+
+struct WorldOptions {
+  Mesh mesh{};
+  std::string backend = "cpu";
+  std::string transport = "threads";
+  RandomKey key{};
+  /// Bytes a rank may hold.
+  std::optional<std::int64_t> memory_budget{};
+  /// Computing threads a rank; 0: cores / ranks, at least 1.
+  int threads = 0;
+  /// How long a wait may take before it names the peer that did not come.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+};
+
+/// Threads a rank that these options give.
+int threads_per_rank(const WorldOptions& options);
+
+/// Returns when the body has returned on all ranks. If it throws on one, the others' waits end, and one error comes
+/// out: OutOfMemory and InputError as they are, what communicators throw (RankFailed) as it is, anything else as
+/// RankFailed `rank 2 failed: <what>`. Ranks that only had to stop are never the cause; of several causes the lowest
+/// rank's counts. Devices end with this call: no tensor made in the body may outlive it.
+void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body);
+
+}  // namespace heddle
