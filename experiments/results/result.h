@@ -47,6 +47,12 @@ struct StepSeconds {
   double maximum = 0;
 };
 
+/// What a variant's embeddings are worth, measured once after its last step.
+struct Evaluation {
+  double rank1 = 0;                          // share of the test images
+  std::optional<Verification> verification;  // absent when the test images give too few pairs
+};
+
 struct VariantResult {
   std::string name;
   enum class Status { ok, out_of_memory, failed } status = Status::ok;
@@ -58,14 +64,23 @@ struct VariantResult {
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
   std::optional<std::int64_t> flops_per_step;  // plan only
+  std::string clock = "wall";                  // wall | virtual
+  // Both from the timeline, by pipelines of two stages and more; without stages there is no bubble.
+  std::optional<double> bubble_fraction;
+  std::optional<double> ideal_speedup;
 };
 
-StepSeconds step_seconds(const VariantResult& result);
-double samples_per_second(const VariantResult& result);
+/// Absent if no step was timed (plan, or a variant that failed before its first step's end).
+std::optional<StepSeconds> step_seconds(const VariantResult& result);
+/// The batch over the median step.
+std::optional<double> samples_per_second(const VariantResult& result);
+/// How many pipeline stages the mesh has: 1 without an axis `pp`.
+int stages(const VariantResult& result);
 
 struct RunResult {
   std::string name;
   std::string device;
+  std::vector<std::pair<std::string, std::string>> versions;  // of libraries, beside those that the summary adds
   std::vector<VariantResult> variants;
 };
 

@@ -1,0 +1,55 @@
+// One line on a terminal that is rewritten in place: step, loss, images a second, time left. Off a terminal it writes
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "experiments/results/result.h"
+
+namespace heddle {
+
+/// What a stream can show.
+struct Terminal {
+  bool is_terminal = false;
+  bool colour = false;
+  int columns = 80;
+};
+/// Of a descriptor, by its kind and size and the variables NO_COLOR and TERM.
+Terminal terminal_of(int descriptor);
+
+double steady_seconds();
+
+class Progress {
+ public:
+  Progress(std::ostream& out, Terminal terminal, std::function<double()> now = steady_seconds)
+      : out_(out), terminal_(terminal), now_(std::move(now)) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Steps first_step .. steps-1 follow, each of `batch` images.
+  void begin(std::string label, std::int64_t first_step, std::int64_t steps, std::int64_t batch);
+  /// After a step. Draws at most ten times a second, and always the last step.
+  void step(const StepRecord& record);
+  /// Draws a text instead, for what has no steps: `evaluating`.
+  void show(const std::string& text);
+  /// Takes the line away, so that other text can be written.
+  void clear();
+
+ private:
+  std::ostream& out_;
+  Terminal terminal_;
+  std::function<double()> now_;
+  std::string label_;
+  std::int64_t first_step_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t batch_ = 0;
+  double begun_ = 0;
+  double drawn_ = -1;
+  std::size_t width_ = 0;  // of what stands on the line
+};
+
+}  // namespace heddle

@@ -1,0 +1,45 @@
+// The results folder of one run (docs: the README): experiment.json, summary.json, metrics.jsonl, memory.csv,
+// trace.json, schedule.csv, and for each variant a TensorBoard event file. Files of an earlier run of ours are
+// replaced; what others put there stays.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "experiments/results/result.h"
+#include "framework/atomic_file.h"
+
+namespace heddle {
+
+/// A variant's name as the name of a folder: what a file system or a shell may trip over is written %XX, so that
+/// different names stay different.
+std::string folder_name(std::string_view variant);
+
+class ResultsFolder {
+ public:
+  /// Makes the folder and writes experiment.json. Unless the run resumes an earlier one, that one's files are removed.
+  /// InputError if the folder cannot be made or written to.
+  ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume);
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// The next steps belong to this variant. Of an earlier run's steps those before `first_step` are kept.
+  void begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
+  /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them.
+  void step(const StepRecord& record);
+  /// Writes all other files; may be called after each variant with what there is so far.
+  void write(const RunResult& run) const;
+
+ private:
+  std::filesystem::path path_;
+  bool resume_;
+  std::string variant_;
+  std::int64_t batch_ = 0;
+  std::optional<FileDescriptor> metrics_;
+  std::optional<FileDescriptor> events_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,19 @@
+// The table at the end of a run, for people: fits 100 columns and needs no colour.
+#pragma once
+
+#include <string>
+
+#include "experiments/results/result.h"
+
+namespace heddle {
+
+inline constexpr int table_width = 100;
+
+/// Variants with loss, time and memory; each rank's memory by category; accuracies where measured. Long names are
+/// shortened in their middle, and neighbouring ranks with equal rows share one.
+std::string results_table(const RunResult& run);
+
+/// `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`.
+std::string format_seconds(double seconds);
+
+}  // namespace heddle

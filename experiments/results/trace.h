@@ -1,0 +1,13 @@
+// trace.json in Chrome's trace format: a process a rank, a track for compute and one for communication. Opens in
+// ui.perfetto.dev and chrome://tracing.
+#pragma once
+
+#include "experiments/results/result.h"
+#include "framework/atomic_file.h"
+
+namespace heddle {
+
+/// Variants lie one after another on the time axis, whether or not their times already do.
+void write_trace(AtomicFile& file, const RunResult& run);
+
+}  // namespace heddle

@@ -1,0 +1,68 @@
+// Files that are whole or absent: what is written goes to a temporary file beside the target, which takes the target's
+// place only once it is on the disk. A reader never sees half a file, and a run that dies leaves the old one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+/// An open file, closed at the end of its life. Errors name the path and the system's reason.
+class FileDescriptor {
+ public:
+  /// A file to be read; InputError if it cannot be opened or is not a plain file.
+  static FileDescriptor open_for_reading(const std::filesystem::path& path);
+  /// A file to be appended to, made if absent; InputError if it cannot be opened.
+  static FileDescriptor open_for_appending(const std::filesystem::path& path);
+  FileDescriptor(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
+  ~FileDescriptor() { close(); }
+  FileDescriptor(FileDescriptor&& other) noexcept;
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+
+  int get() const { return descriptor_; }
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const;
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Fills `bytes` from this position on; InputError if the file ends before.
+  void read_at(std::uint64_t position, std::span<std::byte> bytes) const;
+  /// Waits until what was written is on the disk.
+  void sync();
+  void close();
+
+ private:
+  int descriptor_ = -1;
+  std::filesystem::path path_;
+};
+
+/// The streaming form. Without `commit` the target is left as it was and the temporary file is removed.
+class AtomicFile {
+ public:
+  /// InputError if no file can be made in the target's folder.
+  explicit AtomicFile(std::filesystem::path target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::filesystem::path& target() const { return target_; }
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void commit();
+
+ private:
+  void flush();
+
+  std::filesystem::path target_;
+  FileDescriptor file_;
+  std::string buffer_;  // so that many small writes cost few system calls
+};
+
+void write_file_atomically(const std::filesystem::path& target, std::string_view contents);
+/// The whole file as text; InputError if it is longer than `limit` bytes.
+std::string read_file(const std::filesystem::path& path, std::uint64_t limit);
+
+}  // namespace heddle

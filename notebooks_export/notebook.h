@@ -1,0 +1,23 @@
+// A results folder as a Jupyter notebook: figures of memory, loss and time, with the code that draws them, so that a
+// reader can go on from there.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace heddle {
+
+/// The notebook (nbformat 4.5), not yet executed; it reads its data from its own folder.
+std::string notebook_json(const std::string& title);
+
+struct NotebookFiles {
+  std::filesystem::path notebook;
+  std::filesystem::path html;
+};
+
+/// Writes notebook.ipynb into a results folder, executes it with Jupyter and renders notebook.html beside it.
+/// InputError if the folder has no summary.json, and if Jupyter is missing: it names the packages, and notebook.ipynb
+/// is there all the same, not executed.
+NotebookFiles write_notebook(const std::filesystem::path& results);
+
+}  // namespace heddle
