@@ -93,7 +93,9 @@ Variable Variable::input(Tensor value, std::shared_ptr<Accumulator> accumulator)
   return {std::move(value), std::move(node)};
 }
 
-Leads Variable::leads() const { return node_ ? node_->leads : Leads{}; }
+Leads Variable::leads() const {
+  return node_ ? node_->leads : Leads{};
+}
 
 Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
   if (inputs.size() > 64) fail("record: an operation has at most 64 inputs, got {}", inputs.size());

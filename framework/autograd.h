@@ -1,6 +1,6 @@
 // Reverse-mode differentiation. An operation is one function: check, forward, `record`. The graph's edges are the only
-// links between nodes; each edge knows whether it leads to a parameter or to a stage input, so that a vjp is told what is
-// wanted and a backward can later be split.
+// links between nodes; each edge knows whether it leads to a parameter or to a stage input, so that a vjp is told what
+// is wanted and a backward can later be split.
 //
 //   Variable sigmoid(const Variable& x) {
 //     Tensor y = ...;

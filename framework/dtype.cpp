@@ -17,12 +17,20 @@ constexpr std::array<Row, 7> rows{{{"f64", 8, true},
                                    {"i64", 8, false},
                                    {"i32", 4, false},
                                    {"u8", 1, false}}};
-const Row& row(DType dtype) { return rows[static_cast<std::size_t>(dtype)]; }
+const Row& row(DType dtype) {
+  return rows[static_cast<std::size_t>(dtype)];
+}
 }  // namespace
 
-std::string_view name_of(DType dtype) { return row(dtype).name; }
-std::size_t size_of(DType dtype) { return row(dtype).size; }
-bool is_floating(DType dtype) { return row(dtype).floating; }
+std::string_view name_of(DType dtype) {
+  return row(dtype).name;
+}
+std::size_t size_of(DType dtype) {
+  return row(dtype).size;
+}
+bool is_floating(DType dtype) {
+  return row(dtype).floating;
+}
 
 DType dtype_from_name(std::string_view name) {
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -32,6 +40,8 @@ DType dtype_from_name(std::string_view name) {
 
 // _Float16 converts in hardware where there is F16C and in software elsewhere, both rounding to nearest even.
 Float16::Float16(float value) : bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) {}
-Float16::operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+Float16::operator float() const {
+  return static_cast<float>(std::bit_cast<_Float16>(bits));
+}
 
 }  // namespace heddle

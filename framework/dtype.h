@@ -43,12 +43,18 @@ struct Float16 {
 
 template <class T>
 inline constexpr DType dtype_of = [] {
-  if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, Float16>) return DType::f16;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, Float16>)
+    return DType::f16;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::i64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::i32;
   else {
     static_assert(std::is_same_v<T, std::uint8_t>, "no such element type");
     return DType::u8;
@@ -63,11 +69,16 @@ using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <class F>
 decltype(auto) visit_floating(DType dtype, std::string_view what, F&& f) {
   switch (dtype) {
-    case DType::f64: return f(double{});
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(BFloat16{});
-    case DType::f16: return f(Float16{});
-    default: fail<InputError>("{}: expected a floating type, got {}", what, name_of(dtype));
+    case DType::f64:
+      return f(double{});
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(BFloat16{});
+    case DType::f16:
+      return f(Float16{});
+    default:
+      fail<InputError>("{}: expected a floating type, got {}", what, name_of(dtype));
   }
 }
 
@@ -75,10 +86,14 @@ decltype(auto) visit_floating(DType dtype, std::string_view what, F&& f) {
 template <class F>
 decltype(auto) visit_any(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::i64: return f(std::int64_t{});
-    case DType::i32: return f(std::int32_t{});
-    case DType::u8: return f(std::uint8_t{});
-    default: return visit_floating(dtype, "visit_any", std::forward<F>(f));
+    case DType::i64:
+      return f(std::int64_t{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::u8:
+      return f(std::uint8_t{});
+    default:
+      return visit_floating(dtype, "visit_any", std::forward<F>(f));
   }
 }
 

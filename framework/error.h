@@ -2,11 +2,11 @@
 // line turns each class into an exit code.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include <fmt/core.h>
 
 namespace heddle {
 

@@ -1,6 +1,6 @@
 // Margin softmax: the target's logit is scale * phi(cos), phi(c) = cos(m1 * acos(c) + m2) - m3, every other's
-// scale * cos. (1, 0, 0) is plain softmax, (1, .5, 0) ArcFace (Deng et al. 2019), (1, 0, .35) CosFace (Wang et al. 2018),
-// (1.35, 0, 0) SphereFace (Liu et al. 2017). Scalar code, shared by all backends.
+// scale * cos. (1, 0, 0) is plain softmax, (1, .5, 0) ArcFace (Deng et al. 2019), (1, 0, .35) CosFace (Wang et al.
+// 2018), (1.35, 0, 0) SphereFace (Liu et al. 2017). Scalar code, shared by all backends.
 #pragma once
 
 #include <cmath>
@@ -46,8 +46,8 @@ HEDDLE_HOST_DEVICE TargetValue<T> margin_target(const MarginConfig& margin, T co
   const T bound = T{1} - static_cast<T>(1e-6);
   const T c = cosine > bound ? bound : cosine < -bound ? -bound : cosine;
   const T angle = m1 * std::acos(c) + m2;
-  const T slope = margin.gradient == MarginGradient::straight_through ? T{1}
-                                                                      : m1 * std::sin(angle) / std::sqrt(T{1} - c * c);
+  const T slope =
+      margin.gradient == MarginGradient::straight_through ? T{1} : m1 * std::sin(angle) / std::sqrt(T{1} - c * c);
   return {std::cos(angle) - m3, slope};
 }
 

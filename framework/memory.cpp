@@ -11,9 +11,13 @@ constexpr std::array<std::string_view, category_count> category_names{"parameter
                                                                       "activations", "workspace", "communication"};
 }
 
-std::string_view name_of(Category category) { return category_names[static_cast<std::size_t>(category)]; }
+std::string_view name_of(Category category) {
+  return category_names[static_cast<std::size_t>(category)];
+}
 
-std::int64_t MemoryUse::total() const { return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}); }
+std::int64_t MemoryUse::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
 
 void MemoryMeter::charge(Category category, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);

@@ -1,8 +1,8 @@
 #include "framework/shape.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
+
+#include <fmt/ranges.h>
 
 namespace heddle {
 
@@ -30,7 +30,11 @@ Shape Shape::with(int dimension, std::int64_t size) const {
   return Shape(std::span<const std::int64_t>(copy.data(), static_cast<std::size_t>(rank_)));
 }
 
-std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.dimensions(), ",")); }
-std::string to_string(DType dtype, const Shape& shape) { return fmt::format("{}{}", name_of(dtype), to_string(shape)); }
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.dimensions(), ","));
+}
+std::string to_string(DType dtype, const Shape& shape) {
+  return fmt::format("{}{}", name_of(dtype), to_string(shape));
+}
 
 }  // namespace heddle

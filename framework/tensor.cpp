@@ -39,8 +39,12 @@ Tensor Tensor::full(Device& device, const Shape& shape, DType dtype, double valu
   return result;
 }
 
-Tensor Tensor::empty_like(const Tensor& like) { return empty(like.device(), like.shape(), like.dtype()); }
-Tensor Tensor::zeros_like(const Tensor& like) { return zeros(like.device(), like.shape(), like.dtype()); }
+Tensor Tensor::empty_like(const Tensor& like) {
+  return empty(like.device(), like.shape(), like.dtype());
+}
+Tensor Tensor::zeros_like(const Tensor& like) {
+  return zeros(like.device(), like.shape(), like.dtype());
+}
 
 Tensor Tensor::from_host_bytes(Device& device, const Shape& shape, DType dtype, std::span<const std::byte> bytes) {
   Tensor result = empty(device, shape, dtype);
@@ -74,7 +78,8 @@ Tensor Tensor::reshape(std::span<const std::int64_t> dimensions) const {
     *open = known == 0 ? 0 : numel() / known;
   }
   const Shape shape{std::span<const std::int64_t>(sizes)};
-  if (shape.numel() != numel()) fail<InputError>("reshape: {} cannot be seen as {}", to_string(*this), to_string(shape));
+  if (shape.numel() != numel())
+    fail<InputError>("reshape: {} cannot be seen as {}", to_string(*this), to_string(shape));
   Tensor result = *this;
   result.shape_ = shape;
   return result;

@@ -6,10 +6,14 @@ namespace heddle {
 
 Variable Activation::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
   switch (kind_) {
-    case ActivationKind::relu: return relu(inputs[0]);
-    case ActivationKind::sigmoid: return sigmoid(inputs[0]);
-    case ActivationKind::tanh: return heddle::tanh(inputs[0]);
-    case ActivationKind::gelu: return gelu(inputs[0]);
+    case ActivationKind::relu:
+      return relu(inputs[0]);
+    case ActivationKind::sigmoid:
+      return sigmoid(inputs[0]);
+    case ActivationKind::tanh:
+      return heddle::tanh(inputs[0]);
+    case ActivationKind::gelu:
+      return gelu(inputs[0]);
   }
   fail("activation: unknown kind {}", static_cast<int>(kind_));
 }
@@ -30,6 +34,8 @@ Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   return dropout(x, probability_, key, pass.first_sample * x.shape().product(1, x.shape().rank()));
 }
 
-Variable Add::forward(std::span<const Variable> inputs, const Pass& /*pass*/) { return add(inputs[0], inputs[1]); }
+Variable Add::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
+  return add(inputs[0], inputs[1]);
+}
 
 }  // namespace heddle

@@ -14,7 +14,8 @@ Convolution::Convolution(Construction& construction, const std::string& name, co
                            {options.out, options.kernel, options.kernel, options.in / options.groups},
                            Initial::normal(options.deviation.value_or(std::sqrt(2.0 / fan_out))));
   if (options.bias)
-    bias_ = make_parameter(construction, name + ".bias", {options.out}, Initial::constant(0), {.is_norm_or_bias = true});
+    bias_ =
+        make_parameter(construction, name + ".bias", {options.out}, Initial::constant(0), {.is_norm_or_bias = true});
 }
 
 Variable Convolution::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {

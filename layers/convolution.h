@@ -18,7 +18,7 @@ struct ConvolutionLayerOptions {
   std::int64_t groups = 1;
   bool bias = false;
   /// Deviation of normal initial weights; He's sqrt(2 / (out * kernel^2)) without one (He et al. 2015, fan-out).
-  std::optional<double> deviation;
+  std::optional<double> deviation{};
 };
 
 /// [N, H, W, in] -> [N, H', W', out]. weight [out, k, k, in / groups], bias [out].

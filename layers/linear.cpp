@@ -12,9 +12,9 @@ Linear::Linear(Construction& construction, const std::string& name, const Linear
   weight_ = make_parameter(construction, name + ".weight", {options.out, options.in},
                            options.deviation ? Initial::normal(*options.deviation) : Initial::uniform(bound));
   if (options.bias)
-    bias_ = make_parameter(construction, name + ".bias", {options.out},
-                           options.deviation ? Initial::constant(0) : Initial::uniform(bound),
-                           {.is_norm_or_bias = true});
+    bias_ =
+        make_parameter(construction, name + ".bias", {options.out},
+                       options.deviation ? Initial::constant(0) : Initial::uniform(bound), {.is_norm_or_bias = true});
 }
 
 Variable Linear::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {

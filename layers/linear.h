@@ -12,7 +12,7 @@ struct LinearOptions {
   std::int64_t out = 0;
   bool bias = true;
   /// Deviation of normal initial weights; PyTorch's uniform(-1/sqrt(in), 1/sqrt(in)) without one.
-  std::optional<double> deviation;
+  std::optional<double> deviation{};
 };
 
 /// [n, ...] is flattened to [n, in] -> [n, out]. weight [out, in], bias [out].

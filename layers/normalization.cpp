@@ -48,7 +48,7 @@ void BatchNorm::end_step(Rank& rank) {
   const Tensor mine = concat_tensors(groups_, 0).reshape({micro_batches, width});
   groups_.clear();
   // Gathered rank by rank; the batch's order is micro-batch by micro-batch, each over the ranks.
-  const Tensor gathered = rank.data_parallel.all_gather(mine);
+  const Tensor gathered = rank.data_parallel.all_gather(mine).wait();
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
   const Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
   rank.device.backend().training().merge_moments(ordered.reshape({ranks * micro_batches, width}), options_.momentum,
@@ -62,8 +62,10 @@ std::vector<Parameter*> BatchNorm::parameters() {
 
 LayerNorm::LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon)
     : epsilon_(epsilon),
-      gamma_(make_parameter(construction, name + ".weight", {channels}, Initial::constant(1), {.is_norm_or_bias = true})),
-      beta_(make_parameter(construction, name + ".bias", {channels}, Initial::constant(0), {.is_norm_or_bias = true})) {}
+      gamma_(
+          make_parameter(construction, name + ".weight", {channels}, Initial::constant(1), {.is_norm_or_bias = true})),
+      beta_(make_parameter(construction, name + ".bias", {channels}, Initial::constant(0), {.is_norm_or_bias = true})) {
+}
 
 Variable LayerNorm::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
   return layer_norm(inputs[0], gamma_.variable, beta_.variable, epsilon_);

@@ -13,9 +13,9 @@ struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;  // share of this step's statistics in the running ones
   NormActivation activation = NormActivation::none;
-  std::string slope_name;         // prelu: full name of its slope's layer, e.g. layer1.0.prelu
-  bool fixed_scale = false;       // gamma stays 1 (InsightFace's `features`)
-  double initial_scale = 1;       // gamma at the start
+  std::string slope_name{};  // prelu: full name of its slope's layer, e.g. layer1.0.prelu
+  bool fixed_scale = false;  // gamma stays 1 (InsightFace's `features`)
+  double initial_scale = 1;  // gamma at the start
 };
 
 /// [.., C] -> activation(norm(x) + residual), where a second input is the residual.

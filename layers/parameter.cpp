@@ -11,9 +11,15 @@ Parameter make_parameter(Construction& construction, std::string name, const Sha
   const DrawKey key{construction.key, Purpose::initial_weights, 0, construction.next_stream++};
   const TrainingKernels& kernels = construction.device.backend().training();
   switch (initial.kind) {
-    case Initial::Kind::constant: value.fill(initial.a); break;
-    case Initial::Kind::normal: kernels.fill_normal(value, key, options.first_element, initial.a, initial.b); break;
-    case Initial::Kind::uniform: kernels.fill_uniform(value, key, options.first_element, initial.a, initial.b); break;
+    case Initial::Kind::constant:
+      value.fill(initial.a);
+      break;
+    case Initial::Kind::normal:
+      kernels.fill_normal(value, key, options.first_element, initial.a, initial.b);
+      break;
+    case Initial::Kind::uniform:
+      kernels.fill_uniform(value, key, options.first_element, initial.a, initial.b);
+      break;
   }
   auto gradient = std::make_shared<Accumulator>(Category::gradients);
   Variable variable = options.trainable ? Variable::parameter(value, gradient) : Variable(value);

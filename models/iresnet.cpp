@@ -12,11 +12,16 @@ namespace {
 
 std::array<int, 4> blocks_of(ModelType type) {
   switch (type) {
-    case ModelType::iresnet18: return {2, 2, 2, 2};
-    case ModelType::iresnet34: return {3, 4, 6, 3};
-    case ModelType::iresnet50: return {3, 4, 14, 3};
-    case ModelType::iresnet100: return {3, 13, 30, 3};
-    default: fail("iresnet: model type {} is of another family", static_cast<int>(type));
+    case ModelType::iresnet18:
+      return {2, 2, 2, 2};
+    case ModelType::iresnet34:
+      return {3, 4, 6, 3};
+    case ModelType::iresnet50:
+      return {3, 4, 14, 3};
+    case ModelType::iresnet100:
+      return {3, 13, 30, 3};
+    default:
+      fail("iresnet: model type {} is of another family", static_cast<int>(type));
   }
 }
 
@@ -44,8 +49,8 @@ class Builder {
     y = convolution(name + ".conv2", y, {.in = out, .out = out, .stride = stride});
     int shortcut = x;
     if (stride != 1 || in != out) {
-      shortcut = convolution(name + ".downsample.0", x,
-                             {.in = in, .out = out, .kernel = 1, .stride = stride, .padding = 0});
+      shortcut =
+          convolution(name + ".downsample.0", x, {.in = in, .out = out, .kernel = 1, .stride = stride, .padding = 0});
       shortcut = norm(name + ".downsample.1", {shortcut}, out);
     }
     return norm(name + ".bn3", {y, shortcut}, out);

@@ -41,18 +41,16 @@ void describe_common(Describer& d, ModelConfig& config) {
 void describe_model(Describer& d, ModelConfig& config) {
   std::vector<Describer::Alternative> alternatives;
   for (const Row& row : table) {
-    alternatives.push_back({row.name, row.help, [&config, make = row.make](Describer& inner) {
-                              describe_common(inner, config);
-                              if (make == make_mlp)
-                                inner.field("hidden", config.hidden, between(1, 1 << 20), between(0, 64),
-                                            "sizes of the hidden layers");
-                              if (make == make_resnet)
-                                choice(inner, "stem", config.stem,
-                                       "imagenet: 7 x 7, stride 2, max pooling; small: 3 x 3, stride 1");
-                              if (make != make_iresnet)
-                                inner.field("embedding_norm", config.embedding_norm,
-                                            "batch norm on the embedding, as iresnet has it");
-                            }});
+    alternatives.push_back(
+        {row.name, row.help, [&config, make = row.make](Describer& inner) {
+           describe_common(inner, config);
+           if (make == make_mlp)
+             inner.field("hidden", config.hidden, between(1, 1 << 20), between(0, 64), "sizes of the hidden layers");
+           if (make == make_resnet)
+             choice(inner, "stem", config.stem, "imagenet: 7 x 7, stride 2, max pooling; small: 3 x 3, stride 1");
+           if (make != make_iresnet)
+             inner.field("embedding_norm", config.embedding_norm, "batch norm on the embedding, as iresnet has it");
+         }});
   }
   int type = static_cast<int>(config.type);
   d.tagged("model", type, alternatives, "the backbone, from images to embeddings");

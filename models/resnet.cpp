@@ -18,10 +18,14 @@ struct Variant {
 
 Variant variant_of(ModelType type) {
   switch (type) {
-    case ModelType::resnet18: return {{2, 2, 2, 2}, false};
-    case ModelType::resnet34: return {{3, 4, 6, 3}, false};
-    case ModelType::resnet50: return {{3, 4, 6, 3}, true};
-    default: fail("resnet: model type {} is of another family", static_cast<int>(type));
+    case ModelType::resnet18:
+      return {{2, 2, 2, 2}, false};
+    case ModelType::resnet34:
+      return {{3, 4, 6, 3}, false};
+    case ModelType::resnet50:
+      return {{3, 4, 6, 3}, true};
+    default:
+      fail("resnet: model type {} is of another family", static_cast<int>(type));
   }
 }
 
@@ -34,16 +38,15 @@ class Builder {
   }
   /// Batch norm, with ReLU and a residual if there are.
   int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels, NormActivation activation) {
-    return model.apply(
-        name,
-        std::make_unique<BatchNorm>(construction_, name,
-                                    BatchNormOptions{.channels = channels, .activation = activation}),
-        std::move(inputs));
+    return model.apply(name,
+                       std::make_unique<BatchNorm>(construction_, name,
+                                                   BatchNormOptions{.channels = channels, .activation = activation}),
+                       std::move(inputs));
   }
   int shortcut(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
     if (stride == 1 && in == out) return x;
-    const int projected = convolution(name + ".downsample.0", x,
-                                      {.in = in, .out = out, .kernel = 1, .stride = stride, .padding = 0});
+    const int projected =
+        convolution(name + ".downsample.0", x, {.in = in, .out = out, .kernel = 1, .stride = stride, .padding = 0});
     return norm(name + ".downsample.1", {projected}, out, NormActivation::none);
   }
   int basic_block(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
@@ -75,11 +78,11 @@ Model make_resnet(const ModelConfig& config, const ImageShape& image, Constructi
   Builder builder(construction);
   Model& model = builder.model;
   if (config.stem == Stem::imagenet) {
-    const int y = builder.convolution("conv1", 0,
-                                      {.in = image.channels, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
+    const int y =
+        builder.convolution("conv1", 0, {.in = image.channels, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
     builder.norm("bn1", {y}, 64, NormActivation::relu);
-    model.then("maxpool", std::make_unique<Pool>(
-                              PoolOp::max, PoolOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+    model.then("maxpool",
+               std::make_unique<Pool>(PoolOp::max, PoolOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
   } else {
     const int y = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
     builder.norm("bn1", {y}, 64, NormActivation::relu);
@@ -90,8 +93,10 @@ Model make_resnet(const ModelConfig& config, const ImageShape& image, Constructi
     for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
       const std::string name = fmt::format("layer{}.{}", stage + 1, block);
       const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
-      if (variant.bottleneck) builder.bottleneck_block(name, model.last_value(), in, width, stride);
-      else builder.basic_block(name, model.last_value(), in, width, stride);
+      if (variant.bottleneck)
+        builder.bottleneck_block(name, model.last_value(), in, width, stride);
+      else
+        builder.basic_block(name, model.last_value(), in, width, stride);
       in = variant.bottleneck ? 4 * width : width;
     }
   }

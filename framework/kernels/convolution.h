@@ -1,4 +1,5 @@
-// Convolution, normalisation over channels, and pooling. Images are NHWC; convolution weights are [out, kh, kw, in/groups].
+// Convolution, normalisation over channels, and pooling. Images are NHWC; convolution weights are [out, kh, kw,
+// in/groups].
 #pragma once
 
 #include <cstdint>

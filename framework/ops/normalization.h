@@ -14,8 +14,8 @@ struct NormEpilogue {
 };
 
 /// Normalises each channel (last dimension) of x by its own mean and biased variance over all other dimensions
-/// (Ioffe and Szegedy 2015). gamma and beta [C], either may be none. `moments` receives [2, C]: means and sums of squared
-/// deviations, of the compute type. InputError if x has fewer than two values a channel (none at all is legal).
+/// (Ioffe and Szegedy 2015). gamma and beta [C], either may be none. `moments` receives [2, C]: means and sums of
+/// squared deviations, of the compute type. InputError if x has fewer than two values a channel (none at all is legal).
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
                     const NormEpilogue& epilogue, Tensor& moments);
 /// The same with given statistics [C], which are constants.

@@ -30,9 +30,13 @@ constexpr double norm_epsilon = 1e-12;
 // A tile's logits of one micro-batch are to stay in a core's cache with the weights they came from.
 constexpr std::int64_t tile_classes = 4096;
 
-const HeadKernels& head_kernels(const Tensor& t) { return t.device().backend().head(); }
+const HeadKernels& head_kernels(const Tensor& t) {
+  return t.device().backend().head();
+}
 
-Tensor statistics_row(const Tensor& logits) { return Tensor::empty(logits.device(), {logits.shape()[0]}, logits.dtype()); }
+Tensor statistics_row(const Tensor& logits) {
+  return Tensor::empty(logits.device(), {logits.shape()[0]}, logits.dtype());
+}
 
 }  // namespace
 
@@ -40,9 +44,9 @@ Head::Head(const HeadConfig& config, std::int64_t dimension, Communicator& ranks
     : config_(config), ranks_(ranks), shard_(shard(config.classes, ranks.size(), ranks.rank())) {
   if (!config.normalize && (config.margin.m1 != 1 || config.margin.m2 != 0 || config.margin.m3 != 0))
     fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
-  weight_ = make_parameter(construction, "head.weight", {shard_.size, dimension},
-                           Initial::normal(config.initial_deviation),
-                           {.holding = Holding::sharded, .first_element = shard_.begin * dimension});
+  weight_ =
+      make_parameter(construction, "head.weight", {shard_.size, dimension}, Initial::normal(config.initial_deviation),
+                     {.holding = Holding::sharded, .first_element = shard_.begin * dimension});
 }
 
 void Head::check_labels(const HeadInput& input) const {
@@ -75,13 +79,13 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     embedding_scale = Tensor::empty(device, {mine.shape()[0]}, mine.dtype());
     rows.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
   }
-  const Tensor all = ranks_.all_gather(mine);
+  const Tensor all = ranks_.all_gather(mine).wait();
   mine = Tensor();
   const auto count = static_cast<std::int64_t>(input.labels.size());
   if (count != shard(all.shape()[0], ranks_.size(), ranks_.rank()).size)
     fail<InputError>("head: rank {} brings {} of {} samples, expected its even share", ranks_.rank(), count,
                      all.shape()[0]);
-  const Tensor labels = ranks_.all_gather(Tensor::from_host(device, {count}, input.labels));
+  const Tensor labels = ranks_.all_gather(Tensor::from_host(device, {count}, input.labels)).wait();
 
   Tensor logits = Tensor::empty(device, {all.shape()[0], shard_.size}, all.dtype());
   gemm(all, false, weight_.value, true, 1, 0, logits);
@@ -92,7 +96,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   logits = Tensor();
 
   HeadOutput output;
-  output.embedding_gradient = ranks_.reduce_scatter(gradient);
+  output.embedding_gradient = ranks_.reduce_scatter(gradient).wait();
   gradient = Tensor();
   if (config_.normalize)
     rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
@@ -112,14 +116,14 @@ Head::RowResult Head::sharded_loss(Tensor& logits, const Tensor& labels, double 
   Tensor row_max = statistics_row(logits);
   head_kernels(logits).margin_logits(config_.margin, scale, labels, shard_.begin, logits, target_logit, target_slope,
                                      row_max);
-  row_max = ranks_.all_reduce(row_max, Reduction::max);
+  row_max = ranks_.all_reduce(row_max, Reduction::max).wait();
   // One exchange for both: sums of exponentials are f64, and the target's logit loses nothing there.
   Tensor sums = Tensor::empty(device, {2, batch}, DType::f64);
   Tensor exponentials = sums.rows(0, 1).reshape({batch});
   Tensor target = sums.rows(1, 2).reshape({batch});
   head_kernels(logits).exponential_sums(logits, row_max, exponentials);
   device.backend().elementwise().cast(target_logit, target);
-  sums = ranks_.all_reduce(sums, Reduction::sum);
+  sums = ranks_.all_reduce(sums, Reduction::sum).wait();
   device.backend().elementwise().cast(sums.rows(1, 2), target_logit);
   RowResult result{statistics_row(logits), statistics_row(logits)};
   head_kernels(logits).margin_loss(row_max, sums.rows(0, 1).reshape({batch}), target_logit, result.log_sums,
@@ -134,8 +138,8 @@ Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double
   Device& device = logits.device();
   const std::int64_t batch = logits.shape()[0];
   const Tensor scale = class_scale();
-  const std::vector<Tensor> parts = ranks_.gather(logits, root);
-  const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root) : std::vector<Tensor>{};
+  const std::vector<Tensor> parts = ranks_.gather(logits, root).wait();
+  const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root).wait() : std::vector<Tensor>{};
   std::vector<Tensor> gradients;
   Tensor statistics;  // [2, B]: log-sum-exps and losses
   if (ranks_.rank() == root) {
@@ -158,8 +162,8 @@ Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double
       gradients.push_back(slice_tensor(whole, 1, range.begin, range.begin + range.size));
     }
   }
-  statistics = ranks_.broadcast(statistics, root);
-  logits = ranks_.scatter(gradients, root);
+  statistics = ranks_.broadcast(statistics, root).wait();
+  logits = ranks_.scatter(gradients, root).wait();
   return {statistics.rows(0, 1).reshape({batch}), statistics.rows(1, 2).reshape({batch})};
 }
 
