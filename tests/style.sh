@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Rules of the house that a compiler does not see. Each broken rule is printed with its places.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+passed=0 failed=0
+libraries=(framework parallel layers models notebooks_export)
+
+rule() {  # rule WHAT PLACES
+  if [[ $2 ]]; then
+    failed=$((failed + 1))
+    printf '%s:\n%s\n' "$1" "$2"
+  else
+    passed=$((passed + 1))
+  fi
+}
+files() {  # files PATTERN FOLDER...: those that git does not ignore
+  git ls-files --cached --others --exclude-standard -- "${@:2}" | grep -E "$1" |
+    while IFS= read -r file; do [[ -e $file ]] && echo "$file"; done
+}
+search() { xargs -d '\n' -r grep -nE "$@" --; }
+upwards() { files '\.(h|cpp|cu|cuh)$' "$1" | search "#include \"($2)/"; }
+
+# experiments -> notebooks_export, models -> layers -> parallel -> framework
+rule "an include runs up the house" "$(
+  upwards framework 'parallel|layers|models|notebooks_export|experiments|tests'
+  upwards parallel 'layers|models|notebooks_export|experiments|tests'
+  upwards layers 'models|notebooks_export|experiments|tests'
+  upwards models 'notebooks_export|experiments|tests'
+  upwards notebooks_export 'parallel|layers|models|experiments|tests'
+  upwards experiments 'tests'
+)"
+rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' . | search '#include "\.')"
+rule "a file is longer than 450 lines" "$(
+  files '\.(h|cpp|cu|cuh|sh|py)$|^heddle$|^\.ci/run$' . | xargs -d '\n' wc -l | awk '$2 != "total" && $1 > 450')"
+rule "a library exits" "$(
+  files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v '^experiments/main.cpp$' | search '\b(_?exit|abort)\('  |
+    grep -vE '[.>:]abort\(|(void|Work) abort\(')"
+rule "a library prints" "$(
+  files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" | search 'std::(cout|cerr|clog)|fmt::print\(|\bf?(printf|puts)\(')"
+rule "something is unfinished" "$(
+  files '\.(h|cpp|cu|cuh|sh|py|json|txt)$|^heddle$' . | grep -v '^tests/style.sh$' | search 'TODO|FIXME|XXX')"
+headers=$(files '\.(h|cuh)$' "${libraries[@]}" experiments tests)
+rule "a header has no #pragma once" "$(xargs -d '\n' -r grep -LxF '#pragma once' <<<"$headers")"
+rule "a header does not begin with its purpose" "$(
+  while IFS= read -r file; do [[ $(head -n 1 "$file") == //* ]] || echo "$file"; done <<<"$headers")"
+if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck heddle .ci/run tests/*.sh)"; fi
+
+echo "$passed passed, $failed failed"
+((failed == 0))
