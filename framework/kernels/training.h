@@ -19,7 +19,6 @@ struct SgdStep {
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  bool first = false;  // the velocity begins as the gradient, as PyTorch's does; what it held is not read
 };
 
 struct AdamWStep {
