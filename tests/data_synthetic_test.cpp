@@ -99,7 +99,7 @@ TEST_CASE("identities differ in shape, and their mean colour does not give them 
   };
   const double by_colour = rank1({mean_colour(train), train_labels}, {mean_colour(test), test_labels});
   const double by_pixels = rank1({train, train_labels}, {test, test_labels});
-  MESSAGE("rank-1 by mean colour " << by_colour << ", by pixels " << by_pixels << ", by chance 0.02");
+  INFO("rank-1 by mean colour " << by_colour << ", by pixels " << by_pixels << ", by chance 0.02");
   CHECK(by_colour < 0.2);
   CHECK(by_pixels > 0.04);
   CHECK(by_pixels < 0.9);
