@@ -1,0 +1,72 @@
+#include "experiments/experiment.h"
+
+#include <array>
+#include <string_view>
+
+#include "framework/describe.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<DeviceType>() {
+  static constexpr std::array<std::string_view, 2> names{"cpu", "plan"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<TransportType>() {
+  static constexpr std::array<std::string_view, 1> names{"threads"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<TrainDType>() {
+  static constexpr std::array<std::string_view, 2> names{"f32", "f64"};
+  return names;
+}
+
+static void describe(Describer& d, MeshConfig& c) {
+  d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");
+}
+
+static void describe(Describer& d, ClipConfig& c) {
+  d.field("norm", c.norm, at_least(0), "bound on the norm of all gradients together; 0: none");
+  d.field("value", c.value, at_least(0), "bound on each element of a gradient; 0: none");
+}
+
+static void describe(Describer& d, TrainConfig& c) {
+  d.field("batch", c.batch, between(1, 1e9), "samples a step, over all ranks and micro-batches");
+  d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
+  d.field("steps", c.steps, between(1, 1e12), "optimizer steps");
+  choice(d, "dtype", c.dtype, "type of weights and activations");
+  describe_optimizer(d, "optimizer", c.optimizer);
+  describe_learning_rate(d, "schedule", c.schedule);
+  object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
+  d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
+}
+
+static void describe(Describer& d, EvaluationConfig& c) {
+  d.field("batch", c.batch, between(1, 1e6), "images a forward pass");
+  d.field("pairs", c.pairs, between(20, 1e8), "pairs of test images for verification, at most");
+  d.field("flip", c.flip, "add the embedding of the mirror image");
+}
+
+void describe(Describer& d, Experiment& c) {
+  d.field(required("name"), c.name, "names the experiment and its results folder");
+  choice(d, "device", c.device, "cpu computes; plan counts bytes and FLOPs without computing");
+  choice(d, "transport", c.transport, "how ranks talk: threads of one process");
+  object(d, "mesh", c.mesh, "the ranks");
+  d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
+  d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
+  d.field("memory_budget", c.memory_budget, between(0, 9007199254740992.0), "bytes that a rank may hold; 0: no bound");
+  d.field("timeout", c.timeout, above(0), "seconds after which a rank's wait for another is an error");
+  describe_data(d, "data", c.data);
+  describe_model(d, c.model);
+  object(d, required("head"), c.head, "the classes and their loss");
+  object(d, "train", c.train, "the training steps");
+  d.optional_object(
+      "evaluation", c.evaluate, [&c](Describer& inner) { describe(inner, c.evaluation); },
+      "identification and verification after training; left out: none");
+}
+
+}  // namespace heddle

@@ -1,0 +1,70 @@
+// One experiment: what a JSON file describes. Each field is described once, in experiment.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "experiments/data/dataset.h"
+#include "framework/dtype.h"
+#include "framework/learning_rate.h"
+#include "framework/optimizer.h"
+#include "layers/head/head.h"
+#include "models/models.h"
+
+namespace heddle {
+
+class Describer;
+
+enum class DeviceType { cpu, plan };
+enum class TransportType { threads };
+enum class TrainDType { f32, f64 };
+
+struct MeshConfig {
+  std::int64_t dp = 1;
+};
+
+struct ClipConfig {
+  double norm = 0;   // 0: none
+  double value = 0;  // 0: none
+};
+
+struct TrainConfig {
+  std::int64_t batch = 64;
+  std::int64_t micro_batches = 1;
+  std::int64_t steps = 100;
+  TrainDType dtype = TrainDType::f32;
+  OptimizerConfig optimizer;
+  LearningRateConfig schedule;
+  ClipConfig clip;
+  std::int64_t save_every = 0;  // 0: at the end only
+};
+
+struct EvaluationConfig {
+  std::int64_t batch = 64;
+  std::int64_t pairs = 6000;
+  bool flip = true;  // embeddings of an image and of its mirror image are summed
+};
+
+struct Experiment {
+  std::string name;
+  DeviceType device = DeviceType::cpu;
+  TransportType transport = TransportType::threads;
+  MeshConfig mesh;
+  std::int64_t seed = 1;
+  std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
+  std::int64_t memory_budget = 0;  // bytes a rank; 0: none
+  double timeout = 600;            // seconds that a wait may last
+  DataConfig data;
+  ModelConfig model;
+  HeadConfig head;
+  TrainConfig train;
+  bool evaluate = false;
+  EvaluationConfig evaluation;
+
+  DType dtype() const { return train.dtype == TrainDType::f64 ? DType::f64 : DType::f32; }
+};
+
+void describe(Describer& d, Experiment& experiment);
+
+}  // namespace heddle

@@ -1,0 +1,135 @@
+#include "experiments/trainer.h"
+
+#include <cmath>
+
+#include "experiments/data/sampler.h"
+#include "framework/device.h"
+#include "framework/learning_rate.h"
+#include "framework/ops/elementwise.h"
+
+namespace heddle {
+
+Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank)
+    : Trainer(experiment, dataset, rank,
+              [&](Construction& construction) { return make_model(experiment.model, dataset.image(), construction); }) {
+}
+
+Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, const ModelMaker& make_backbone)
+    : experiment_(experiment), dataset_(dataset), rank_(rank) {
+  Construction construction{rank.device, rank.key, experiment.dtype()};
+  backbone_ = make_backbone(construction);
+  head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank.data_parallel, construction);
+  std::vector<Trained> trained;
+  for (const Parameter* parameter : parameters())
+    if (parameter->trainable) trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
+  optimizer_ = make_optimizer(experiment.train.optimizer, std::move(trained));
+}
+
+std::vector<Parameter*> Trainer::parameters() {
+  std::vector<Parameter*> all = backbone_.parameters();
+  for (Parameter* parameter : head_->parameters()) all.push_back(parameter);
+  return all;
+}
+
+Tensor Trainer::to_device(std::span<const float> pixels, std::int64_t images) {
+  const ImageShape& image = dataset_.image();
+  const Tensor x = Tensor::from_host(rank_.device, {images, image.height, image.width, image.channels}, pixels);
+  return cast(Variable(x), experiment_.dtype()).value();
+}
+
+Tensor Trainer::read_images(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first) {
+  const auto images = static_cast<std::int64_t>(indices.size());
+  pixels_.resize(static_cast<std::size_t>(images * dataset_.image().size()));
+  if (rank_.device.has_data())
+    read_training_batch(dataset_, indices, experiment_.data.augmentation, rank_.key, step, first, pixels_);
+  return to_device(pixels_, images);
+}
+
+std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const std::int64_t> batch, std::int64_t index) {
+  const auto size = static_cast<std::int64_t>(batch.size());
+  const ShardRange whole = shard(size, experiment_.train.micro_batches, index);
+  const ShardRange mine = shard(whole.size, rank_.data_parallel.size(), rank_.data_parallel.rank());
+  const std::int64_t first = whole.begin + mine.begin;
+  const auto indices = batch.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(mine.size));
+
+  const Pass pass{.rank = rank_, .training = true, .step = step, .first_sample = first};
+  const Variable embedding = backbone_.forward(Variable(read_images(indices, step, first)), pass);
+  const std::vector<std::int64_t> labels = labels_of(dataset_, Split::train, indices);
+  HeadOutput output = head_->forward_backward(
+      {.embedding = embedding.value(), .labels = labels, .first_sample = first, .global_batch = size});
+  backward({{embedding, std::move(output.embedding_gradient)}});
+  if (!rank_.device.has_data()) return {};
+  return output.loss_sum.item();
+}
+
+std::optional<double> Trainer::compute_gradients(std::int64_t step) {
+  const std::vector<std::int64_t> batch =
+      batch_indices(dataset_.size(Split::train), experiment_.train.batch, step, rank_.key);
+  std::optional<double> loss;
+  for (std::int64_t i = 0; i < experiment_.train.micro_batches; ++i)
+    if (const std::optional<double> part = micro_batch(step, batch, i)) loss = loss.value_or(0) + *part;
+  head_->store_weight_gradient();
+  sum_gradients();
+  return loss;
+}
+
+void Trainer::sum_gradients() {
+  if (rank_.data_parallel.size() == 1) return;
+  const MemoryScope scope(rank_.device, Category::gradients);
+  for (Parameter* parameter : parameters()) {
+    if (!parameter->trainable || parameter->holding == Holding::sharded) continue;
+    Accumulator& accumulator = *parameter->gradient;
+    const Tensor sum = rank_.data_parallel.all_reduce(accumulator.gradient()).wait();
+    accumulator.set(sum);
+  }
+}
+
+std::optional<double> Trainer::clip_gradients() {
+  const ClipConfig& clip = experiment_.train.clip;
+  Device& device = rank_.device;
+  std::vector<Tensor> gradients;
+  std::vector<Tensor> sharded;
+  for (Parameter* parameter : parameters()) {
+    if (!parameter->gradient->gradient().defined()) continue;
+    (parameter->holding == Holding::sharded ? sharded : gradients).push_back(parameter->gradient->gradient());
+  }
+  const auto for_all = [&](auto&& change) {
+    for (Tensor& gradient : gradients) change(gradient);
+    for (Tensor& gradient : sharded) change(gradient);
+  };
+  if (clip.value > 0) for_all([&](Tensor& g) { device.backend().training().clamp(g, clip.value); });
+  if (clip.norm == 0) return {};
+  const MemoryScope scope(device, Category::workspace);
+  Tensor squares = Tensor::zeros(device, {1}, DType::f64);
+  Tensor sharded_squares = Tensor::zeros(device, {1}, DType::f64);
+  for (const Tensor& g : gradients) device.backend().training().add_squared_norm(g, squares);
+  for (const Tensor& g : sharded) device.backend().training().add_squared_norm(g, sharded_squares);
+  sharded_squares = rank_.data_parallel.all_reduce(sharded_squares).wait();
+  // On plan the norm is unknown; scaling is counted as if it were too large.
+  const double norm = device.has_data() ? std::sqrt(squares.item() + sharded_squares.item()) : clip.norm * 2;
+  if (norm > clip.norm)
+    for_all([&](Tensor& g) { device.backend().elementwise().scale_add(clip.norm / norm, g, 0, g); });
+  return norm;
+}
+
+Trainer::Update Trainer::apply_gradients(std::int64_t step) {
+  const TrainConfig& train = experiment_.train;
+  Update update;
+  update.gradient_norm = clip_gradients();
+  update.learning_rate = learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
+  std::vector<Tensor> gradients;
+  for (const Parameter* parameter : parameters())
+    if (parameter->trainable) gradients.push_back(parameter->gradient->gradient());
+  optimizer_->step(step, update.learning_rate, gradients);
+  for (const Parameter* parameter : parameters()) parameter->gradient->clear();
+  backbone_.end_step(rank_);
+  return update;
+}
+
+Tensor Trainer::embed(const Tensor& images) {
+  const NoGrad no_grad(rank_.device);
+  const Pass pass{.rank = rank_, .training = false, .step = 0, .first_sample = 0};
+  return backbone_.forward(Variable(images), pass).value();
+}
+
+}  // namespace heddle
