@@ -1,0 +1,51 @@
+#include "framework/backends/plan/plan_kernels.h"
+
+namespace heddle {
+
+namespace {
+
+class PlanBackend final : public Backend {
+ public:
+  explicit PlanBackend(int threads)
+      : linear_algebra_(plan::make_plan_linear_algebra(counter_, threads)),
+        convolution_(plan::make_plan_convolution(counter_, threads)) {}
+
+  std::string_view name() const override { return "plan"; }
+  bool has_data() const override { return false; }
+
+  void* allocate(std::int64_t /*bytes*/) override { return nullptr; }
+  void deallocate(void* /*address*/, std::int64_t /*bytes*/) override {}
+  std::int64_t reserved_bytes() const override { return 0; }
+
+  void copy_from_host(void* /*device*/, std::span<const std::byte> /*host*/) override {}
+  void copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/) override {}
+  void copy(void* /*to*/, const void* /*from*/, std::int64_t /*bytes*/) override {}
+  void synchronize() override {}
+  void enter_thread() override {}
+
+  std::int64_t flops() const override { return counter_.flops; }
+
+  const ElementwiseKernels& elementwise() const override { return *elementwise_; }
+  const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }
+  const ConvolutionKernels& convolution() const override { return *convolution_; }
+  const RowKernels& rows() const override { return *rows_; }
+  const HeadKernels& head() const override { return *head_; }
+  const TrainingKernels& training() const override { return *training_; }
+
+ private:
+  plan::FlopCounter counter_;
+  std::unique_ptr<ElementwiseKernels> elementwise_ = plan::make_plan_elementwise(counter_);
+  std::unique_ptr<RowKernels> rows_ = plan::make_plan_rows(counter_);
+  std::unique_ptr<HeadKernels> head_ = plan::make_plan_head(counter_);
+  std::unique_ptr<TrainingKernels> training_ = plan::make_plan_training(counter_);
+  std::unique_ptr<LinearAlgebraKernels> linear_algebra_;
+  std::unique_ptr<ConvolutionKernels> convolution_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_plan_backend(int threads) {
+  return std::make_unique<PlanBackend>(threads);
+}
+
+}  // namespace heddle

@@ -1,0 +1,85 @@
+#include "framework/backends/plan/plan_kernels.h"
+
+namespace heddle::plan {
+
+namespace {
+
+class PlanRows final : public RowKernels {
+ public:
+  explicit PlanRows(FlopCounter& counter) : counter_(counter) {}
+
+  void gather(const Tensor& /*x*/, const Tensor& /*index*/, Tensor& /*y*/) const override {}
+  void scatter_add(const Tensor& x, const Tensor& /*index*/, Tensor& /*y*/) const override { count(1, x); }
+  void top_k(const Tensor& x, Tensor& /*values*/, Tensor& /*index*/) const override { count(1, x); }
+  void softmax(const Tensor& x, Tensor& /*y*/) const override { count(4, x); }
+  void softmax_backward(const Tensor& y, const Tensor& /*dy*/, Tensor& /*dx*/) const override { count(4, y); }
+  void log_sum_exp(const Tensor& x, Tensor& /*y*/) const override { count(3, x); }
+  void log_sum_exp_backward(const Tensor& x, const Tensor& /*y*/, const Tensor& /*dy*/, Tensor& /*dx*/) const override {
+    count(3, x);
+  }
+  void cross_entropy(const Tensor& /*x*/, const Tensor& log_sums, const Tensor& /*labels*/,
+                     Tensor& /*loss*/) const override {
+    count(1, log_sums);
+  }
+  void cross_entropy_backward(const Tensor& x, const Tensor& /*log_sums*/, const Tensor& /*labels*/,
+                              const Tensor& /*dloss*/, Tensor& /*dx*/) const override {
+    count(3, x);
+  }
+  void l2_normalize(const Tensor& x, double /*epsilon*/, Tensor& y, Tensor& /*inverse_norm*/) const override {
+    count(y.defined() ? 3 : 2, x);
+  }
+  void l2_normalize_backward(const Tensor& x, const Tensor& /*inverse_norm*/, const Tensor& /*dy*/,
+                             Tensor& /*dx*/) const override {
+    count(5, x);
+  }
+  void layer_norm(const Tensor& x, const Tensor& /*gamma*/, const Tensor& /*beta*/, double /*epsilon*/, Tensor& /*y*/,
+                  Tensor& /*statistics*/) const override {
+    count(8, x);
+  }
+  void layer_norm_backward(const Tensor& x, const Tensor& /*gamma*/, const Tensor& /*statistics*/, const Tensor& /*dy*/,
+                           Tensor& dx, Tensor& dgamma, Tensor& dbeta) const override {
+    count((dx.defined() ? 10 : 0) + (dgamma.defined() ? 4 : 0) + (dbeta.defined() ? 1 : 0), x);
+  }
+
+ private:
+  void count(std::int64_t operations, const Tensor& x) const { counter_.flops += operations * x.numel(); }
+
+  FlopCounter& counter_;
+};
+
+class PlanHead final : public HeadKernels {
+ public:
+  explicit PlanHead(FlopCounter& counter) : counter_(counter) {}
+
+  void margin_logits(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*labels*/,
+                     std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*target_logit*/, Tensor& /*target_slope*/,
+                     Tensor& /*row_max*/) const override {
+    counter_.flops += (class_scale.defined() ? 3 : 2) * logits.numel();
+  }
+  void exponential_sums(const Tensor& logits, const Tensor& /*row_max*/, Tensor& /*sums*/) const override {
+    counter_.flops += 3 * logits.numel();
+  }
+  void margin_loss(const Tensor& row_max, const Tensor& /*sums*/, const Tensor& /*target_logit*/, Tensor& /*log_sums*/,
+                   Tensor& /*loss*/) const override {
+    counter_.flops += 3 * row_max.numel();
+  }
+  void margin_gradient(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*log_sums*/,
+                       const Tensor& /*target_slope*/, const Tensor& /*labels*/, std::int64_t /*class_begin*/,
+                       double /*loss_scale*/, Tensor& logits) const override {
+    counter_.flops += (class_scale.defined() ? 4 : 3) * logits.numel();
+  }
+
+ private:
+  FlopCounter& counter_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowKernels> make_plan_rows(FlopCounter& counter) {
+  return std::make_unique<PlanRows>(counter);
+}
+std::unique_ptr<HeadKernels> make_plan_head(FlopCounter& counter) {
+  return std::make_unique<PlanHead>(counter);
+}
+
+}  // namespace heddle::plan

@@ -1,0 +1,28 @@
+// The table of backends. A backend with devices of its own adds its row here.
+#include <array>
+
+#include <fmt/ranges.h>
+
+#include "framework/backend.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> names{"cpu", "plan"};
+constexpr std::array<std::unique_ptr<Backend> (*)(int), names.size()> makers{make_cpu_backend, make_plan_backend};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(std::string_view name, int threads) {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return makers[i](threads);
+  fail<InputError>("unknown device '{}': expected {}", name, fmt::join(names, " or "));
+}
+
+std::span<const std::string_view> backend_names() {
+  return names;
+}
+
+}  // namespace heddle
