@@ -1,7 +1,7 @@
 // The one typed front of communication. Every verb checks its arguments, runs the hooks, compares the ranks' calls, and
-// has a transport move the elements. Verbs start and return `Work`; blocking is `wait`:
+// has a transport move the elements. Verbs start and return `Work`, which turns into its result by waiting:
 //
-//   Tensor total = world.all_reduce(x).wait();
+//   const Tensor total = world.all_reduce(x);
 //
 // All ranks of a communicator make the same collective calls in the same order. Nothing is changed in place: results
 // are new tensors on the caller's device, charged to the category that was current when the verb was called (the root
@@ -11,12 +11,17 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "framework/device.h"
 #include "framework/tensor.h"
 #include "parallel/rank_clock.h"
 #include "parallel/transport.h"
@@ -56,10 +61,18 @@ class ByteCounter : public Hook {
   std::int64_t received_ = 0;
 };
 
-/// What all communicators of one rank share.
-struct RankTraffic;
 /// A call that was started.
 class PendingCall;
+/// Completes the call, and all collectives of this rank that were started before it; gives its result once.
+std::vector<Tensor> complete(PendingCall& call);
+
+/// What all communicators of one rank share.
+struct RankTraffic {
+  RankClock clock;
+  std::vector<std::shared_ptr<Hook>> hooks;
+  /// Collectives started and not yet complete, oldest first.
+  std::deque<std::shared_ptr<PendingCall>> started;
+};
 
 /// A started call. `wait` returns its result, once no peer reads this rank's tensors any more. The collectives of a
 /// rank complete in the order in which they were started: waiting for one completes the earlier ones too.
@@ -67,8 +80,15 @@ template <class Result>
 class [[nodiscard("the call is complete only after wait()")]] Work {
  public:
   explicit Work(std::shared_ptr<PendingCall> call) : call_(std::move(call)) {}
-  /// Once.
-  Result wait();
+  /// To be called once.
+  Result wait() {
+    std::vector<Tensor> result = complete(*call_);
+    if constexpr (std::is_same_v<Result, Tensor>) return std::move(result.front());
+    if constexpr (std::is_same_v<Result, std::vector<Tensor>>) return result;
+  }
+  operator Result() && requires(!std::is_void_v<Result>) {  // NOLINT(google-explicit-constructor): it is its result
+    return wait();
+  }
 
  private:
   std::shared_ptr<PendingCall> call_;
@@ -117,15 +137,19 @@ class Communicator {
   void add_hook(std::shared_ptr<Hook> hook);
 
  private:
-  class Moving;
-  using Finish = std::function<std::vector<Tensor>(Moving&)>;
-  std::shared_ptr<PendingCall> begin(Call call, std::vector<Tensor> offered, Finish finish);
-  Call describe(Operation operation, std::span<const Tensor> parts = {}, int root = -1) const;
-  void check_rank(const char* what, int rank) const;
+  using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
+
+  std::shared_ptr<PendingCall> start(Call call, std::vector<Tensor> offered, Finish finish);
+  Call describe(Operation operation, int peer, std::span<const Tensor> parts) const;
+  std::vector<Tensor> for_all(const Tensor& x) const;
+  void check(std::string_view verb, const Tensor& x) const;
+  void check_rank(std::string_view verb, int rank) const;
+  void check_parts(std::string_view verb, std::span<const Tensor> parts) const;
 
   std::unique_ptr<Transport> transport_;
   Device* device_;
   std::shared_ptr<RankTraffic> traffic_;
+  /// Collectives so far, and messages to and from each rank.
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> received_;

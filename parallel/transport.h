@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/tensor.h"
 
 namespace heddle {
@@ -28,6 +29,8 @@ enum class Operation {
   send,
   recv
 };
+std::string_view name_of(Operation operation);
+std::string_view name_of(Operation operation);
 enum class Reduction { sum, max };
 
 /// What a rank says about a call before any element moves: compared between ranks, shown in errors and to hooks; from
@@ -55,6 +58,12 @@ struct Call {
 
 /// `rank 0, call 3: all_reduce(sum) f32[4,2]`.
 std::string to_string(const Call& call);
+
+/// A wait that ended because another rank failed. Never the cause of a run's failure.
+class Stopped : public RankFailed {
+ public:
+  using RankFailed::RankFailed;
+};
 
 /// One call under way on this rank. Every wait ends: by data, by a peer's failure, or by a timeout that names the peer.
 class Exchange {

@@ -1,0 +1,103 @@
+#include "parallel/pending_call.h"
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// Whether two ranks made the same call. Roots, and the shapes that must be equal for the elements to fit.
+bool agree(const Call& a, const Call& b) {
+  if (a.operation != b.operation || a.reduction != b.reduction || a.peer != b.peer) return false;
+  switch (a.operation) {
+    case Operation::all_reduce:
+    case Operation::reduce_scatter:
+      return a.parts == b.parts;
+    case Operation::all_gather: {
+      const Call::Part& x = a.parts[0];
+      const Call::Part& y = b.parts[0];
+      return x.dtype == y.dtype && x.shape.with(0, 0) == y.shape.with(0, 0);
+    }
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+PendingCall::PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish)
+    : call_(std::move(call)),
+      device_(device),
+      category_(device.category()),
+      rank_(rank),
+      traffic_(traffic),
+      finish_(std::move(finish)) {
+  for (const auto& hook : traffic_.hooks) hook->before(call_);
+}
+
+void PendingCall::start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered) {
+  exchange_ = std::move(exchange);
+  outcome_.sent_bytes = bytes_for_others(offered);
+}
+
+void PendingCall::run() {
+  const MemoryScope scope(device_, category_);
+  calls_ = exchange_->calls();
+  if (!is_message()) check_agreement();
+  result_ = finish_(*this);
+  exchange_->finish();
+  // What the call held goes now, at a fixed point of the program, not when its handle does.
+  exchange_.reset();
+  finish_ = nullptr;
+  for (const auto& hook : traffic_.hooks) hook->after(call_, outcome_);
+}
+
+std::vector<Tensor> PendingCall::take_result() {
+  if (!result_) fail("{}: its result was taken before", to_string(call_));
+  std::vector<Tensor> result = std::move(*result_);
+  result_.reset();
+  return result;
+}
+
+void PendingCall::receive(std::vector<Tensor> incoming) {
+  outcome_.received_bytes += bytes_for_others(incoming);
+  exchange_->receive(incoming);
+}
+
+void PendingCall::reduce(Reduction reduction, Tensor& result) {
+  outcome_.received_bytes += static_cast<std::int64_t>(calls_.size() - 1) * result.bytes();
+  exchange_->reduce(reduction, result);
+}
+
+void PendingCall::offer(std::vector<Tensor> offered) {
+  outcome_.sent_bytes += bytes_for_others(offered);
+  exchange_->offer(std::move(offered));
+}
+
+std::int64_t PendingCall::bytes_for_others(std::span<const Tensor> parts) const {
+  std::int64_t bytes = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    if (parts[p].defined() && (is_message() || static_cast<int>(p) != rank_)) bytes += parts[p].bytes();
+  return bytes;
+}
+
+void PendingCall::check_agreement() const {
+  for (const Call* other : calls_)
+    if (!agree(*calls_[0], *other))
+      fail<RankFailed>("calls do not match: {}, but {}", to_string(*calls_[0]), to_string(*other));
+}
+
+void complete_oldest(RankTraffic& traffic) {
+  const std::shared_ptr<PendingCall> oldest = std::move(traffic.started.front());
+  traffic.started.pop_front();
+  oldest->run();
+}
+
+std::vector<Tensor> complete(PendingCall& call) {
+  const Communicating communicating(call.traffic().clock);
+  if (call.is_message() && !call.is_complete()) call.run();
+  while (!call.is_complete()) complete_oldest(call.traffic());
+  return call.take_result();
+}
+
+}  // namespace heddle

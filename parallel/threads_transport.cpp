@@ -1,0 +1,372 @@
+#include "parallel/threads_transport.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "framework/device.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// Where one rank's calls are seen by the others. The phase is 4 * sequence + step: 1 and 2 say that offered[step - 1]
+/// may be read, `done` that this rank has read what it needs of the others'. A slot serves again after max_started
+/// calls.
+struct alignas(64) Slot {
+  static constexpr std::uint64_t done = 3;
+  std::atomic<std::uint64_t> phase{0};
+  Call call;
+  std::array<std::vector<Tensor>, 2> offered;
+};
+
+struct Message {
+  Call call;
+  Tensor x;
+  std::atomic<bool> taken{false};
+};
+
+/// What one rank has sent to another and that did not take it yet.
+struct Mailbox {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::shared_ptr<Message>> messages;
+  std::atomic<std::uint64_t> sent{0};
+};
+
+/// The shared side of one communicator.
+struct Group {
+  explicit Group(std::vector<int> world_ranks)
+      : members(std::move(world_ranks)), slots(members.size()), mailboxes(members.size() * members.size()) {}
+
+  std::size_t size() const { return members.size(); }
+  Slot& slot(std::size_t rank, std::uint64_t sequence) { return slots[rank][sequence % Transport::max_started]; }
+  Mailbox& mailbox(int from, int to) {
+    return mailboxes[static_cast<std::size_t>(from) * size() + static_cast<std::size_t>(to)];
+  }
+
+  std::vector<int> members;
+  std::vector<std::array<Slot, Transport::max_started>> slots;
+  std::vector<Mailbox> mailboxes;
+};
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// What others read must be computed before they are told, and what this rank reads must be read.
+void synchronize(std::span<const Tensor> tensors) {
+  for (const Tensor& x : tensors)
+    if (x.defined()) return x.device().backend().synchronize();
+}
+
+}  // namespace
+
+class ThreadsWorld::Shared {
+ public:
+  Shared(int ranks, std::chrono::milliseconds timeout)
+      : timeout_(timeout),
+        // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
+        spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
+        ended_(static_cast<std::size_t>(ranks)) {
+    std::vector<int> everybody(static_cast<std::size_t>(ranks));
+    std::iota(everybody.begin(), everybody.end(), 0);
+    world_ = std::make_shared<Group>(std::move(everybody));
+  }
+
+  const std::shared_ptr<Group>& world() const { return world_; }
+
+  std::shared_ptr<Group> split(const Group& parent, std::uint64_t sequence, const std::vector<int>& members) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Group>& group = groups_[{&parent, sequence, members[0]}];
+    if (group == nullptr) {
+      std::vector<int> world_ranks;
+      for (const int member : members) world_ranks.push_back(parent.members[static_cast<std::size_t>(member)]);
+      group = std::make_shared<Group>(std::move(world_ranks));
+    }
+    return group;
+  }
+
+  /// Returns when `ready`; throws when rank `peer`, on which that depends, or any other makes it impossible.
+  template <class Ready>
+  void wait(const Ready& ready, const Call& call, int peer) {
+    for (int i = 0; i < spins_; ++i) {
+      if (ready()) return;
+      pause_briefly();
+    }
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    std::unique_lock lock(mutex_);
+    // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
+    const Sleeping sleeping(sleepers_);
+    bool is_late = false;
+    while (!ready()) {
+      if (failed_rank_ >= 0)
+        fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
+      if (ended_[static_cast<std::size_t>(peer)] && !ready())
+        fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
+      if (is_late)
+        fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer,
+                         std::chrono::duration<double>(timeout_).count());
+      is_late = changed_.wait_until(lock, deadline) == std::cv_status::timeout;
+    }
+  }
+
+  /// To be called after every change that a wait may look at.
+  void notify() {
+    if (sleepers_.load() == 0) return;
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+
+  void failed(int rank, std::string_view why) {
+    const std::lock_guard lock(mutex_);
+    if (failed_rank_ < 0) {
+      failed_rank_ = rank;
+      why_ = why;
+    }
+    changed_.notify_all();
+  }
+
+  void ended(int rank) {
+    const std::lock_guard lock(mutex_);
+    ended_[static_cast<std::size_t>(rank)] = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Sleeping {
+    explicit Sleeping(std::atomic<int>& count) : sleepers(count) { ++sleepers; }
+    ~Sleeping() { --sleepers; }
+    Sleeping(const Sleeping&) = delete;
+    Sleeping& operator=(const Sleeping&) = delete;
+    std::atomic<int>& sleepers;
+  };
+
+  const std::chrono::milliseconds timeout_;
+  const int spins_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> sleepers_{0};
+  int failed_rank_ = -1;
+  std::string why_;
+  std::vector<bool> ended_;
+  std::shared_ptr<Group> world_;
+  std::map<std::tuple<const Group*, std::uint64_t, int>, std::shared_ptr<Group>> groups_;
+};
+
+namespace {
+
+using Shared = ThreadsWorld::Shared;
+
+class CollectiveExchange : public Exchange {
+ public:
+  CollectiveExchange(Shared& shared, Group& group, std::size_t rank, Call call, std::vector<Tensor> offered)
+      : shared_(shared), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
+    mine_.call = std::move(call);
+    publish(std::move(offered));
+  }
+
+  std::vector<const Call*> calls() override {
+    std::vector<const Call*> calls;
+    for (std::size_t p = 0; p < group_.size(); ++p) {
+      wait_for(p, step_);
+      calls.push_back(&group_.slot(p, sequence_).call);
+    }
+    return calls;
+  }
+
+  void receive(std::span<Tensor> incoming) override {
+    for (std::size_t p = 0; p < incoming.size(); ++p)
+      if (incoming[p].defined()) {
+        wait_for(p, step_);
+        if (incoming[p].bytes() > 0) incoming[p].copy_from(offered_by(p));
+      }
+    synchronize(incoming);
+  }
+
+  void reduce(Reduction reduction, Tensor& result) override {
+    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, step_);
+    if (result.bytes() == 0) return;
+    if (group_.size() == 1)
+      result.copy_from(offered_by(0));
+    else if (reduction == Reduction::max)
+      reduce_max(result);
+    else
+      reduce_sum(result);
+    synchronize(std::span(&result, 1));
+  }
+
+  void offer(std::vector<Tensor> offered) override {
+    ++step_;
+    publish(std::move(offered));
+  }
+
+  void finish() override {
+    enter(Slot::done);
+    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, Slot::done);
+    for (auto& offered : mine_.offered) offered.clear();
+  }
+
+ private:
+  const Tensor& offered_by(std::size_t p) const { return group_.slot(p, sequence_).offered[step_ - 1][rank_]; }
+
+  void reduce_sum(Tensor& result) const {
+    const ElementwiseKernels& kernels = result.device().backend().elementwise();
+    kernels.binary(BinaryOp::add, offered_by(0), offered_by(1), result);
+    for (std::size_t p = 2; p < group_.size(); ++p) kernels.scale_add(1, offered_by(p), 1, result);
+  }
+
+  void reduce_max(Tensor& result) const {
+    const auto ranks = static_cast<std::int64_t>(group_.size());
+    const MemoryScope scope(result.device(), Category::communication);
+    const Tensor all = Tensor::empty(result.device(), {ranks, result.numel()}, result.dtype());
+    for (std::int64_t p = 0; p < ranks; ++p)
+      all.rows(p, p + 1).reshape(result.shape()).copy_from(offered_by(static_cast<std::size_t>(p)));
+    result.device().backend().elementwise().reduce(ReduceOp::max, all, {1, ranks, result.numel()}, result);
+  }
+
+  void publish(std::vector<Tensor> offered) {
+    synchronize(offered);
+    mine_.offered[step_ - 1] = std::move(offered);
+    enter(step_);
+  }
+
+  void enter(std::uint64_t step) {
+    mine_.phase.store(4 * sequence_ + step);
+    shared_.notify();
+  }
+
+  void wait_for(std::size_t p, std::uint64_t step) const {
+    const std::atomic<std::uint64_t>& phase = group_.slot(p, sequence_).phase;
+    shared_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
+  }
+
+  Shared& shared_;
+  Group& group_;
+  std::size_t rank_;
+  std::uint64_t sequence_;
+  Slot& mine_;
+  std::uint64_t step_ = 1;
+};
+
+class SendExchange : public Exchange {
+ public:
+  SendExchange(Shared& shared, Group& group, std::shared_ptr<Message> message, int from, int to)
+      : shared_(shared), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
+    synchronize(std::span(&message_->x, 1));
+    Mailbox& mailbox = group.mailbox(from, to);
+    {
+      const std::lock_guard lock(mailbox.mutex);
+      mailbox.messages.emplace(message_->call.sequence, message_);
+    }
+    mailbox.sent.store(message_->call.sequence);
+    shared_.notify();
+  }
+
+  std::vector<const Call*> calls() override { return {&message_->call}; }
+  void receive(std::span<Tensor> /*incoming*/) override {}
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
+  void offer(std::vector<Tensor> /*offered*/) override {}
+  void finish() override {
+    shared_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
+  }
+
+ private:
+  Shared& shared_;
+  int peer_;
+  std::shared_ptr<Message> message_;
+};
+
+class RecvExchange : public Exchange {
+ public:
+  RecvExchange(Shared& shared, Group& group, Call call, int from, int to)
+      : shared_(shared), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
+
+  std::vector<const Call*> calls() override {
+    shared_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
+    const std::lock_guard lock(mailbox_.mutex);
+    message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
+    return {&message_->call};
+  }
+  void receive(std::span<Tensor> incoming) override {
+    if (incoming[0].bytes() > 0) incoming[0].copy_from(message_->x);
+    synchronize(incoming);
+  }
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
+  void offer(std::vector<Tensor> /*offered*/) override {}
+  void finish() override {
+    message_->x = Tensor();
+    message_->taken.store(true);
+    shared_.notify();
+  }
+
+ private:
+  Shared& shared_;
+  Mailbox& mailbox_;
+  Call call_;
+  std::shared_ptr<Message> message_;
+};
+
+class ThreadsTransport : public Transport {
+ public:
+  ThreadsTransport(std::shared_ptr<Shared> shared, std::shared_ptr<Group> group, int rank)
+      : shared_(std::move(shared)), group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(group_->size()); }
+  int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
+
+  std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
+    return std::make_unique<CollectiveExchange>(*shared_, *group_, static_cast<std::size_t>(rank_), std::move(call),
+                                                std::move(offered));
+  }
+  std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
+    auto message = std::make_shared<Message>();
+    message->call = std::move(call);
+    message->x = std::move(x);
+    return std::make_unique<SendExchange>(*shared_, *group_, std::move(message), rank_, to);
+  }
+  std::unique_ptr<Exchange> start_recv(Call call, int from) override {
+    return std::make_unique<RecvExchange>(*shared_, *group_, std::move(call), from, rank_);
+  }
+  std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
+    const auto me = std::find(members.begin(), members.end(), rank_);
+    const int rank = static_cast<int>(me - members.begin());
+    return std::make_unique<ThreadsTransport>(shared_, shared_->split(*group_, sequence, members), rank);
+  }
+  void abort(std::string_view why) override { shared_->failed(world_rank(rank_), why); }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Group> group_;
+  int rank_;
+};
+
+}  // namespace
+
+ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds timeout)
+    : shared_(std::make_shared<Shared>(ranks, timeout)) {}
+ThreadsWorld::~ThreadsWorld() = default;
+
+std::unique_ptr<Transport> ThreadsWorld::connect(int rank) {
+  return std::make_unique<ThreadsTransport>(shared_, shared_->world(), rank);
+}
+void ThreadsWorld::ended(int rank) {
+  shared_->ended(rank);
+}
+void ThreadsWorld::failed(int rank, std::string_view why) {
+  shared_->failed(rank, why);
+}
+
+}  // namespace heddle

@@ -1,0 +1,34 @@
+// Ranks as threads of one process: receivers copy straight out of the senders' tensors, nothing is staged. Waits spin
+// for some microseconds, unless there are more ranks than cores, and then sleep.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "parallel/transport.h"
+
+namespace heddle {
+
+/// What the ranks of one run share. Holds tensors that are on their way: the devices must outlive it.
+class ThreadsWorld {
+ public:
+  ThreadsWorld(int ranks, std::chrono::milliseconds timeout);
+  ~ThreadsWorld();
+  ThreadsWorld(const ThreadsWorld&) = delete;
+  ThreadsWorld& operator=(const ThreadsWorld&) = delete;
+
+  /// A rank's end of the world's communicator; for the rank's own thread.
+  std::unique_ptr<Transport> connect(int rank);
+  /// The rank ended well: waits for it end with an error.
+  void ended(int rank);
+  /// The rank failed: all waits end with an error that names it.
+  void failed(int rank, std::string_view why);
+
+  class Shared;
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace heddle
