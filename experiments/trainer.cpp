@@ -9,13 +9,14 @@
 
 namespace heddle {
 
-Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank)
-    : Trainer(experiment, dataset, rank,
+Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer)
+    : Trainer(experiment, dataset, rank, tracer,
               [&](Construction& construction) { return make_model(experiment.model, dataset.image(), construction); }) {
 }
 
-Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, const ModelMaker& make_backbone)
-    : experiment_(experiment), dataset_(dataset), rank_(rank) {
+Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer,
+                 const ModelMaker& make_backbone)
+    : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
   backbone_ = make_backbone(construction);
   head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank.data_parallel, construction);
@@ -53,11 +54,21 @@ std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const st
   const auto indices = batch.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(mine.size));
 
   const Pass pass{.rank = rank_, .training = true, .step = step, .first_sample = first};
-  const Variable embedding = backbone_.forward(Variable(read_images(indices, step, first)), pass);
+  const Tensor images = [&] {
+    const Tracer::Computing span(tracer_, "load");
+    return read_images(indices, step, first);
+  }();
+  const Variable embedding = [&] {
+    const Tracer::Computing span(tracer_, "forward");
+    return backbone_.forward(Variable(images), pass);
+  }();
   const std::vector<std::int64_t> labels = labels_of(dataset_, Split::train, indices);
   HeadOutput output = head_->forward_backward(
       {.embedding = embedding.value(), .labels = labels, .first_sample = first, .global_batch = size});
-  backward({{embedding, std::move(output.embedding_gradient)}});
+  {
+    const Tracer::Computing span(tracer_, "backward");
+    backward({{embedding, std::move(output.embedding_gradient)}});
+  }
   if (!rank_.device.has_data()) return {};
   return output.loss_sum.item();
 }
@@ -68,7 +79,10 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   std::optional<double> loss;
   for (std::int64_t i = 0; i < experiment_.train.micro_batches; ++i)
     if (const std::optional<double> part = micro_batch(step, batch, i)) loss = loss.value_or(0) + *part;
-  head_->store_weight_gradient();
+  {
+    const Tracer::Computing span(tracer_, "head weight");
+    head_->store_weight_gradient();
+  }
   sum_gradients();
   return loss;
 }
@@ -120,6 +134,7 @@ Trainer::Update Trainer::apply_gradients(std::int64_t step) {
   std::vector<Tensor> gradients;
   for (const Parameter* parameter : parameters())
     if (parameter->trainable) gradients.push_back(parameter->gradient->gradient());
+  const Tracer::Computing span(tracer_, "optimizer");
   optimizer_->step(step, update.learning_rate, gradients);
   for (const Parameter* parameter : parameters()) parameter->gradient->clear();
   backbone_.end_step(rank_);

@@ -11,6 +11,7 @@
 #include "layers/head/head.h"
 #include "layers/model.h"
 #include "parallel/rank.h"
+#include "parallel/tracer.h"
 
 namespace heddle {
 
@@ -19,8 +20,9 @@ using ModelMaker = std::function<Model(Construction&)>;
 
 class Trainer {
  public:
-  Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank);
-  Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, const ModelMaker& make_backbone);
+  Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer);
+  Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer,
+          const ModelMaker& make_backbone);
 
   /// Forward and backward over the step's micro-batches, then the head's weight part; gradients of replicated
   /// parameters are summed over the ranks. Gives the loss, the mean over the global batch; nothing on plan. A
@@ -55,6 +57,7 @@ class Trainer {
   const Experiment& experiment_;
   const Dataset& dataset_;
   Rank& rank_;
+  Tracer& tracer_;
   Model backbone_;
   std::unique_ptr<Head> head_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -59,7 +59,8 @@ std::vector<Tensor> Optimizer::zeros() const {
 
 std::vector<Optimizer::State> Optimizer::named(const std::string& prefix, const std::vector<Tensor>& tensors) const {
   std::vector<State> states;
-  for (std::size_t i = 0; i < tensors.size(); ++i) states.push_back({prefix + "." + weights_[i].name, tensors[i]});
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    states.push_back({prefix + "." + weights_[i].name, weights_[i].name, tensors[i]});
   return states;
 }
 

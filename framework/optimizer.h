@@ -47,9 +47,10 @@ class Optimizer {
   /// from step to step; step counts from 0.
   void step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients);
 
-  /// `velocity.layer1.0.conv1.weight` and the like.
+  /// A tensor like one of the weights: `velocity.layer1.0.conv1.weight` belongs to `layer1.0.conv1.weight`.
   struct State {
     std::string name;
+    std::string weight;
     Tensor value;
   };
   virtual std::vector<State> state() const = 0;

@@ -10,25 +10,19 @@
 
 #include "experiments/evaluation.h"
 #include "framework/memory.h"
+#include "parallel/tracer.h"
 
 namespace heddle {
 
 struct StepRecord {
-  std::int64_t step = 0;       // counts from 0
-  std::optional<double> loss;  // mean over the global batch; absent on plan
+  std::int64_t step = 0;         // counts from 0
+  std::optional<double> loss{};  // mean over the global batch; absent on plan
   double learning_rate = 0;
-  std::optional<double> gradient_norm;  // present when clipping by the global norm
-  double seconds = 0;                   // the slowest rank's wall time
+  std::optional<double> gradient_norm{};  // present when clipping by the global norm
+  double seconds = 0;                     // wall time on rank 0, which has waited for all others' gradients by then
 };
 
-/// An interval of one rank's time, for trace.json.
-struct TraceEvent {
-  std::string name;
-  bool is_communication = false;
-  double begin_seconds = 0;  // since the run began
-  double seconds = 0;
-  std::int64_t bytes = 0;  // communication: bytes sent
-};
+using TraceEvent = Span;
 
 struct RankResult {
   int rank = 0;

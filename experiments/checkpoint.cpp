@@ -1,0 +1,129 @@
+#include "experiments/checkpoint.h"
+
+#include <charconv>
+#include <set>
+
+#include "framework/safetensors.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::string_view step_prefix = "step-";
+constexpr std::int64_t piece_bytes = std::int64_t{16} << 20;
+
+struct Saved {
+  std::string name;
+  Tensor value;
+};
+
+/// What this rank's file holds: its shards, and on rank 0 also what all ranks hold alike.
+std::vector<Saved> state_of(Trainer& trainer, bool with_replicated) {
+  std::vector<Saved> saved;
+  std::set<std::string, std::less<>> sharded;
+  for (const Parameter* parameter : trainer.parameters()) {
+    const bool is_sharded = parameter->holding == Holding::sharded;
+    if (is_sharded) sharded.insert(parameter->name);
+    if (is_sharded || with_replicated) saved.push_back({parameter->name, parameter->value});
+  }
+  for (const Optimizer::State& state : trainer.optimizer().state())
+    if (with_replicated || sharded.contains(state.weight)) saved.push_back({state.name, state.value});
+  if (with_replicated)
+    for (const Buffer* buffer : trainer.buffers()) saved.push_back({buffer->name, buffer->value});
+  return saved;
+}
+
+/// A tensor as a row of pieces that fit into a small host buffer.
+template <class F>
+void for_each_piece(const Tensor& tensor, F&& f) {
+  const Tensor flat = tensor.reshape({tensor.numel()});
+  const std::int64_t step = piece_bytes / static_cast<std::int64_t>(size_of(tensor.dtype()));
+  std::vector<std::byte> buffer;
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += step) {
+    Tensor piece = flat.rows(begin, std::min(begin + step, flat.numel()));
+    buffer.resize(static_cast<std::size_t>(piece.bytes()));
+    f(piece, std::span(buffer), static_cast<std::uint64_t>(begin) * size_of(tensor.dtype()));
+  }
+}
+
+std::filesystem::path rank_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.safetensors", rank);
+}
+
+std::optional<std::int64_t> steps_of(const std::string& folder) {
+  std::int64_t steps = 0;
+  const char* const end = folder.data() + folder.size();
+  if (!folder.starts_with(step_prefix)) return {};
+  const auto result = std::from_chars(folder.data() + step_prefix.size(), end, steps);
+  if (result.ec != std::errc{} || result.ptr != end) return {};  // also what is still being written
+  return steps;
+}
+
+}  // namespace
+
+std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
+  return path_ / fmt::format("{}{:06}", step_prefix, steps_done);
+}
+
+std::optional<std::int64_t> CheckpointFolder::latest() const {
+  std::optional<std::int64_t> newest;
+  std::error_code ignored;  // no folder: no checkpoint
+  for (const auto& entry : std::filesystem::directory_iterator(path_, ignored))
+    if (const auto steps = steps_of(entry.path().filename().string()); steps && steps > newest.value_or(-1))
+      newest = steps;
+  return newest;
+}
+
+void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
+  Rank& rank = trainer.rank();
+  const std::filesystem::path target = step_folder(steps_done);
+  const std::filesystem::path partial = target.string() + ".partial";
+  if (rank.index == 0) {
+    std::filesystem::remove_all(partial);
+    std::filesystem::create_directories(partial);
+  }
+  rank.world.barrier().wait();
+  const std::vector<Saved> saved = state_of(trainer, rank.index == 0);
+  std::vector<SafetensorsEntry> entries;
+  for (const Saved& s : saved) entries.push_back({s.name, s.value.dtype(), s.value.shape()});
+  SafetensorsWriter writer(rank_file(partial, rank.index), entries,
+                           {{"steps", std::to_string(steps_done)}, {"ranks", std::to_string(rank.size)}});
+  for (const Saved& s : saved)
+    for_each_piece(s.value, [&](const Tensor& piece, std::span<std::byte> buffer, std::uint64_t /*offset*/) {
+      piece.to_host_bytes(piece.dtype(), buffer);
+      writer.write(buffer);
+    });
+  writer.commit();
+  rank.world.barrier().wait();
+  if (rank.index != 0) return;
+  std::filesystem::remove_all(target);
+  std::filesystem::rename(partial, target);
+  for (const auto& entry : std::filesystem::directory_iterator(path_))
+    if (const auto steps = steps_of(entry.path().filename().string()); steps && *steps < steps_done)
+      std::filesystem::remove_all(entry.path());
+}
+
+void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
+  const Rank& rank = trainer.rank();
+  const std::filesystem::path folder = step_folder(steps_done);
+  const SafetensorsReader common(rank_file(folder, 0));
+  const auto ranks = common.metadata().find("ranks");
+  if (ranks == common.metadata().end() || ranks->second != std::to_string(rank.size))
+    fail<InputError>("{}: written by {} ranks, this run has {}: resume on the same number", folder.string(),
+                     ranks == common.metadata().end() ? "an unknown number of" : ranks->second, rank.size);
+  const SafetensorsReader own(rank_file(folder, rank.index));
+  for (const Saved& s : state_of(trainer, true)) {
+    const SafetensorsReader& reader = own.contains(s.name) ? own : common;
+    const std::size_t index = reader.index_of(s.name);
+    const SafetensorsEntry& entry = reader.entries()[index];
+    if (entry.shape != s.value.shape() || entry.dtype != s.value.dtype())
+      fail<InputError>("{}: {} is {}, this run needs {}", reader.path().string(), s.name,
+                       to_string(entry.dtype, entry.shape), to_string(s.value));
+    for_each_piece(s.value, [&](Tensor& piece, std::span<std::byte> buffer, std::uint64_t offset) {
+      reader.read(index, buffer, offset);
+      piece.load_bytes(buffer);
+    });
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,179 @@
+#include "experiments/run.h"
+
+#include <chrono>
+
+#include "experiments/checkpoint.h"
+#include "experiments/embed.h"
+#include "experiments/trainer.h"
+#include "framework/device.h"
+#include "parallel/world.h"
+
+namespace heddle {
+
+namespace {
+
+// A trace shows the shape of a step; the first ones also show what is built once.
+constexpr std::int64_t traced_steps = 5;
+
+using Clock = std::chrono::steady_clock;
+
+/// One rank's part of a run.
+class RankRun {
+ public:
+  RankRun(const Experiment& experiment, const Dataset& dataset, const RunSettings& settings, VariantResult& result,
+          Rank& rank, const std::shared_ptr<Tracer>& tracer)
+      : experiment_(experiment),
+        settings_(settings),
+        result_(result),
+        rank_(rank),
+        dataset_(dataset),
+        tracer_(*tracer),
+        trainer_(experiment, dataset, rank, *tracer),
+        checkpoints_(settings.checkpoints) {
+    rank.world.add_hook(tracer);
+  }
+
+  void run() {
+    try {
+      train_and_evaluate();
+    } catch (...) {
+      report();
+      throw;
+    }
+    report();
+  }
+
+ private:
+  void train_and_evaluate() {
+    const std::int64_t first = begin();
+    for (std::int64_t step = first; step < experiment_.train.steps; ++step) {
+      tracer_.set_recording(step - first < traced_steps);
+      train(step);
+    }
+    tracer_.set_recording(false);
+    const bool saved_last =
+        experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
+    if (first < experiment_.train.steps && !saved_last) save(experiment_.train.steps);
+    if (experiment_.evaluate) evaluate();
+  }
+
+  bool leads() const { return rank_.index == 0; }
+  bool has_data() const { return rank_.device.has_data(); }
+
+  std::int64_t begin() {
+    std::int64_t first = 0;
+    if (settings_.resume) {
+      first = checkpoints_.latest().value_or(0);
+      if (first > experiment_.train.steps)
+        fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
+                         settings_.checkpoints.string(), first, experiment_.train.steps);
+      if (first > 0) checkpoints_.load(trainer_, first);
+    }
+    if (leads()) {
+      result_.first_step = first;
+      settings_.on_begin(first);
+    }
+    return first;
+  }
+
+  void train(std::int64_t step) {
+    const Clock::time_point start = Clock::now();
+    StepRecord record{.step = step};
+    record.loss = trainer_.compute_gradients(step);
+    const Trainer::Update update = trainer_.apply_gradients(step);
+    record.learning_rate = update.learning_rate;
+    if (has_data()) record.gradient_norm = update.gradient_norm;
+    record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (leads()) {
+      result_.steps.push_back(record);
+      settings_.on_step(record);
+    }
+    const std::int64_t done = step + 1;
+    if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
+  }
+
+  void save(std::int64_t steps_done) {
+    if (settings_.checkpoints.empty() || !has_data()) return;
+    if (leads()) settings_.on_status("saving");
+    checkpoints_.save(trainer_, steps_done);
+  }
+
+  void evaluate() {
+    if (leads()) settings_.on_status("evaluating");
+    const auto gallery = embed_split(experiment_.evaluation, dataset_, Split::train, trainer_);
+    const auto test = embed_split(experiment_.evaluation, dataset_, Split::test, trainer_);
+    if (!leads() || !has_data()) return;
+    Evaluation evaluation;
+    evaluation.rank1 = rank1(gallery.view(), test.view());
+    evaluation.verification = verification(test.view(), {.pairs = experiment_.evaluation.pairs}, rank_.key);
+    result_.evaluation = evaluation;
+  }
+
+  void report() {
+    RankResult& own = result_.ranks[static_cast<std::size_t>(rank_.index)];
+    own.peak = rank_.device.meter().peak();
+    own.sent_bytes = rank_.bytes.sent_bytes();
+    own.received_bytes = rank_.bytes.received_bytes();
+    own.busy_seconds = rank_.clock.busy_seconds();
+    own.trace = tracer_.take_spans();
+    const auto steps = static_cast<std::int64_t>(result_.steps.size());
+    if (leads() && !has_data() && steps > 0) result_.flops_per_step = rank_.device.backend().flops() / steps;
+  }
+
+  const Experiment& experiment_;
+  const RunSettings& settings_;
+  VariantResult& result_;  // each rank writes its own row, rank 0 the rest
+  Rank& rank_;
+  const Dataset& dataset_;
+  Tracer& tracer_;
+  Trainer trainer_;
+  CheckpointFolder checkpoints_;
+};
+
+VariantResult empty_result(const Experiment& experiment, const std::string& name) {
+  VariantResult result;
+  result.name = name;
+  result.batch = experiment.train.batch;
+  result.micro_batches = experiment.train.micro_batches;
+  for (int rank = 0; rank < experiment.mesh.dp; ++rank) {
+    RankResult row;
+    row.rank = rank;
+    row.coordinates = {{"dp", rank}, {"pp", 0}, {"tp", 0}};
+    result.ranks.push_back(row);
+  }
+  return result;
+}
+
+}  // namespace
+
+VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings) {
+  const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
+  const std::unique_ptr<const Dataset> dataset = make_dataset(experiment.data, key);
+  if (experiment.head.classes < dataset->classes())
+    fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
+                     experiment.head.classes);
+  WorldOptions options{.mesh = Mesh(static_cast<int>(experiment.mesh.dp)),
+                       .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
+                       .transport = "threads",
+                       .key = key,
+                       .threads = static_cast<int>(experiment.threads)};
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
+  if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
+
+  VariantResult result = empty_result(experiment, name);
+  const Clock::time_point epoch = Clock::now();
+  try {
+    run_ranks(options, [&](Rank& rank) {
+      RankRun(experiment, *dataset, settings, result, rank, std::make_shared<Tracer>(epoch)).run();
+    });
+  } catch (const OutOfMemory& error) {
+    result.status = VariantResult::Status::out_of_memory;
+    result.error = error.what();
+  } catch (const RankFailed& error) {
+    result.status = VariantResult::Status::failed;
+    result.error = error.what();
+  }
+  return result;
+}
+
+}  // namespace heddle

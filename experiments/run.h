@@ -1,0 +1,28 @@
+// Runs one variant of an experiment on all its ranks: train, save, evaluate, and report what was measured.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "experiments/experiment.h"
+#include "experiments/results/result.h"
+
+namespace heddle {
+
+struct RunSettings {
+  /// Where checkpoints go; none are written if empty.
+  std::filesystem::path checkpoints;
+  /// Go on from the newest checkpoint there, if there is one.
+  bool resume = false;
+  /// Called by one thread, between steps: the first step, each step, and what else goes on.
+  std::function<void(std::int64_t first_step)> on_begin = [](std::int64_t) {};
+  std::function<void(const StepRecord&)> on_step = [](const StepRecord&) {};
+  std::function<void(const std::string&)> on_status = [](const std::string&) {};
+};
+
+/// Running out of memory and a failing rank are results (status and error say which); wrong input is an InputError.
+VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings);
+
+}  // namespace heddle

@@ -1,0 +1,61 @@
+// Records what a rank did and when: spans of computing, and every call of its communicators.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator.h"
+
+namespace heddle {
+
+/// An interval of one rank's time.
+struct Span {
+  std::string name;
+  bool is_communication = false;
+  double begin_seconds = 0;  // since the tracer's epoch
+  double seconds = 0;
+  std::int64_t bytes = 0;  // communication: bytes sent
+};
+
+class Tracer : public Hook {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// `epoch`: the zero of all ranks' times.
+  explicit Tracer(Clock::time_point epoch) : epoch_(epoch) {}
+
+  /// Nothing is recorded while this is false, so that long runs stay small.
+  void set_recording(bool recording) { recording_ = recording; }
+  std::vector<Span> take_spans() { return std::move(spans_); }
+
+  /// A span of computing, from here to the end of its life.
+  class Computing {
+   public:
+    Computing(Tracer& tracer, const char* name) : tracer_(tracer), name_(name), begin_(tracer.now()) {}
+    ~Computing() { tracer_.record({name_, false, begin_, tracer_.now() - begin_, 0}); }
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+
+   private:
+    Tracer& tracer_;
+    const char* name_;
+    double begin_;
+  };
+
+  void before(const Call& call) override;
+  void after(const Call& call, const Outcome& outcome) override;
+
+ private:
+  double now() const { return std::chrono::duration<double>(Clock::now() - epoch_).count(); }
+  void record(Span span) {
+    if (recording_) spans_.push_back(std::move(span));
+  }
+
+  Clock::time_point epoch_;
+  bool recording_ = false;
+  double call_began_ = 0;
+  std::vector<Span> spans_;
+};
+
+}  // namespace heddle
