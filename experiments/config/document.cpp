@@ -1,0 +1,85 @@
+#include "experiments/config/document.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/config/reader.h"
+#include "experiments/config/wording.h"
+
+namespace heddle {
+namespace {
+
+/// The member or element of `value` that a pointer's token names; null if there is none.
+const Value* step(const Value& value, std::string_view token) {
+  if (const Array* const array = value.get_if<Array>()) {
+    std::size_t index = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+    const bool is_index = error == std::errc() && end == token.data() + token.size();
+    return is_index && index < array->size() ? &(*array)[index] : nullptr;
+  }
+  const Object* const object = value.get_if<Object>();
+  if (object == nullptr) return nullptr;
+  for (const Member& member : *object) {
+    if (child_pointer("", member.key).substr(1) == token) return &member.value;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Document::Document(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
+
+std::string Document::where(std::string_view pointer) const {
+  const Value* value = &contents_->root;
+  std::string_view rest = pointer;
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view token = rest.substr(0, rest.find('/'));
+    const Value* const inner = step(*value, token);
+    if (inner == nullptr) break;
+    value = inner;
+    rest.remove_prefix(token.size());
+  }
+  return contents_->source->where(value->origin, pointer);
+}
+
+Document parse_document(std::string_view text, std::string name) {
+  ParsedJson parsed = parse_json(text, name);
+  if (!parsed.root.is<Object>()) fail<InputError>("{}: expected an object, got {}", name, value_words(parsed.root));
+  auto source = std::make_shared<const Source>(std::move(name));
+  return Document(std::make_shared<const Document::Contents>(
+      Document::Contents{std::move(source), std::move(parsed.root), std::move(parsed.duplicates)}));
+}
+
+Document read_document(const std::filesystem::path& path) {
+  return parse_document(read_config_text(path), path.string());
+}
+
+std::string read_config_text(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) fail<InputError>("{}: expected a file, got a folder", path.string());
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail<InputError>("{}: cannot be read: {}", path.string(), std::strerror(errno));
+  std::string text(kLargestFile + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (file.bad()) fail<InputError>("{}: cannot be read: {}", path.string(), std::strerror(errno));
+  if (text.size() > kLargestFile) fail<InputError>("{}: expected at most {} MiB", path.string(), kLargestFile >> 20);
+  return text;
+}
+
+void read(const Document& document, const Describer::Body& body) {
+  const Document::Contents& contents = document.contents();
+  Problems problems;
+  report_duplicates(contents.duplicates, *contents.source, contents.root.origin, problems);
+  read_value(contents.root, *contents.source, problems, body);
+  problems.raise();
+}
+
+}  // namespace heddle

@@ -1,0 +1,45 @@
+// JSON text to values and back. Strict (RFC 8259), and safe on hostile text: depth, size and number of values are
+// bounded. The only file of the experiment reader that knows the JSON library.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/config/value.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+inline constexpr std::size_t kLargestFile = std::size_t{16} << 20;
+inline constexpr std::size_t kDeepestNesting = 64;
+inline constexpr std::size_t kMostValues = 1'000'000;
+
+/// The text is not JSON. The message starts with the name that parse_json was given.
+class NotJson : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+struct ParsedJson {
+  Value root;
+  std::size_t values = 0;
+  struct Duplicate {
+    std::string pointer;
+    std::uint32_t order;
+  };
+  /// Keys that an object holds twice; `root` holds the first of them.
+  std::vector<Duplicate> duplicates;
+};
+
+/// Throws NotJson with line and column, or InputError if the text passes one of the bounds above.
+ParsedJson parse_json(std::string_view text, std::string_view name);
+
+/// Two spaces an indent, lists of scalars on one line, a newline at the end. Numbers read back as they were.
+std::string to_text(const Value& value);
+/// The same on one line without a newline.
+std::string to_line(const Value& value);
+/// A string as JSON, quotes included; bytes that are not UTF-8 become U+FFFD.
+std::string json_string(std::string_view text);
+
+}  // namespace heddle

@@ -1,0 +1,68 @@
+// What a `describe` function says, as a tree: the writer, the schema, the help and the merging of patches read it.
+#pragma once
+
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <vector>
+
+#include "experiments/config/value.h"
+#include "framework/describe.h"
+
+namespace heddle {
+
+struct Node {
+  enum class Kind { boolean, integer, number, text, choice, integers, numbers, texts, object, list };
+  struct Alternative {
+    std::string type;
+    std::string help;
+    std::list<Node> fields;
+  };
+
+  Kind kind = Kind::object;
+  std::string name;
+  std::string help;
+  bool is_required = false;
+  Value value;                     ///< of a leaf: what the struct holds, which is the default
+  Range each;                      ///< of numbers
+  Range length;                    ///< of lists
+  std::vector<std::string> names;  ///< of a choice
+
+  // Objects.
+  std::list<Node> fields;
+  bool is_optional = false;
+  bool is_present = true;
+  std::vector<Alternative> alternatives;  ///< not empty: "type" decides which fields join the others
+  int type = -1;
+  std::string type_help;
+
+  // Lists of objects.
+  std::list<Node> items;          ///< what the struct holds
+  std::list<Node> blank;          ///< one node, an element with its defaults; empty if `same_as` stands for it
+  const Node* same_as = nullptr;  ///< the enclosing node whose elements are of the same kind
+  std::optional<std::type_index> identity;
+
+  bool is_tagged() const { return !alternatives.empty(); }
+  /// Of a list of objects: what an element looks like.
+  const Node& element() const { return same_as == nullptr ? blank.front() : same_as->blank.front(); }
+  /// The alternative called `type`, or null.
+  const Alternative* alternative(std::string_view type) const;
+  /// The field called `name` of an object, of alternative `type` too; null if there is none.
+  const Node* field(std::string_view name, std::string_view type) const;
+  /// The name of the chosen alternative; empty if none is.
+  std::string_view type_name() const;
+};
+
+/// `everything`: all alternatives, absent objects and blank list elements, as the schema needs them. `chosen`: what the
+/// struct holds.
+enum class Scope { everything, chosen };
+
+/// A node of kind object. Throws Error if a description says a key twice.
+Node outline(const Describer::Body& body, Scope scope);
+
+/// What the struct holds as JSON, every default filled in, in the order of description.
+Value to_value(const Node& chosen);
+
+}  // namespace heddle

@@ -1,0 +1,184 @@
+#include "experiments/config/patch.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/config/json_text.h"
+#include "experiments/config/wording.h"
+
+namespace heddle {
+namespace {
+
+/// The type that a tagged object has: what it says, else the default. Nothing if it says no string.
+std::optional<std::string> type_of(const Object& object, const Node& shape) {
+  const Value* const given = find(object, "type");
+  if (given == nullptr || given->is<Removed>() || given->is<std::nullptr_t>()) return std::string(shape.type_name());
+  const std::string* const text = given->get_if<std::string>();
+  return text == nullptr ? std::nullopt : std::optional(*text);
+}
+
+const Node* shape_of(const Object& object, const Node* shape, std::string_view key) {
+  if (shape == nullptr || shape->kind != Node::Kind::object) return nullptr;
+  return shape->field(key, type_of(object, *shape).value_or(""));
+}
+
+Value& member(Object& object, const std::string& key) {
+  if (Value* const found = find(object, key)) return *found;
+  object.push_back({key, {Removed{}}});
+  return object.back().value;
+}
+
+std::optional<std::size_t> index_of(std::string_view text) {
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(index) : std::nullopt;
+}
+
+template <class Function>
+void for_all(Value& value, const Function& function) {
+  function(value);
+  if (Array* const array = value.get_if<Array>()) {
+    for (Value& item : *array) for_all(item, function);
+  } else if (Object* const object = value.get_if<Object>()) {
+    for (Member& item : *object) for_all(item.value, function);
+  }
+}
+
+}  // namespace
+
+void merge(Value& target, const Value& patch, const Node* shape) {
+  const Object* const changes = patch.get_if<Object>();
+  if (changes == nullptr) {
+    target = patch;
+    if (patch.is<std::nullptr_t>()) target.data = Removed{};
+    return;
+  }
+  const Value empty{Object{}, patch.origin, patch.order};
+  if (!target.is<Object>()) target = empty;
+  if (shape != nullptr && shape->is_tagged() && find(*changes, "type") != nullptr) {
+    const std::optional<std::string> old_type = type_of(*target.get_if<Object>(), *shape);
+    if (!old_type || type_of(*changes, *shape) != old_type) target = empty;
+  }
+  Object& object = *target.get_if<Object>();
+  // The type first: it decides what the others are.
+  if (const Value* const type = find(*changes, "type")) merge(member(object, "type"), *type, nullptr);
+  for (const Member& change : *changes) {
+    const Node* const inner = shape_of(object, shape, change.key);
+    merge(member(object, change.key), change.value, inner);
+  }
+}
+
+Value difference(const Value& from, const Value& to) {
+  const Object& before = *from.get_if<Object>();
+  const Object& after = *to.get_if<Object>();
+  const Value* const old_type = find(before, "type");
+  const Value* const new_type = find(after, "type");
+  if (old_type != nullptr && new_type != nullptr && to_line(*old_type) != to_line(*new_type)) return to;
+  Object changes;
+  for (const Member& now : after) {
+    const Value* const old = find(before, now.key);
+    if (old != nullptr && old->is<Object>() && now.value.is<Object>()) {
+      Value inner = difference(*old, now.value);
+      if (!inner.get_if<Object>()->empty()) changes.push_back({now.key, std::move(inner)});
+    } else if (old == nullptr || to_line(*old) != to_line(now.value)) {
+      changes.push_back(now);
+    }
+  }
+  return {std::move(changes)};
+}
+
+std::string Setting::dotted() const {
+  return fmt::format("{}", fmt::join(path, "."));
+}
+
+std::string Setting::pointer() const {
+  std::string result;
+  for (const std::string& token : path) result = child_pointer(result, token);
+  return result;
+}
+
+Setting parse_setting(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    fail<InputError>("--set {}: expected a.b=value", shortened(text));
+  }
+  Setting setting;
+  std::string_view path = text.substr(0, equals);
+  while (true) {
+    const std::size_t dot = path.find('.');
+    setting.path.emplace_back(path.substr(0, dot));
+    if (setting.path.back().empty()) fail<InputError>("--set {}: expected names between the dots", shortened(text));
+    if (dot == std::string_view::npos) break;
+    path.remove_prefix(dot + 1);
+  }
+  if (setting.path.size() > kDeepestNesting) {
+    fail<InputError>("--set {}: expected at most {} levels of nesting", shortened(text), kDeepestNesting);
+  }
+  const std::string_view value = text.substr(equals + 1);
+  const std::string name = "--set " + shortened(setting.dotted());
+  try {
+    ParsedJson parsed = parse_json(value, name);
+    if (!parsed.duplicates.empty()) {
+      fail<InputError>("{}: {}: duplicate key; expected each key once in an object", name,
+                       shortened(parsed.duplicates[0].pointer));
+    }
+    setting.value = std::move(parsed.root);
+  } catch (const NotJson&) {
+    setting.value.data = std::string(value);
+  }
+  set_order(setting.value, 0);
+  return setting;
+}
+
+void sort_settings(std::vector<Setting>& settings) {
+  const auto rank = [](const Setting& setting) {
+    return 2 * setting.path.size() - (setting.path.back() == "type" ? 1 : 0);
+  };
+  std::stable_sort(settings.begin(), settings.end(),
+                   [&](const Setting& a, const Setting& b) { return rank(a) < rank(b); });
+}
+
+void apply(const Setting& setting, Value& root, const Node* shape) {
+  Value* target = &root;
+  std::size_t depth = 0;
+  // Down what exists; the rest of the path becomes a patch.
+  for (; depth < setting.path.size(); ++depth) {
+    const std::string& token = setting.path[depth];
+    if (Array* const array = target->get_if<Array>()) {
+      const std::optional<std::size_t> index = index_of(token);
+      if (!index || *index >= array->size()) {
+        fail<InputError>("--set {}: expected an index below {}, got {}", shortened(setting.dotted()), array->size(),
+                         in_quotes(token));
+      }
+      target = &(*array)[*index];
+      shape = shape != nullptr && shape->kind == Node::Kind::list ? &shape->element() : nullptr;
+      continue;
+    }
+    Object* const object = target->get_if<Object>();
+    Value* const inner = object == nullptr ? nullptr : find(*object, token);
+    if (inner == nullptr || !(inner->is<Array>() || inner->is<Object>()) || depth + 1 == setting.path.size()) break;
+    shape = shape_of(*object, shape, token);
+    target = inner;
+  }
+  Value patch = setting.value;
+  for (std::size_t i = setting.path.size(); i > depth; --i) {
+    Value outer{Object{}, patch.origin, patch.order};
+    outer.get_if<Object>()->push_back({setting.path[i - 1], std::move(patch)});
+    patch = std::move(outer);
+  }
+  merge(*target, patch, shape);
+}
+
+void set_origin(Value& value, std::uint32_t origin) {
+  for_all(value, [=](Value& inner) { inner.origin = origin; });
+}
+
+void set_order(Value& value, std::uint32_t order) {
+  for_all(value, [=](Value& inner) { inner.order = order; });
+}
+
+}  // namespace heddle

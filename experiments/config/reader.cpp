@@ -1,0 +1,282 @@
+#include "experiments/config/reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/config/outline.h"
+#include "experiments/config/wording.h"
+
+namespace heddle {
+namespace {
+
+constexpr double kExactIntegers = 9007199254740992.0;  // 2^53: every integer below is a double of its own
+
+struct Context {
+  const Source& source;
+  Problems& problems;
+
+  void report(const Value& culprit, std::string_view pointer, std::string_view message) const {
+    problems.add(culprit.order, fmt::format("{}: {}", source.where(culprit.origin, pointer), message));
+  }
+  void expected(const Value& culprit, std::string_view pointer, std::string_view what) const {
+    const Real* const real = culprit.get_if<Real>();
+    const bool is_large = real != nullptr && std::abs(real->value) >= kExactIntegers && what.starts_with("an integer");
+    report(culprit, pointer,
+           fmt::format("expected {}, got {}{}", what, value_words(culprit), is_large ? " (not exact in 64 bits)" : ""));
+  }
+};
+
+std::optional<std::int64_t> as_integer(const Value& value) {
+  if (const auto* const integer = value.get_if<std::int64_t>()) return *integer;
+  const Real* const real = value.get_if<Real>();
+  if (real == nullptr || std::abs(real->value) >= kExactIntegers || std::trunc(real->value) != real->value) return {};
+  return static_cast<std::int64_t>(real->value);
+}
+
+std::optional<double> as_number(const Value& value) {
+  if (const auto* const integer = value.get_if<std::int64_t>()) return static_cast<double>(*integer);
+  const Real* const real = value.get_if<Real>();
+  return real == nullptr ? std::nullopt : std::optional(real->value);
+}
+
+class Reader final : public Describer {
+ public:
+  Reader(const Context& context, const Value& object, std::string pointer)
+      : context_(context), object_(object), pointer_(std::move(pointer)) {}
+
+  void field(Key key, bool& value, std::string_view /*help*/) override {
+    read_leaf(key, "true or false", [&](const Value& given) {
+      const bool* const flag = given.get_if<bool>();
+      if (flag != nullptr) value = *flag;
+      return flag != nullptr;
+    });
+  }
+  void field(Key key, std::int64_t& value, Range range, std::string_view /*help*/) override {
+    read_leaf(key, "an integer" + range_words(range),
+              [&](const Value& given) { return take_integer(given, range, value); });
+  }
+  void field(Key key, double& value, Range range, std::string_view /*help*/) override {
+    read_leaf(key, "a number" + range_words(range),
+              [&](const Value& given) { return take_number(given, range, value); });
+  }
+  void field(Key key, std::string& value, std::string_view /*help*/) override {
+    read_leaf(key, "a string", [&](const Value& given) { return take_text(given, value); });
+  }
+  void field(Key key, std::vector<std::int64_t>& value, Range each, Range length, std::string_view /*help*/) override {
+    read_list(key, "integer", "an integer", each, length, value,
+              [&](const Value& given, std::int64_t& item) { return take_integer(given, each, item); });
+  }
+  void field(Key key, std::vector<double>& value, Range each, Range length, std::string_view /*help*/) override {
+    read_list(key, "number", "a number", each, length, value,
+              [&](const Value& given, double& item) { return take_number(given, each, item); });
+  }
+  void field(Key key, std::vector<std::string>& value, Range length, std::string_view /*help*/) override {
+    read_list(key, "string", "a string", any_number(), length, value, take_text);
+  }
+  void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view /*help*/) override {
+    const std::vector<std::string> known(names.begin(), names.end());
+    if (const Value* const given = take(key, one_of_words(known))) {
+      read_name(*given, child_pointer(pointer_, key.name), known, value);
+    }
+  }
+  void object(Key key, const Body& body, std::string_view /*help*/) override {
+    const Value* const given = take(key, "an object");
+    if (given == nullptr && key.is_required) return;
+    read_object(given, child_pointer(pointer_, key.name), body);
+  }
+  void optional_object(Key key, bool& present, const Body& body, std::string_view /*help*/) override {
+    const Value* const given = take(key, "an object or null");
+    if (given == nullptr) {
+      if (removal(key.name) != nullptr) present = false;
+    } else {
+      present = !given->is<std::nullptr_t>();
+    }
+    if (present) read_object(given, child_pointer(pointer_, key.name), body, "an object or null");
+  }
+  void list(Key key, const List& value, Range length, std::string_view /*help*/) override {
+    const std::string expected = list_words("object", any_number(), length);
+    const Value* const given = take(key, expected);
+    if (given == nullptr) return;
+    const std::string pointer = child_pointer(pointer_, key.name);
+    const Array* const array = given->get_if<Array>();
+    if (array == nullptr || !contains(length, static_cast<double>(array->size()))) {
+      context_.expected(*given, pointer, expected);
+      return;
+    }
+    value.resize(0);  // elements of the default list must not shine through
+    value.resize(array->size());
+    for (std::size_t i = 0; i < array->size(); ++i) {
+      read_object(&(*array)[i], child_pointer(pointer, i), [&](Describer& inner) { value.element(inner, i); });
+    }
+  }
+  void alternatives(int& type, std::span<const Alternative> kinds, std::string_view /*help*/) override {
+    std::vector<std::string> names;
+    for (const Alternative& kind : kinds) names.emplace_back(kind.type);
+    const Key key = type < 0 ? required("type") : Key("type");
+    const Value* const given = take(key, one_of_words(names));
+    const bool is_named =
+        given == nullptr ? type >= 0 : read_name(*given, child_pointer(pointer_, "type"), names, type);
+    if (!is_named) {
+      knows_its_fields_ = false;
+      return;
+    }
+    const auto chosen = static_cast<std::size_t>(type);
+    kinds[chosen].body(*this);
+    // Here rather than in finish(): the other alternatives live in the caller.
+    const std::vector<const Member*> unknown = unknown_members();
+    if (unknown.empty()) return;
+    for (const Alternative& kind : kinds) {
+      const Node fields = outline(kind.body, Scope::everything);
+      for (const Member* const member : unknown) {
+        if (fields.field(member->key, "") == nullptr) continue;
+        other_types_.emplace(member, fmt::format("unknown key for type {}; it belongs to type {}",
+                                                 in_quotes(names[chosen]), in_quotes(kind.type)));
+      }
+    }
+  }
+
+  /// Reports the members that no description asked for.
+  void finish(std::span<const std::string> also_known) {
+    if (!knows_its_fields_) return;
+    std::vector<std::string> offered = known_;
+    offered.insert(offered.end(), also_known.begin(), also_known.end());
+    for (const Member* const member : unknown_members()) {
+      if (context_.problems.is_full()) {
+        context_.problems.skip_one();  // a suggestion for each of a million unknown keys would take minutes
+        continue;
+      }
+      if (std::find(also_known.begin(), also_known.end(), member->key) != also_known.end()) continue;
+      context_.report(member->value, child_pointer(pointer_, member->key), unknown_key(*member, offered));
+    }
+  }
+
+ private:
+  const Object& members() const { return *object_.get_if<Object>(); }
+
+  /// The value of a key, noted as known. Null if it is absent, which is reported where it is required.
+  const Value* take(const Key& key, std::string_view expected) {
+    known_.emplace_back(key.name);
+    const Value* const given = find(members(), key.name);
+    if (given != nullptr && !given->is<Removed>()) return given;
+    if (key.is_required) {
+      context_.report(given != nullptr ? *given : object_, child_pointer(pointer_, key.name),
+                      fmt::format("expected {}, got nothing", expected));
+    }
+    return nullptr;
+  }
+  /// The mark of a patch that took the key away, or null.
+  const Value* removal(std::string_view key) const {
+    const Value* const given = find(members(), key);
+    return given != nullptr && given->is<Removed>() ? given : nullptr;
+  }
+  template <class Take>
+  void read_leaf(const Key& key, const std::string& expected, const Take& take_value) {
+    const Value* const given = take(key, expected);
+    if (given != nullptr && !take_value(*given)) {
+      context_.expected(*given, child_pointer(pointer_, key.name), expected);
+    }
+  }
+  template <class Item, class Take>
+  void read_list(const Key& key, std::string_view noun, std::string_view one, const Range& each, const Range& length,
+                 std::vector<Item>& value, const Take& take_value) {
+    const std::string expected = list_words(noun, each, length);
+    const Value* const given = take(key, expected);
+    if (given == nullptr) return;
+    const std::string pointer = child_pointer(pointer_, key.name);
+    const Array* const array = given->get_if<Array>();
+    if (array == nullptr || !contains(length, static_cast<double>(array->size()))) {
+      context_.expected(*given, pointer, expected);
+      return;
+    }
+    value.assign(array->size(), Item{});
+    for (std::size_t i = 0; i < array->size(); ++i) {
+      if (take_value((*array)[i], value[i])) continue;
+      context_.expected((*array)[i], child_pointer(pointer, i), std::string(one) + range_words(each));
+    }
+  }
+  static bool take_integer(const Value& given, const Range& range, std::int64_t& value) {
+    const std::optional<std::int64_t> integer = as_integer(given);
+    const bool fits = integer && contains(range, static_cast<double>(*integer));
+    if (fits) value = *integer;
+    return fits;
+  }
+  static bool take_number(const Value& given, const Range& range, double& value) {
+    const std::optional<double> number = as_number(given);
+    const bool fits = number && contains(range, *number);
+    if (fits) value = *number;
+    return fits;
+  }
+  static bool take_text(const Value& given, std::string& value) {
+    const std::string* const text = given.get_if<std::string>();
+    if (text != nullptr) value = *text;
+    return text != nullptr;
+  }
+  bool read_name(const Value& given, const std::string& pointer, const std::vector<std::string>& names, int& index) {
+    const std::string* const text = given.get_if<std::string>();
+    const auto place = text == nullptr ? names.end() : std::find(names.begin(), names.end(), *text);
+    if (place != names.end()) {
+      index = static_cast<int>(place - names.begin());
+      return true;
+    }
+    context_.report(given, pointer,
+                    fmt::format("expected {}, got {}{}", one_of_words(names), value_words(given),
+                                text == nullptr ? "" : suggestion(*text, names)));
+    return false;
+  }
+  void read_object(const Value* given, std::string pointer, const Body& body, std::string_view expected = "an object") {
+    if (given != nullptr && !given->is<Object>()) {
+      context_.expected(*given, pointer, expected);
+      return;
+    }
+    // An absent object is visited as an empty one: keys in it may be required.
+    const Value empty{Object{}, object_.origin, object_.order};
+    Reader inner(context_, given != nullptr ? *given : empty, std::move(pointer));
+    body(inner);
+    inner.finish({});
+  }
+  std::vector<const Member*> unknown_members() const {
+    std::vector<const Member*> unknown;
+    for (const Member& member : members()) {
+      if (std::find(known_.begin(), known_.end(), member.key) == known_.end()) unknown.push_back(&member);
+    }
+    return unknown;
+  }
+  std::string unknown_key(const Member& member, std::span<const std::string> offered) const {
+    if (const auto other = other_types_.find(&member); other != other_types_.end()) return other->second;
+    if (offered.empty()) return "unknown key; expected an empty object";
+    const std::string near = suggestion(member.key, offered);
+    return "unknown key" + (near.empty() ? "; expected " + one_of_words(offered) : near);
+  }
+
+  const Context& context_;
+  const Value& object_;
+  std::string pointer_;
+  std::vector<std::string> known_;
+  std::map<const Member*, std::string> other_types_;  // what to say of keys of other alternatives
+  bool knows_its_fields_ = true;                      // no: its type is unknown
+};
+
+}  // namespace
+
+void read_value(const Value& root, const Source& source, Problems& problems, const Describer::Body& body,
+                std::span<const std::string> also_known) {
+  const Context context{source, problems};
+  Reader reader(context, root, "");
+  body(reader);
+  reader.finish(also_known);
+}
+
+void report_duplicates(std::span<const ParsedJson::Duplicate> duplicates, const Source& source, std::uint32_t origin,
+                       Problems& problems) {
+  for (const ParsedJson::Duplicate& duplicate : duplicates) {
+    problems.add(duplicate.order, fmt::format("{}: duplicate key; expected each key once in an object",
+                                              source.where(origin, duplicate.pointer)));
+  }
+}
+
+}  // namespace heddle

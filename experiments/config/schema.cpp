@@ -1,0 +1,173 @@
+#include "experiments/config/schema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "experiments/config/json_text.h"
+#include "experiments/config/outline.h"
+
+namespace heddle {
+namespace {
+
+using Kind = Node::Kind;
+
+Value text(std::string_view words) {
+  return {std::string(words)};
+}
+
+Value number(double value) {
+  if (std::trunc(value) == value && std::abs(value) < 9e15) return {static_cast<std::int64_t>(value)};
+  return {Real{value, ""}};
+}
+
+void add_range(Object& schema, const Range& range) {
+  if (std::isfinite(range.minimum)) {
+    schema.push_back({range.minimum_excluded ? "exclusiveMinimum" : "minimum", number(range.minimum)});
+  }
+  if (std::isfinite(range.maximum)) {
+    schema.push_back({range.maximum_excluded ? "exclusiveMaximum" : "maximum", number(range.maximum)});
+  }
+}
+
+void add_length(Object& schema, const Range& length) {
+  const double least = length.minimum_excluded ? length.minimum + 1 : length.minimum;
+  const double most = length.maximum_excluded ? length.maximum - 1 : length.maximum;
+  if (least > 0) schema.push_back({"minItems", number(least)});
+  if (std::isfinite(most)) schema.push_back({"maxItems", number(most)});
+}
+
+class SchemaWriter {
+ public:
+  /// `pointer` is where the result will stand in the schema.
+  Object schema(const Node& node, const std::string& pointer) {
+    if (node.kind == Kind::object) return object(node, pointer);
+    Object result;
+    switch (node.kind) {
+      case Kind::boolean:
+        result.push_back({"type", text("boolean")});
+        break;
+      case Kind::integer:
+        result.push_back({"type", text("integer")});
+        break;
+      case Kind::number:
+        result.push_back({"type", text("number")});
+        break;
+      case Kind::text:
+        result.push_back({"type", text("string")});
+        break;
+      case Kind::choice:
+        result.push_back({"enum", names(node.names)});
+        break;
+      default:
+        result.push_back({"type", text("array")});
+        break;
+    }
+    if (node.kind == Kind::integer || node.kind == Kind::number) add_range(result, node.each);
+    if (node.kind == Kind::integers) add_items(result, "integer", node);
+    if (node.kind == Kind::numbers) add_items(result, "number", node);
+    if (node.kind == Kind::texts) add_items(result, "string", node);
+    if (node.kind == Kind::list) {
+      add_length(result, node.length);
+      if (node.same_as != nullptr) {
+        result.push_back({"items", {Object{{"$ref", text("#" + item_pointers_.at(node.same_as))}}}});
+      } else {
+        const std::string inner = pointer + "/items";
+        item_pointers_[&node] = inner;
+        result.push_back({"items", {schema(node.element(), inner)}});
+      }
+    }
+    if (!node.is_required) result.push_back({"default", to_value(node)});
+    result.push_back({"description", text(node.help)});
+    return result;
+  }
+
+ private:
+  static Value names(const std::vector<std::string>& list) {
+    Array array;
+    for (const std::string& name : list) array.push_back(text(name));
+    return {std::move(array)};
+  }
+  static void add_items(Object& schema, std::string_view type, const Node& node) {
+    Object items{{"type", text(type)}};
+    add_range(items, node.each);
+    schema.push_back({"items", {std::move(items)}});
+    add_length(schema, node.length);
+  }
+
+  Object object(const Node& node, const std::string& pointer) {
+    Object result;
+    if (!node.is_tagged()) {
+      result = closed_object(node, nullptr, pointer);
+      if (node.is_optional) *find(result, "type") = {Array{text("object"), text("null")}};
+    } else {
+      Array kinds;
+      for (const Node::Alternative& kind : node.alternatives) {
+        kinds.push_back({closed_object(node, &kind, child_pointer(pointer + "/oneOf", kinds.size()))});
+      }
+      if (node.is_optional) kinds.push_back({Object{{"type", text("null")}}});
+      result.push_back({"oneOf", {std::move(kinds)}});
+    }
+    if (!node.help.empty()) result.push_back({"description", text(node.help)});
+    return result;
+  }
+
+  /// An object of the node's own fields and those of one alternative.
+  Object closed_object(const Node& node, const Node::Alternative* kind, const std::string& pointer) {
+    Object properties;
+    Array required;
+    const auto add = [&](const std::list<Node>& fields) {
+      for (const Node& field : fields) {
+        properties.push_back({field.name, {schema(field, child_pointer(pointer + "/properties", field.name))}});
+        if (field.is_required) required.push_back(text(field.name));
+      }
+    };
+    if (kind != nullptr) {
+      const bool is_default = node.type_name() == kind->type;
+      Object type{{"const", text(kind->type)}};
+      if (is_default) type.push_back({"default", text(kind->type)});
+      type.push_back({"description", text(node.type_help)});
+      properties.push_back({"type", {std::move(type)}});
+      if (!is_default) required.push_back(text("type"));
+    }
+    add(node.fields);
+    if (kind != nullptr) add(kind->fields);
+    Object result{{"type", text("object")}};
+    result.push_back({"properties", {std::move(properties)}});
+    if (!required.empty()) result.push_back({"required", {std::move(required)}});
+    result.push_back({"additionalProperties", {false}});
+    if (kind != nullptr) result.push_back({"description", text(kind->help)});
+    return result;
+  }
+
+  std::map<const Node*, std::string> item_pointers_;
+};
+
+Object front_property(std::string_view type, std::string_view description) {
+  return {{"type", text(type)}, {"description", text(description)}};
+}
+
+}  // namespace
+
+std::string schema_text(const Describer::Body& root, std::string_view title) {
+  const Node node = outline(root, Scope::everything);
+  Object schema{{"$schema", text("https://json-schema.org/draft/2020-12/schema")}, {"title", text(title)}};
+  for (Member& member : SchemaWriter().schema(node, "")) schema.push_back(std::move(member));
+  Object variant_properties{{"name", {front_property("string", "unique in the file, and a folder's name")}},
+                            {"patch", {front_property("object", "JSON merge patch (RFC 7396) on the experiment")}}};
+  Object variant{{"type", text("object")},
+                 {"properties", {std::move(variant_properties)}},
+                 {"required", {Array{text("name")}}},
+                 {"additionalProperties", {false}}};
+  Object variants{{"type", text("array")},
+                  {"items", {std::move(variant)}},
+                  {"description", text("runs of the experiment, each with a patch; none means one run without")}};
+  if (Value* const properties = find(schema, "properties")) {
+    properties->get_if<Object>()->push_back({"$schema", {front_property("string", "for editors; not read")}});
+    properties->get_if<Object>()->push_back({"variants", {std::move(variants)}});
+  }
+  return to_text({std::move(schema)});
+}
+
+}  // namespace heddle

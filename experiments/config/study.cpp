@@ -1,0 +1,213 @@
+#include "experiments/config/study.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "experiments/config/json_text.h"
+#include "experiments/config/outline.h"
+#include "experiments/config/patch.h"
+#include "experiments/config/reader.h"
+#include "experiments/config/source.h"
+#include "experiments/config/wording.h"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kMostVariantValues = 5'000'000;  // bounds the memory that a hostile file can ask for
+const std::vector<std::string> kFrontKeys = {"$schema", "variants"};
+
+struct PatchedVariant {
+  std::string name;
+  Value patch{Object{}};
+};
+
+bool is_folder_name(std::string_view name) {
+  if (name.empty() || name.size() > 100 || printable(name) != name) return false;
+  if (name.front() == '.' || name.front() == '-' || name.front() == ' ') return false;
+  if (name.back() == '.' || name.back() == ' ') return false;
+  return name.find_first_of("/\\:*?\"<>|") == std::string_view::npos;
+}
+
+constexpr std::string_view kFolderName = "a name that a folder can have";
+
+/// Takes apart what stands around the root: "$schema", "variants" and the name.
+class Front {
+ public:
+  Front(Value root, Source& source, Problems& problems)
+      : base_(std::move(root)), source_(source), problems_(problems) {}
+
+  void take_schema() {
+    const std::optional<Value> schema = take("$schema");
+    if (schema && !schema->is<std::string>()) expected(*schema, "/$schema", "a string");
+  }
+
+  std::vector<PatchedVariant> take_variants() {
+    std::vector<PatchedVariant> variants;
+    std::optional<Value> list = take("variants");
+    if (!list) return variants;
+    Array* const array = list->get_if<Array>();
+    if (array == nullptr) {
+      expected(*list, "/variants", "a list of objects");
+      return variants;
+    }
+    for (std::size_t i = 0; i < array->size(); ++i) {
+      take_variant((*array)[i], child_pointer("/variants", i), variants);
+    }
+    return variants;
+  }
+
+  const Value& base() const { return base_; }
+
+  void report(const Value& value, std::string_view pointer, std::string_view message) {
+    problems_.add(value.order, fmt::format("{}: {}", source_.where(value.origin, pointer), message));
+  }
+  void expected(const Value& value, std::string_view pointer, std::string_view what) {
+    report(value, pointer, fmt::format("expected {}, got {}", what, value_words(value)));
+  }
+
+ private:
+  std::optional<Value> take(std::string_view key) {
+    Object& members = *base_.get_if<Object>();
+    const auto place =
+        std::find_if(members.begin(), members.end(), [&](const Member& member) { return member.key == key; });
+    if (place == members.end()) return std::nullopt;
+    Value value = std::move(place->value);
+    members.erase(place);
+    return value;
+  }
+
+  void take_variant(Value& given, const std::string& pointer, std::vector<PatchedVariant>& variants) {
+    Object* const members = given.get_if<Object>();
+    if (members == nullptr) {
+      expected(given, pointer, "an object");
+      return;
+    }
+    PatchedVariant variant;
+    bool has_name = false;
+    for (Member& member : *members) {
+      const std::string inner = child_pointer(pointer, member.key);
+      if (member.key == "name") {
+        has_name = true;
+        const std::string* const name = member.value.get_if<std::string>();
+        if (name == nullptr || !is_folder_name(*name)) {
+          expected(member.value, inner, kFolderName);
+        } else if (std::any_of(variants.begin(), variants.end(), [&](const auto& v) { return v.name == *name; })) {
+          report(member.value, inner, fmt::format("expected a name of its own, got {} again", in_quotes(*name)));
+        } else {
+          variant.name = *name;
+        }
+      } else if (member.key == "patch") {
+        if (member.value.is<Object>()) {
+          variant.patch = std::move(member.value);
+          set_origin(variant.patch, source_.add_patch(inner));
+          refuse_front_keys(variant.patch);
+        } else {
+          expected(member.value, inner, "an object");
+        }
+      } else {
+        const std::vector<std::string> known = {"name", "patch"};
+        const std::string near = suggestion(member.key, known);
+        report(member.value, inner, "unknown key" + (near.empty() ? "; expected " + one_of_words(known) : near));
+      }
+    }
+    if (!has_name) report(given, pointer + "/name", fmt::format("expected {}, got nothing", kFolderName));
+    variants.push_back(std::move(variant));
+  }
+
+  void refuse_front_keys(Value& patch) {
+    Object& members = *patch.get_if<Object>();
+    std::erase_if(members, [&](const Member& member) {
+      const bool is_front = member.key == "name" || member.key == "variants" || member.key == "$schema";
+      if (is_front) {
+        report(member.value, child_pointer("", member.key),
+               fmt::format("a patch cannot change {}", in_quotes(member.key)));
+      }
+      return is_front;
+    });
+  }
+
+  Value base_;
+  Source& source_;
+  Problems& problems_;
+};
+
+std::vector<Setting> parse_settings(std::span<const std::string> sets, Source& source, Problems& problems) {
+  std::vector<Setting> settings;
+  for (const std::string& text : sets) {
+    try {
+      Setting setting = parse_setting(text);
+      if (setting.path[0] == "variants" || setting.path[0] == "$schema") {
+        fail<InputError>("--set {}: expected an option of the experiment, got {}", shortened(setting.dotted()),
+                         in_quotes(setting.path[0]));
+      }
+      set_origin(setting.value, source.add_set(setting.dotted(), setting.pointer()));
+      set_order(setting.value, kAfterTheFile);
+      settings.push_back(std::move(setting));
+    } catch (const InputError& error) {
+      problems.add(kAfterTheFile, error.what());
+    }
+  }
+  sort_settings(settings);
+  return settings;
+}
+
+void apply_settings(const std::vector<Setting>& settings, Value& root, const Node& shape, Problems& problems) {
+  for (const Setting& setting : settings) {
+    try {
+      apply(setting, root, &shape);
+    } catch (const InputError& error) {
+      problems.add(kAfterTheFile, error.what());
+    }
+  }
+}
+
+}  // namespace
+
+ExperimentFile read_experiment_text(std::string_view text, const std::string& file, std::span<const std::string> sets,
+                                    const RootMaker& make_root) {
+  ParsedJson parsed = parse_json(text, file);
+  if (!parsed.root.is<Object>()) fail<InputError>("{}: expected an object, got {}", file, value_words(parsed.root));
+  const auto source = std::make_shared<Source>(file);
+  Problems problems;
+  report_duplicates(parsed.duplicates, *source, 0, problems);
+
+  Front front(std::move(parsed.root), *source, problems);
+  front.take_schema();
+  std::vector<PatchedVariant> variants = front.take_variants();
+  if (variants.size() * parsed.values > kMostVariantValues) {
+    fail<InputError>("{}: /variants: expected at most {} values in all variants together", file, kMostVariantValues);
+  }
+  const std::vector<Setting> settings = parse_settings(sets, *source, problems);
+  const Node shape = outline(make_root(), Scope::everything);
+  if (variants.empty()) variants.emplace_back();
+
+  ExperimentFile result;
+  for (PatchedVariant& variant : variants) {
+    Value root = front.base();
+    merge(root, variant.patch, &shape);
+    apply_settings(settings, root, shape, problems);
+    read_value(root, *source, problems, make_root(), kFrontKeys);
+
+    const Value* const name = find(*root.get_if<Object>(), "name");
+    result.name = std::filesystem::path(file).stem().string();
+    if (name != nullptr && name->is<std::string>()) {
+      result.name = *name->get_if<std::string>();
+      if (!is_folder_name(result.name)) front.expected(*name, "/name", kFolderName);
+    }
+    if (variant.name.empty()) variant.name = result.name;
+    result.variants.push_back({std::move(variant.name), Document(std::make_shared<const Document::Contents>(
+                                                            Document::Contents{source, std::move(root), {}}))});
+  }
+  problems.raise();
+  return result;
+}
+
+ExperimentFile read_experiment_file(const std::filesystem::path& path, std::span<const std::string> sets,
+                                    const RootMaker& make_root) {
+  return read_experiment_text(read_config_text(path), path.string(), sets, make_root);
+}
+
+}  // namespace heddle

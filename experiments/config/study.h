@@ -1,0 +1,73 @@
+// An experiment file: one experiment, or a study of variants, each a merge patch on the base.
+//
+//   Study<Experiment> study = read_study<Experiment>("experiments/quickstart.json", sets);  // of --set
+//   for (const auto& variant : study.variants) run(variant.root);
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "experiments/config/document.h"
+#include "framework/describe.h"
+
+namespace heddle {
+
+/// One variant: the base, its patch and every --set merged.
+struct Variant {
+  std::string name;  ///< unique in its file and usable as a folder's name
+  Document document;
+};
+
+/// A file without variants has one, named like the experiment.
+struct ExperimentFile {
+  std::string name;
+  std::vector<Variant> variants;
+};
+
+/// Makes a root struct that holds its defaults and describes it: called once for a look at the description, then once
+/// for each variant, in order, to read it. The structs must outlive the call.
+using RootMaker = std::function<Describer::Body()>;
+
+/// Reads all variants of a file, or throws one InputError with all that is wrong. `sets` are `a.b=json`; they come
+/// after the variants' patches. "$schema" and "variants" are read here; everything else, "name" included, is for the
+/// root.
+ExperimentFile read_experiment_file(const std::filesystem::path& path, std::span<const std::string> sets,
+                                    const RootMaker& make_root);
+/// The same of a text; `file` begins the messages.
+ExperimentFile read_experiment_text(std::string_view text, const std::string& file, std::span<const std::string> sets,
+                                    const RootMaker& make_root);
+
+/// A file read into structs that have their own `describe`.
+template <class Root>
+struct Study {
+  struct Member {
+    std::string name;
+    Root root;
+    Document document;  ///< for errors that point into the file
+  };
+  std::string name;
+  std::vector<Member> variants;
+};
+
+template <class Root>
+Study<Root> read_study(const std::filesystem::path& path, std::span<const std::string> sets = {}) {
+  std::deque<Root> roots;
+  ExperimentFile file = read_experiment_file(path, sets, [&roots]() -> Describer::Body {
+    Root& root = roots.emplace_back();
+    return [&root](Describer& d) { describe(d, root); };
+  });
+  Study<Root> study{std::move(file.name), {}};
+  for (std::size_t i = 0; i < file.variants.size(); ++i) {
+    Variant& variant = file.variants[i];
+    study.variants.push_back({std::move(variant.name), std::move(roots[i + 1]), std::move(variant.document)});
+  }
+  return study;
+}
+
+}  // namespace heddle

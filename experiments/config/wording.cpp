@@ -1,0 +1,180 @@
+#include "experiments/config/wording.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "experiments/config/json_text.h"
+
+namespace heddle {
+namespace {
+
+std::size_t sequence_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+  }
+  // C1 controls (U+0080 to U+009F) steer terminals too.
+  if (first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0) return 0;
+  return length;
+}
+
+std::string cut(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return std::string(text.substr(0, most)) + "...";
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+/// Insertions, deletions, substitutions and swaps of neighbours that lead from one word to the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string child_pointer(std::string_view pointer, std::string_view key) {
+  std::string result(pointer);
+  result += '/';
+  for (const char c : key) {
+    if (c == '~') {
+      result += "~0";
+    } else if (c == '/') {
+      result += "~1";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string child_pointer(std::string_view pointer, std::size_t index) {
+  return fmt::format("{}/{}", pointer, index);
+}
+
+std::string range_words(const Range& range) {
+  const bool below = std::isfinite(range.maximum);
+  const bool above = std::isfinite(range.minimum);
+  if (above && below && !range.minimum_excluded && !range.maximum_excluded) {
+    return fmt::format(" from {} to {}", range.minimum, range.maximum);
+  }
+  std::string words;
+  if (above) words = fmt::format(" {} {}", range.minimum_excluded ? ">" : ">=", range.minimum);
+  if (above && below) words += " and";
+  if (below) words += fmt::format(" {} {}", range.maximum_excluded ? "<" : "<=", range.maximum);
+  return words;
+}
+
+bool contains(const Range& range, double value) {
+  return (range.minimum_excluded ? value > range.minimum : value >= range.minimum) &&
+         (range.maximum_excluded ? value < range.maximum : value <= range.maximum);
+}
+
+std::string list_words(std::string_view noun, const Range& each, const Range& length) {
+  const double least = std::max(0.0, length.minimum_excluded ? length.minimum + 1 : length.minimum);
+  const double most = length.maximum_excluded ? length.maximum - 1 : length.maximum;
+  std::string count;
+  double last = 2;
+  if (least == most) {
+    count = fmt::format("{} ", last = least);
+  } else if (std::isfinite(most) && least > 0) {
+    count = fmt::format("{} to {} ", least, last = most);
+  } else if (std::isfinite(most)) {
+    count = fmt::format("at most {} ", last = most);
+  } else if (least > 0) {
+    count = fmt::format("at least {} ", last = least);
+  }
+  return fmt::format("a list of {}{}{}{}", count, noun, last == 1 ? "" : "s", range_words(each));
+}
+
+std::string one_of_words(std::span<const std::string> names) {
+  std::string words;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) words += i + 1 == names.size() ? " or " : ", ";
+    words += in_quotes(names[i]);
+  }
+  return words;
+}
+
+std::string value_words(const Value& value) {
+  if (const auto* const array = value.get_if<Array>()) {
+    return array->empty() ? "an empty list" : fmt::format("a list of {}", array->size());
+  }
+  if (value.is<Object>()) return "an object";
+  if (value.is<Removed>()) return "nothing";
+  if (const auto* const text = value.get_if<std::string>()) return in_quotes(*text);
+  return shortened(to_line(value));
+}
+
+std::string nearest(std::string_view name, std::span<const std::string> names) {
+  if (name.size() > 64) return {};
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
+  for (const std::string& candidate : names) {
+    const std::size_t distance = edit_distance(lower(name), lower(candidate));
+    if (distance < best_distance && distance < candidate.size()) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view name, std::span<const std::string> names) {
+  const std::string best = nearest(name, names);
+  return best.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(best));
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const std::size_t length = sequence_length(text);
+    if (length == 0 || first < 0x20 || first == 0x7F) {
+      result += '?';
+      text.remove_prefix(1);
+    } else {
+      result += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return result;
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  return printable(cut(text, most));
+}
+
+std::string in_quotes(std::string_view text) {
+  return printable(json_string(cut(text, 60)));
+}
+
+}  // namespace heddle

@@ -1,0 +1,38 @@
+// The words of error messages, of `heddle help` and of the JSON schema, in one place so that they agree.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "experiments/config/value.h"
+#include "framework/describe.h"
+
+namespace heddle {
+
+/// How many errors of one file are reported together.
+inline constexpr std::size_t kMostProblems = 20;
+
+/// ` >= 1`, ` from 0 to 1`, ` >= 0 and < 1`, or nothing.
+std::string range_words(const Range& range);
+bool contains(const Range& range, double value);
+/// `a list of 3 integers >= 1`; `noun` is the singular.
+std::string list_words(std::string_view noun, const Range& each, const Range& length);
+/// `"a", "b" or "c"`.
+std::string one_of_words(std::span<const std::string> names);
+/// A value as it appears after "got": a scalar as JSON, `a list of 3`, `an object`.
+std::string value_words(const Value& value);
+
+/// The name most like `name`, or nothing if none is near.
+std::string nearest(std::string_view name, std::span<const std::string> names);
+/// `; did you mean "batch"?`, or nothing.
+std::string suggestion(std::string_view name, std::span<const std::string> names);
+
+/// Without control characters and broken UTF-8, so that hostile input cannot play with a terminal.
+std::string printable(std::string_view text);
+/// Printable, and cut to about `most` bytes.
+std::string shortened(std::string_view text, std::size_t most = 60);
+/// A printable JSON string, cut.
+std::string in_quotes(std::string_view text);
+
+}  // namespace heddle

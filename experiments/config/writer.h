@@ -1,0 +1,25 @@
+// Described structs to JSON text: the effective experiment, every default filled in.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/describe.h"
+
+namespace heddle {
+
+/// The struct as a JSON object, keys in the order of description. Reading it gives the same struct. Throws Error for
+/// numbers that JSON cannot hold.
+std::string write_json(const Describer::Body& body);
+
+struct NamedBody {
+  std::string name;
+  Describer::Body body;
+};
+
+/// A whole experiment file: the first variant is the base, the others are patches on it. Reading it gives the same
+/// variants; a file of one variant that is named like the experiment gets no "variants".
+std::string write_experiment(std::span<const NamedBody> variants);
+
+}  // namespace heddle

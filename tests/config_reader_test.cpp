@@ -1,0 +1,277 @@
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "experiments/config/document.h"
+#include "experiments/config/json_text.h"
+#include "framework/error.h"
+#include "tests/support/config_sample.h"
+
+namespace heddle {
+namespace {
+
+Sample read_sample(const std::string& text) {
+  Sample sample;
+  read(parse_document(text, "x.json"), body_of(sample));
+  return sample;
+}
+
+/// The message of the error that reading gives, or "no error".
+std::string error_of(const std::string& text) {
+  try {
+    read_sample(text);
+    return "no error";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+/// The error of a sample whose root also holds `members`.
+std::string error_with(const std::string& members) {
+  return error_of(R"({"name": "a", "data": {"type": "synthetic"}, )" + members + "}");
+}
+
+}  // namespace
+
+TEST_CASE("config reader: every kind of field is read, and what is left out keeps its default") {
+  const Sample sample = read_sample(R"({
+    "name": "a", "device": "plan", "seed": -3, "tags": ["x", "y\u00e9"],
+    "data": {"type": "image_folder", "path": "p", "image": [1, 56, 64]},
+    "layers": [{"type": "linear", "units": 7}, {"type": "residual", "stage": 2, "layers": [{"type": "dropout"}]}],
+    "train": {"batch": 3.2e1, "shuffle": false, "clip": {"norm": 2}, "optimizer": {"type": "adamw", "betas": [0, 0.5]}}
+  })");
+  CHECK(sample.device == SampleDevice::plan);
+  CHECK(sample.seed == -3);
+  CHECK(sample.tags == std::vector<std::string>{"x", "y\u00e9"});
+  CHECK(sample.data.type == 1);
+  CHECK(sample.data.path == "p");
+  CHECK(sample.data.image == std::vector<std::int64_t>{1, 56, 64});
+  REQUIRE(sample.layers.size() == 2);
+  CHECK(sample.layers[0].units == 7);
+  CHECK(sample.layers[1].stage == 2);
+  REQUIRE(sample.layers[1].layers.size() == 1);
+  CHECK(sample.layers[1].layers[0].rate == 0.5);
+  CHECK(sample.train.batch == 32);
+  CHECK_FALSE(sample.train.shuffle);
+  CHECK(sample.train.has_clip);
+  CHECK(sample.train.clip_norm == 2);
+  CHECK(sample.train.optimizer.type == 1);
+  CHECK(sample.train.optimizer.lr == 0.1);
+  CHECK(sample.train.optimizer.betas == std::vector<double>{0, 0.5});
+}
+
+TEST_CASE("config reader: a wrong type names file, pointer, what was expected and what came") {
+  CHECK(error_with(R"("train": {"batch": "many"})") == R"(x.json: /train/batch: expected an integer >= 1, got "many")");
+  CHECK(error_with(R"("train": {"shuffle": 1})") == "x.json: /train/shuffle: expected true or false, got 1");
+  CHECK(error_with(R"("train": {"optimizer": {"lr": null}})") ==
+        "x.json: /train/optimizer/lr: expected a number > 0, got null");
+  CHECK(error_with(R"("train": [])") == "x.json: /train: expected an object, got an empty list");
+  CHECK(error_with(R"("train": {"clip": 5})") == "x.json: /train/clip: expected an object or null, got 5");
+  CHECK(error_with(R"("train": null)") == "x.json: /train: expected an object, got null");
+  CHECK(error_with(R"("device": 0)") == R"(x.json: /device: expected "cpu", "cuda" or "plan", got 0)");
+  CHECK(error_with(R"("seed": true)") == "x.json: /seed: expected an integer, got true");
+  CHECK(error_with(R"("tags": "t")") == R"(x.json: /tags: expected a list of at most 3 strings, got "t")");
+  CHECK(error_with(R"("tags": ["t", {}])") == "x.json: /tags/1: expected a string, got an object");
+  CHECK(error_with(R"("layers": {})") == "x.json: /layers: expected a list of objects, got an object");
+  CHECK(error_with(R"("layers": [{"type": "linear"}, 5])") == "x.json: /layers/1: expected an object, got 5");
+  CHECK(error_of(R"({"name": 1, "data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got 1");
+  CHECK(error_of("[1, 2]") == "x.json: expected an object, got a list of 2");
+}
+
+TEST_CASE("config reader: a number out of its range is told the range") {
+  CHECK(error_with(R"("train": {"batch": 0})") == "x.json: /train/batch: expected an integer >= 1, got 0");
+  CHECK(error_with(R"("train": {"optimizer": {"lr": 0}})") ==
+        "x.json: /train/optimizer/lr: expected a number > 0, got 0");
+  CHECK(error_with(R"("train": {"optimizer": {"momentum": 1.5}})") ==
+        "x.json: /train/optimizer/momentum: expected a number from 0 to 1, got 1.5");
+  CHECK(error_with(R"("layers": [{"type": "dropout", "rate": 1}])") ==
+        "x.json: /layers/0/rate: expected a number >= 0 and < 1, got 1");
+  CHECK(error_with(R"("train": {"optimizer": {"type": "adamw", "betas": [0.5, 2]}})") ==
+        "x.json: /train/optimizer/betas/1: expected a number >= 0 and < 1, got 2");
+  CHECK(error_with(R"("tags": ["a", "b", "c", "d"])") ==
+        "x.json: /tags: expected a list of at most 3 strings, got a list of 4");
+  CHECK(error_with(R"("layers": [{"type": "residual", "layers": []}])") ==
+        "x.json: /layers/0/layers: expected a list of at least 1 object, got an empty list");
+  CHECK(error_of(R"({"name": "a", "data": {"type": "synthetic", "image": [1, 2]}})") ==
+        "x.json: /data/image: expected a list of 3 integers >= 1, got a list of 2");
+}
+
+TEST_CASE("config reader: integers may be written 1.0 or 1e3, and are never rounded") {
+  const auto seed_of = [](const std::string& number) {
+    return read_sample(R"({"name": "a", "data": {"type": "synthetic"}, "seed": )" + number + "}").seed;
+  };
+  CHECK(seed_of("1.0") == 1);
+  CHECK(seed_of("1e3") == 1000);
+  CHECK(seed_of("-2.5e1") == -25);
+  CHECK(seed_of("9223372036854775807") == 9223372036854775807);
+  CHECK(seed_of("-9223372036854775808") == std::numeric_limits<std::int64_t>::min());
+  CHECK(error_with(R"("seed": 1.5)") == "x.json: /seed: expected an integer, got 1.5");
+  CHECK(error_with(R"("seed": 9223372036854775808)") ==
+        "x.json: /seed: expected an integer, got 9223372036854775808 (not exact in 64 bits)");
+  CHECK(error_with(R"("seed": 9007199254740993.0)") ==
+        "x.json: /seed: expected an integer, got 9007199254740993.0 (not exact in 64 bits)");
+  CHECK(error_with(R"("seed": 1e300)") == "x.json: /seed: expected an integer, got 1e300 (not exact in 64 bits)");
+  CHECK(error_with(R"("seed": )" + std::string(80, '9')) ==
+        "x.json: /seed: expected an integer, got " + std::string(60, '9') + "... (not exact in 64 bits)");
+  CHECK(error_with(R"("seed": 1e999)") ==
+        "x.json: line 1, column 58: /seed: expected a number below 1.8e308, got 1e999");
+}
+
+TEST_CASE("config reader: an unknown key is told the nearest known one, else all of them") {
+  CHECK(error_with(R"("train": {"bacth": 1})") == R"(x.json: /train/bacth: unknown key; did you mean "batch"?)");
+  CHECK(error_with(R"("Seed": 1)") == R"(x.json: /Seed: unknown key; did you mean "seed"?)");
+  CHECK(error_with(R"("train": {"wibble": 1})") ==
+        R"(x.json: /train/wibble: unknown key; expected "batch", "shuffle", "clip" or "optimizer")");
+  CHECK(error_with(R"("train": {"a/b~c": 1})") ==
+        R"(x.json: /train/a~1b~0c: unknown key; expected "batch", "shuffle", "clip" or "optimizer")");
+  CHECK(error_with(R"("layers": [{"type": "linear", "stages": 1}])") ==
+        R"(x.json: /layers/0/stages: unknown key; did you mean "stage"?)");
+  CHECK(error_with(R"("train": {"": 1})") ==
+        R"(x.json: /train/: unknown key; expected "batch", "shuffle", "clip" or "optimizer")");
+}
+
+TEST_CASE("config reader: a key of another alternative is told where it belongs") {
+  CHECK(error_with(R"("train": {"optimizer": {"betas": [0.1, 0.2]}})") ==
+        R"(x.json: /train/optimizer/betas: unknown key for type "sgd"; it belongs to type "adamw")");
+}
+
+TEST_CASE("config reader: an unknown name or type is told the nearest, and what there is") {
+  CHECK(error_with(R"("device": "cudo")") ==
+        R"(x.json: /device: expected "cpu", "cuda" or "plan", got "cudo"; did you mean "cuda"?)");
+  CHECK(
+      error_of(R"({"name": "a", "data": {"type": "imagefolder", "path": 3}})") ==
+      R"(x.json: /data/type: expected "synthetic" or "image_folder", got "imagefolder"; did you mean "image_folder"?)");
+  CHECK(error_of(R"({"name": "a", "data": {"type": 7}})") ==
+        R"(x.json: /data/type: expected "synthetic" or "image_folder", got 7)");
+}
+
+TEST_CASE("config reader: what is required and missing is told") {
+  CHECK(error_of(R"({"data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got nothing");
+  CHECK(error_of(R"({"name": "a"})") == "x.json: /data: expected an object, got nothing");
+  CHECK(error_of(R"({"name": "a", "data": {}})") ==
+        R"(x.json: /data/type: expected "synthetic" or "image_folder", got nothing)");
+  CHECK(error_of(R"({"name": "a", "data": {"type": "image_folder"}})") ==
+        "x.json: /data/path: expected a string, got nothing");
+}
+
+TEST_CASE("config reader: a key that stands twice is an error") {
+  CHECK(error_with(R"("train": {"batch": 1, "batch": 2})") ==
+        "x.json: /train/batch: duplicate key; expected each key once in an object");
+}
+
+TEST_CASE("config reader: all problems of a file come together, in its order, at most twenty") {
+  CHECK(error_of(R"({"train": {"batch": 0, "shufle": true}, "data": {"type": "x"}, "name": 4})") ==
+        "x.json: /train/batch: expected an integer >= 1, got 0\n"
+        "x.json: /train/shufle: unknown key; did you mean \"shuffle\"?\n"
+        "x.json: /data/type: expected \"synthetic\" or \"image_folder\", got \"x\"\n"
+        "x.json: /name: expected a string, got 4");
+  std::string layers;
+  for (int i = 0; i < 30; ++i) layers += std::string(i > 0 ? "," : "") + "{}";
+  const std::string error = error_with("\"layers\": [" + layers + "]");
+  CHECK(std::count(error.begin(), error.end(), '\n') == 20);
+  CHECK(error.ends_with("\n... and 10 more"));
+}
+
+TEST_CASE("config reader: an optional object is absent by null") {
+  CHECK_FALSE(read_sample(R"({"name": "a", "data": {"type": "synthetic"}, "train": {"clip": null}})").train.has_clip);
+  CHECK(read_sample(R"({"name": "a", "data": {"type": "synthetic"}, "train": {"clip": {}}})").train.has_clip);
+}
+
+TEST_CASE("config reader: bad JSON is told line, column, pointer and what was expected") {
+  CHECK(error_of("") == "x.json: line 1, column 1: expected a value, got the end");
+  CHECK(error_of("{\n  \"a\": 1\n  \"b\": 2\n}") == "x.json: line 3, column 5: expected '}', got a string");
+  CHECK(error_of("{\"a\": {\"b\": [1, 2}}") == "x.json: line 1, column 18: /a/b/2: expected ']', got '}'");
+  CHECK(error_of("{\"a\": NaN}") == "x.json: line 1, column 7: /a: expected a value, got NaN (invalid literal)");
+  CHECK(error_of("{\"a\": tru, \"b\": 1}") ==
+        "x.json: line 1, column 10: /a: expected a value, got tru (invalid literal)");
+  CHECK(error_of("{\"a\": 1.}") ==
+        "x.json: line 1, column 9: /a: expected a value, got 1. (invalid number; expected digit after '.')");
+  CHECK(error_of("{\"a\": \"b") ==
+        "x.json: line 1, column 9: /a: expected a value, got \"b (invalid string: missing closing quote)");
+  CHECK(error_of("{\"a\": 01}") == "x.json: line 1, column 8: expected '}', got a number");
+  CHECK(error_of("{\"a\": 1,}") == "x.json: line 1, column 9: expected a string, got '}'");
+  CHECK(error_of("{\"a\": 1} x") == "x.json: line 1, column 10: expected the end, got x (invalid literal)");
+  CHECK(error_of("// no\n{}") == "x.json: line 1, column 1: expected a value, got // (invalid literal)");
+  CHECK(error_of("{\"a\": \"\x01\"}").starts_with("x.json: line 1, column 8: /a: expected a value, got \"<U+0001>"));
+  CHECK(error_of("{\"a\": \"\xff\"}").starts_with("x.json: line 1, column 8: /a: expected a value, got \"? (invalid"));
+  CHECK(error_of(std::string("{}\0{}", 5)) == "x.json: line 1, column 3: expected text, got a zero byte");
+}
+
+TEST_CASE("config reader: nesting, number of values and size are bounded") {
+  CHECK(error_of(std::string(100'000, '[')).ends_with("expected at most 64 levels of nesting"));
+  CHECK(error_of("{\"a\":" + std::string(64, '[') + std::string(64, ']') + "}")
+            .ends_with("expected at most 64 levels of nesting"));
+  CHECK(error_of("{\"a\":" + std::string(63, '[') + std::string(63, ']') + "}").find("x.json: /a: unknown key") !=
+        std::string::npos);
+  std::string many = "[0";
+  for (int i = 0; i < 1'000'001; ++i) many += ",0";
+  CHECK(error_of(many + "]") == "x.json: expected at most 1000000 values");
+  CHECK(error_of(std::string(kLargestFile + 1, ' ')) == "x.json: expected at most 16 MiB");
+}
+
+TEST_CASE("config reader: a hundred thousand unknown keys are refused quickly") {
+  std::string text = "{\"name\": \"a\"";
+  for (int i = 0; i < 100'000; ++i) text += ",\"k" + std::to_string(i) + "\":0";
+  CHECK(error_of(text + "}").find("\n... and at least ") != std::string::npos);
+}
+
+TEST_CASE("config reader: a file that cannot be read names the file") {
+  const auto error_of_file = [](const std::filesystem::path& path) -> std::string {
+    try {
+      read_document(path);
+      return "no error";
+    } catch (const InputError& error) {
+      return error.what();
+    }
+  };
+  CHECK(error_of_file("no/such.json") == "no/such.json: cannot be read: No such file or directory");
+  const auto folder = std::filesystem::temp_directory_path() / "heddle_config_reader_test";
+  std::filesystem::create_directories(folder);
+  CHECK(error_of_file(folder) == folder.string() + ": expected a file, got a folder");
+  const auto large = folder / "large.json";
+  std::ofstream(large) << std::string(kLargestFile + 1, ' ');
+  CHECK(error_of_file(large) == large.string() + ": expected at most 16 MiB");
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("config reader: a damaged file gives InputError or is read, never anything else") {
+  const std::string valid = R"({"name": "a", "device": "plan", "seed": 12, "tags": ["x\u00e9", "y"],
+    "data": {"type": "image_folder", "path": "p", "image": [1, 56, 64]},
+    "layers": [{"type": "linear", "units": 7}, {"type": "residual", "layers": [{"type": "dropout", "rate": 0.25}]}],
+    "train": {"batch": 3.2e1, "shuffle": false, "clip": null, "optimizer": {"type": "adamw", "betas": [0, 1e-1]}}})";
+  CHECK(error_of(valid) == "no error");
+  std::mt19937 random(7);
+  const std::string_view spice = "{}[]\",:0123456789.eE+-\\ntfu\"/ \x80\xff";
+  for (int round = 0; round < 5000; ++round) {
+    std::string text = valid;
+    const std::size_t changes = 1 + random() % 4;
+    for (std::size_t i = 0; i < changes; ++i) {
+      const std::size_t at = random() % text.size();
+      const std::size_t length = 1 + random() % 8;
+      switch (random() % 5) {
+        case 0:
+          text.erase(at, length);
+          break;
+        case 1:
+          text.insert(at, 1, spice[random() % spice.size()]);
+          break;
+        case 2:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 3:
+          text[at] = spice[random() % spice.size()];
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), length));
+          break;
+      }
+      if (text.empty()) break;
+    }
+    CHECK_NOTHROW(error_of(text));
+  }
+}
+
+}  // namespace heddle
