@@ -1,0 +1,99 @@
+// oneDNN's matrix products and convolutions, made once a shape. Both the kernels, which run them, and `Needs`, which
+// only asks for their memory, hold such caches.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "framework/backends/cpu/onednn.h"
+#include "framework/kernels/convolution.h"
+
+namespace heddle::cpu {
+
+/// [m, k] * [k, n], each operand stored transposed if so marked.
+struct GemmShape {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1;
+  double beta = 0;
+  bool operator==(const GemmShape&) const = default;
+};
+
+/// What oneDNN computes `dtype` in: itself, f32 where the machine lacks instructions for a 16-bit type (operands are
+/// widened then), or nothing (f64).
+struct GemmPrimitive {
+  dnnl::matmul primitive;
+  dnnl::memory::desc a, b, c, scratch;
+  std::int64_t scratch_bytes = 0;
+};
+
+class GemmPrimitives {
+ public:
+  explicit GemmPrimitives(const OneDnn& onednn) : onednn_(onednn) {}
+  /// Null if oneDNN has no code for it.
+  const GemmPrimitive* find(const GemmShape& shape, DType dtype);
+
+ private:
+  struct Key {
+    GemmShape shape;
+    DType dtype;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+  const OneDnn& onednn_;
+  std::unordered_map<Key, std::optional<GemmPrimitive>, Hash> cache_;
+};
+
+struct ConvolutionPrimitive {
+  dnnl::primitive primitive;
+  dnnl::memory::desc x, weight, y, scratch;
+  std::int64_t scratch_bytes = 0;
+  bool packs = false;     // `weight` is another layout than the plain one
+  dnnl::reorder reorder;  // plain -> weight, or for backward_weight back; only if `packs`
+  dnnl::memory::desc plain_weight;
+};
+
+class ConvolutionPrimitives {
+ public:
+  explicit ConvolutionPrimitives(const OneDnn& onednn) : onednn_(onednn) {}
+  /// Null if oneDNN has no fast code for it.
+  const ConvolutionPrimitive* find(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);
+
+ private:
+  struct Key {
+    ConvolutionGeometry geometry;
+    ConvolutionPart part;
+    DType dtype;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+  std::optional<ConvolutionPrimitive> make(const Key& key) const;
+  const OneDnn& onednn_;
+  std::unordered_map<Key, std::optional<ConvolutionPrimitive>, Hash> cache_;
+};
+
+/// Type that a product or convolution of `dtype` is run in, given what oneDNN found for it.
+inline bool is_widened(DType dtype, bool found) {
+  return !found && (dtype == DType::bf16 || dtype == DType::f16);
+}
+
+/// Scratch bytes, rounded so that another buffer may follow.
+inline std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+/// Bytes of workspace for a product on this backend.
+std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& shape, DType dtype);
+ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,
+                                   ConvolutionPart part, DType dtype);
+
+}  // namespace heddle::cpu
