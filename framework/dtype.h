@@ -64,6 +64,10 @@ inline constexpr DType dtype_of = [] {
 /// The type that arithmetic on T is done in: f64 for f64, f32 for every narrower floating type.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+/// The same at run time: the type of statistics, affine parameters and optimizer state beside elements of `dtype`.
+constexpr DType compute_dtype(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
 
 /// Calls f(T{}) with the C++ type of a floating dtype; `what` names the caller in the error for any other.
 template <class F>

@@ -52,7 +52,8 @@ std::vector<Tensor> Optimizer::zeros() const {
   std::vector<Tensor> state;
   for (const Trained& trained : weights_) {
     const MemoryScope scope(trained.weight.device(), Category::optimizer);
-    state.push_back(Tensor::zeros_like(trained.weight));
+    state.push_back(
+        Tensor::zeros(trained.weight.device(), trained.weight.shape(), compute_dtype(trained.weight.dtype())));
   }
   return state;
 }

@@ -22,10 +22,10 @@ class ElementwiseKernels {
   virtual void cast(const Tensor& x, Tensor& y) const = 0;
   /// y = op(x). GELU is the exact one, x * Phi(x).
   virtual void unary(UnaryOp op, const Tensor& x, Tensor& y) const = 0;
-  /// dx = dy * op'(x). `x` is the operation's input, `y` its output; each op reads the one it needs (see
+  /// dx = dy * op'(x); dx may be dy. `x` is the operation's input, `y` its output; each op reads the one it needs (see
   /// `unary_keeps_input`), the other may be undefined.
   virtual void unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const = 0;
-  /// y = a op b, broadcast as NumPy does; y has the broadcast shape.
+  /// y = a op b, both broadcast to y's shape as NumPy does. y may be an operand of its own shape.
   virtual void binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const = 0;
   /// y = alpha * x + beta * y; beta = 0 does not read y.
   virtual void scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const = 0;
@@ -43,7 +43,7 @@ class ElementwiseKernels {
                             std::int64_t y_columns, std::int64_t y_begin, std::int64_t rows,
                             std::int64_t columns) const = 0;
 
-  /// x [.., C], slope [C] or [1]: y = x > 0 ? x : slope * x.
+  /// x [.., C], slope [C] or [1] of the compute type (f64 for f64, else f32): y = x > 0 ? x : slope * x.
   virtual void prelu(const Tensor& x, const Tensor& slope, Tensor& y) const = 0;
   /// dx and dslope may be undefined when not wanted; dslope is overwritten.
   virtual void prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,

@@ -1,5 +1,6 @@
 // Kernels over the rows of a matrix: gather, scatter-add, top-k, and per-row normalisations and softmax.
-// A row is the last dimension; everything before it counts rows.
+// A row is the last dimension; everything before it counts rows. One number a row (sums, losses, norms, statistics) and
+// layer norm's gamma and beta are of the compute type: f64 beside f64, else f32.
 #pragma once
 
 #include "framework/tensor.h"
@@ -10,7 +11,7 @@ class RowKernels {
  public:
   virtual ~RowKernels() = default;
 
-  /// y[i] = x[index[i]]; index i64. InputError names an index outside x.
+  /// y[i] = x[index[i]] along the leading dimension; index i64. InputError names an index outside x.
   virtual void gather(const Tensor& x, const Tensor& index, Tensor& y) const = 0;
   /// y[index[i]] += x[i], in order of i.
   virtual void scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const = 0;
@@ -39,7 +40,7 @@ class RowKernels {
   /// y = (x - mean) / sqrt(var + epsilon) * gamma + beta for each row; statistics [2, n]: mean, inverse deviation.
   virtual void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
                           Tensor& statistics) const = 0;
-  /// Each of dx, dgamma, dbeta may be undefined when not wanted.
+  /// Each of dx, dgamma, dbeta may be undefined when not wanted. gamma and beta may be undefined: 1 and 0.
   virtual void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy,
                                    Tensor& dx, Tensor& dgamma, Tensor& dbeta) const = 0;
 };

@@ -47,7 +47,8 @@ class TrainingKernels {
   virtual void clamp(Tensor& x, double bound) const = 0;
 
   /// velocity = momentum * velocity + (gradient + weight_decay * weight); weight -= learning_rate * velocity, or with
-  /// Nesterov learning_rate * (gradient' + momentum * velocity). velocity is undefined if momentum = 0.
+  /// Nesterov learning_rate * (gradient' + momentum * velocity). velocity is undefined if momentum = 0. A weight and
+  /// its gradient have one type, optimizer state its compute type.
   virtual void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const = 0;
   /// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
   virtual void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,

@@ -23,7 +23,7 @@ Variable exp(const Variable& x);
 Variable log(const Variable& x);
 Variable sqrt(const Variable& x);
 Variable square(const Variable& x);
-/// x [.., C], slope [C] or [1]: x > 0 ? x : slope * x.
+/// x [.., C], slope [C] or [1] of the compute type (f64 for f64, else f32): x > 0 ? x : slope * x.
 Variable prelu(const Variable& x, const Variable& slope);
 
 /// The same values in another floating dtype; the gradient is cast back.

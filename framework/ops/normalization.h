@@ -22,7 +22,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
                               const Variable& beta, double epsilon, const NormEpilogue& epilogue);
 
-/// Over the last dimension (Ba, Kiros and Hinton 2016); gamma and beta [C].
+/// Over the last dimension (Ba, Kiros and Hinton 2016); gamma and beta [C] of the compute type, either may be none.
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon);
 
 /// Rows of unit length: x / max(|x|, epsilon) over the last dimension.
