@@ -19,7 +19,7 @@ std::uint32_t Source::add_patch(std::string pointer) {
   return static_cast<std::uint32_t>(origins_.size() - 1);
 }
 
-std::uint32_t Source::add_set(std::string dotted, std::string pointer) {
+std::uint32_t Source::add_set(std::string_view dotted, std::string pointer) {
   origins_.push_back({"--set " + shortened(dotted, 200), "", std::move(pointer)});
   return static_cast<std::uint32_t>(origins_.size() - 1);
 }

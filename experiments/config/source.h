@@ -21,7 +21,7 @@ class Source {
   /// A merge patch at `pointer` within the file.
   std::uint32_t add_patch(std::string pointer);
   /// `--set`: `dotted` is the path as the user wrote it, `pointer` what it leads to.
-  std::uint32_t add_set(std::string dotted, std::string pointer);
+  std::uint32_t add_set(std::string_view dotted, std::string pointer);
 
   const std::string& file() const { return origins_[0].place; }
   /// `experiment.json: /variants/2/patch/train/batch` or `--set train.batch`, of the value at `pointer` in the merged
