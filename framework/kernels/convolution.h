@@ -81,13 +81,14 @@ class ConvolutionKernels {
                          Tensor& y) const = 0;
   /// First part of the way back. y: normalize's output, needed when there was a residual (relu only), else undefined.
   /// sums [3, C]: of g = dy * activation', of g * (x - mean) * inverse_deviation, and for prelu the slope's gradient
-  /// (else 0). dresidual, if defined, receives g.
+  /// (else 0). dresidual, if defined, receives g; it may be dy.
   virtual void normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
                                        const Tensor& gamma, const Tensor& beta, NormActivation activation,
                                        const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
                                        Tensor& dresidual) const = 0;
   /// dx = gamma * inverse_deviation * (g - sums[0] / count - xhat * sums[1] / count); count = 0: the statistics were
   /// constants (evaluation). If there was a residual, dy is dresidual of the first part and activation none.
+  /// dx may be dy.
   virtual void normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
                                         const Tensor& gamma, const Tensor& beta, NormActivation activation,
                                         const Tensor& slope, const Tensor& dy, const Tensor& sums, double count,

@@ -1,0 +1,158 @@
+#include "framework/ops/convolution.h"
+
+#include <algorithm>
+
+#include "framework/device.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+Extent output_of(const Extent& in, const Extent& kernel, const ConvolutionOptions& o) {
+  const auto size = [](std::int64_t n, std::int64_t k, std::int64_t stride, std::int64_t padding, std::int64_t gap) {
+    const std::int64_t room = n + 2 * padding - gap * (k - 1) - 1;
+    return room < 0 ? 0 : room / stride + 1;
+  };
+  return {size(in.height, kernel.height, o.stride.height, o.padding.height, o.dilation.height),
+          size(in.width, kernel.width, o.stride.width, o.padding.width, o.dilation.width)};
+}
+
+ConvolutionGeometry check(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& o) {
+  if (x.shape().rank() != 4 || !is_floating(x.dtype()))
+    fail<InputError>("conv2d: expected images [N,H,W,C], got {}", to_string(x));
+  if (weight.shape().rank() != 4 || weight.dtype() != x.dtype())
+    fail<InputError>("conv2d: expected a {} weight [out,kh,kw,in/groups], got {}", name_of(x.dtype()),
+                     to_string(weight));
+  if (o.groups < 1 || o.stride.height < 1 || o.stride.width < 1 || o.dilation.height < 1 || o.dilation.width < 1 ||
+      o.padding.height < 0 || o.padding.width < 0)
+    fail<InputError>("conv2d: stride, dilation and groups must be at least 1 and padding at least 0");
+  const Shape& w = weight.shape();
+  if (x.shape()[3] != w[3] * o.groups)
+    fail<InputError>("conv2d: {} has {} channels, weight {} takes {}", to_string(x), x.shape()[3], to_string(weight),
+                     w[3] * o.groups);
+  if (w[0] % o.groups != 0)
+    fail<InputError>("conv2d: weight {} has {} filters, which {} groups do not divide", to_string(weight), w[0],
+                     o.groups);
+  if (bias.defined() && (bias.shape() != Shape{w[0]} || bias.dtype() != x.dtype()))
+    fail<InputError>("conv2d: expected a bias {}, got {}", to_string(x.dtype(), Shape{w[0]}), to_string(bias));
+  ConvolutionGeometry g{.batch = x.shape()[0],
+                        .input = {x.shape()[1], x.shape()[2]},
+                        .in_channels = x.shape()[3],
+                        .output = {},
+                        .out_channels = w[0],
+                        .kernel = {w[1], w[2]},
+                        .stride = o.stride,
+                        .padding = o.padding,
+                        .dilation = o.dilation,
+                        .groups = o.groups};
+  g.output = output_of(g.input, g.kernel, o);
+  if (g.output.height < 1 || g.output.width < 1)
+    fail<InputError>("conv2d: {} is smaller than the kernel of weight {}", to_string(x), to_string(weight));
+  return g;
+}
+
+/// Tells apart what a weight may be packed for.
+std::uint64_t packing_key(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) {
+  std::uint64_t key = 0xCBF29CE484222325;
+  for (const std::int64_t value :
+       {g.batch, g.input.height, g.input.width, g.in_channels, g.out_channels, g.kernel.height, g.kernel.width,
+        g.stride.height, g.stride.width, g.padding.height, g.padding.width, g.dilation.height, g.dilation.width,
+        g.groups, static_cast<std::int64_t>(part), static_cast<std::int64_t>(dtype)}) {
+    key = (key ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15;
+    key ^= key >> 31;
+  }
+  return key;
+}
+
+Tensor workspace_of(Device& device, std::int64_t bytes) {
+  if (bytes == 0) return {};
+  const MemoryScope scope(device, Category::workspace);
+  return Tensor::empty(device, {bytes}, DType::u8);
+}
+
+/// The weight in the layout that the part wants. Packed copies live as long as the weight and follow its changes; of
+/// those for many batch sizes the latest few are kept.
+Tensor packed_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight, std::int64_t bytes) {
+  if (bytes == 0) return weight;
+  constexpr std::size_t kept = 4;
+  Storage& storage = *weight.storage();
+  std::vector<Storage::Derived>& all = storage.derived();
+  // Views of one storage differ by their offset.
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(weight.data()) -
+                                                 static_cast<const std::byte*>(storage.data()));
+  const std::uint64_t key = packing_key(g, part, weight.dtype()) + offset;
+  auto place =
+      std::find_if(all.begin(), all.end(), [&](const Storage::Derived& derived) { return derived.key == key; });
+  const bool is_fresh = place != all.end() && place->version == storage.version();
+  if (place == all.end()) {
+    if (all.size() >= kept) all.erase(all.begin());
+    const Tensor memory = workspace_of(weight.device(), bytes);
+    place = all.insert(all.end(), {key, storage.version(), memory.storage()});
+  }
+  Tensor packed = Tensor::view(place->storage, 0, {bytes}, DType::u8);
+  if (!is_fresh) {
+    weight.device().backend().convolution().pack_weight(g, part, weight, packed);
+    place->version = storage.version();
+  }
+  return packed;
+}
+
+Tensor forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight) {
+  const ConvolutionKernels& kernels = x.device().backend().convolution();
+  Tensor y = Tensor::empty(x.device(), {g.batch, g.output.height, g.output.width, g.out_channels}, x.dtype());
+  const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::forward, x.dtype());
+  Tensor workspace = workspace_of(x.device(), needs.workspace);
+  kernels.convolution_forward(g, x, packed_weight(g, ConvolutionPart::forward, weight, needs.packed_weight), y,
+                              workspace);
+  return y;
+}
+
+Tensor backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight) {
+  const ConvolutionKernels& kernels = dy.device().backend().convolution();
+  Tensor dx = Tensor::empty(dy.device(), {g.batch, g.input.height, g.input.width, g.in_channels}, dy.dtype());
+  const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::backward_input, dy.dtype());
+  Tensor workspace = workspace_of(dy.device(), needs.workspace);
+  kernels.convolution_backward_input(
+      g, dy, packed_weight(g, ConvolutionPart::backward_input, weight, needs.packed_weight), dx, workspace);
+  return dx;
+}
+
+Tensor backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy) {
+  const ConvolutionKernels& kernels = dy.device().backend().convolution();
+  Tensor dweight = Tensor::empty(
+      dy.device(), {g.out_channels, g.kernel.height, g.kernel.width, g.in_channels / g.groups}, dy.dtype());
+  const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::backward_weight, dy.dtype());
+  Tensor packed = workspace_of(dy.device(), needs.packed_weight);
+  Tensor workspace = workspace_of(dy.device(), needs.workspace);
+  kernels.convolution_backward_weight(g, x, dy, dweight, packed, workspace);
+  return dweight;
+}
+
+Tensor channel_sums(const Tensor& x) {
+  const std::int64_t channels = x.shape().back();
+  Tensor sums = Tensor::empty(x.device(), {channels}, x.dtype());
+  x.device().backend().elementwise().reduce(ReduceOp::sum, x, {1, x.shape().product(0, 3), channels}, sums);
+  return sums;
+}
+
+}  // namespace
+
+Variable conv2d(const Variable& x_in, const Variable& weight_in, const Variable& bias,
+                const ConvolutionOptions& options) {
+  const ConvolutionGeometry g = check(x_in.value(), weight_in.value(), bias.value(), options);
+  // The input is kept for the weight's gradient, the weight for the input's.
+  const Tensor x = weight_in.leads().anywhere() ? x_in.value() : Tensor();
+  const Tensor weight = weight_in.value();
+  Tensor y = forward(g, x_in.value(), weight);
+  if (bias.defined()) y.device().backend().elementwise().binary(BinaryOp::add, y, bias.value(), y);
+  return record(y, {x_in, weight_in, bias}, [=](const Tensor& dy, Wanted wanted) {
+    Gradients gradients(3);
+    if (wanted[0]) gradients[0] = backward_input(g, dy, weight);
+    if (wanted[1]) gradients[1] = backward_weight(g, x, dy);
+    if (wanted[2]) gradients[2] = channel_sums(dy);
+    return gradients;
+  });
+}
+
+}  // namespace heddle

@@ -1,0 +1,91 @@
+#include "framework/ops/linear.h"
+
+#include "framework/device.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+void check_product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  const auto mark = [](bool transposed) { return transposed ? " transposed" : ""; };
+  if (a.shape().rank() == 2 && b.shape().rank() == 2 && a.dtype() == b.dtype() && is_floating(a.dtype()) &&
+      a.shape()[transpose_a ? 0 : 1] == b.shape()[transpose_b ? 1 : 0])
+    return;
+  fail<InputError>("matmul: {}{} and {}{} do not fit", to_string(a), mark(transpose_a), to_string(b),
+                   mark(transpose_b));
+}
+
+/// op(a) * op(b) as a new tensor.
+Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  Tensor c = Tensor::empty(a.device(), {a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]}, a.dtype());
+  gemm(a, transpose_a, b, transpose_b, 1, 0, c);
+  return c;
+}
+
+Tensor column_sums(const Tensor& x) {
+  Tensor sums = Tensor::empty(x.device(), {x.shape()[1]}, x.dtype());
+  x.device().backend().elementwise().reduce(ReduceOp::sum, x, {1, x.shape()[0], x.shape()[1]}, sums);
+  return sums;
+}
+
+}  // namespace
+
+void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c) {
+  check_product(a, transpose_a, b, transpose_b);
+  const Shape expected{a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]};
+  if (c.shape() != expected || c.dtype() != a.dtype())
+    fail<InputError>("matmul: {} and {} give {}, not {}", to_string(a), to_string(b), to_string(a.dtype(), expected),
+                     to_string(c));
+  Device& device = c.device();
+  const LinearAlgebraKernels& kernels = device.backend().linear_algebra();
+  Tensor workspace;
+  if (const std::int64_t bytes = kernels.gemm_workspace(a, transpose_a, b, transpose_b, alpha, beta, c); bytes > 0) {
+    const MemoryScope scope(device, Category::workspace);
+    workspace = Tensor::empty(device, {bytes}, DType::u8);
+  }
+  c.storage()->changed();
+  kernels.gemm(a, transpose_a, b, transpose_b, alpha, beta, c, workspace);
+}
+
+Variable matmul(const Variable& a_in, const Variable& b_in, bool transpose_a, bool transpose_b) {
+  check_product(a_in.value(), transpose_a, b_in.value(), transpose_b);
+  const Tensor y = product(a_in.value(), transpose_a, b_in.value(), transpose_b);
+  // Each is kept for the other's gradient.
+  const Tensor a = b_in.leads().anywhere() ? a_in.value() : Tensor();
+  const Tensor b = a_in.leads().anywhere() ? b_in.value() : Tensor();
+  return record(y, {a_in, b_in}, [=](const Tensor& dy, Wanted wanted) {
+    Gradients gradients(2);
+    if (wanted[0]) gradients[0] = transpose_a ? product(b, transpose_b, dy, true) : product(dy, false, b, !transpose_b);
+    if (wanted[1]) gradients[1] = transpose_b ? product(dy, true, a, transpose_a) : product(a, !transpose_a, dy, false);
+    return gradients;
+  });
+}
+
+Variable linear(const Variable& x_in, const Variable& weight_in, const Variable& bias) {
+  const Tensor& x = x_in.value();
+  const Tensor weight = weight_in.value();
+  if (weight.shape().rank() != 2 || x.shape().rank() < 1 || x.shape().back() != weight.shape()[1] ||
+      x.dtype() != weight.dtype())
+    fail<InputError>("linear: {} does not fit a weight {} of [out, in]", to_string(x), to_string(weight));
+  const std::int64_t out = weight.shape()[0];
+  if (bias.defined() && (bias.shape() != Shape{out} || bias.dtype() != x.dtype()))
+    fail<InputError>("linear: expected a bias {}, got {}", to_string(x.dtype(), Shape{out}), to_string(bias.value()));
+  const Shape in_shape = x.shape();
+  const std::int64_t rows = in_shape.product(0, in_shape.rank() - 1);
+  const Tensor flat_x = x.reshape({rows, weight.shape()[1]});
+  const Tensor flat = weight_in.leads().anywhere() ? flat_x : Tensor();
+  Tensor y = product(flat_x, false, weight, true);
+  if (bias.defined()) x.device().backend().elementwise().binary(BinaryOp::add, y, bias.value(), y);
+  return record(y.reshape(in_shape.with(in_shape.rank() - 1, out).dimensions()), {x_in, weight_in, bias},
+                [=](const Tensor& dy_in, Wanted wanted) {
+                  const Tensor dy = dy_in.reshape({rows, out});
+                  Gradients gradients(3);
+                  if (wanted[0]) gradients[0] = product(dy, false, weight, false).reshape(in_shape.dimensions());
+                  if (wanted[1]) gradients[1] = product(dy, true, flat, false);
+                  if (wanted[2]) gradients[2] = column_sums(dy);
+                  return gradients;
+                });
+}
+
+}  // namespace heddle
