@@ -1,0 +1,197 @@
+#include "parallel/world.h"
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+namespace heddle {
+
+namespace {
+
+WorldOptions ranks(int count) {
+  WorldOptions options;
+  options.mesh = Mesh(count);
+  options.threads = 1;
+  // No test waits so long: failures end the waits.
+  options.timeout = std::chrono::minutes(10);
+  return options;
+}
+
+Tensor zeros(Rank& rank, std::int64_t count) {
+  return Tensor::zeros(rank.device, {count}, DType::f32);
+}
+
+}  // namespace
+
+TEST_CASE("every rank has its own thread, device, coordinates and communicators") {
+  WorldOptions options = ranks(1);
+  options.mesh = Mesh(2, 1, 2);
+  options.key = {.seed = 7};
+  std::atomic<int> bodies = 0;
+  run_ranks(options, [&](Rank& rank) {
+    ++bodies;
+    CHECK(rank.size == 4);
+    CHECK(rank.device.rank() == rank.index);
+    CHECK(rank.device.backend().name() == "cpu");
+    CHECK(rank.world.rank() == rank.index);
+    CHECK(rank.coordinates == options.mesh.coordinates(rank.index));
+    CHECK(rank.data_parallel.size() == 2);
+    CHECK(rank.data_parallel.rank() == rank.coordinates.dp);
+    CHECK(rank.key.seed == 7);
+    const Tensor total = rank.data_parallel.all_reduce(Tensor::full(rank.device, {1}, DType::f32, rank.index));
+    CHECK(total.item() == (rank.coordinates.tp == 0 ? 0 + 2 : 1 + 3));
+    CHECK(rank.bytes.sent_bytes() == 4);
+  });
+  CHECK(bodies == 4);
+}
+
+TEST_CASE("cores are divided among the ranks, with at least one thread each") {
+  WorldOptions options;
+  options.mesh = Mesh(100000);
+  CHECK(threads_per_rank(options) == 1);
+  options.threads = 3;
+  CHECK(threads_per_rank(options) == 3);
+}
+
+TEST_CASE("a rank that throws is named, and ends the waits of the others") {
+  std::atomic<int> stopped = 0;
+  const auto body = [&](Rank& rank) {
+    if (rank.index == 2) throw std::runtime_error("no more thread on the bobbin");
+    try {
+      // One waits for its sums, one for a message, one for its message to be taken.
+      if (rank.index == 0) rank.world.all_reduce(zeros(rank, 4)).wait();
+      if (rank.index == 1) rank.world.recv(3).wait();
+      if (rank.index == 3) rank.world.send(zeros(rank, 4), 0).wait();
+    } catch (const Stopped& error) {
+      ++stopped;
+      if (rank.index == 0)
+        CHECK(std::string(error.what()) ==
+              "rank 0, call 2: all_reduce(sum) f32[4]: stopped, because rank 2 failed: no more thread on the bobbin");
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(4), body), "rank 2 failed: no more thread on the bobbin", RankFailed);
+  CHECK(stopped == 3);
+}
+
+TEST_CASE("a rank that fails while tensors are on their way leaves nothing behind") {
+  const auto body = [](Rank& rank) {
+    Work<void> sending = rank.world.send(zeros(rank, 100), (rank.index + 1) % 3);
+    Work<Tensor> started = rank.world.all_reduce(zeros(rank, 100));
+    if (rank.index == 1) throw std::runtime_error("lost");
+    started.wait();
+    sending.wait();
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(3), body), "rank 1 failed: lost", RankFailed);
+}
+
+TEST_CASE("out of memory stays out of memory, wrong input stays wrong input") {
+  WorldOptions options = ranks(2);
+  options.memory_budget = 1024;
+  const auto hungry = [](Rank& rank) {
+    if (rank.index == 1) zeros(rank, 1000);
+    rank.world.barrier().wait();
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(options, hungry),
+                       "rank 1: out of memory: asked for 3.91 KiB of activations, holds 0 B of its budget of 1.00 KiB "
+                       "(parameters 0 B, gradients 0 B, optimizer 0 B, activations 0 B, workspace 0 B, communication 0 "
+                       "B)",
+                       OutOfMemory);
+  const auto wrong = [](Rank& rank) {
+    if (rank.index == 1) throw InputError("data.path: expected a folder, got a file");
+    rank.world.barrier().wait();
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(2), wrong), "data.path: expected a folder, got a file", InputError);
+}
+
+TEST_CASE("of several failures the lowest rank's is told") {
+  std::atomic<int> ready = 0;
+  const auto body = [&](Rank& rank) {
+    ++ready;
+    while (ready < 3) std::this_thread::yield();
+    throw std::runtime_error(fmt::format("cause {}", rank.index));
+  };
+  // All ranks are past the set-up of their communicators when the first throws.
+  const auto meet_first = [&](Rank& rank) {
+    rank.world.barrier().wait();
+    body(rank);
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(3), meet_first), "rank 0 failed: cause 0", RankFailed);
+}
+
+TEST_CASE("an exception of any kind is a failure") {
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(1), [](Rank&) { throw 3; }),
+                       "rank 0 failed: an exception that is no std::exception", RankFailed);
+}
+
+TEST_CASE("abort ends all ranks with its reason") {
+  const auto body = [](Rank& rank) {
+    if (rank.index == 1) rank.world.abort("the loss is not finite");
+    rank.world.barrier().wait();
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(3), body), "rank 1 failed: the loss is not finite", RankFailed);
+}
+
+TEST_CASE("waiting for a rank that has ended is an error at once") {
+  const auto body = [](Rank& rank) {
+    if (rank.index == 0) rank.world.all_reduce(zeros(rank, 4)).wait();
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(2), body),
+                       "rank 0, call 2: all_reduce(sum) f32[4]: rank 1 has ended and will not come", RankFailed);
+  const auto send_to_nobody = [](Rank& rank) {
+    if (rank.index == 0) rank.world.send(zeros(rank, 4), 1).wait();
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(2), send_to_nobody),
+                       "rank 0, message 1: send to rank 1 f32[4]: rank 1 has ended and will not come", RankFailed);
+}
+
+TEST_CASE("a wait that takes too long names the peer and the operation") {
+  WorldOptions options = ranks(2);
+  options.timeout = std::chrono::milliseconds(200);
+  std::atomic<bool> is_over = false;
+  const auto body = [&](Rank& rank) {
+    rank.world.barrier().wait();
+    if (rank.index == 1) {
+      while (!is_over) std::this_thread::yield();
+      return;
+    }
+    try {
+      rank.world.recv(1).wait();
+    } catch (...) {
+      is_over = true;
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(options, body),
+                       "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.2 s", RankFailed);
+}
+
+TEST_CASE("more ranks than cores sleep instead of spinning, and still meet") {
+  run_ranks(ranks(16), [](Rank& rank) {
+    for (int i = 0; i < 20; ++i) {
+      const Tensor total = rank.world.all_reduce(Tensor::full(rank.device, {3}, DType::f64, 1));
+      CHECK(total.to_doubles() == std::vector<double>(3, 16));
+    }
+  });
+}
+
+TEST_CASE("a thread's CPU time within communicators is not computing") {
+  RankClock everything;
+  RankClock computing;
+  {
+    const Communicating communicating(computing);
+    const double begin = everything.busy_seconds();
+    while (everything.busy_seconds() < begin + 0.01) continue;
+  }
+  CHECK(everything.busy_seconds() - computing.busy_seconds() >= 0.01 - 0.001);
+}
+
+TEST_CASE("a transport that does not exist is an error that says which ones do") {
+  WorldOptions options = ranks(2);
+  options.transport = "pigeons";
+  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}), "transport: expected threads, got pigeons", InputError);
+}
+
+}  // namespace heddle
