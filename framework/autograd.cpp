@@ -9,17 +9,17 @@
 namespace heddle {
 
 /// An operation's record, or a leaf (no inputs, an accumulator). Sequence numbers give the order of creation.
-class Node {
+class GraphNode {
  public:
-  Node(std::uint64_t order, Leads where) : sequence(order), leads(where) {}
-  ~Node();
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
+  GraphNode(std::uint64_t order, Leads where) : sequence(order), leads(where) {}
+  ~GraphNode();
+  GraphNode(const GraphNode&) = delete;
+  GraphNode& operator=(const GraphNode&) = delete;
 
   std::uint64_t sequence;
   Leads leads;
   bool freed = false;
-  std::vector<std::shared_ptr<Node>> inputs;  // null: a constant
+  std::vector<std::shared_ptr<GraphNode>> inputs;  // null: a constant
   Vjp vjp;
   std::shared_ptr<Accumulator> accumulator;
 };
@@ -27,9 +27,9 @@ class Node {
 namespace {
 
 // Nodes hold their inputs; freeing a chain by the destructors alone would recurse once a node.
-void release_iteratively(std::vector<std::shared_ptr<Node>> nodes) {
+void release_iteratively(std::vector<std::shared_ptr<GraphNode>> nodes) {
   while (!nodes.empty()) {
-    const std::shared_ptr<Node> node = std::move(nodes.back());
+    const std::shared_ptr<GraphNode> node = std::move(nodes.back());
     nodes.pop_back();
     if (node && node.use_count() == 1) {
       std::move(node->inputs.begin(), node->inputs.end(), std::back_inserter(nodes));
@@ -38,8 +38,8 @@ void release_iteratively(std::vector<std::shared_ptr<Node>> nodes) {
   }
 }
 
-std::shared_ptr<Node> make_leaf(Device& device, std::shared_ptr<Accumulator> accumulator, Leads leads) {
-  auto node = std::make_shared<Node>(device.next_sequence(), leads);
+std::shared_ptr<GraphNode> make_leaf(Device& device, std::shared_ptr<Accumulator> accumulator, Leads leads) {
+  auto node = std::make_shared<GraphNode>(device.next_sequence(), leads);
   node->accumulator = std::move(accumulator);
   return node;
 }
@@ -68,7 +68,7 @@ void accumulate(Tensor& sum, Tensor gradient) {
 
 }  // namespace
 
-Node::~Node() {
+GraphNode::~GraphNode() {
   if (!inputs.empty()) release_iteratively(std::move(inputs));
 }
 
@@ -106,7 +106,7 @@ Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
   }
   Device& device = output.device();
   if (!leads.anywhere() || !device.records()) return {std::move(output)};
-  auto node = std::make_shared<Node>(device.next_sequence(), leads);
+  auto node = std::make_shared<GraphNode>(device.next_sequence(), leads);
   node->inputs.reserve(inputs.size());
   for (const Variable& input : inputs) node->inputs.push_back(input.leads().anywhere() ? input.node() : nullptr);
   node->vjp = std::move(vjp);
@@ -119,14 +119,14 @@ Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp) 
 
 void backward(std::vector<Root> roots) {
   struct Pending {
-    std::shared_ptr<Node> node;
+    std::shared_ptr<GraphNode> node;
     Tensor gradient;
   };
   // Keyed by node; the heap orders the same nodes by age. Both hold only what the walk has reached.
-  std::unordered_map<const Node*, Pending> pending;
-  std::vector<const Node*> heap;
-  const auto older = [](const Node* a, const Node* b) { return a->sequence < b->sequence; };
-  const auto arrive = [&](const std::shared_ptr<Node>& node, Tensor gradient) {
+  std::unordered_map<const GraphNode*, Pending> pending;
+  std::vector<const GraphNode*> heap;
+  const auto older = [](const GraphNode* a, const GraphNode* b) { return a->sequence < b->sequence; };
+  const auto arrive = [&](const std::shared_ptr<GraphNode>& node, Tensor gradient) {
     auto [place, is_new] = pending.try_emplace(node.get(), Pending{node, {}});
     accumulate(place->second.gradient, std::move(gradient));
     if (!is_new) return;
@@ -146,7 +146,7 @@ void backward(std::vector<Root> roots) {
     std::pop_heap(heap.begin(), heap.end(), older);
     const auto place = pending.find(heap.back());
     heap.pop_back();
-    const std::shared_ptr<Node> node = std::move(place->second.node);
+    const std::shared_ptr<GraphNode> node = std::move(place->second.node);
     Tensor gradient = std::move(place->second.gradient);
     pending.erase(place);
     if (node->accumulator) {
@@ -160,7 +160,7 @@ void backward(std::vector<Root> roots) {
     node->freed = true;
     Gradients gradients = std::exchange(node->vjp, nullptr)(gradient, Wanted(wanted));
     gradient = Tensor();
-    const std::vector<std::shared_ptr<Node>> inputs = std::exchange(node->inputs, {});
+    const std::vector<std::shared_ptr<GraphNode>> inputs = std::exchange(node->inputs, {});
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i] && i < gradients.size() && gradients[i].defined()) {
         Tensor arriving = std::move(gradients[i]);

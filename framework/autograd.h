@@ -19,7 +19,7 @@
 
 namespace heddle {
 
-class Node;
+class GraphNode;
 
 /// What an edge leads to; both bits may be set.
 struct Leads {
@@ -76,14 +76,14 @@ class Variable {
   DType dtype() const { return value_.dtype(); }
   Device& device() const { return value_.device(); }
   Leads leads() const;
-  const std::shared_ptr<Node>& node() const { return node_; }
+  const std::shared_ptr<GraphNode>& node() const { return node_; }
 
  private:
   friend Variable record(Tensor, std::span<const Variable>, Vjp);
-  Variable(Tensor value, std::shared_ptr<Node> node) : value_(std::move(value)), node_(std::move(node)) {}
+  Variable(Tensor value, std::shared_ptr<GraphNode> node) : value_(std::move(value)), node_(std::move(node)) {}
 
   Tensor value_;
-  std::shared_ptr<Node> node_;
+  std::shared_ptr<GraphNode> node_;
 };
 
 /// Ties an operation's result to its inputs (at most 64). Keeps nothing if no input leads anywhere or within NoGrad.

@@ -1,0 +1,92 @@
+#include "experiments/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+void add_run_options(CLI::App& app, RunCommand& command) {
+  app.add_option("FILE", command.file, "the experiment (JSON)")->required();
+  app.add_option("--set", command.sets, "overrides one key of the file: train.steps=5")
+      ->type_name("KEY=JSON")
+      ->take_all()
+      ->expected(1);
+  app.add_flag("--json", command.json, "print the summary as JSON instead of the table");
+}
+
+int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION + " (cpu)");
+  int code = 0;
+  RunCommand run;
+  CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
+  add_run_options(run_app, run);
+  run_app.add_option("--out", run.out, "results folder (default: results/NAME)");
+  run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder");
+  run_app.callback([&] { code = run_command(run, console); });
+
+  RunCommand plan;
+  CLI::App& plan_app = *app.add_subcommand("plan", "memory, traffic and FLOPs of an experiment, without computing");
+  add_run_options(plan_app, plan);
+  plan_app.callback([&] { code = plan_command(plan, console); });
+
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> sets;
+  CLI::App& validate_app = *app.add_subcommand("validate", "check experiment files");
+  validate_app.add_option("FILE", files, "experiments (JSON)")->required();
+  validate_app.callback([&] { validate_command(files, sets, console); });
+
+  CLI::App& schema_app = *app.add_subcommand("schema", "print the JSON Schema of an experiment, for editors");
+  schema_app.callback([&] { schema_command(console); });
+
+  std::string path;
+  CLI::App& help_app = *app.add_subcommand("help", "explain a key of an experiment: help train.optimizer");
+  help_app.add_option("KEY", path, "dotted path; all top-level keys without one");
+  help_app.callback([&] { help_command(path, console); });
+
+  std::string kind;
+  CLI::App& list_app = *app.add_subcommand("list", "names that an experiment may use");
+  list_app.add_option("KIND", kind, "models, data, optimizers ...; all without one");
+  list_app.callback([&] { list_command(kind, console); });
+
+  std::filesystem::path results;
+  CLI::App& notebook_app = *app.add_subcommand("notebook", "make and execute a notebook of a results folder");
+  notebook_app.add_option("RESULTS", results, "results folder")->required();
+  notebook_app.callback([&] { notebook_command(results, console); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success, console.out, console.err);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error, console.out, console.err);
+    return 2;
+  }
+  return code;
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv, const Console& console) {
+  const auto report = [&console](const std::exception& error, int code) {
+    console.err << "heddle: " << error.what() << "\n" << std::flush;
+    return code;
+  };
+  try {
+    CLI::App app("Heddle: pipeline- and hybrid-parallel training, and large-class face recognition heads", "heddle");
+    return dispatch(app, argc, argv, console);
+  } catch (const InputError& error) {
+    return report(error, 2);
+  } catch (const OutOfMemory& error) {
+    return report(error, 3);
+  } catch (const RankFailed& error) {
+    return report(error, 4);
+  } catch (const std::exception& error) {
+    return report(error, 1);
+  }
+}
+
+}  // namespace heddle

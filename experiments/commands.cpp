@@ -1,0 +1,145 @@
+#include "experiments/commands.h"
+
+#include <algorithm>
+#include <array>
+
+#include "experiments/config/help.h"
+#include "experiments/config/schema.h"
+#include "experiments/config/study.h"
+#include "experiments/config/writer.h"
+#include "experiments/experiment.h"
+#include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
+#include "experiments/results/table.h"
+#include "experiments/run.h"
+#include "framework/error.h"
+#include "notebooks_export/notebook.h"
+
+namespace heddle {
+
+namespace {
+
+using Member = Study<Experiment>::Member;
+
+/// What no single field can know.
+void check(const Member& member) {
+  const Experiment& e = member.root;
+  const MarginConfig& margin = e.head.margin;
+  if (!e.head.normalize && (margin.m1 != 1 || margin.m2 != 0 || margin.m3 != 0))
+    fail<InputError>("{}: margins act on angles: with head.normalize = false expected m1 = 1, m2 = 0 and m3 = 0",
+                     member.document.where("/head/margin"));
+  if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
+    fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
+                     e.data.synthetic_identities.identities, e.head.classes);
+}
+
+Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+  Study<Experiment> study = read_study<Experiment>(file, sets);
+  for (const Member& member : study.variants) check(member);
+  return study;
+}
+
+std::string effective_json(Study<Experiment>& study) {
+  std::vector<NamedBody> bodies;
+  for (Member& member : study.variants)
+    bodies.push_back({member.name, [&root = member.root](Describer& d) { describe(d, root); }});
+  return write_experiment(bodies);
+}
+
+int exit_code(const VariantResult& result) {
+  switch (result.status) {
+    case VariantResult::Status::ok:
+      return 0;
+    case VariantResult::Status::out_of_memory:
+      return 3;
+    case VariantResult::Status::failed:
+      return 4;
+  }
+  return 1;
+}
+
+int finish(const RunCommand& command, const RunResult& run, const Console& console) {
+  console.out << (command.json ? summary_json(run) : results_table(run)) << std::flush;
+  for (const VariantResult& variant : run.variants)
+    if (const int code = exit_code(variant); code != 0) return code;
+  return 0;
+}
+
+Describer::Body blank_experiment(Experiment& experiment) {
+  return [&experiment](Describer& d) { describe(d, experiment); };
+}
+
+}  // namespace
+
+int run_command(const RunCommand& command, const Console& console) {
+  Study<Experiment> study = read(command.file, command.sets);
+  const std::filesystem::path path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
+  ResultsFolder folder(path, effective_json(study), command.resume);
+  Progress progress(console.err, console.terminal);
+  RunResult run;
+  run.name = study.name;
+  for (Member& member : study.variants) {
+    run.device = member.root.device == DeviceType::plan ? "plan" : "cpu";
+    progress.clear();
+    console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
+                               run.variants.size() + 1, study.variants.size(), member.root.mesh.dp,
+                               member.root.mesh.dp == 1 ? "" : "s", member.root.train.steps)
+                << std::flush;
+    const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
+                               .resume = command.resume,
+                               .on_begin =
+                                   [&](std::int64_t first) {
+                                     folder.begin_variant(member.name, first, member.root.train.batch);
+                                     progress.begin(member.name, first, member.root.train.steps,
+                                                    member.root.train.batch);
+                                   },
+                               .on_step =
+                                   [&](const StepRecord& record) {
+                                     folder.step(record);
+                                     progress.step(record);
+                                   },
+                               .on_status = [&](const std::string& text) { progress.show(text); }};
+    run.variants.push_back(run_variant(member.root, member.name, settings));
+    folder.write(run);
+  }
+  progress.clear();
+  console.err << fmt::format("results: {}\n", path.string());
+  return finish(command, run, console);
+}
+
+int plan_command(const RunCommand& command, const Console& console) {
+  std::vector<std::string> sets = command.sets;
+  sets.emplace_back("device=plan");
+  Study<Experiment> study = read(command.file, sets);
+  RunResult run;
+  run.name = study.name;
+  run.device = "plan";
+  for (const Member& member : study.variants) run.variants.push_back(run_variant(member.root, member.name, {}));
+  return finish(command, run, console);
+}
+
+void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
+                      const Console& console) {
+  for (const std::filesystem::path& file : files) {
+    const Study<Experiment> study = read(file, sets);
+    console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
+                               study.variants.size() == 1 ? "" : "s");
+  }
+}
+
+void notebook_command(const std::filesystem::path& results, const Console& console) {
+  const NotebookFiles files = write_notebook(results);
+  console.out << fmt::format("{}\n{}\n", files.notebook.string(), files.html.string());
+}
+
+void schema_command(const Console& console) {
+  Experiment experiment;
+  console.out << schema_text(blank_experiment(experiment), "A Heddle experiment");
+}
+
+void help_command(const std::string& path, const Console& console) {
+  Experiment experiment;
+  console.out << help_text(blank_experiment(experiment), path);
+}
+
+}  // namespace heddle

@@ -1,0 +1,44 @@
+// What each command of the command line does. Results go to `out`, narration and progress to `err`; wrong input is an
+// InputError.
+#pragma once
+
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "experiments/results/progress.h"
+
+namespace heddle {
+
+/// The streams of one call of the program.
+struct Console {
+  std::ostream& out;
+  std::ostream& err;
+  Terminal terminal;  // of err
+};
+
+struct RunCommand {
+  std::filesystem::path file;
+  std::vector<std::string> sets;  // a.b=json
+  std::filesystem::path out;      // empty: results/NAME
+  bool json = false;
+  bool resume = false;
+};
+
+/// Trains every variant of a file. Gives the exit code: 0, or that of the first variant that ended early.
+int run_command(const RunCommand& command, const Console& console);
+/// The same file on the plan backend; writes no results folder.
+int plan_command(const RunCommand& command, const Console& console);
+
+void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
+                      const Console& console);
+void schema_command(const Console& console);
+/// A dotted path of the experiment, or nothing for its root.
+void help_command(const std::string& path, const Console& console);
+/// Names that an experiment may use: of one kind, or of all.
+void list_command(const std::string& kind, const Console& console);
+/// A notebook of a results folder.
+void notebook_command(const std::filesystem::path& results, const Console& console);
+
+}  // namespace heddle

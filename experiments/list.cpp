@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <array>
+
+#include "experiments/commands.h"
+#include "experiments/config/outline.h"
+#include "experiments/config/wording.h"
+#include "experiments/experiment.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// A kind of name and the key of the experiment that takes one.
+struct Kind {
+  std::string_view name;
+  std::string_view key;
+};
+
+constexpr std::array<Kind, 9> kinds{{{"models", "model"},
+                                     {"data", "data"},
+                                     {"logits", "head.logits"},
+                                     {"gradients", "head.margin.gradient"},
+                                     {"optimizers", "train.optimizer"},
+                                     {"schedules", "train.schedule"},
+                                     {"dtypes", "train.dtype"},
+                                     {"devices", "device"},
+                                     {"transports", "transport"}}};
+
+const Node& node_at(const Node& root, std::string_view key) {
+  const Node* node = &root;
+  while (!key.empty()) {
+    const std::size_t dot = std::min(key.find('.'), key.size());
+    node = node->field(key.substr(0, dot), "");
+    if (node == nullptr) fail("list: no such key: {}", key);
+    key.remove_prefix(std::min(dot + 1, key.size()));
+  }
+  return *node;
+}
+
+void print_kind(const Kind& kind, const Node& root, std::ostream& out) {
+  const Node& node = node_at(root, kind.key);
+  out << fmt::format("{} ({})\n", kind.name, kind.key);
+  for (const Node::Alternative& alternative : node.alternatives)
+    out << fmt::format("  {:<22}{}\n", alternative.type, alternative.help);
+  for (const std::string& name : node.names) out << fmt::format("  {}\n", name);
+}
+
+}  // namespace
+
+void list_command(const std::string& kind, const Console& console) {
+  Experiment experiment;
+  const Node root = outline([&](Describer& d) { describe(d, experiment); }, Scope::everything);
+  std::vector<std::string> names;
+  for (const Kind& row : kinds) {
+    names.emplace_back(row.name);
+    if (kind.empty() || kind == row.name) print_kind(row, root, console.out);
+  }
+  if (!kind.empty() && std::find(names.begin(), names.end(), kind) == names.end())
+    fail<InputError>("list: expected {}, got {}{}", one_of_words(names), in_quotes(kind), suggestion(kind, names));
+}
+
+}  // namespace heddle
