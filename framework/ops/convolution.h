@@ -7,9 +7,9 @@
 namespace heddle {
 
 struct ConvolutionOptions {
-  Extent stride;
+  Extent stride{};
   Extent padding{0, 0};
-  Extent dilation;
+  Extent dilation{};
   std::int64_t groups = 1;
 };
 

@@ -9,8 +9,8 @@ namespace heddle {
 /// What follows a batch norm in the same pass over memory: y = activation(norm(x) + residual).
 struct NormEpilogue {
   NormActivation activation = NormActivation::none;
-  Variable slope;     // prelu: [C]
-  Variable residual;  // like x, or none; with relu or no activation only
+  Variable slope{};     // prelu: [C]
+  Variable residual{};  // like x, or none; with relu or no activation only
 };
 
 /// Normalises each channel (last dimension) of x by its own mean and biased variance over all other dimensions

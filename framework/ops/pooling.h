@@ -7,8 +7,8 @@
 namespace heddle {
 
 struct PoolOptions {
-  Extent kernel;
-  Extent stride;
+  Extent kernel{};
+  Extent stride{};
   Extent padding{0, 0};
   bool count_padding = true;  // average only: padded cells count in the divisor
 };
