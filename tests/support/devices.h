@@ -1,0 +1,39 @@
+// Devices for tests, and tensors of written or drawn values on them.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "framework/device.h"
+#include "framework/tensor.h"
+
+namespace heddle::test {
+
+/// A rank's device with two threads: enough for the order of sums to matter.
+inline Device make_device(std::string_view backend = "cpu", std::optional<std::int64_t> budget = {}) {
+  constexpr int threads = 2;
+  return Device(make_backend(backend, threads), 0, budget);
+}
+
+/// A floating tensor of these values, rounded to its type.
+inline Tensor tensor(Device& device, const Shape& shape, const std::vector<double>& values, DType dtype = DType::f64) {
+  return visit_floating(dtype, "tensor", [&]<class T>(T) {
+    std::vector<T> narrow;
+    for (const double value : values) narrow.push_back(static_cast<T>(static_cast<Compute<T>>(value)));
+    return Tensor::from_host(device, shape, narrow);
+  });
+}
+
+inline Tensor integers(Device& device, const std::vector<std::int64_t>& values) {
+  return Tensor::from_host(device, {static_cast<std::int64_t>(values.size())}, values);
+}
+
+/// Standard normal values, the same for the same seed.
+inline std::vector<double> normal_values(std::int64_t count, std::uint64_t seed) {
+  RandomStream stream({seed}, Purpose::test, 0, 0);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (double& value : values) value = stream.normal();
+  return values;
+}
+
+}  // namespace heddle::test

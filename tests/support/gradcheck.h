@@ -1,0 +1,21 @@
+// Gradients against finite differences.
+#pragma once
+
+#include <string>
+
+#include "tests/support/operation_cases.h"
+
+namespace heddle::test {
+
+/// For each input of a case in f64, the largest difference between its gradient and the fourth-order central difference
+/// (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h, over the largest gradient of that input.
+struct GradientError {
+  double largest = 0;
+  std::string where;  // the element: what came and what was expected
+};
+GradientError gradient_error(const OperationCase& operation, Device& device);
+
+/// max |a - b| / max |b|, or max |a| if b is all zero; infinite if the sizes differ.
+double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace heddle::test
