@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -40,6 +41,8 @@ class Progress {
   void clear();
 
  private:
+  void draw(const std::string& text);
+
   std::ostream& out_;
   Terminal terminal_;
   std::function<double()> now_;
@@ -48,8 +51,8 @@ class Progress {
   std::int64_t steps_ = 0;
   std::int64_t batch_ = 0;
   double begun_ = 0;
-  double drawn_ = -1;
-  std::size_t width_ = 0;  // of what stands on the line
+  std::optional<double> drawn_;  // when; absent before the first step
+  std::size_t width_ = 0;        // characters of the line that may not be blank
 };
 
 }  // namespace heddle

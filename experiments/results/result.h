@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -68,6 +68,10 @@ struct VariantResult {
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
 /// The batch over the median step.
 std::optional<double> samples_per_second(const VariantResult& result);
+/// Steps since the first one ever, those before a resumption included.
+std::int64_t steps_done(const VariantResult& result);
+/// `ok`, `out_of_memory`, `failed`.
+std::string_view name_of(VariantResult::Status status);
 /// How many pipeline stages the mesh has: 1 without an axis `pp`.
 int stages(const VariantResult& result);
 

@@ -1,4 +1,4 @@
-// The results folder of one run (docs: the README): experiment.json, summary.json, metrics.jsonl, memory.csv,
+// The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv,
 // trace.json, schedule.csv, and for each variant a TensorBoard event file. Files of an earlier run of ours are
 // replaced; what others put there stays.
 #pragma once
@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "experiments/results/result.h"
 #include "framework/atomic_file.h"
@@ -26,11 +27,13 @@ class ResultsFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// The next steps belong to this variant. Of an earlier run's steps those before `first_step` are kept.
-  void begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
+  /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept and returned, and
+  /// the later ones dropped.
+  std::vector<StepRecord> begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
   /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them.
   void step(const StepRecord& record);
-  /// Writes all other files; may be called after each variant with what there is so far.
+  /// Writes all other files; may be called after each variant with what there is so far. schedule.csv is the first
+  /// variant's; where there are several, each has its own in variants/NAME/.
   void write(const RunResult& run) const;
 
  private:

@@ -1,0 +1,43 @@
+#include "experiments/results/host.h"
+
+#include <fstream>
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace heddle {
+
+namespace {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+}  // namespace
+
+Host this_host() {
+  utsname names{};
+  ::uname(&names);
+  return {.system = std::string(names.sysname) + " " + names.release + " " + names.machine,
+          .processor = processor_name(),
+          .cores = usable_cores(),
+          .memory_bytes = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE)};
+}
+
+std::vector<std::pair<std::string, std::string>> build_versions() {
+  return {{"heddle", "0.1.0"}, {"compiler", "g++ " __VERSION__}};
+}
+
+}  // namespace heddle

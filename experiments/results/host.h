@@ -1,0 +1,22 @@
+// What a measurement was made on and with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+struct Host {
+  std::string system;     // kernel, release and architecture
+  std::string processor;  // as it names itself
+  int cores = 0;          // that this process may use
+  std::int64_t memory_bytes = 0;
+};
+
+Host this_host();
+/// Heddle's version and the compiler's.
+std::vector<std::pair<std::string, std::string>> build_versions();
+
+}  // namespace heddle

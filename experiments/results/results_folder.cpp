@@ -1,0 +1,178 @@
+#include "experiments/results/results_folder.h"
+
+#include <chrono>
+#include <span>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/event_file.h"
+#include "experiments/results/summary.h"
+#include "experiments/results/trace.h"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view event_file_name = "events.out.tfevents.heddle";
+constexpr std::uint64_t longest_metrics = std::uint64_t{1} << 32;
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
+}
+
+/// Removes our file from each of a folder's folders, and those folders that it leaves empty.
+void remove_from_each(const fs::path& folder, std::string_view file) {
+  std::error_code ignored;  // what is not there, or holds other files, stays as it is
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (fs::remove(entry.path() / file, ignored)) fs::remove(entry.path(), ignored);
+  }
+  fs::remove(folder, ignored);
+}
+
+void remove_earlier_run(const fs::path& path) {
+  std::error_code ignored;
+  for (const char* const file :
+       {"summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv", "notebook.ipynb", "notebook.html"})
+    fs::remove(path / file, ignored);
+  remove_from_each(path / "tensorboard", event_file_name);
+  remove_from_each(path / "variants", "schedule.csv");
+}
+
+/// A step as it stands in metrics.jsonl; `time` is Unix time.
+struct MetricsLine {
+  std::string variant;
+  StepRecord record;
+  std::optional<double> samples_per_second;
+  double time = 0;
+};
+
+std::string to_text(const MetricsLine& line) {
+  const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+  const Json json = {{"variant", line.variant},
+                     {"step", line.record.step},
+                     {"loss", or_null(line.record.loss)},
+                     {"learning_rate", line.record.learning_rate},
+                     {"gradient_norm", or_null(line.record.gradient_norm)},
+                     {"seconds", line.record.seconds},
+                     {"samples_per_second", or_null(line.samples_per_second)},
+                     {"time", line.time}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// Nothing for a line that is not whole, as a killed run's last may be.
+std::optional<MetricsLine> parse_line(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  const auto number = [&](const char* key) -> std::optional<double> {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+  };
+  const auto variant = json.is_object() ? json.find("variant") : json.end();
+  if (variant == json.end() || !variant->is_string() || !number("step")) return std::nullopt;
+  return MetricsLine{.variant = variant->get<std::string>(),
+                     .record = {.step = static_cast<std::int64_t>(*number("step")),
+                                .loss = number("loss"),
+                                .learning_rate = number("learning_rate").value_or(0),
+                                .gradient_norm = number("gradient_norm"),
+                                .seconds = number("seconds").value_or(0)},
+                     .samples_per_second = number("samples_per_second"),
+                     .time = number("time").value_or(0)};
+}
+
+std::string event_of(const MetricsLine& line) {
+  std::vector<std::pair<std::string, double>> scalars;
+  if (line.record.loss) scalars.emplace_back("loss", *line.record.loss);
+  scalars.emplace_back("learning_rate", line.record.learning_rate);
+  if (line.record.gradient_norm) scalars.emplace_back("gradient_norm", *line.record.gradient_norm);
+  if (line.samples_per_second) scalars.emplace_back("images_per_second", *line.samples_per_second);
+  return scalars_event(line.time, line.record.step, scalars);
+}
+
+}  // namespace
+
+std::string folder_name(std::string_view variant) {
+  constexpr std::size_t longest = 200;
+  std::string name;
+  for (const char c : variant) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                          c == '-' || (c == '.' && !name.empty());
+    name += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  if (name.empty()) return "%";
+  if (name.size() <= longest) return name;
+  return fmt::format("{}%{:08x}", name.substr(0, longest), crc32c(variant));
+}
+
+ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume)
+    : path_(std::move(path)), resume_(resume) {
+  make_folder(path_);
+  if (!resume) remove_earlier_run(path_);
+  write_file_atomically(path_ / "experiment.json", experiment_json);
+}
+
+std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step,
+                                                     std::int64_t batch) {
+  variant_ = name;
+  batch_ = batch;
+  const fs::path metrics = path_ / "metrics.jsonl";
+  const fs::path events = path_ / "tensorboard" / folder_name(name);
+  std::vector<StepRecord> kept;
+  std::string event_text = event_file_header(unix_seconds());
+  if (resume_ && fs::exists(metrics)) {
+    const std::string old = read_file(metrics, longest_metrics);
+    std::string text;
+    for (std::size_t begin = 0; begin < old.size();) {
+      const std::size_t newline = old.find('\n', begin);
+      if (newline == std::string::npos) break;
+      const std::size_t end = newline + 1;
+      const std::string_view raw = std::string_view(old).substr(begin, end - begin);
+      begin = end;
+      const auto line = parse_line(raw);
+      if (!line || (line->variant == name && line->record.step >= first_step)) continue;
+      text += raw;
+      if (line->variant != name) continue;
+      kept.push_back(line->record);
+      event_text += event_of(*line);
+    }
+    write_file_atomically(metrics, text);
+  }
+  make_folder(events);
+  write_file_atomically(events / event_file_name, event_text);
+  events_ = FileDescriptor::open_for_appending(events / event_file_name);
+  metrics_ = FileDescriptor::open_for_appending(metrics);
+  return kept;
+}
+
+void ResultsFolder::step(const StepRecord& record) {
+  MetricsLine line{.variant = variant_, .record = record, .samples_per_second = {}, .time = unix_seconds()};
+  if (record.seconds > 0) line.samples_per_second = static_cast<double>(batch_) / record.seconds;
+  metrics_->write(to_text(line));
+  events_->write(event_of(line));
+}
+
+void ResultsFolder::write(const RunResult& run) const {
+  write_file_atomically(path_ / "summary.json", summary_json(run));
+  write_file_atomically(path_ / "memory.csv", memory_csv(run));
+  AtomicFile trace(path_ / "trace.json");
+  write_trace(trace, run);
+  trace.commit();
+  if (run.variants.empty()) return;
+  write_file_atomically(path_ / "schedule.csv", schedule_csv(run.variants.front()));
+  if (run.variants.size() == 1) return;
+  for (const VariantResult& variant : run.variants) {
+    const fs::path folder = path_ / "variants" / folder_name(variant.name);
+    make_folder(folder);
+    write_file_atomically(folder / "schedule.csv", schedule_csv(variant));
+  }
+}
+
+}  // namespace heddle

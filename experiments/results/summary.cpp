@@ -1,0 +1,133 @@
+#include "experiments/results/summary.h"
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/host.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json losses_json(const VariantResult& variant) {
+  Json losses = Json::array();
+  for (const StepRecord& record : variant.steps) losses.push_back(or_null(record.loss));
+  return losses;
+}
+
+Json seconds_json(const VariantResult& variant) {
+  const auto seconds = step_seconds(variant);
+  if (!seconds) return {{"median", nullptr}, {"min", nullptr}, {"max", nullptr}};
+  return {{"median", seconds->median}, {"min", seconds->minimum}, {"max", seconds->maximum}};
+}
+
+Json rank_json(const RankResult& rank, bool timed) {
+  Json coordinates = {{"dp", 0}, {"pp", 0}, {"tp", 0}};
+  for (const auto& [axis, position] : rank.coordinates) coordinates[axis] = position;
+  Json peak = {{"total", rank.peak.total()}};
+  for (std::size_t i = 0; i < category_count; ++i)
+    peak[std::string(name_of(static_cast<Category>(i)))] = rank.peak.bytes[i];
+  return {{"rank", rank.rank},
+          {"coordinates", coordinates},
+          {"peak_bytes", peak},
+          {"sent_bytes", rank.sent_bytes},
+          {"received_bytes", rank.received_bytes},
+          {"busy_seconds", timed ? Json(rank.busy_seconds) : Json(nullptr)}};
+}
+
+Json evaluation_json(const std::optional<Evaluation>& evaluation) {
+  if (!evaluation) return nullptr;
+  Json verification = nullptr;
+  if (evaluation->verification) {
+    const Verification& measured = *evaluation->verification;
+    Json tar_at_far = Json::object();
+    for (const TarAtFar& point : measured.tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
+    verification = {{"accuracy", measured.accuracy},
+                    {"deviation", measured.deviation},
+                    {"threshold", measured.threshold},
+                    {"tar_at_far", tar_at_far}};
+  }
+  return {{"rank1", evaluation->rank1}, {"verification", verification}};
+}
+
+Json variant_json(const VariantResult& variant, const std::optional<double>& first_samples_per_second) {
+  const auto samples = samples_per_second(variant);
+  std::optional<double> speedup;
+  if (samples && first_samples_per_second) speedup = *samples / *first_samples_per_second;
+  Json losses = losses_json(variant);
+  Json ranks = Json::array();
+  for (const RankResult& rank : variant.ranks) ranks.push_back(rank_json(rank, samples.has_value()));
+  return {{"name", variant.name},
+          {"status", name_of(variant.status)},
+          {"error", variant.status == VariantResult::Status::ok ? Json(nullptr) : Json(variant.error)},
+          {"steps", steps_done(variant)},
+          {"loss",
+           {{"first", losses.empty() ? Json(nullptr) : losses.front()},
+            {"last", losses.empty() ? Json(nullptr) : losses.back()}}},
+          {"loss_per_step", losses},
+          {"step_seconds", seconds_json(variant)},
+          {"samples_per_second", or_null(samples)},
+          {"clock", variant.clock},
+          {"bubble_fraction",
+           stages(variant) == 1 && !variant.bubble_fraction ? Json(0.0) : or_null(variant.bubble_fraction)},
+          {"ideal_speedup", or_null(variant.ideal_speedup)},
+          {"speedup_over_first", or_null(speedup)},
+          {"ranks", ranks},
+          {"evaluation", evaluation_json(variant.evaluation)}};
+}
+
+Json host_json() {
+  const Host host = this_host();
+  return {{"system", host.system},
+          {"processor", host.processor},
+          {"cores", host.cores},
+          {"memory_bytes", host.memory_bytes}};
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+std::string summary_json(const RunResult& run) {
+  Json versions = Json::object();
+  for (const auto& [name, version] : build_versions()) versions[name] = version;
+  for (const auto& [name, version] : run.versions) versions[name] = version;
+  std::optional<double> first;
+  if (!run.variants.empty()) first = samples_per_second(run.variants.front());
+  Json variants = Json::array();
+  for (const VariantResult& variant : run.variants) variants.push_back(variant_json(variant, first));
+  const Json summary = {{"name", run.name}, {"versions", versions}, {"host", host_json()}, {"variants", variants}};
+  return summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string memory_csv(const RunResult& run) {
+  std::string text = "variant,rank,category,bytes\n";
+  for (const VariantResult& variant : run.variants) {
+    const std::string name = csv_cell(variant.name);
+    for (const RankResult& rank : variant.ranks)
+      for (std::size_t i = 0; i < category_count; ++i)
+        text += fmt::format("{},{},{},{}\n", name, rank.rank, name_of(static_cast<Category>(i)), rank.peak.bytes[i]);
+  }
+  return text;
+}
+
+std::string schedule_csv(const VariantResult& variant) {
+  std::string row;
+  for (std::int64_t i = 0; i < variant.micro_batches; ++i) row += fmt::format("{}0F{},0B{}", i == 0 ? "" : ",", i, i);
+  std::string text;
+  for (std::size_t rank = 0; rank < variant.ranks.size(); ++rank) text += row + "\n";
+  return text;
+}
+
+}  // namespace heddle

@@ -1,0 +1,203 @@
+#include "experiments/results/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "experiments/results/text.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr const char* absent = "-";
+
+/// Three digits that count, without an exponent.
+std::string significant(double value) {
+  const double size = std::abs(value);
+  return fmt::format("{:.{}f}", value, size >= 100 ? 0 : size >= 10 ? 1 : 2);
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.2f} %", 100 * share);
+}
+
+/// Rows of cells under headers. The first column is text and starts at the left, the others are right-aligned.
+class Grid {
+ public:
+  explicit Grid(std::vector<std::string> headers) : rows_{std::move(headers)} {}
+
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+  /// The first column gives way until the row fits; where that is not enough, the space between the columns.
+  std::string to_text() const {
+    std::vector<std::size_t> widths(rows_.front().size(), 0);
+    for (const auto& row : rows_)
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+    std::size_t others = 0;
+    for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i];
+    constexpr std::size_t least_first = 8;
+    const std::size_t gaps = widths.size() - 1;
+    const std::size_t gap = others + 2 * gaps + std::min(widths[0], least_first) <= table_width ? 2 : 1;
+    const std::size_t room = table_width - std::min<std::size_t>(table_width, others + gap * gaps);
+    widths[0] = std::min(widths[0], std::max(room, least_first));
+    std::string text;
+    for (const auto& row : rows_) {
+      std::string line = shorten(row[0], widths[0]);
+      line.append(widths[0] - width_of(line), ' ');
+      for (std::size_t i = 1; i < row.size(); ++i) line.append(gap + widths[i] - width_of(row[i]), ' ').append(row[i]);
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+struct Burden {
+  std::int64_t largest = 0;
+  double over_mean = 1;
+};
+
+Burden burden_of(const VariantResult& variant) {
+  Burden burden;
+  double sum = 0;
+  for (const RankResult& rank : variant.ranks) {
+    burden.largest = std::max(burden.largest, rank.peak.total());
+    sum += static_cast<double>(rank.peak.total());
+  }
+  if (sum > 0) burden.over_mean = static_cast<double>(burden.largest) * static_cast<double>(variant.ranks.size()) / sum;
+  return burden;
+}
+
+std::string losses(const VariantResult& variant) {
+  if (variant.steps.empty() || !variant.steps.front().loss || !variant.steps.back().loss) return absent;
+  return fmt::format("{:#.6g} -> {:#.6g}", *variant.steps.front().loss, *variant.steps.back().loss);
+}
+
+std::string variants_table(const RunResult& run) {
+  Grid grid({"variant", "loss", "time a step", "images/s", "speed-up", "largest rank", "/ mean", "sent"});
+  const auto first = run.variants.empty() ? std::nullopt : samples_per_second(run.variants.front());
+  for (const VariantResult& variant : run.variants) {
+    const auto seconds = step_seconds(variant);
+    const auto samples = samples_per_second(variant);
+    const Burden burden = burden_of(variant);
+    std::int64_t sent = 0;
+    for (const RankResult& rank : variant.ranks) sent += rank.sent_bytes;
+    const bool has_ranks = !variant.ranks.empty();
+    grid.add({variant.name, losses(variant), seconds ? format_seconds(seconds->median) : absent,
+              samples ? significant(*samples) : absent, samples && first ? significant(*samples / *first) : absent,
+              has_ranks ? format_bytes(burden.largest) : absent,
+              has_ranks ? fmt::format("{:.2f}", burden.over_mean) : absent, has_ranks ? format_bytes(sent) : absent});
+  }
+  return grid.to_text();
+}
+
+std::string errors_text(const RunResult& run) {
+  std::string text;
+  for (const VariantResult& variant : run.variants) {
+    if (variant.status == VariantResult::Status::ok) continue;
+    const char* const verb = variant.status == VariantResult::Status::out_of_memory ? "ran out of memory" : "failed";
+    text += wrap(fmt::format("{} {}: {}", variant.name, verb, variant.error), table_width, 2);
+  }
+  return text;
+}
+
+std::vector<std::string> memory_row(const RankResult& rank) {
+  std::vector<std::string> row{format_bytes(rank.peak.total())};
+  for (const std::int64_t bytes : rank.peak.bytes) row.push_back(format_bytes(bytes));
+  row.push_back(format_bytes(rank.sent_bytes));
+  return row;
+}
+
+/// One grid for all variants, so that their columns line up; ranks that read alike share a row, `4-7`.
+std::string memory_table(const RunResult& run) {
+  std::vector<std::string> headers{"rank", "total"};
+  for (std::size_t i = 0; i < category_count; ++i) headers.emplace_back(name_of(static_cast<Category>(i)));
+  headers.emplace_back("sent");
+  Grid grid(headers);
+  std::vector<std::pair<std::size_t, const VariantResult*>> headings;  // before which line
+  std::size_t line = 1;
+  for (const VariantResult& variant : run.variants) {
+    if (variant.ranks.empty()) continue;
+    headings.emplace_back(line, &variant);
+    for (std::size_t i = 0; i < variant.ranks.size();) {
+      std::vector<std::string> row = memory_row(variant.ranks[i]);
+      std::size_t end = i + 1;
+      while (end < variant.ranks.size() && memory_row(variant.ranks[end]) == row) ++end;
+      const int first = variant.ranks[i].rank;
+      const int last = variant.ranks[end - 1].rank;
+      row.insert(row.begin(), first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+      grid.add(std::move(row));
+      ++line;
+      i = end;
+    }
+  }
+  if (headings.empty()) return "";
+  std::string text;
+  std::size_t at = 0;
+  auto heading = headings.begin();
+  for (const std::string& row : lines_of(grid.to_text())) {
+    if (heading != headings.end() && heading->first == at) {
+      text += shorten(heading->second->name, table_width) + "\n";
+      ++heading;
+    }
+    text += row + "\n";
+    ++at;
+  }
+  return text;
+}
+
+std::string accuracy_table(const RunResult& run) {
+  std::set<int> exponents;
+  bool is_evaluated = false;
+  for (const VariantResult& variant : run.variants) {
+    is_evaluated |= variant.evaluation.has_value();
+    if (!variant.evaluation || !variant.evaluation->verification) continue;
+    for (const TarAtFar& point : variant.evaluation->verification->tar_at_far) exponents.insert(point.exponent);
+  }
+  if (!is_evaluated) return "";
+  std::vector<std::string> headers{"variant", "rank-1", "verification"};
+  for (const int exponent : exponents) headers.push_back(fmt::format("TAR at FAR 1e-{}", exponent));
+  Grid grid(headers);
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.evaluation) continue;
+    const auto& verification = variant.evaluation->verification;
+    std::vector<std::string> row{variant.name, percent(variant.evaluation->rank1)};
+    row.push_back(verification
+                      ? fmt::format("{} +- {}", percent(verification->accuracy), percent(verification->deviation))
+                      : absent);
+    for (const int exponent : exponents) {
+      std::string cell = absent;
+      if (verification)
+        for (const TarAtFar& point : verification->tar_at_far)
+          if (point.exponent == exponent) cell = percent(point.tar);
+      row.push_back(cell);
+    }
+    grid.add(row);
+  }
+  return grid.to_text();
+}
+
+}  // namespace
+
+std::string results_table(const RunResult& run) {
+  std::string text = variants_table(run) + errors_text(run);
+  if (const std::string memory = memory_table(run); !memory.empty())
+    text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
+  if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
+  return text;
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 0.9995e-3) return significant(seconds * 1e6) + " us";
+  if (seconds < 0.9995) return significant(seconds * 1e3) + " ms";
+  if (seconds < 100) return significant(seconds) + " s";
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+}  // namespace heddle

@@ -1,0 +1,172 @@
+#include "notebooks_export/cells.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr const char* read_results = R"(import json
+import math
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+%config InlineBackend.figure_format = "retina"
+plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True})
+
+summary = json.loads(Path("summary.json").read_text(encoding="utf-8"))
+variants = summary["variants"]
+names = [variant["name"] for variant in variants]
+memory = pd.read_csv("memory.csv", dtype={"variant": str}, keep_default_na=False)
+metrics_file = Path("metrics.jsonl")
+lines = metrics_file.read_text(encoding="utf-8").splitlines() if metrics_file.exists() else []
+metrics = pd.DataFrame([json.loads(line) for line in lines], columns=["variant", "step", "loss", "seconds"])
+
+
+def plain(name, longest=28):
+    """A name as matplotlib shows it: short, and its dollar signs no formulas."""
+    short = name if len(name) <= longest else name[: longest // 2 - 1] + ".." + name[-(longest // 2 - 1) :]
+    return short.replace("$", r"\$")
+
+
+def binary_unit(most):
+    """The binary unit in which `most` bytes read well, and its size."""
+    power = min(int(math.log(max(most, 1), 1024)), 4)
+    return ["B", "KiB", "MiB", "GiB", "TiB"][power], 1024**power
+)";
+
+constexpr const char* overview = R"(totals = memory.groupby(["variant", "rank"])["bytes"].sum()
+rows = []
+for variant in variants:
+    ranks = totals.get(variant["name"], pd.Series(dtype=float))
+    evaluation = variant["evaluation"] or {}
+    verification = evaluation.get("verification") or {}
+    rows.append(
+        {
+            "variant": variant["name"],
+            "status": variant["status"],
+            "first loss": variant["loss"]["first"],
+            "last loss": variant["loss"]["last"],
+            "s a step": variant["step_seconds"]["median"],
+            "images/s": variant["samples_per_second"],
+            "largest rank, MiB": ranks.max() / 2**20,
+            "largest / mean": ranks.max() / ranks.mean(),
+            "sent, MiB": sum(rank["sent_bytes"] for rank in variant["ranks"]) / 2**20,
+            "rank-1, %": 100 * evaluation.get("rank1", math.nan),
+            "verification, %": 100 * verification.get("accuracy", math.nan),
+        }
+    )
+table = pd.DataFrame(rows).set_index("variant").dropna(axis="columns", how="all")
+table.style.format(precision=4, na_rep="-", formatter={"images/s": "{:.1f}", "largest rank, MiB": "{:.1f}",
+    "largest / mean": "{:.2f}", "sent, MiB": "{:.1f}", "rank-1, %": "{:.2f}", "verification, %": "{:.2f}"})
+)";
+
+constexpr const char* errors = R"(for variant in variants:
+    if variant["status"] != "ok":
+        print(f"{variant['name']}: {variant['status']}: {variant['error']}")
+)";
+
+constexpr const char* memory_figure = R"(colours = {
+    "parameters": "#0072B2",
+    "gradients": "#56B4E9",
+    "optimizer": "#009E73",
+    "activations": "#E69F00",
+    "workspace": "#999999",
+    "communication": "#D55E00",
+}
+measured = [name for name in names if (memory["variant"] == name).any()]
+if measured:
+    unit, size = binary_unit(totals.max())
+    columns = min(len(measured), 3)
+    rows = math.ceil(len(measured) / columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(max(3.2 * columns, 5), 3.2 * rows), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat[len(measured) :]:
+        axis.set_visible(False)
+    for axis, name in zip(axes.flat, measured):
+        ranks = memory[memory["variant"] == name].pivot(index="rank", columns="category", values="bytes")
+        below = pd.Series(0.0, index=ranks.index)
+        for category, colour in colours.items():
+            axis.bar(ranks.index, ranks[category] / size, bottom=below, color=colour, label=category)
+            below += ranks[category] / size
+        mean = below.mean()
+        axis.axhline(mean, color="black", linewidth=1, linestyle=":", label="mean of the ranks")
+        axis.set_title(f"{plain(name)}\nlargest / mean {below.max() / mean:.2f}" if mean > 0 else plain(name))
+        axis.set_xlabel("rank")
+        axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True))
+        axis.set_xlim(ranks.index.min() - 0.7, ranks.index.max() + 0.7)
+        axis.grid(axis="y", alpha=0.3)
+    for row in axes:
+        row[0].set_ylabel(f"memory, {unit}")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    axes[0, -1].legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False)
+    plt.show()
+else:
+    print("No variant got as far as measuring its memory.")
+)";
+
+constexpr const char* loss_figure = R"(curves = metrics.dropna(subset=["loss"])
+if len(curves):
+    figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
+    drawn = [name for name in names if (curves["variant"] == name).any()]
+    for i, name in enumerate(drawn):
+        curve = curves[curves["variant"] == name]
+        # Variants may agree to the last digit: the earlier lines are wider, so that they show below the later ones.
+        axis.plot(curve["step"], curve["loss"], linewidth=1.5 + 2.5 * (len(drawn) - 1 - i) / max(len(drawn) - 1, 1),
+                  marker="." if len(curve) == 1 else None, label=plain(name))
+    axis.set_title("Loss, mean over the global batch")
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss")
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    plt.show()
+else:
+    print("No step has a loss.")
+)";
+
+constexpr const char* time_figure =
+    R"(timed = [variant for variant in variants if variant["samples_per_second"] is not None]
+if timed:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 1.4 + 0.5 * len(timed)), sharey=True, layout="constrained")
+    labels = [plain(variant["name"]) for variant in timed]
+    seconds = pd.DataFrame([variant["step_seconds"] for variant in timed]) * 1000
+    spread = [seconds["median"] - seconds["min"], seconds["max"] - seconds["median"]]
+    left.barh(range(len(timed)), seconds["median"], xerr=spread, color="#56B4E9", capsize=3)
+    left.set_yticks(range(len(timed)), labels)
+    left.invert_yaxis()
+    left.set_xlabel("ms")
+    left.set_title("Time a step: median, least to most")
+    bars = right.barh(range(len(timed)), [variant["samples_per_second"] for variant in timed], color="#009E73")
+    right.bar_label(bars, fmt="%.1f", padding=3)
+    right.margins(x=0.15)
+    right.set_xlabel("images a second")
+    right.set_title("Throughput")
+    for axis in (left, right):
+        axis.grid(axis="x", alpha=0.3)
+    plt.show()
+else:
+    print("No step was timed.")
+)";
+
+}  // namespace
+
+std::vector<NotebookCell> results_cells() {
+  return {
+      {.id = "read", .is_code = true, .source = read_results},
+      {.id = "overview", .is_code = true, .source = overview},
+      {.id = "errors", .is_code = true, .source = errors},
+      {.id = "memory-text",
+       .is_code = false,
+       .source = "## Memory\n\nWhat each rank held at the moment when it held the most, by category."},
+      {.id = "memory", .is_code = true, .source = memory_figure},
+      {.id = "loss-text", .is_code = false, .source = "## Loss"},
+      {.id = "loss", .is_code = true, .source = loss_figure},
+      {.id = "time-text",
+       .is_code = false,
+       .source = "## Time\n\nThe first step is left out: it also builds the kernels."},
+      {.id = "time", .is_code = true, .source = time_figure},
+  };
+}
+
+}  // namespace heddle

@@ -1,0 +1,104 @@
+#include "notebooks_export/notebook.h"
+
+#include <cctype>
+#include <regex>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/atomic_file.h"
+#include "framework/error.h"
+#include "notebooks_export/cells.h"
+#include "notebooks_export/process.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* packages = "jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib";
+constexpr std::uint64_t longest_summary = std::uint64_t{1} << 30;
+
+/// Text that Markdown shows as it is: every punctuation may be escaped.
+std::string plain_markdown(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::ispunct(static_cast<unsigned char>(c)) != 0) escaped += '\\';
+    escaped += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return escaped;
+}
+
+Json cell_json(const NotebookCell& cell) {
+  Json json = {{"cell_type", cell.is_code ? "code" : "markdown"}, {"id", cell.id}, {"metadata", Json::object()}};
+  if (cell.is_code) {
+    json["execution_count"] = nullptr;
+    json["outputs"] = Json::array();
+  }
+  json["source"] = cell.source;
+  return json;
+}
+
+std::string title_of(const std::filesystem::path& summary) {
+  const Json json = Json::parse(read_file(summary, longest_summary), nullptr, false);
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
+    fail<InputError>("{}: is not the summary of a run", summary.string());
+  return json["name"].get<std::string>();
+}
+
+/// The end of a program's output, where Python says what went wrong, without colours.
+std::string last_lines(const std::string& output) {
+  constexpr int most = 12;
+  static const std::regex colour("\x1b\\[[0-9;]*m");
+  const std::string plain = std::regex_replace(output.substr(0, output.find_last_not_of('\n') + 1), colour, "");
+  std::size_t begin = plain.size();
+  for (int lines = 0; lines < most && begin != std::string::npos && begin > 0; ++lines)
+    begin = plain.rfind('\n', begin - 1);
+  return begin == std::string::npos || begin == 0 ? plain : plain.substr(begin + 1);
+}
+
+void convert(const std::filesystem::path& folder, const std::vector<std::string>& arguments) {
+  const auto finished = run_program("jupyter-nbconvert", arguments, folder);
+  if (!finished)
+    fail<InputError>(
+        "{}: written, but not executed: there is no jupyter-nbconvert. On Debian: apt-get install "
+        "--no-install-recommends {}",
+        (folder / "notebook.ipynb").string(), packages);
+  if (finished->exit_code == 0) return;
+  const std::string& output = finished->output;
+  const auto says = [&](const char* words) { return output.find(words) != std::string::npos; };
+  if (says("No module named") || says("NoSuchKernel") || says("No such kernel"))
+    fail<InputError>(
+        "{}: not executed: parts of Jupyter or of what the notebook uses are missing. On Debian: apt-get install "
+        "--no-install-recommends {}\n{}",
+        (folder / "notebook.ipynb").string(), packages, last_lines(output));
+  fail("{}: jupyter-nbconvert ended with code {}:\n{}", (folder / "notebook.ipynb").string(), finished->exit_code,
+       last_lines(output));
+}
+
+}  // namespace
+
+std::string notebook_json(const std::string& title) {
+  Json cells = Json::array();
+  cells.push_back(cell_json({.id = "title", .is_code = false, .source = "# " + plain_markdown(title)}));
+  for (const NotebookCell& cell : results_cells()) cells.push_back(cell_json(cell));
+  const Json kernel = {{"display_name", "Python 3"}, {"language", "python"}, {"name", "python3"}};
+  const Json notebook = {{"cells", cells},
+                         {"metadata", {{"kernelspec", kernel}, {"language_info", {{"name", "python"}}}}},
+                         {"nbformat", 4},
+                         {"nbformat_minor", 5}};
+  return notebook.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+NotebookFiles write_notebook(const std::filesystem::path& results) {
+  const NotebookFiles files{.notebook = results / "notebook.ipynb", .html = results / "notebook.html"};
+  write_file_atomically(files.notebook, notebook_json(title_of(results / "summary.json")));
+  // Run in the folder itself: no argument is a path that the user chose.
+  convert(results, {"--to", "notebook", "--execute", "--inplace", "notebook.ipynb"});
+  convert(results, {"--to", "html", "notebook.ipynb"});
+  return files;
+}
+
+}  // namespace heddle
