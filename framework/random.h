@@ -57,9 +57,9 @@ HEDDLE_HOST_DEVICE inline PhiloxBlock purpose_key(RandomKey key, Purpose purpose
                 static_cast<std::uint32_t>(key.seed >> 32));
 }
 
-/// In (0, 1): never 0, so that a logarithm of it is finite.
+/// In (0, 1): never 0, so that a logarithm of it is finite, and never 1. 23 bits, whose odd halves f32 still holds.
 HEDDLE_HOST_DEVICE inline float uniform_from_bits(std::uint32_t bits) {
-  return (static_cast<float>(bits >> 8) + 0.5F) * (1.0F / 16777216.0F);
+  return (static_cast<float>(bits >> 9) + 0.5F) * (1.0F / 8388608.0F);
 }
 
 /// One normal deviate from two words (Box and Muller); f64 inside, so that CPU and CUDA agree to f32 rounding.

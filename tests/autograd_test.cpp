@@ -1,0 +1,183 @@
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "framework/ops/elementwise.h"
+#include "framework/ops/reduce.h"
+#include "framework/ops/shape.h"
+#include "tests/support/devices.h"
+
+namespace heddle::test {
+namespace {
+
+/// A leaf and where its gradient arrives.
+struct Leaf {
+  std::shared_ptr<Accumulator> accumulator = std::make_shared<Accumulator>(Category::gradients);
+  Variable variable;
+
+  Leaf(Device& device, const std::vector<double>& values)
+      : variable(Variable::parameter(tensor(device, {static_cast<std::int64_t>(values.size())}, values), accumulator)) {
+  }
+  std::vector<double> gradient() const { return accumulator->gradient().to_doubles(); }
+};
+
+TEST_CASE("A graph 200,000 nodes deep is walked back and destroyed without recursion") {
+  Device device = make_device();
+  const Leaf x(device, {1});
+  const auto chain = [&] {
+    Variable y = x.variable;
+    for (int i = 0; i < 200000; ++i) y = scale(y, 1);
+    return y;
+  };
+  backward(chain());
+  CHECK(x.gradient() == std::vector<double>{1});
+  { const Variable dropped = chain(); }
+  CHECK(device.meter().live().total() == 16);
+}
+
+TEST_CASE("A value used twice gets the sum of both gradients") {
+  Device device = make_device();
+  const Leaf x(device, {2, 3});
+  const Variable y = multiply(x.variable, x.variable);
+  backward(sum(add(y, multiply(y, x.variable))));  // x^2 + x^3
+  CHECK(x.gradient() == std::vector<double>{4 + 12, 6 + 27});
+}
+
+TEST_CASE("Gradients of several backwards add up, and each leaf's memory is its category's") {
+  Device device = make_device();
+  const Leaf x(device, {1, 2});
+  backward(sum(scale(x.variable, 3)));
+  const void* const address = x.accumulator->gradient().data();
+  backward(sum(scale(x.variable, 4)));
+  CHECK(x.gradient() == std::vector<double>{7, 7});
+  CHECK(x.accumulator->gradient().data() == address);
+  CHECK(device.meter().live()[Category::gradients] == 16);
+  x.accumulator->clear();
+  CHECK(device.meter().live()[Category::gradients] == 0);
+}
+
+TEST_CASE("One gradient that reaches two leaves is not shared between them") {
+  Device device = make_device();
+  const Leaf a(device, {1});
+  const Leaf b(device, {1});
+  backward(sum(add(a.variable, b.variable)));
+  backward(sum(scale(a.variable, 5)));
+  CHECK(a.gradient() == std::vector<double>{6});
+  CHECK(b.gradient() == std::vector<double>{1});
+}
+
+TEST_CASE("A slice's gradient does not keep the whole gradient alive") {
+  Device device = make_device();
+  const Leaf a(device, std::vector<double>(10, 1));
+  const Leaf b(device, std::vector<double>(90, 1));
+  const std::vector<Variable> both{a.variable, b.variable};
+  backward(sum(concat(both, 0)));
+  CHECK(device.meter().live()[Category::gradients] == 800);
+  CHECK(device.meter().live()[Category::activations] == 800);  // the leaves' values
+}
+
+TEST_CASE("A second backward through a freed graph is refused") {
+  Device device = make_device();
+  const Leaf x(device, {2});
+  const Variable y = square(x.variable);
+  backward(y);
+  CHECK_THROWS_WITH_AS(backward(y), "backward: this graph was already walked and its tensors are freed", InputError);
+  CHECK_THROWS_WITH_AS(backward(scale(y, 2)), "backward: this graph was already walked and its tensors are freed",
+                       InputError);
+  CHECK(x.gradient() == std::vector<double>{4});
+}
+
+TEST_CASE("A tensor is freed as soon as its last reader is done") {
+  Device device = make_device();
+  constexpr std::int64_t bytes = 8 * 1000;
+  const Leaf x(device, std::vector<double>(1000, 0.5));
+  Variable y = x.variable;
+  for (int i = 0; i < 10; ++i) y = heddle::tanh(y);
+  const Variable loss = sum(y);
+  y = Variable();
+  CHECK(device.meter().live()[Category::activations] == 11 * bytes + 8);
+  device.meter().reset_peak();
+  backward(loss);
+  // Each step back frees one kept output and the gradient before: two gradients are live beside the ten at the most.
+  CHECK(device.meter().peak().total() <= 13 * bytes + 100);
+  CHECK(device.meter().live().total() == 2 * bytes + 8);
+}
+
+TEST_CASE("What no gradient needs is not kept") {
+  Device device = make_device();
+  const Leaf x(device, std::vector<double>(1000, 0.5));
+  const std::int64_t before = device.meter().live().total();
+  Variable y = add(scale(x.variable, 2), x.variable);
+  y = reshape(sum(y), {1});
+  CHECK(device.meter().live().total() == before + 8);
+  const Variable constant = tensor(device, {1000}, std::vector<double>(1000, 1));
+  const Variable product = sum(multiply(scale(x.variable, 2), constant));
+  CHECK(device.meter().live().total() == before + 8 + 8000 + 8);  // the constant, not the scaled x
+}
+
+TEST_CASE("Within NoGrad and from constants nothing is recorded") {
+  Device device = make_device();
+  const Leaf x(device, {1});
+  {
+    const NoGrad no_grad(device);
+    CHECK_FALSE(exp(x.variable).leads().anywhere());
+    { const NoGrad nested(device); }
+    CHECK_FALSE(device.records());
+  }
+  CHECK(device.records());
+  CHECK(exp(x.variable).leads().to_parameter);
+  const Variable constant = exp(Variable(tensor(device, {1}, {1})));
+  CHECK(constant.node() == nullptr);
+  CHECK_THROWS_WITH_AS(backward(constant), "backward: f64[1] does not lead to a parameter or an input", InputError);
+}
+
+TEST_CASE("Edges know whether they lead to a parameter or to an input") {
+  Device device = make_device();
+  const Leaf weight(device, {1});
+  const auto arrived = std::make_shared<Accumulator>(Category::activations);
+  const Variable input = Variable::input(tensor(device, {1}, {3}), arrived);
+  CHECK_FALSE(exp(input).leads().to_parameter);
+  CHECK(exp(input).leads().to_input);
+  const Variable both = multiply(weight.variable, input);
+  CHECK(both.leads().to_parameter);
+  CHECK(both.leads().to_input);
+  backward(both);
+  CHECK(weight.gradient() == std::vector<double>{3});
+  CHECK(arrived->gradient().to_doubles() == std::vector<double>{1});
+}
+
+TEST_CASE("An operation is told which gradients are wanted, and may return more") {
+  Device device = make_device();
+  const Leaf x(device, {1});
+  const Tensor value = tensor(device, {1}, {2});
+  std::vector<bool> seen;
+  const Variable y =
+      record(value, {Variable(value), x.variable, Variable(value)}, [&](const Tensor& dy, Wanted wanted) {
+        seen = {wanted[0], wanted[1], wanted[2]};
+        return Gradients{dy, dy, dy};
+      });
+  backward(y);
+  CHECK(seen == std::vector<bool>{false, true, false});
+  CHECK(x.gradient() == std::vector<double>{1});
+}
+
+TEST_CASE("A graph may be walked from several roots at once") {
+  Device device = make_device();
+  const Leaf x(device, {3});
+  const Variable y = square(x.variable);
+  const Variable z = scale(y, 10);
+  backward({{y, tensor(device, {1}, {1})}, {z, tensor(device, {1}, {2})}});
+  CHECK(x.gradient() == std::vector<double>{6 * 21});
+}
+
+TEST_CASE("Roots of a wrong shape are refused") {
+  Device device = make_device();
+  const Leaf x(device, {1, 2});
+  const Variable y = exp(x.variable);
+  CHECK_THROWS_WITH_AS(backward(y), "backward: expected a loss of one element, got f64[2]", InputError);
+  CHECK_THROWS_WITH_AS(backward({{y, tensor(device, {1}, {1})}}), "backward: expected a gradient f64[2], got f64[1]",
+                       InputError);
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,62 @@
+#include <doctest/doctest.h>
+
+#include "framework/ops/convolution.h"
+#include "framework/ops/linear.h"
+#include "tests/support/devices.h"
+#include "tests/support/operation_cases.h"
+
+namespace heddle::test {
+namespace {
+
+/// Live and peak bytes by category after forward and after backward.
+std::vector<MemoryUse> bytes_of(const OperationCase& operation, std::string_view backend, DType dtype) {
+  Device device = make_device(backend);
+  const CaseGraph graph = make_graph(operation, device, dtype);
+  std::vector<MemoryUse> uses{device.meter().live(), device.meter().peak()};
+  graph.go_back();
+  uses.push_back(device.meter().live());
+  uses.push_back(device.meter().peak());
+  return uses;
+}
+
+TEST_CASE("plan holds cpu's bytes in every category, over all operations and types") {
+  for (const OperationCase& operation : operation_cases())
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      const std::vector<MemoryUse> cpu = bytes_of(operation, "cpu", dtype);
+      const std::vector<MemoryUse> plan = bytes_of(operation, "plan", dtype);
+      for (std::size_t i = 0; i < cpu.size(); ++i)
+        CHECK_MESSAGE(plan[i].bytes == cpu[i].bytes, operation.name << " in " << name_of(dtype) << ", use " << i);
+    }
+}
+
+TEST_CASE("plan takes tensors that no machine could hold") {
+  Device device = make_device("plan");
+  const Tensor x = Tensor::zeros(device, {1LL << 30, 1LL << 20}, DType::f32);
+  CHECK(device.meter().live().total() == 1LL << 52);
+  CHECK_FALSE(device.has_data());
+  CHECK(x.data() == nullptr);
+  CHECK_THROWS_WITH_AS(x.rows(0, 1).to_doubles(), "tensor: f32[1,1048576] has no elements to read on the plan backend",
+                       Error);
+}
+
+TEST_CASE("plan counts the operations of products and convolutions") {
+  Device device = make_device("plan");
+  const auto zeros = [&](const Shape& shape) { return Variable(Tensor::zeros(device, shape, DType::f32)); };
+  std::int64_t before = device.backend().flops();
+  matmul(zeros({3, 5}), zeros({5, 7}));
+  CHECK(device.backend().flops() - before == 2 * 3 * 5 * 7);
+  before = device.backend().flops();
+  conv2d(zeros({2, 8, 8, 6}), zeros({4, 3, 3, 3}), {}, {.padding = {1, 1}, .groups = 2});
+  CHECK(device.backend().flops() - before == 2LL * 2 * 8 * 8 * 4 * 9 * 3);
+  Device cpu = make_device("cpu");
+  CHECK(cpu.backend().flops() == 0);
+}
+
+TEST_CASE("An unknown device is refused with those that exist") {
+  CHECK_THROWS_WITH_AS(make_backend("gpu", 1), "unknown device 'gpu': expected cpu or plan", InputError);
+  CHECK(backend_names().size() == 2);
+  for (const std::string_view name : backend_names()) CHECK(make_backend(name, 1)->name() == name);
+}
+
+}  // namespace
+}  // namespace heddle::test
