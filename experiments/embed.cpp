@@ -33,7 +33,7 @@ EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset
   }
   const Tensor own = concat_tensors(parts, 0);
   parts.clear();
-  const Tensor all = rank.data_parallel.all_gather(own).wait();
+  const Tensor all = rank.data_parallel.all_gather(own);
   EmbeddedSplit result;
   for (std::int64_t i = 0; i < images; ++i) result.labels.push_back(dataset.label(split, i));
   if (device.has_data()) result.values = all.to_host<float>();

@@ -48,9 +48,14 @@ Tensor Trainer::read_images(std::span<const std::int64_t> indices, std::int64_t 
 
 std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const std::int64_t> batch, std::int64_t index) {
   const auto size = static_cast<std::int64_t>(batch.size());
-  const ShardRange whole = shard(size, experiment_.train.micro_batches, index);
-  const ShardRange mine = shard(whole.size, rank_.data_parallel.size(), rank_.data_parallel.rank());
-  const std::int64_t first = whole.begin + mine.begin;
+  // The batch falls into sample groups, micro-batch by micro-batch and in each rank by rank: the same groups as those
+  // of one rank with ranks * micro_batches micro-batches, also where they do not divide the batch.
+  const int ranks = rank_.data_parallel.size();
+  const std::int64_t groups = experiment_.train.micro_batches * ranks;
+  std::vector<std::int64_t> rows;
+  for (int rank = 0; rank < ranks; ++rank) rows.push_back(shard(size, groups, index * ranks + rank).size);
+  const ShardRange mine = shard(size, groups, index * ranks + rank_.data_parallel.rank());
+  const std::int64_t first = mine.begin;
   const auto indices = batch.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(mine.size));
 
   const Pass pass{.rank = rank_, .training = true, .step = step, .first_sample = first};
@@ -64,7 +69,7 @@ std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const st
   }();
   const std::vector<std::int64_t> labels = labels_of(dataset_, Split::train, indices);
   HeadOutput output = head_->forward_backward(
-      {.embedding = embedding.value(), .labels = labels, .first_sample = first, .global_batch = size});
+      {.embedding = embedding.value(), .labels = labels, .rows = rows, .first_sample = first, .global_batch = size});
   {
     const Tracer::Computing span(tracer_, "backward");
     backward({{embedding, std::move(output.embedding_gradient)}});
@@ -93,7 +98,7 @@ void Trainer::sum_gradients() {
   for (Parameter* parameter : parameters()) {
     if (!parameter->trainable || parameter->holding == Holding::sharded) continue;
     Accumulator& accumulator = *parameter->gradient;
-    const Tensor sum = rank_.data_parallel.all_reduce(accumulator.gradient()).wait();
+    const Tensor sum = rank_.data_parallel.all_reduce(accumulator.gradient());
     accumulator.set(sum);
   }
 }
@@ -118,7 +123,7 @@ std::optional<double> Trainer::clip_gradients() {
   Tensor sharded_squares = Tensor::zeros(device, {1}, DType::f64);
   for (const Tensor& g : gradients) device.backend().training().add_squared_norm(g, squares);
   for (const Tensor& g : sharded) device.backend().training().add_squared_norm(g, sharded_squares);
-  sharded_squares = rank_.data_parallel.all_reduce(sharded_squares).wait();
+  sharded_squares = rank_.data_parallel.all_reduce(sharded_squares);
   // On plan the norm is unknown; scaling is counted as if it were too large.
   const double norm = device.has_data() ? std::sqrt(squares.item() + sharded_squares.item()) : clip.norm * 2;
   if (norm > clip.norm)

@@ -69,6 +69,8 @@ Tensor Head::class_scale() {
 
 HeadOutput Head::forward_backward(const HeadInput& input) {
   check_labels(input);
+  if (static_cast<int>(input.rows.size()) != ranks_.size())
+    fail("head: expected the rows of {} ranks, got {}", ranks_.size(), input.rows.size());
   Device& device = weight_.value.device();
   const RowKernels& rows = device.backend().rows();
   const double loss_scale = 1.0 / static_cast<double>(input.global_batch);
@@ -79,13 +81,10 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     embedding_scale = Tensor::empty(device, {mine.shape()[0]}, mine.dtype());
     rows.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
   }
-  const Tensor all = ranks_.all_gather(mine).wait();
+  const Tensor all = ranks_.all_gather(mine);
   mine = Tensor();
   const auto count = static_cast<std::int64_t>(input.labels.size());
-  if (count != shard(all.shape()[0], ranks_.size(), ranks_.rank()).size)
-    fail<InputError>("head: rank {} brings {} of {} samples, expected its even share", ranks_.rank(), count,
-                     all.shape()[0]);
-  const Tensor labels = ranks_.all_gather(Tensor::from_host(device, {count}, input.labels)).wait();
+  const Tensor labels = ranks_.all_gather(Tensor::from_host(device, {count}, input.labels));
 
   Tensor logits = Tensor::empty(device, {all.shape()[0], shard_.size}, all.dtype());
   gemm(all, false, weight_.value, true, 1, 0, logits);
@@ -96,7 +95,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   logits = Tensor();
 
   HeadOutput output;
-  output.embedding_gradient = ranks_.reduce_scatter(gradient).wait();
+  output.embedding_gradient = ranks_.reduce_scatter(gradient, input.rows);
   gradient = Tensor();
   if (config_.normalize)
     rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
@@ -116,14 +115,14 @@ Head::RowResult Head::sharded_loss(Tensor& logits, const Tensor& labels, double 
   Tensor row_max = statistics_row(logits);
   head_kernels(logits).margin_logits(config_.margin, scale, labels, shard_.begin, logits, target_logit, target_slope,
                                      row_max);
-  row_max = ranks_.all_reduce(row_max, Reduction::max).wait();
+  row_max = ranks_.all_reduce(row_max, Reduction::max);
   // One exchange for both: sums of exponentials are f64, and the target's logit loses nothing there.
   Tensor sums = Tensor::empty(device, {2, batch}, DType::f64);
   Tensor exponentials = sums.rows(0, 1).reshape({batch});
   Tensor target = sums.rows(1, 2).reshape({batch});
   head_kernels(logits).exponential_sums(logits, row_max, exponentials);
   device.backend().elementwise().cast(target_logit, target);
-  sums = ranks_.all_reduce(sums, Reduction::sum).wait();
+  sums = ranks_.all_reduce(sums, Reduction::sum);
   device.backend().elementwise().cast(sums.rows(1, 2), target_logit);
   RowResult result{statistics_row(logits), statistics_row(logits)};
   head_kernels(logits).margin_loss(row_max, sums.rows(0, 1).reshape({batch}), target_logit, result.log_sums,
@@ -138,8 +137,8 @@ Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double
   Device& device = logits.device();
   const std::int64_t batch = logits.shape()[0];
   const Tensor scale = class_scale();
-  const std::vector<Tensor> parts = ranks_.gather(logits, root).wait();
-  const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root).wait() : std::vector<Tensor>{};
+  const std::vector<Tensor> parts = ranks_.gather(logits, root);
+  const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root) : std::vector<Tensor>{};
   std::vector<Tensor> gradients;
   Tensor statistics;  // [2, B]: log-sum-exps and losses
   if (ranks_.rank() == root) {
@@ -162,8 +161,8 @@ Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double
       gradients.push_back(slice_tensor(whole, 1, range.begin, range.begin + range.size));
     }
   }
-  statistics = ranks_.broadcast(statistics, root).wait();
-  logits = ranks_.scatter(gradients, root).wait();
+  statistics = ranks_.broadcast(statistics, root);
+  logits = ranks_.scatter(gradients, root);
   return {statistics.rows(0, 1).reshape({batch}), statistics.rows(1, 2).reshape({batch})};
 }
 

@@ -42,8 +42,9 @@ void describe(Describer& d, HeadConfig& config);
 
 /// Embeddings of this rank's part of a micro-batch, and what the loss needs to know of them.
 struct HeadInput {
-  Tensor embedding;                      // [b, d], f32 or f64; b = this rank's even share of the micro-batch, may be 0
+  Tensor embedding;                      // [b, d], f32 or f64; b may be 0
   std::span<const std::int64_t> labels;  // [b], in [0, classes)
+  std::vector<std::int64_t> rows;        // b of every rank, in rank order
   std::int64_t first_sample = 0;         // position in the global batch, for messages
   std::int64_t global_batch = 1;         // the loss is the mean over so many samples
 };
