@@ -4,7 +4,7 @@ namespace heddle {
 
 namespace {
 
-constexpr const char* read_results = R"(import json
+constexpr const char* read_results = R"python(import json
 import math
 from pathlib import Path
 
@@ -23,7 +23,7 @@ lines = metrics_file.read_text(encoding="utf-8").splitlines() if metrics_file.ex
 metrics = pd.DataFrame([json.loads(line) for line in lines], columns=["variant", "step", "loss", "seconds"])
 
 
-def plain(name, longest=28):
+def plain(name, longest=24):
     """A name as matplotlib shows it: short, and its dollar signs no formulas."""
     short = name if len(name) <= longest else name[: longest // 2 - 1] + ".." + name[-(longest // 2 - 1) :]
     return short.replace("$", r"\$")
@@ -33,9 +33,9 @@ def binary_unit(most):
     """The binary unit in which `most` bytes read well, and its size."""
     power = min(int(math.log(max(most, 1), 1024)), 4)
     return ["B", "KiB", "MiB", "GiB", "TiB"][power], 1024**power
-)";
+)python";
 
-constexpr const char* overview = R"(totals = memory.groupby(["variant", "rank"])["bytes"].sum()
+constexpr const char* overview = R"python(totals = memory.groupby(["variant", "rank"])["bytes"].sum()
 rows = []
 for variant in variants:
     ranks = totals.get(variant["name"], pd.Series(dtype=float))
@@ -59,14 +59,14 @@ for variant in variants:
 table = pd.DataFrame(rows).set_index("variant").dropna(axis="columns", how="all")
 table.style.format(precision=4, na_rep="-", formatter={"images/s": "{:.1f}", "largest rank, MiB": "{:.1f}",
     "largest / mean": "{:.2f}", "sent, MiB": "{:.1f}", "rank-1, %": "{:.2f}", "verification, %": "{:.2f}"})
-)";
+)python";
 
-constexpr const char* errors = R"(for variant in variants:
+constexpr const char* errors = R"python(for variant in variants:
     if variant["status"] != "ok":
         print(f"{variant['name']}: {variant['status']}: {variant['error']}")
-)";
+)python";
 
-constexpr const char* memory_figure = R"(colours = {
+constexpr const char* memory_figure = R"python(colours = {
     "parameters": "#0072B2",
     "gradients": "#56B4E9",
     "optimizer": "#009E73",
@@ -92,11 +92,15 @@ if measured:
             below += ranks[category] / size
         mean = below.mean()
         axis.axhline(mean, color="black", linewidth=1, linestyle=":", label="mean of the ranks")
-        axis.set_title(f"{plain(name)}\nlargest / mean {below.max() / mean:.2f}" if mean > 0 else plain(name))
+        status = variants[names.index(name)]["status"]
+        title = plain(name) if status == "ok" else f"{plain(name)} ({status})"
+        axis.set_title(f"{title}\nlargest / mean {below.max() / mean:.2f}" if mean > 0 else title)
         axis.set_xlabel("rank")
-        axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True))
-        axis.set_xlim(ranks.index.min() - 0.7, ranks.index.max() + 0.7)
+        axis.set_xticks(ranks.index[:: math.ceil(len(ranks) / 16)])
+        centre, half = (ranks.index.min() + ranks.index.max()) / 2, max(len(ranks), 3) / 2
+        axis.set_xlim(centre - half, centre + half)
         axis.grid(axis="y", alpha=0.3)
+    axes[0, 0].set_ylim(0, max(totals.max() / size, 1e-9) * 1.06)
     for row in axes:
         row[0].set_ylabel(f"memory, {unit}")
     handles, labels = axes.flat[0].get_legend_handles_labels()
@@ -104,9 +108,9 @@ if measured:
     plt.show()
 else:
     print("No variant got as far as measuring its memory.")
-)";
+)python";
 
-constexpr const char* loss_figure = R"(curves = metrics.dropna(subset=["loss"])
+constexpr const char* loss_figure = R"python(curves = metrics.dropna(subset=["loss"])
 if len(curves):
     figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
     drawn = [name for name in names if (curves["variant"] == name).any()]
@@ -123,10 +127,10 @@ if len(curves):
     plt.show()
 else:
     print("No step has a loss.")
-)";
+)python";
 
 constexpr const char* time_figure =
-    R"(timed = [variant for variant in variants if variant["samples_per_second"] is not None]
+    R"python(timed = [variant for variant in variants if variant["samples_per_second"] is not None]
 if timed:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 1.4 + 0.5 * len(timed)), sharey=True, layout="constrained")
     labels = [plain(variant["name"]) for variant in timed]
@@ -147,7 +151,7 @@ if timed:
     plt.show()
 else:
     print("No step was timed.")
-)";
+)python";
 
 }  // namespace
 

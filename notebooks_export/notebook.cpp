@@ -21,14 +21,22 @@ using Json = nlohmann::ordered_json;
 constexpr const char* packages = "jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib";
 constexpr std::uint64_t longest_summary = std::uint64_t{1} << 30;
 
-/// Text that Markdown shows as it is: every punctuation may be escaped.
+/// Text that Markdown shows as it is, formulas and HTML included. Of escapes with a backslash, renderers know different
+/// ones.
 std::string plain_markdown(std::string_view text) {
-  std::string escaped;
+  constexpr std::string_view harmless = "_-.,:()/";
+  std::string plain;
   for (const char c : text) {
-    if (std::ispunct(static_cast<unsigned char>(c)) != 0) escaped += '\\';
-    escaped += c == '\n' || c == '\r' ? ' ' : c;
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::iscntrl(byte) != 0) {
+      plain += ' ';
+    } else if (std::ispunct(byte) != 0 && harmless.find(c) == std::string_view::npos) {
+      plain += fmt::format("&#{};", byte);
+    } else {
+      plain += c;
+    }
   }
-  return escaped;
+  return plain;
 }
 
 Json cell_json(const NotebookCell& cell) {
