@@ -215,7 +215,19 @@ for signal in INT TERM HUP; do
   done
 done
 set +m
-is "timeout's two signals count once" "ready 1 signals" "$(timeout -s TERM 1 "$tree/heddle" count | xargs)"
+mkdir "$work/slow"
+printf '#!/bin/sh\necho ready >"%s"\nexec sleep 20\n' "$work/out" >"$work/slow/ninja"
+chmod +x "$work/slow/ninja"
+echo 'const int value = 6;' >"$tree/framework/value.h"
+: >"$work/out"
+PATH="$work/slow:$PATH" "$tree/heddle" value 2>"$work/err" &
+pid=$!
+when_ready "$work/out"
+kill "$pid"
+{ wait "$pid"; } 2>/dev/null
+is "a signal ends a build" 143 $?
+call value
+is "an interrupted build is taken up again" "0/6" "$code/$out"
 
 in_terminal() {  # in_terminal KEYS ARGUMENTS: runs the launcher in a terminal, pressing KEYS when it is ready
   local keys=$1
