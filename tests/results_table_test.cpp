@@ -1,0 +1,164 @@
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "experiments/results/progress.h"
+#include "experiments/results/table.h"
+#include "experiments/results/text.h"
+#include "tests/support/sample_results.h"
+
+namespace heddle {
+namespace {
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  for (const std::string& line : lines_of(text)) widest = std::max(widest, width_of(line));
+  return widest;
+}
+
+TEST_CASE("the table shows losses, times, memory by category, the largest over the mean, bytes sent, and accuracy") {
+  RunResult run = run_result();
+  run.variants[0].ranks[0].sent_bytes = 0;
+  CHECK(results_table(run) ==
+        R"(variant                loss  time a step  images/s  speed-up  largest rank  / mean      sent
+serial   40.5000 -> 20.1250       1.00 s      64.0      1.00      10.0 MiB    1.00       0 B
+sharded  40.5000 -> 20.1250       500 ms       128      2.00      13.0 MiB    1.13  3.91 KiB
+too_big                   -            -         -         -             -       -         -
+too_big ran out of memory: rank 1: out of memory
+
+memory of each rank when it held the most, and what it sent
+rank     total  parameters  gradients  optimizer  activations  workspace  communication    sent
+serial
+0     10.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     1.00 MiB      512 B            0 B     0 B
+sharded
+0     10.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     1.00 MiB      512 B            0 B  1000 B
+1     11.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     2.00 MiB      512 B            0 B  1001 B
+2     12.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     3.00 MiB      512 B            0 B  1002 B
+3     13.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     4.00 MiB      512 B            0 B  1003 B
+
+accuracy
+variant   rank-1       verification  TAR at FAR 1e-3  TAR at FAR 1e-4
+serial   99.00 %  97.50 % +- 1.25 %          90.00 %          80.00 %
+)");
+}
+
+TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and large numbers") {
+  RunResult run;
+  const std::string name = "a_variant_whose_name_says_everything_about_what_it_is_and_then_some_more_for_good_measure_";
+  for (const char* const end : {"one", "two", "f\u00FCnf"}) {
+    VariantResult variant = variant_result(name + name + end, 16, 123456);
+    for (StepRecord& record : variant.steps) record.loss = -1.23456789e-300;
+    for (RankResult& rank : variant.ranks) {
+      for (std::int64_t& bytes : rank.peak.bytes)
+        bytes = (std::int64_t{1023} << 40) + rank.rank * (std::int64_t{1} << 41);
+      rank.sent_bytes = std::int64_t{1} << 52;
+    }
+    variant.evaluation = evaluation();
+    variant.evaluation->verification->tar_at_far = {{3, 1}, {4, 1}, {5, 1}, {6, 1}};
+    run.variants.push_back(variant);
+  }
+  run.variants.push_back(failed_variant(name + name));
+  run.variants.back().error = std::string(300, 'x') + " and " + name + name;
+  const std::string table = results_table(run);
+  CHECK(widest_line(table) <= 100);
+  // Shortened in the middle: the ends still tell the variants apart.
+  for (const char* const end : {"one ", "two ", "f\u00FCnf "}) CHECK(table.find(end) != std::string::npos);
+}
+
+TEST_CASE("neighbouring ranks that read alike share a row") {
+  RunResult run;
+  run.variants = {variant_result("a", 8, 1)};
+  for (RankResult& rank : run.variants[0].ranks) rank = rank_result(rank.rank, rank.rank == 0 ? 9 * mebi : mebi);
+  for (RankResult& rank : run.variants[0].ranks) rank.sent_bytes = 7;
+  const std::string table = results_table(run);
+  CHECK(table.find("\n0  ") != std::string::npos);
+  CHECK(table.find("\n1-7  ") != std::string::npos);
+  CHECK(table.find("\n2  ") == std::string::npos);
+}
+
+TEST_CASE("a table of variants that measured nothing is a table all the same") {
+  RunResult run;
+  run.variants = {failed_variant("a")};
+  CHECK(results_table(run) == R"(variant  loss  time a step  images/s  speed-up  largest rank  / mean  sent
+a           -            -         -         -             -       -     -
+a ran out of memory: rank 1: out of memory
+)");
+}
+
+TEST_CASE("durations read in the unit that fits them") {
+  CHECK(format_seconds(0) == "0.00 us");
+  CHECK(format_seconds(1.234e-4) == "123 us");
+  CHECK(format_seconds(0.0123) == "12.3 ms");
+  CHECK(format_seconds(0.9999) == "1.00 s");
+  CHECK(format_seconds(45.67) == "45.7 s");
+  CHECK(format_seconds(200) == "3 min 20 s");
+  CHECK(format_seconds(7500) == "2 h 05 min");
+}
+
+TEST_CASE("text is shortened in its middle and wrapped at spaces, by characters and not by bytes") {
+  CHECK(shorten("abcdefgh", 8) == "abcdefgh");
+  CHECK(shorten("abcdefgh", 7) == "abc..gh");
+  CHECK(shorten("\u00E4\u00F6\u00FC\u00E4\u00F6\u00FC", 5) == "\u00E4\u00F6..\u00FC");
+  CHECK(shorten("abc", 2) == "ab");
+  CHECK(wrap("one two three\nfour", 8, 2) == "one two\n  three\n  four\n");
+  CHECK(wrap("abcdefghij", 4, 1) == "abcd\n efg\n hij\n");
+}
+
+/// A clock that the test turns.
+struct Clock {
+  double seconds = 100;
+  std::function<double()> now() {
+    return [this] { return seconds; };
+  }
+};
+
+TEST_CASE("progress writes nothing off a terminal") {
+  std::ostringstream out;
+  {
+    Progress progress(out, Terminal{});
+    progress.begin("a", 0, 2, 8);
+    progress.step(step_record(0, 1, 1));
+    progress.show("evaluating");
+  }
+  CHECK(out.str().empty());
+  CHECK_FALSE(terminal_of(-1).is_terminal);
+}
+
+TEST_CASE("progress shows step, loss, images a second and time left, at most ten times a second") {
+  std::ostringstream out;
+  Clock clock;
+  Progress progress(out, {.is_terminal = true, .colour = false, .columns = 80}, clock.now());
+  progress.begin("orl", 10, 20, 8);
+  const auto step = [&](std::int64_t index, double seconds) {
+    out.str("");
+    clock.seconds += seconds;
+    progress.step(step_record(index, 1.5, seconds));
+    return out.str();
+  };
+  CHECK(step(10, 2) == "\rorl  step 11/20  loss 1.5000  4.0 images/s  18.0 s left");
+  CHECK(step(11, 0.05) == "");
+  CHECK(step(12, 1.45).starts_with("\rorl  step 13/20  loss 1.5000  6.9 images/s  8.17 s left"));
+  CHECK(step(19, 0.01).starts_with("\rorl  step 20/20  loss 1.5000  22.8 images/s  "));
+  out.str("");
+  progress.clear();
+  CHECK(out.str() == "\r" + std::string(55, ' ') + "\r");
+  progress.clear();
+  CHECK(out.str().size() == 57);
+}
+
+TEST_CASE("progress keeps to the terminal's width, and colours nothing but the label") {
+  std::ostringstream out;
+  Clock clock;
+  Progress narrow(out, {.is_terminal = true, .colour = false, .columns = 20}, clock.now());
+  narrow.begin("a long label", 0, 20, 8);
+  narrow.step(step_record(0, 1, 1));
+  CHECK(out.str() == "\ra long la..s 1.0000");
+  out.str("");
+  Progress colourful(out, {.is_terminal = true, .colour = true, .columns = 80}, clock.now());
+  colourful.begin("a", 0, 20, 8);
+  colourful.show("evaluating");
+  CHECK(out.str() == "\r\x1b[36ma\x1b[0m  evaluating");
+}
+
+}  // namespace
+}  // namespace heddle

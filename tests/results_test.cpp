@@ -1,0 +1,305 @@
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/event_file.h"
+#include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
+#include "experiments/results/text.h"
+#include "experiments/results/trace.h"
+#include "tests/support/sample_results.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// `a.b` for every key of nested objects; `[]` for the elements of a list, taken from its first.
+std::vector<std::string> keys_of(const Json& json, const std::string& prefix = "") {
+  std::vector<std::string> keys;
+  if (json.is_array() && !json.empty()) return keys_of(json[0], prefix + "[]");
+  if (!json.is_object()) return {prefix};
+  for (const auto& [key, value] : json.items())
+    for (const std::string& inner : keys_of(value, prefix.empty() ? key : prefix + "." + key)) keys.push_back(inner);
+  return keys;
+}
+
+TEST_CASE("summary.json has the stable keys in their order, and no others") {
+  const Json summary = Json::parse(summary_json(run_result()));
+  CHECK(keys_of(summary) == std::vector<std::string>{"name",
+                                                     "versions.heddle",
+                                                     "versions.compiler",
+                                                     "host.system",
+                                                     "host.processor",
+                                                     "host.cores",
+                                                     "host.memory_bytes",
+                                                     "variants[].name",
+                                                     "variants[].status",
+                                                     "variants[].error",
+                                                     "variants[].steps",
+                                                     "variants[].loss.first",
+                                                     "variants[].loss.last",
+                                                     "variants[].loss_per_step[]",
+                                                     "variants[].step_seconds.median",
+                                                     "variants[].step_seconds.min",
+                                                     "variants[].step_seconds.max",
+                                                     "variants[].samples_per_second",
+                                                     "variants[].clock",
+                                                     "variants[].bubble_fraction",
+                                                     "variants[].ideal_speedup",
+                                                     "variants[].speedup_over_first",
+                                                     "variants[].ranks[].rank",
+                                                     "variants[].ranks[].coordinates.dp",
+                                                     "variants[].ranks[].coordinates.pp",
+                                                     "variants[].ranks[].coordinates.tp",
+                                                     "variants[].ranks[].peak_bytes.total",
+                                                     "variants[].ranks[].peak_bytes.parameters",
+                                                     "variants[].ranks[].peak_bytes.gradients",
+                                                     "variants[].ranks[].peak_bytes.optimizer",
+                                                     "variants[].ranks[].peak_bytes.activations",
+                                                     "variants[].ranks[].peak_bytes.workspace",
+                                                     "variants[].ranks[].peak_bytes.communication",
+                                                     "variants[].ranks[].sent_bytes",
+                                                     "variants[].ranks[].received_bytes",
+                                                     "variants[].ranks[].busy_seconds",
+                                                     "variants[].evaluation.rank1",
+                                                     "variants[].evaluation.verification.accuracy",
+                                                     "variants[].evaluation.verification.deviation",
+                                                     "variants[].evaluation.verification.threshold",
+                                                     "variants[].evaluation.verification.tar_at_far.1e-3",
+                                                     "variants[].evaluation.verification.tar_at_far.1e-4"});
+}
+
+TEST_CASE("summary.json gives what was measured: times without the first step, speed against the first variant") {
+  const Json summary = Json::parse(summary_json(run_result()));
+  CHECK(summary["name"] == "study");
+  const Json& sharded = summary["variants"][1];
+  CHECK(sharded["status"] == "ok");
+  CHECK(sharded["error"].is_null());
+  CHECK(sharded["steps"] == 3);
+  CHECK(sharded["loss"] == Json{{"first", 40.5}, {"last", 20.125}});
+  CHECK(sharded["loss_per_step"] == Json{40.5, 30.25, 20.125});
+  CHECK(sharded["step_seconds"] == Json{{"median", 0.5}, {"min", 0.25}, {"max", 0.75}});
+  CHECK(sharded["samples_per_second"] == 128.0);
+  CHECK(sharded["clock"] == "wall");
+  CHECK(sharded["bubble_fraction"] == 0.0);
+  CHECK(sharded["ideal_speedup"].is_null());
+  CHECK(sharded["speedup_over_first"] == 2.0);
+  CHECK(sharded["evaluation"].is_null());
+  const Json& rank = sharded["ranks"][3];
+  CHECK(rank["coordinates"] == Json{{"dp", 3}, {"pp", 0}, {"tp", 0}});
+  CHECK(rank["peak_bytes"]["total"] == 13 * mebi + 512);
+  CHECK(rank["peak_bytes"]["activations"] == 4 * mebi);
+  CHECK(rank["sent_bytes"] == 1003);
+  CHECK(rank["received_bytes"] == 2003);
+  CHECK(rank["busy_seconds"] == 1.5);
+}
+
+TEST_CASE("what was not measured is null, also in a variant that failed and where a loss is no number") {
+  RunResult run = run_result();
+  run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();
+  run.variants[1].ranks[1].coordinates = {{"pp", 1}};
+  run.variants[0].evaluation->verification.reset();
+  const Json summary = Json::parse(summary_json(run));
+  CHECK(summary["variants"][0]["evaluation"] == Json{{"rank1", 0.99}, {"verification", nullptr}});
+  CHECK(summary["variants"][1]["loss"]["last"].is_null());
+  CHECK(summary["variants"][1]["bubble_fraction"].is_null());  // two stages, and nobody measured them
+  const Json& failed = summary["variants"][2];
+  CHECK(failed["status"] == "out_of_memory");
+  CHECK(failed["error"] == "rank 1: out of memory");
+  CHECK(failed["steps"] == 0);
+  CHECK(failed["loss_per_step"] == Json::array());
+  CHECK(failed["ranks"] == Json::array());
+  for (const char* key : {"samples_per_second", "speedup_over_first", "evaluation"}) CHECK(failed[key].is_null());
+  for (const char* key : {"median", "min", "max"}) CHECK(failed["step_seconds"][key].is_null());
+  for (const char* key : {"first", "last"}) CHECK(failed["loss"][key].is_null());
+}
+
+TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") {
+  RunResult run;
+  run.variants = {variant_result("a,\"b\"", 1, 1)};
+  CHECK(memory_csv(run) ==
+        "variant,rank,category,bytes\n"
+        "\"a,\"\"b\"\"\",0,parameters,4194304\n"
+        "\"a,\"\"b\"\"\",0,gradients,3145728\n"
+        "\"a,\"\"b\"\"\",0,optimizer,2097152\n"
+        "\"a,\"\"b\"\"\",0,activations,1048576\n"
+        "\"a,\"\"b\"\"\",0,workspace,512\n"
+        "\"a,\"\"b\"\"\",0,communication,0\n");
+}
+
+TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one after another") {
+  CHECK(schedule_csv(variant_result("a", 2, 1)) == "0F0,0B0,0F1,0B1\n0F0,0B0,0F1,0B1\n");
+}
+
+TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {
+  RunResult run = run_result();
+  const TraceEvent compute{
+      .name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
+  const TraceEvent message{
+      .name = "all_reduce", .is_communication = true, .begin_seconds = 1.5, .seconds = 0.25, .bytes = 77};
+  for (VariantResult& variant : run.variants)
+    for (RankResult& rank : variant.ranks) rank.trace = {compute, message};
+  const Scratch scratch;
+  AtomicFile file(scratch / "trace.json");
+  write_trace(file, run);
+  file.commit();
+  const Json trace = Json::parse(read_file(scratch / "trace.json", mebi));
+  std::vector<Json> intervals;
+  int processes = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") intervals.push_back(event);
+    processes += event["name"] == "process_name" ? 1 : 0;
+  }
+  CHECK(processes == 4);
+  REQUIRE(intervals.size() == 10);
+  CHECK(intervals[0] == Json::parse(R"({"ph":"X","name":"conv\"1\"","cat":"compute","pid":0,"tid":0,"ts":1e6,"dur":5e5,
+                                        "args":{"variant":"serial"}})"));
+  CHECK(intervals[1] == Json::parse(R"({"ph":"X","name":"all_reduce","cat":"communication","pid":0,"tid":1,"ts":1.5e6,
+                                        "dur":2.5e5,"args":{"variant":"serial","bytes":77}})"));
+  CHECK(intervals[9]["pid"] == 3);
+  CHECK(intervals[2]["ts"] == 1.75e6);  // where the first variant ended
+}
+
+TEST_CASE("crc32c gives the published values") {
+  CHECK(crc32c("") == 0);
+  CHECK(crc32c("123456789") == 0xE3069283);
+  CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);  // RFC 3720, B.4
+  CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43);
+}
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+TEST_CASE("the event file is the one that TensorBoard's own writer makes") {
+  CHECK(hex(event_file_header(2.5)) ==
+        "1800000000000000a37f4b220900000000000004401a0d627261696e2e4576656e743a32b19bcaec");
+  const std::vector<std::pair<std::string, double>> scalars{{"loss", 0.5}, {"learning_rate", -2}};
+  CHECK(hex(scalars_event(1.0, 300, scalars)) ==
+        "31000000000000009d8383e909000000000000f03f10ac022a230a0b0a046c6f7373150000003f0a140a0d6c6561726e696e675f726174"
+        "6515000000c0d4e9ee86");
+}
+
+std::vector<Json> metrics_of(const fs::path& folder) {
+  std::vector<Json> lines;
+  for (const std::string& line : lines_of(read_file(folder / "metrics.jsonl", mebi)))
+    lines.push_back(Json::parse(line));
+  return lines;
+}
+
+TEST_CASE("a results folder holds a step's metrics as soon as the step is over") {
+  const Scratch scratch;
+  ResultsFolder folder(scratch / "a/b", "{}\n", false);
+  folder.begin_variant("serial", 0, 64);
+  StepRecord record = step_record(0, 1.0 / 3, 0.5);
+  folder.step(record);
+  record.step = 1;
+  record.gradient_norm = 2.5;
+  record.loss.reset();
+  record.seconds = 0;
+  folder.step(record);
+  const auto lines = metrics_of(folder.path());
+  REQUIRE(lines.size() == 2);
+  CHECK(keys_of(lines[0]) == std::vector<std::string>{"variant", "step", "loss", "learning_rate", "gradient_norm",
+                                                      "seconds", "samples_per_second", "time"});
+  CHECK(lines[0]["variant"] == "serial");
+  CHECK(lines[0]["loss"] == 1.0 / 3);
+  CHECK(lines[0]["gradient_norm"].is_null());
+  CHECK(lines[0]["samples_per_second"] == 128.0);
+  CHECK(lines[1]["loss"].is_null());
+  CHECK(lines[1]["gradient_norm"] == 2.5);
+  CHECK(lines[1]["samples_per_second"].is_null());
+  CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
+}
+
+TEST_CASE("a results folder holds its files, and a study's schedules a folder a variant") {
+  const Scratch scratch;
+  const RunResult run = run_result();
+  ResultsFolder folder(scratch / "a", "{\"name\": 1}\n", false);
+  folder.write(run);
+  CHECK(read_file(folder.path() / "experiment.json", mebi) == "{\"name\": 1}\n");
+  CHECK(read_file(folder.path() / "summary.json", mebi) == summary_json(run));
+  CHECK(read_file(folder.path() / "memory.csv", mebi) == memory_csv(run));
+  CHECK(read_file(folder.path() / "schedule.csv", mebi) == schedule_csv(run.variants[0]));
+  CHECK(read_file(folder.path() / "variants/sharded/schedule.csv", mebi) == schedule_csv(run.variants[1]));
+  CHECK(Json::parse(read_file(folder.path() / "trace.json", mebi)).contains("traceEvents"));
+}
+
+TEST_CASE("a new run replaces an earlier one's files and leaves all others") {
+  const Scratch scratch;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("old", 0, 1);
+    folder.step(step_record(0, 1, 1));
+    folder.write(run_result());
+  }
+  write_file_atomically(scratch / "a/notes.txt", "mine");
+  write_file_atomically(scratch / "a/variants/serial/notes.txt", "mine");
+  const ResultsFolder folder(scratch / "a", "{}\n", false);
+  for (const char* const gone : {"a/summary.json", "a/metrics.jsonl", "a/memory.csv", "a/trace.json", "a/schedule.csv",
+                                 "a/tensorboard", "a/variants/sharded", "a/variants/serial/schedule.csv"})
+    CHECK_FALSE(fs::exists(scratch / gone));
+  CHECK(read_file(scratch / "a/notes.txt", 100) == "mine");
+  CHECK(read_file(scratch / "a/variants/serial/notes.txt", 100) == "mine");
+}
+
+TEST_CASE("a resumed run keeps the steps before its first one, and drops later ones and a torn last line") {
+  const Scratch scratch;
+  const fs::path events = scratch / "a/tensorboard/x/events.out.tfevents.heddle";
+  std::uintmax_t two_steps = 0;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("before", 0, 8);
+    folder.step(step_record(7, 1, 1));
+    folder.begin_variant("x", 0, 8);
+    for (int step = 0; step < 4; ++step) {
+      folder.step(step_record(step, 10.0 - step, 0.5));
+      if (step == 1) two_steps = fs::file_size(events);
+    }
+  }
+  std::ofstream(scratch / "a/metrics.jsonl", std::ios::app) << "{\"variant\": \"x\", \"ste";
+  ResultsFolder folder(scratch / "a", "{}\n", true);
+  const std::vector<StepRecord> kept = folder.begin_variant("x", 2, 8);
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[1].step == 1);
+  CHECK(kept[1].loss == 9.0);
+  CHECK(kept[1].seconds == 0.5);
+  CHECK(fs::file_size(events) == two_steps);
+  folder.step(step_record(2, 3.5, 0.5));
+  const auto lines = metrics_of(folder.path());
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0]["variant"] == "before");
+  CHECK(lines[3]["step"] == 2);
+  CHECK(lines[3]["loss"] == 3.5);
+}
+
+TEST_CASE("a results folder that cannot be made is an error that names it") {
+  const Scratch scratch;
+  write_file_atomically(scratch / "file", "");
+  const fs::path path = scratch / "file/results";
+  CHECK(message_of([&] { ResultsFolder folder(path, "{}", false); }) ==
+        path.string() + ": cannot be made a folder: Not a directory");
+}
+
+TEST_CASE("different variants have different folders, all of them harmless names") {
+  CHECK(folder_name("gpipe_v2.1-a") == "gpipe_v2.1-a");
+  CHECK(folder_name("..") == "%2E.");
+  CHECK(folder_name("a/b c") == "a%2Fb%20c");
+  CHECK(folder_name("a%2Fb") == "a%252Fb");
+  CHECK(folder_name("") == "%");
+  const std::string one = folder_name(std::string(300, 'a') + "1");
+  CHECK(one.size() < 255);
+  CHECK(one != folder_name(std::string(300, 'a') + "2"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,69 @@
+// Results of a run that nobody made, for the tests of what is written and shown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "experiments/results/result.h"
+
+namespace heddle {
+
+inline constexpr std::int64_t mebi = 1 << 20;
+
+inline StepRecord step_record(std::int64_t step, double loss, double seconds) {
+  StepRecord record;
+  record.step = step;
+  record.loss = loss;
+  record.learning_rate = 0.1;
+  record.seconds = seconds;
+  return record;
+}
+
+inline RankResult rank_result(int rank, std::int64_t activations) {
+  RankResult result;
+  result.rank = rank;
+  result.coordinates = {{"dp", rank}};
+  result.peak.bytes = {4 * mebi, 3 * mebi, 2 * mebi, activations, 512, 0};
+  result.sent_bytes = 1000 + rank;
+  result.received_bytes = 2000 + rank;
+  result.busy_seconds = 1.5;
+  return result;
+}
+
+inline VariantResult variant_result(const std::string& name, int ranks, double seconds) {
+  VariantResult variant;
+  variant.name = name;
+  variant.batch = 64;
+  variant.micro_batches = 2;
+  variant.steps = {step_record(0, 40.5, 9.0), step_record(1, 30.25, seconds), step_record(2, 20.125, 3 * seconds)};
+  for (int rank = 0; rank < ranks; ++rank) variant.ranks.push_back(rank_result(rank, (rank + 1) * mebi));
+  return variant;
+}
+
+inline VariantResult failed_variant(const std::string& name) {
+  VariantResult variant;
+  variant.name = name;
+  variant.status = VariantResult::Status::out_of_memory;
+  variant.error = "rank 1: out of memory";
+  return variant;
+}
+
+inline Evaluation evaluation() {
+  Verification verification;
+  verification.accuracy = 0.975;
+  verification.deviation = 0.0125;
+  verification.threshold = 1.25;
+  verification.tar_at_far = {{3, 0.9}, {4, 0.8}};
+  return {.rank1 = 0.99, .verification = verification};
+}
+
+inline RunResult run_result() {
+  RunResult run;
+  run.name = "study";
+  run.device = "cpu";
+  run.variants = {variant_result("serial", 1, 0.5), variant_result("sharded", 4, 0.25), failed_variant("too_big")};
+  run.variants[0].evaluation = evaluation();
+  return run;
+}
+
+}  // namespace heddle
