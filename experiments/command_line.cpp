@@ -8,12 +8,15 @@ namespace heddle {
 
 namespace {
 
+void add_set_option(CLI::App& app, std::vector<std::string>& sets) {
+  app.add_option("--set", sets, "overrides one key of the file: train.steps=5; may come several times")
+      ->type_name("KEY=JSON")
+      ->allow_extra_args(false);
+}
+
 void add_run_options(CLI::App& app, RunCommand& command) {
   app.add_option("FILE", command.file, "the experiment (JSON)")->required();
-  app.add_option("--set", command.sets, "overrides one key of the file: train.steps=5")
-      ->type_name("KEY=JSON")
-      ->take_all()
-      ->expected(1);
+  add_set_option(app, command.sets);
   app.add_flag("--json", command.json, "print the summary as JSON instead of the table");
 }
 
@@ -37,6 +40,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   std::vector<std::string> sets;
   CLI::App& validate_app = *app.add_subcommand("validate", "check experiment files");
   validate_app.add_option("FILE", files, "experiments (JSON)")->required();
+  add_set_option(validate_app, sets);
   validate_app.callback([&] { validate_command(files, sets, console); });
 
   CLI::App& schema_app = *app.add_subcommand("schema", "print the JSON Schema of an experiment, for editors");

@@ -1,0 +1,192 @@
+// The program as its users meet it: arguments in; text, files and an exit code out.
+#include "experiments/command_line.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Called {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Called call(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv{"heddle"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  std::ostringstream out;
+  std::ostringstream err;
+  Called called;
+  called.code = run_command_line(static_cast<int>(argv.size()), argv.data(), {out, err, Terminal{}});
+  called.out = out.str();
+  called.err = err.str();
+  return called;
+}
+
+/// A few steps of a small network on drawn faces.
+Json small() {
+  return Json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"dp": 2},
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
+             "test_per_identity": 2},
+    "model": {"type": "mlp", "hidden": [12], "embedding": 5, "dropout": 0.2, "embedding_norm": true},
+    "head": {"classes": 9},
+    "train": {"batch": 8, "micro_batches": 2, "steps": 6}})");
+}
+
+class Files {
+ public:
+  std::string write(const Json& experiment, const std::string& name = "small.json") {
+    std::ofstream(folder_ / name.c_str()) << experiment.dump();
+    return (folder_ / name.c_str()).string();
+  }
+  std::string path(const std::string& name) const { return (folder_ / name.c_str()).string(); }
+
+ private:
+  Scratch folder_;
+};
+
+Json summary(const Called& called) {
+  return Json::parse(called.out);
+}
+
+}  // namespace
+
+TEST_CASE("run trains, prints one table and leaves a results folder") {
+  Files files;
+  const Called called = call({"run", files.write(small()), "--out", files.path("out")});
+  CHECK(called.code == 0);
+  CHECK(called.out.find("small") != std::string::npos);
+  for (const char* name :
+       {"experiment.json", "summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv"})
+    CHECK(std::filesystem::exists(files.path("out") + "/" + name));
+  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/small/step-000006/rank-1.safetensors"));
+}
+
+TEST_CASE("the effective experiment that a run writes gives the same run again") {
+  Files files;
+  const Called first = call({"run", files.write(small()), "--out", files.path("a"), "--json"});
+  const Called second = call({"run", files.path("a") + "/experiment.json", "--out", files.path("b"), "--json"});
+  REQUIRE(second.code == 0);
+  CHECK(summary(first)["variants"][0]["loss_per_step"] == summary(second)["variants"][0]["loss_per_step"]);
+}
+
+TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the accuracy of the whole run") {
+  Files files;
+  Json experiment = small();
+  experiment["train"]["save_every"] = 4;
+  experiment["evaluation"] = Json::object();
+  const std::string file = files.write(experiment);
+  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
+  REQUIRE(whole.code == 0);
+  // The same run with a bound on its time: killed after step 4 was saved.
+  REQUIRE(call({"run", file, "--out", files.path("cut"), "--set", "train.steps=4"}).code == 0);
+  const Called resumed = call({"run", file, "--out", files.path("cut"), "--json", "--resume"});
+  REQUIRE(resumed.code == 0);
+  const Json losses = summary(whole)["variants"][0]["loss_per_step"];
+  const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
+  REQUIRE(rest.size() == 2);
+  CHECK(rest[0] == losses[4]);
+  CHECK(rest[1] == losses[5]);
+  CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
+}
+
+TEST_CASE("resuming on another number of ranks is refused") {
+  Files files;
+  const std::string file = files.write(small());
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
+  const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--set", "mesh.dp=1"});
+  CHECK(resumed.code == 2);
+  CHECK(resumed.err.find("step-000002: written by 2 ranks, this run has 1: resume on the same number") !=
+        std::string::npos);
+}
+
+TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the other variants still run") {
+  Files files;
+  Json experiment = small();
+  experiment["variants"] =
+      Json::parse(R"([{"name": "tight", "patch": {"memory_budget": 4000}}, {"name": "wide", "patch": {}}])");
+  const Called called = call({"run", files.write(experiment), "--out", files.path("out"), "--json"});
+  CHECK(called.code == 3);
+  const Json variants = summary(called)["variants"];
+  CHECK(variants[0]["status"] == "out_of_memory");
+  const std::string error = variants[0]["error"];
+  CHECK(error.starts_with("rank "));
+  CHECK(error.find(": out of memory: asked for ") != std::string::npos);
+  CHECK(error.find(" of its budget of 3.91 KiB") != std::string::npos);
+  CHECK(variants[1]["status"] == "ok");
+}
+
+TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of whom they waited for") {
+  Files files;
+  const Called called =
+      call({"run", files.write(small()), "--out", files.path("out"), "--json", "--set", "timeout=1e-9"});
+  CHECK(called.code == 4);
+  const Json variant = summary(called)["variants"][0];
+  CHECK(variant["status"] == "failed");
+  CHECK(variant["error"].get<std::string>().find("rank ") != std::string::npos);
+}
+
+TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
+  Files files;
+  Json experiment = small();
+  experiment["evaluation"] = Json::object();
+  experiment["head"]["logits"] = "gathered";
+  experiment["train"]["clip"] = {{"norm", 1}};
+  const std::string file = files.write(experiment);
+  const Json run = summary(call({"run", file, "--out", files.path("out"), "--json"}))["variants"][0];
+  const Called planned = call({"plan", file, "--json"});
+  REQUIRE(planned.code == 0);
+  const Json plan = summary(planned)["variants"][0];
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
+      CHECK(plan["ranks"][rank][key] == run["ranks"][rank][key]);
+  CHECK(plan["loss_per_step"][0].is_null());
+}
+
+TEST_CASE("errors of an experiment name file, place and what was expected; exit code 2") {
+  Files files;
+  const std::string file = files.write(small());
+  const auto error = [&](const std::string& set) {
+    const Called called = call({"validate", file, "--set", set});
+    CHECK(called.code == 2);
+    return called.err;
+  };
+  CHECK(error("train.bach=3") == "heddle: --set train.bach: unknown key; did you mean \"batch\"?\n");
+  CHECK(error("train.batch=\"many\"").find("--set train.batch: expected an integer") != std::string::npos);
+  CHECK(error("model.type=resnet19").find("did you mean \"resnet18\"?") != std::string::npos);
+  CHECK(error("head.classes=5") ==
+        fmt::format("heddle: {}: expected at least the data's 6 identities, got 5\n", "--set head.classes"));
+  CHECK(error("device=cuda").find("expected \"cpu\" or \"plan\"") != std::string::npos);
+}
+
+TEST_CASE("wrong calls say what is wrong and exit with 2") {
+  CHECK(call({}).code == 2);
+  CHECK(call({"fly"}).code == 2);
+  CHECK(call({"run"}).code == 2);
+  const Called missing = call({"run", "no/such.json"});
+  CHECK(missing.code == 2);
+  CHECK(missing.err == "heddle: no/such.json: cannot be read: No such file or directory\n");
+  CHECK(call({"list", "modles"}).code == 2);
+  CHECK(call({"help", "train.optimiser"}).code == 2);
+}
+
+TEST_CASE("schema, help, list and version answer on stdout") {
+  CHECK(Json::parse(call({"schema"}).out).contains("properties"));
+  CHECK(call({"help", "train.optimizer"}).out.find("nesterov") != std::string::npos);
+  CHECK(call({"list", "models"}).out.find("iresnet100") != std::string::npos);
+  CHECK(call({"--version"}).out.starts_with("heddle "));
+  CHECK(call({"--help"}).code == 0);
+}
+
+}  // namespace heddle
