@@ -1,0 +1,42 @@
+// `heddle bench`: what the machine can do and what the operations make of it, measured in one run. A figure stands
+// beside the machine's own limit for it, so that rows from different machines can be compared by their share.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+struct BenchRow {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::optional<double> limit{};  // what the machine can do, in the same unit
+  std::optional<double> share{};  // value / limit, or what is said in the benchmark's file
+  std::optional<double> peer{};   // the same work in another program, if it was given
+};
+
+struct BenchSettings {
+  int threads = 1;
+  std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
+};
+
+/// Names of the benchmarks, in the order in which they run.
+std::span<const std::string_view> bench_names();
+/// One benchmark, or all for an empty name; InputError lists the names there are.
+std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& settings);
+
+/// For people.
+std::string bench_table(std::span<const BenchRow> rows);
+/// {"rows": [{"name", "value", "unit", "limit", "share", "peer"}]}, null where there is none; ends with a newline.
+std::string bench_json(std::span<const BenchRow> rows);
+
+// The benchmarks, one file each.
+std::vector<BenchRow> bench_ops(const BenchSettings& settings);
+std::vector<BenchRow> bench_steps(const BenchSettings& settings);
+
+}  // namespace heddle

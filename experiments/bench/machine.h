@@ -1,0 +1,16 @@
+// Limits of this machine, measured: the rate of multiply-adds in registers and the bandwidth of memory.
+#pragma once
+
+#include <functional>
+
+namespace heddle {
+
+/// Shortest time of one call, in seconds: one call to warm up, then at least three and as many as fit into `budget`.
+double shortest_seconds(const std::function<void()>& call, double budget_seconds = 1.0);
+
+/// Floating-point operations a second in f32 with `threads` threads, one multiply-add counting as two.
+double peak_flops(int threads);
+/// Bytes a second that `threads` threads read and write when they copy memory far larger than the caches.
+double peak_bandwidth(int threads);
+
+}  // namespace heddle
