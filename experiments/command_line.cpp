@@ -1,7 +1,9 @@
 #include "experiments/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
+#include "experiments/bench/bench.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -55,6 +57,13 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   CLI::App& list_app = *app.add_subcommand("list", "names that an experiment may use");
   list_app.add_option("KIND", kind, "models, data, optimizers ...; all without one");
   list_app.callback([&] { list_command(kind, console); });
+
+  BenchCommand bench;
+  CLI::App& bench_app = *app.add_subcommand("bench", "measure operations and training steps against this machine");
+  bench_app.add_option("NAME", bench.name, fmt::format("{}; all without one", fmt::join(bench_names(), " or ")));
+  bench_app.add_option("--threads", bench.threads, "computing threads (default: one a core)");
+  bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
+  bench_app.callback([&] { bench_command(bench, console); });
 
   std::filesystem::path results;
   CLI::App& notebook_app = *app.add_subcommand("notebook", "make and execute a notebook of a results folder");

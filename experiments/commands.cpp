@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
+#include "experiments/bench/bench.h"
 #include "experiments/config/help.h"
 #include "experiments/config/schema.h"
 #include "experiments/config/study.h"
@@ -125,6 +127,16 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
     console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
                                study.variants.size() == 1 ? "" : "s");
   }
+}
+
+void bench_command(const BenchCommand& command, const Console& console) {
+  BenchSettings settings{.threads = static_cast<int>(command.threads)};
+  if (settings.threads < 1) settings.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  settings.on_row = [&](const BenchRow& row) {
+    console.err << fmt::format("{}: {:.4g} {}\n", row.name, row.value, row.unit) << std::flush;
+  };
+  const std::vector<BenchRow> rows = run_bench(command.name, settings);
+  console.out << (command.json ? bench_json(rows) : bench_table(rows)) << std::flush;
 }
 
 void notebook_command(const std::filesystem::path& results, const Console& console) {

@@ -2,6 +2,7 @@
 // InputError.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <ostream>
 #include <string>
@@ -38,6 +39,13 @@ void schema_command(const Console& console);
 void help_command(const std::string& path, const Console& console);
 /// Names that an experiment may use: of one kind, or of all.
 void list_command(const std::string& kind, const Console& console);
+struct BenchCommand {
+  std::string name;          // empty: all
+  std::int64_t threads = 0;  // 0: one a core
+  bool json = false;
+};
+/// Measures operations and training steps against this machine's limits.
+void bench_command(const BenchCommand& command, const Console& console);
 /// A notebook of a results folder.
 void notebook_command(const std::filesystem::path& results, const Console& console);
 
