@@ -34,7 +34,7 @@ rule "a file is longer than 450 lines" "$(
   files '\.(h|cpp|cu|cuh|sh|py)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l | awk '$2 != "total" && $1 > 450')"
 rule "a library exits" "$(
   files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v '^experiments/main.cpp$' |
-    search '\b(exit|_Exit|quick_exit|std::abort|std::terminate)\(')"
+    search '(^|[^.[:alnum:]_])(exit|_Exit|quick_exit|std::abort|std::terminate)\(')"
 rule "a library prints" "$(
   files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" | search 'std::(cout|cerr|clog)|fmt::print\(|\bf?(printf|puts)\(')"
 rule "something is unfinished" "$(
