@@ -33,8 +33,9 @@ HEDDLE_HOST_DEVICE inline double exponential(double x) {
   return std::exp(x);
 }
 
-/// e^x within 1 ulp, also where the result is subnormal, without branches or calls: loops over it vectorise.
-HEDDLE_HOST_DEVICE inline float exponential(float x) {
+/// e^x within 1 ulp, also where the result is subnormal, without branches or calls: loops over it vectorise, as
+/// long as it is inlined, which large callers would otherwise refuse.
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline float exponential(float x) {
   x = x < -104.0F ? -104.0F : x;
   x = x > 89.0F ? 89.0F : x;
   // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n, which is then in the low bits of the sum.
@@ -68,7 +69,7 @@ HEDDLE_HOST_DEVICE T standard_normal_density(T x) {
 }
 
 template <UnaryOp op, class T>
-HEDDLE_HOST_DEVICE T unary_value(T x) {
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T unary_value(T x) {
   if constexpr (op == UnaryOp::relu) return x < T(0) ? T(0) : x;  // a NaN stays one
   if constexpr (op == UnaryOp::sigmoid) return T(1) / (T(1) + exponential(-x));
   if constexpr (op == UnaryOp::tanh) return std::tanh(x);
@@ -82,7 +83,7 @@ HEDDLE_HOST_DEVICE T unary_value(T x) {
 
 /// The derivative, from what the operation keeps (`unary_keeps_input`): its input or its output.
 template <UnaryOp op, class T>
-HEDDLE_HOST_DEVICE T unary_slope(T kept) {
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T unary_slope(T kept) {
   if constexpr (op == UnaryOp::relu) return kept > T(0) ? T(1) : T(0);
   if constexpr (op == UnaryOp::sigmoid) return kept * (T(1) - kept);
   if constexpr (op == UnaryOp::tanh) return T(1) - kept * kept;

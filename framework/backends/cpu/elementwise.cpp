@@ -123,7 +123,8 @@ class CpuElementwise final : public ElementwiseKernels {
 #pragma GCC ivdep
         for (std::int64_t c = 0; c < channels; ++c) {
           const C v = static_cast<C>(from[base + c]);
-          to[base + c] = static_cast<T>(v * (v > C(0) ? C(1) : factor[c]));
+          const C scaled = factor[c] * v;
+          to[base + c] = static_cast<T>(v > C(0) ? v : scaled);
         }
       });
     });
@@ -141,7 +142,7 @@ class CpuElementwise final : public ElementwiseKernels {
         C* const to = dslope.as<C>();
         const auto share = [=](std::int64_t i) {
           const C v = static_cast<C>(in[i]);
-          return static_cast<C>(gradient[i]) * (v > C(0) ? C(0) : v);
+          return static_cast<C>(gradient[i]) * std::min(v, C(0));
         };
         if (channels == 1)
           *to = static_cast<C>(parallel_sum<C>(x.numel(), share));
@@ -160,9 +161,11 @@ class CpuElementwise final : public ElementwiseKernels {
       for_rows(x.numel(), channels, [=](std::int64_t row) {
         const std::int64_t base = row * channels;
 #pragma GCC ivdep
-        for (std::int64_t c = 0; c < channels; ++c)
-          to[base + c] = static_cast<T>(static_cast<C>(gradient[base + c]) *
-                                        (static_cast<C>(in[base + c]) > C(0) ? C(1) : factor[c]));
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const C g = static_cast<C>(gradient[base + c]);
+          const C scaled = factor[c] * g;
+          to[base + c] = static_cast<T>(static_cast<C>(in[base + c]) > C(0) ? g : scaled);
+        }
       });
     });
   }

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "framework/backends/cpu/cpu_kernels.h"
@@ -11,15 +12,36 @@ namespace {
 constexpr std::int64_t grain = 16384;
 
 /// Calls body(i, block) for every element i of 0 .. count-1, with the block of draws that holds element first + i.
-template <int elements_a_block, class F>
-void for_each_draw(std::int64_t count, std::int64_t first, const DrawKey& key, F body) {
+template <class F>
+void for_normal_blocks(std::int64_t count, std::int64_t first, const DrawKey& key, F body) {
   const PhiloxBlock words = purpose_key(key.key, key.purpose);
   parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t element = first + i;
-      const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / elements_a_block));
-      const std::int64_t stop = std::min(end, i + elements_a_block - element % elements_a_block);
+      const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / 2));
+      const std::int64_t stop = std::min(end, i + 2 - element % 2);
       for (; i < stop; ++i) body(i, block);
+    }
+  });
+}
+
+/// Calls body(begin, end, draws) for stretches of 0 .. count-1; draws[i - begin] is uniform in (0, 1) for element
+/// first + i. The draws come first and by themselves, so that the loop over them in `body` can be made vectors of.
+template <class F>
+void for_uniform_draws(std::int64_t count, std::int64_t first, const DrawKey& key, F body) {
+  const PhiloxBlock words = purpose_key(key.key, key.purpose);
+  parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t stretch = 256;
+    std::array<float, stretch> draws;
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t lead = (first + i) % 4;
+      for (std::size_t j = 0; j < stretch / 4; ++j) {
+        const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>((first + i) / 4) + j);
+        for (std::size_t k = 0; k < 4; ++k) draws[4 * j + k] = uniform_draw(block, k);
+      }
+      const std::int64_t stop = std::min(end, i + stretch - lead);
+      body(i, stop, draws.data() + lead);
+      i = stop;
     }
   });
 }
@@ -29,7 +51,7 @@ class CpuTraining final : public TrainingKernels {
   void fill_normal(Tensor& y, const DrawKey& key, std::int64_t first, double mean, double deviation) const override {
     visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
       T* const to = y.as<T>();
-      for_each_draw<2>(y.numel(), first, key, [=](std::int64_t i, const PhiloxBlock& block) {
+      for_normal_blocks(y.numel(), first, key, [=](std::int64_t i, const PhiloxBlock& block) {
         const double draw = normal_draw(block, static_cast<std::uint64_t>(first + i));
         to[i] = static_cast<T>(static_cast<Compute<T>>(mean + deviation * draw));
       });
@@ -39,9 +61,9 @@ class CpuTraining final : public TrainingKernels {
   void fill_uniform(Tensor& y, const DrawKey& key, std::int64_t first, double low, double high) const override {
     visit_floating(y.dtype(), "fill_uniform", [&]<class T>(T) {
       T* const to = y.as<T>();
-      for_each_draw<4>(y.numel(), first, key, [=](std::int64_t i, const PhiloxBlock& block) {
-        const double draw = uniform_draw(block, static_cast<std::uint64_t>(first + i));
-        to[i] = static_cast<T>(static_cast<Compute<T>>(low + (high - low) * draw));
+      for_uniform_draws(y.numel(), first, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+        for (std::int64_t i = begin; i < end; ++i)
+          to[i] = static_cast<T>(static_cast<Compute<T>>(low + (high - low) * draws[i - begin]));
       });
     });
   }
@@ -53,9 +75,11 @@ class CpuTraining final : public TrainingKernels {
       T* const to = y.as<T>();
       const auto limit = static_cast<float>(probability);
       const auto factor = static_cast<C>(1 / (1 - probability));
-      for_each_draw<4>(x.numel(), first, key, [=](std::int64_t i, const PhiloxBlock& block) {
-        const bool is_kept = uniform_draw(block, static_cast<std::uint64_t>(first + i)) >= limit;
-        to[i] = is_kept ? static_cast<T>(static_cast<C>(from[i]) * factor) : T{};
+      for_uniform_draws(x.numel(), first, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const C scaled = static_cast<C>(from[i]) * factor;
+          to[i] = static_cast<T>(draws[i - begin] >= limit ? scaled : C(0));
+        }
       });
     });
   }
