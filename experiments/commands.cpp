@@ -14,6 +14,7 @@
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "experiments/run.h"
+#include "framework/backend.h"
 #include "framework/error.h"
 #include "notebooks_export/notebook.h"
 
@@ -80,6 +81,7 @@ int run_command(const RunCommand& command, const Console& console) {
   Progress progress(console.err, console.terminal);
   RunResult run;
   run.name = study.name;
+  run.versions = backend_versions();
   for (Member& member : study.variants) {
     run.device = member.root.device == DeviceType::plan ? "plan" : "cpu";
     progress.clear();
@@ -115,9 +117,16 @@ int plan_command(const RunCommand& command, const Console& console) {
   Study<Experiment> study = read(command.file, sets);
   RunResult run;
   run.name = study.name;
+  run.versions = backend_versions();
   run.device = "plan";
   for (const Member& member : study.variants) run.variants.push_back(run_variant(member.root, member.name, {}));
-  return finish(command, run, console);
+  const int code = finish(command, run, console);
+  if (command.json) return code;
+  console.out << "\nfloating-point operations of rank 0 a step\n";
+  for (const VariantResult& variant : run.variants)
+    console.out << fmt::format("{}  {:.3g} G\n", variant.name,
+                               static_cast<double>(variant.flops_per_step.value_or(0)) / 1e9);
+  return code;
 }
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,

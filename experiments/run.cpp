@@ -71,7 +71,7 @@ class RankRun {
     }
     if (leads()) {
       result_.first_step = first;
-      settings_.on_begin(first);
+      result_.steps = settings_.on_begin(first);
     }
     return first;
   }
@@ -116,8 +116,7 @@ class RankRun {
     own.received_bytes = rank_.bytes.received_bytes();
     own.busy_seconds = rank_.clock.busy_seconds();
     own.trace = tracer_.take_spans();
-    const auto steps = static_cast<std::int64_t>(result_.steps.size());
-    if (leads() && !has_data() && steps > 0) result_.flops_per_step = rank_.device.backend().flops() / steps;
+    if (leads() && !has_data()) result_.flops_per_step = rank_.device.backend().flops() / experiment_.train.steps;
   }
 
   const Experiment& experiment_;

@@ -16,8 +16,11 @@ struct RunSettings {
   std::filesystem::path checkpoints;
   /// Go on from the newest checkpoint there, if there is one.
   bool resume = false;
-  /// Called by one thread, between steps: the first step, each step, and what else goes on.
-  std::function<void(std::int64_t first_step)> on_begin = [](std::int64_t) {};
+  /// Called by one thread, between steps: the first step (gives the records of the steps before it, when resuming),
+  /// each step, and what else goes on.
+  std::function<std::vector<StepRecord>(std::int64_t first_step)> on_begin = [](std::int64_t) {
+    return std::vector<StepRecord>{};
+  };
   std::function<void(const StepRecord&)> on_step = [](const StepRecord&) {};
   std::function<void(const std::string&)> on_status = [](const std::string&) {};
 };

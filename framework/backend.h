@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/kernels/convolution.h"
@@ -61,5 +63,8 @@ std::unique_ptr<Backend> make_plan_backend(int threads);
 /// Makes the backend that an experiment names; InputError lists the names there are.
 std::unique_ptr<Backend> make_backend(std::string_view name, int threads);
 std::span<const std::string_view> backend_names();
+
+/// What the backends compute with, and so what a result's bits depend on: libraries' versions, the CPU's instructions.
+std::vector<std::pair<std::string, std::string>> backend_versions();
 
 }  // namespace heddle

@@ -95,9 +95,8 @@ TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the acc
   REQUIRE(resumed.code == 0);
   const Json losses = summary(whole)["variants"][0]["loss_per_step"];
   const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
-  REQUIRE(rest.size() == 2);
-  CHECK(rest[0] == losses[4]);
-  CHECK(rest[1] == losses[5]);
+  CHECK(losses.size() == 6);
+  CHECK(rest == losses);
   CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
 }
 

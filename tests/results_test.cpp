@@ -140,9 +140,9 @@ TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one aft
 
 TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {
   RunResult run = run_result();
-  const TraceEvent compute{
+  const Span compute{
       .name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
-  const TraceEvent message{
+  const Span message{
       .name = "all_reduce", .is_communication = true, .begin_seconds = 1.5, .seconds = 0.25, .bytes = 77};
   for (VariantResult& variant : run.variants)
     for (RankResult& rank : variant.ranks) rank.trace = {compute, message};

@@ -37,7 +37,7 @@ Host this_host() {
 }
 
 std::vector<std::pair<std::string, std::string>> build_versions() {
-  return {{"heddle", "0.1.0"}, {"compiler", "g++ " __VERSION__}};
+  return {{"heddle", HEDDLE_VERSION}, {"compiler", "g++ " __VERSION__}};
 }
 
 }  // namespace heddle

@@ -22,8 +22,6 @@ struct StepRecord {
   double seconds = 0;                     // wall time on rank 0, which has waited for all others' gradients by then
 };
 
-using TraceEvent = Span;
-
 struct RankResult {
   int rank = 0;
   std::vector<std::pair<std::string, int>> coordinates;  // axis, position; in mesh order
@@ -31,7 +29,7 @@ struct RankResult {
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
   double busy_seconds = 0;  // CPU time outside communicators
-  std::vector<TraceEvent> trace;
+  std::vector<Span> trace;
 };
 
 /// Seconds a step over the steps after the first, which also builds the kernels.

@@ -63,23 +63,25 @@ Json variant_json(const VariantResult& variant, const std::optional<double>& fir
   Json losses = losses_json(variant);
   Json ranks = Json::array();
   for (const RankResult& rank : variant.ranks) ranks.push_back(rank_json(rank, samples.has_value()));
-  return {{"name", variant.name},
-          {"status", name_of(variant.status)},
-          {"error", variant.status == VariantResult::Status::ok ? Json(nullptr) : Json(variant.error)},
-          {"steps", steps_done(variant)},
-          {"loss",
-           {{"first", losses.empty() ? Json(nullptr) : losses.front()},
-            {"last", losses.empty() ? Json(nullptr) : losses.back()}}},
-          {"loss_per_step", losses},
-          {"step_seconds", seconds_json(variant)},
-          {"samples_per_second", or_null(samples)},
-          {"clock", variant.clock},
-          {"bubble_fraction",
-           stages(variant) == 1 && !variant.bubble_fraction ? Json(0.0) : or_null(variant.bubble_fraction)},
-          {"ideal_speedup", or_null(variant.ideal_speedup)},
-          {"speedup_over_first", or_null(speedup)},
-          {"ranks", ranks},
-          {"evaluation", evaluation_json(variant.evaluation)}};
+  Json json{{"name", variant.name},
+            {"status", name_of(variant.status)},
+            {"error", variant.status == VariantResult::Status::ok ? Json(nullptr) : Json(variant.error)},
+            {"steps", steps_done(variant)},
+            {"loss",
+             {{"first", losses.empty() ? Json(nullptr) : losses.front()},
+              {"last", losses.empty() ? Json(nullptr) : losses.back()}}},
+            {"loss_per_step", losses},
+            {"step_seconds", seconds_json(variant)},
+            {"samples_per_second", or_null(samples)},
+            {"clock", variant.clock},
+            {"bubble_fraction",
+             stages(variant) == 1 && !variant.bubble_fraction ? Json(0.0) : or_null(variant.bubble_fraction)},
+            {"ideal_speedup", or_null(variant.ideal_speedup)},
+            {"speedup_over_first", or_null(speedup)},
+            {"ranks", ranks},
+            {"evaluation", evaluation_json(variant.evaluation)}};
+  if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;
+  return json;
 }
 
 Json host_json() {

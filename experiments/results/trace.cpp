@@ -22,7 +22,7 @@ class Writer {
                       json_string(name)));
   }
 
-  void interval(const TraceEvent& event, int rank, Track track, double offset, std::string_view variant) {
+  void interval(const Span& event, int rank, Track track, double offset, std::string_view variant) {
     constexpr double microseconds = 1e6;
     std::string arguments = "\"variant\":" + json_string(variant);
     if (event.is_communication) arguments += fmt::format(",\"bytes\":{}", event.bytes);
@@ -59,7 +59,7 @@ void write_trace(AtomicFile& file, const RunResult& run) {
     double begin = std::numeric_limits<double>::infinity();
     double end = 0;
     for (const RankResult& rank : variant.ranks) {
-      for (const TraceEvent& event : rank.trace) {
+      for (const Span& event : rank.trace) {
         begin = std::min(begin, event.begin_seconds);
         end = std::max(end, event.begin_seconds + event.seconds);
       }
@@ -67,7 +67,7 @@ void write_trace(AtomicFile& file, const RunResult& run) {
     const double offset = std::max(0.0, end_before - begin);
     for (const RankResult& rank : variant.ranks) {
       if (named.insert(rank.rank).second) name_tracks(writer, rank);
-      for (const TraceEvent& event : rank.trace)
+      for (const Span& event : rank.trace)
         writer.interval(event, rank.rank, event.is_communication ? communication : compute, offset, variant.name);
     }
     if (end > 0) end_before = end + offset;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/backend.h"
+#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -23,6 +24,10 @@ std::unique_ptr<Backend> make_backend(std::string_view name, int threads) {
 
 std::span<const std::string_view> backend_names() {
   return names;
+}
+
+std::vector<std::pair<std::string, std::string>> backend_versions() {
+  return cpu::onednn_versions();
 }
 
 }  // namespace heddle

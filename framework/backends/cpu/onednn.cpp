@@ -1,5 +1,6 @@
 #include "framework/backends/cpu/onednn.h"
 
+#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/parallel.h"
 
 namespace heddle::cpu {
@@ -45,6 +46,30 @@ void OneDnn::reorder(const dnnl::memory& from, const dnnl::memory& to) const {
   const ThreadTeam team(threads_);
   dnnl::reorder(from, to).execute(stream_, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   stream_.wait();
+}
+
+std::vector<std::pair<std::string, std::string>> onednn_versions() {
+  const dnnl_version_t& version = *dnnl_version();
+  const auto instructions = [] {
+    switch (dnnl::get_effective_cpu_isa()) {
+      case dnnl::cpu_isa::avx512_core_amx:
+        return "avx512_core_amx";
+      case dnnl::cpu_isa::avx512_core_bf16:
+        return "avx512_core_bf16";
+      case dnnl::cpu_isa::avx512_core_vnni:
+        return "avx512_core_vnni";
+      case dnnl::cpu_isa::avx512_core:
+        return "avx512_core";
+      case dnnl::cpu_isa::avx2_vnni:
+        return "avx2_vnni";
+      case dnnl::cpu_isa::avx2:
+        return "avx2";
+      default:
+        return "older than avx2";
+    }
+  };
+  return {{"onednn", fmt::format("{}.{}.{}", version.major, version.minor, version.patch)},
+          {"onednn_instructions", instructions()}};
 }
 
 }  // namespace heddle::cpu
