@@ -1,6 +1,6 @@
-#include <cmath>
-#include <limits>
+#include <functional>
 #include <set>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -11,14 +11,11 @@
 #include "framework/ops/reduce.h"
 #include "framework/ops/rows.h"
 #include "framework/ops/shape.h"
-#include "framework/scalar.h"
 #include "tests/support/devices.h"
 #include "tests/support/gradcheck.h"
 
 namespace heddle::test {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST_CASE("Every operation's gradient is its finite difference to 1e-7") {
   Device device = make_device();
@@ -79,22 +76,130 @@ TEST_CASE("Every operation in f32 and bf16 is f64's to rounding") {
   }
 }
 
-TEST_CASE("exponential is within one unit of the last place, down to subnormal results") {
-  const auto units = [](float x) {
-    const double exact = std::exp(static_cast<double>(x));
-    const float rounded = static_cast<float>(exact);
-    const double unit = static_cast<double>(std::nextafter(rounded, std::numeric_limits<float>::infinity())) - rounded;
-    return std::abs(static_cast<double>(exponential(x)) - exact) / unit;
-  };
-  double worst = 0;
-  for (float x = -103; x < 88.7F; x += 0.00137F) worst = std::max(worst, units(x));
-  for (float x = -1e-3F; x < 1e-3F; x += 1.7e-7F) worst = std::max(worst, units(x));
-  CHECK(worst <= 1);
-  CHECK(exponential(0.0F) == 1.0F);
-  CHECK(exponential(-200.0F) == 0.0F);
-  CHECK(exponential(-std::numeric_limits<float>::infinity()) == 0.0F);
-  CHECK(exponential(89.0F) == std::numeric_limits<float>::infinity());
-  CHECK(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
+/// What an operation gives for [[0.5, -1.25, 2], [1, 0, -3]].
+std::vector<double> at_sample(Device& device, const std::function<Variable(const Variable&)>& operation) {
+  return operation(tensor(device, {2, 3}, {0.5, -1.25, 2.0, 1.0, 0.0, -3.0})).value().to_doubles();
 }
+
+// Expected values: PyTorch's in f64.
+TEST_CASE("Operations give PyTorch's values") {
+  Device device = make_device();
+  const auto is_near = [&](const std::function<Variable(const Variable&)>& operation,
+                           const std::vector<double>& expected) {
+    return relative_difference(at_sample(device, operation), expected) < 1e-14;
+  };
+  CHECK(is_near(
+      gelu, {0.3457312306370066, -0.1320622170835691, 1.954499736103642, 0.841344746068543, 0, -0.00404969409489031}));
+  CHECK(is_near(sigmoid, {0.6224593312018546, 0.2227001388253088, 0.8807970779778823, 0.7310585786300049, 0.5,
+                          0.04742587317756678}));
+  CHECK(is_near(heddle::tanh, {0.4621171572600097, -0.8482836399575129, 0.9640275800758169, 0.7615941559557649, 0,
+                               -0.9950547536867305}));
+  CHECK(is_near(softmax, {0.1768201821074443, 0.03072674032643643, 0.7924530775661193, 0.7213991842739687,
+                          0.2653879287722419, 0.01321288695378941}));
+  CHECK(is_near(log_sum_exp, {2.232621983102033, 1.32656264126747}));
+  CHECK(is_near([](const Variable& x) { return layer_norm(x, {}, {}, 1e-5); },
+                {0.06274540265308406, -1.254908053061681, 1.192162650408597, 0.9805789785364644, 0.3922315914145858,
+                 -1.37281056995105}));
+  CHECK(is_near(
+      [](const Variable& x) { return l2_normalize(x); },
+      {0.2073903389460851, -0.5184758473652127, 0.8295613557843402, 0.3162277660168379, 0, -0.9486832980505138}));
+  CHECK(is_near(
+      [](const Variable& x) {
+        return cross_entropy(x, integers(x.device(), {2, 1}));
+      },
+      {0.2326219831020327, 1.32656264126747}));
+}
+
+TEST_CASE("cast keeps values, and gradients come back in the first type") {
+  Device device = make_device();
+  const auto accumulator = std::make_shared<Accumulator>(Category::gradients);
+  const Variable x = Variable::parameter(tensor(device, {2}, {1.5, 1.0009765625}, DType::f32), accumulator);
+  const Variable y = cast(x, DType::bf16);
+  CHECK(y.value().to_doubles() == std::vector<double>{1.5, 1});
+  backward({{y, tensor(device, {2}, {1, 2}, DType::bf16)}});
+  CHECK(accumulator->gradient().dtype() == DType::f32);
+  CHECK(accumulator->gradient().to_doubles() == std::vector<double>{1, 2});
+  CHECK(cast(x, DType::f32).value().data() == x.value().data());
+}
+
+TEST_CASE("top_k gives values and places") {
+  Device device = make_device();
+  const TopK top = top_k(tensor(device, {2, 3}, {1, 3, 2, 6, 5, 6}), 2);
+  CHECK(top.values.to_doubles() == std::vector<double>{3, 2, 6, 6});
+  CHECK(top.index.to_host<std::int64_t>() == std::vector<std::int64_t>{1, 2, 0, 2});
+  CHECK_THROWS_WITH_AS(top_k(top.values, 3), "top_k: the rows of f64[2,2] have no 3 largest", InputError);
+}
+
+TEST_CASE("Tensors without rows go forth and back") {
+  Device device = make_device();
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const DType parameters = compute_dtype(dtype);
+    const auto gradient = std::make_shared<Accumulator>(Category::gradients);
+    const auto weight_gradient = std::make_shared<Accumulator>(Category::gradients);
+    const Variable x = Variable::parameter(Tensor::zeros(device, {0, 4}, dtype), gradient);
+    const Variable weight = Variable::parameter(Tensor::zeros(device, {3, 4}, dtype), weight_gradient);
+    const Variable gamma = Tensor::full(device, {4}, parameters, 1);
+    Variable y = layer_norm(relu(add(x, scale(x, 2))), gamma, gamma, 1e-5);
+    y = l2_normalize(softmax(prelu(multiply(y, y), gamma)));
+    y = concat(std::vector<Variable>{slice(y, 1, 0, 2), slice(y, 1, 2, 4)}, 1);
+    y = linear(gather_rows(y, integers(device, {})), weight, {});
+    y = transpose(dropout(y, 0.5, {}, 0), {1, 0});
+    y = cross_entropy(transpose(y, {1, 0}), integers(device, {}));
+    CHECK(y.shape() == Shape{0});
+    backward(sum(y));
+    CHECK(gradient->gradient().shape() == Shape{0, 4});
+    CHECK(weight_gradient->gradient().to_doubles() == std::vector<double>(12, 0));
+  }
+}
+
+TEST_CASE("Operands that do not fit are refused with their shapes") {
+  Device device = make_device();
+  const auto zeros = [&](const Shape& shape, DType dtype = DType::f32) {
+    return Variable(Tensor::zeros(device, shape, dtype));
+  };
+  const auto says = [](const auto& operation) -> std::string {
+    try {
+      operation();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const Variable x = zeros({2, 3});
+  CHECK(says([&] { add(x, zeros({4})); }) == "add: f32[2,3] and f32[4] do not broadcast");
+  CHECK(says([&] {
+          multiply(zeros({2, 1, 3}), zeros({4, 2}));
+        }) == "multiply: f32[2,1,3] and f32[4,2] do not broadcast");
+  CHECK(says([&] { divide(x, zeros({2, 3}, DType::f64)); }) == "divide: f32[2,3] and f64[2,3] differ in type");
+  CHECK(says([&] { relu(zeros({2}, DType::i64)); }) == "relu: expected a floating type, got i64[2]");
+  CHECK(says([&] { prelu(x, zeros({2})); }) == "prelu: expected a slope f32[3], got f32[2]");
+  CHECK(says([&] { dropout(x, 1, {}, 0); }) == "dropout: expected a probability in [0, 1), got 1");
+  CHECK(says([&] { sum(x, 2); }) == "sum: f32[2,3] has no dimension 2");
+  CHECK(says([&] { heddle::max(zeros({2, 0}), -1); }) == "max: dimension -1 of f32[2,0] is empty");
+  CHECK(says([&] { transpose(x, {0, 0}); }) == "transpose: [0,0] is no order of the dimensions of f32[2,3]");
+  CHECK(says([&] { transpose(x, {0}); }) == "transpose: [0] is no order of the dimensions of f32[2,3]");
+  CHECK(says([&] { slice(x, 1, 2, 4); }) == "slice: dimension 1 of f32[2,3] has no elements 2 to 4");
+  CHECK(says([&] {
+          concat(std::vector<Variable>{x, zeros({2, 4})}, 0);
+        }) == "concat: f32[2,3] and f32[2,4] differ in more than dimension 0");
+  CHECK(says([&] { concat({}, 0); }) == "concat: expected at least one input");
+  CHECK(says([&] { layer_norm(x, zeros({2}), {}, 1e-5); }) == "layer_norm: expected gamma f32[3], got f32[2]");
+  CHECK(says([&] { gather_rows(x, Tensor::zeros(device, {1}, DType::i32)); }) ==
+        "gather_rows: expected an index i64[n], got i32[1]");
+  CHECK(says([&] {
+          gather_rows(x, integers(device, {1, 2}));
+        }) == "gather_rows: index 2 at position 1 is outside the 2 rows");
+  CHECK(says([&] {
+          scatter_rows(x, integers(device, {1, -1}), 4);
+        }) == "scatter_rows: index -1 at position 1 is outside the 4 rows");
+  CHECK(says([&] { scatter_rows(x, integers(device, {1}), 4); }) ==
+        "scatter_rows: i64[1] for f32[2,3] does not give each row one place");
+  CHECK(says([&] { cross_entropy(x, integers(device, {0})); }) ==
+        "cross_entropy: expected labels i64[2] for logits f32[2,3], got i64[1]");
+  CHECK(says([&] {
+          cross_entropy(x, integers(device, {0, 3}));
+        }) == "cross_entropy: the label 3 of sample 1 is outside [0, 3)");
+}
+
 }  // namespace
 }  // namespace heddle::test
