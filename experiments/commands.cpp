@@ -93,9 +93,9 @@ int run_command(const RunCommand& command, const Console& console) {
                                .resume = command.resume,
                                .on_begin =
                                    [&](std::int64_t first) {
-                                     folder.begin_variant(member.name, first, member.root.train.batch);
                                      progress.begin(member.name, first, member.root.train.steps,
                                                     member.root.train.batch);
+                                     return folder.begin_variant(member.name, first, member.root.train.batch);
                                    },
                                .on_step =
                                    [&](const StepRecord& record) {
