@@ -45,15 +45,15 @@ void inner_loop(const T* a, const T* b, Step step, T* y) {
   using C = Compute<T>;
   const auto at = [](const T* x, std::int64_t i) { return static_cast<C>(x[i]); };
   if (step.a != 0 && step.b != 0) {
-#pragma GCC ivdep
+#pragma omp simd
     for (std::int64_t i = 0; i < step.size; ++i) y[i] = static_cast<T>(binary_value<op>(at(a, i), at(b, i)));
   } else if (step.a != 0) {
     const C right = at(b, 0);
-#pragma GCC ivdep
+#pragma omp simd
     for (std::int64_t i = 0; i < step.size; ++i) y[i] = static_cast<T>(binary_value<op>(at(a, i), right));
   } else if (step.b != 0) {
     const C left = at(a, 0);
-#pragma GCC ivdep
+#pragma omp simd
     for (std::int64_t i = 0; i < step.size; ++i) y[i] = static_cast<T>(binary_value<op>(left, at(b, i)));
   } else {
     std::fill(y, y + step.size, static_cast<T>(binary_value<op>(at(a, 0), at(b, 0))));

@@ -17,7 +17,7 @@ void map(const Tensor& x, Tensor& y, F f) {
   const T* const from = x.as<const T>();
   T* const to = y.as<T>();
   parallel_for(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-#pragma GCC ivdep  // to may be from, element by element
+#pragma omp simd  // to may be from, element by element
     for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(f(static_cast<C>(from[i])));
   });
 }
@@ -29,7 +29,7 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const T* const right = b.as<const T>();
   T* const to = y.as<T>();
   parallel_for(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-#pragma GCC ivdep
+#pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
       to[i] = static_cast<T>(f(static_cast<C>(left[i]), static_cast<C>(right[i])));
   });
@@ -120,7 +120,7 @@ class CpuElementwise final : public ElementwiseKernels {
       const std::int64_t channels = slope.numel();
       for_rows(x.numel(), channels, [=](std::int64_t row) {
         const std::int64_t base = row * channels;
-#pragma GCC ivdep
+#pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
           const C v = static_cast<C>(from[base + c]);
           const C scaled = factor[c] * v;
@@ -160,7 +160,7 @@ class CpuElementwise final : public ElementwiseKernels {
       T* const to = dx.as<T>();
       for_rows(x.numel(), channels, [=](std::int64_t row) {
         const std::int64_t base = row * channels;
-#pragma GCC ivdep
+#pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
           const C g = static_cast<C>(gradient[base + c]);
           const C scaled = factor[c] * g;

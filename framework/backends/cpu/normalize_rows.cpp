@@ -20,7 +20,7 @@ void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_no
       inverse_norm.as<C>()[row] = factor;
       if (!y.defined()) return;
       T* const to = y.as<T>() + row * view.columns;
-#pragma GCC ivdep
+#pragma omp simd
       for (std::int64_t i = 0; i < view.columns; ++i) to[i] = static_cast<T>(static_cast<C>(from[i]) * factor);
     });
   });
@@ -38,7 +38,7 @@ void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Te
       const double dot = stretched_sum<C>(
           0, view.columns, [=](std::int64_t i) { return static_cast<C>(from[i]) * static_cast<C>(gradient[i]); });
       const C along = static_cast<C>(dot) * factor * factor;
-#pragma GCC ivdep  // dx may be dy
+#pragma omp simd  // dx may be dy
       for (std::int64_t i = 0; i < view.columns; ++i)
         to[i] = static_cast<T>((static_cast<C>(gradient[i]) - static_cast<C>(from[i]) * along) * factor);
     });
@@ -114,7 +114,7 @@ void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const C average = static_cast<C>(stretched_sum<C>(0, columns, scaled) / count);
       const C along = static_cast<C>(
           stretched_sum<C>(0, columns, [=](std::int64_t i) { return scaled(i) * normalised(i); }) / count);
-#pragma GCC ivdep
+#pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
         to[i] = static_cast<T>((scaled(i) - average - normalised(i) * along) * inverse);
     });

@@ -19,7 +19,9 @@ C larger(C most, C value) {
 template <class T>
 void sums(const T* x, std::array<std::int64_t, 3> view, double factor, T* y) {
   using C = Compute<T>;
-  const auto [outer, reduced, inner] = view;
+  const std::int64_t outer = view[0];
+  const std::int64_t reduced = view[1];
+  const std::int64_t inner = view[2];
   const auto write = [=](std::int64_t i, double sum) { y[i] = static_cast<T>(static_cast<C>(sum * factor)); };
   // Whether the team shares the outer loop or each sum does not change a sum's order.
   const std::int64_t outer_grain = outer < 8 ? outer : 1 + grain / std::max<std::int64_t>(reduced * inner, 1);
@@ -30,8 +32,7 @@ void sums(const T* x, std::array<std::int64_t, 3> view, double factor, T* y) {
         write(o, parallel_sum<C>(reduced, [block](std::int64_t r) { return static_cast<C>(block[r]); }));
       else
         sum_columns<C>(
-            reduced, inner,
-            [block, width = inner](std::int64_t r, std::int64_t i) { return static_cast<C>(block[r * width + i]); },
+            reduced, inner, [=](std::int64_t r, std::int64_t i) { return static_cast<C>(block[r * inner + i]); },
             [&, base = o * inner](std::int64_t i, double sum) { write(base + i, sum); });
     }
   });
@@ -41,7 +42,9 @@ template <class T>
 void maxima(const T* x, std::array<std::int64_t, 3> view, T* y) {
   using C = Compute<T>;
   constexpr int lanes = 64;  // fewer are not made vectors of
-  const auto [outer, reduced, inner] = view;
+  const std::int64_t outer = view[0];
+  const std::int64_t reduced = view[1];
+  const std::int64_t inner = view[2];
   constexpr C lowest = -std::numeric_limits<C>::infinity();
   parallel_for(outer * inner, 1 + grain / std::max<std::int64_t>(reduced, 1),
                [&](std::int64_t begin, std::int64_t end) {
@@ -85,7 +88,9 @@ void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64
                          Tensor& dx) {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     using C = Compute<T>;
-    const auto [outer, reduced, inner] = view;
+    const std::int64_t outer = view[0];
+    const std::int64_t reduced = view[1];
+    const std::int64_t inner = view[2];
     const T* const from = x.as<const T>();
     const T* const most = y.as<const T>();
     const T* const gradient = dy.as<const T>();

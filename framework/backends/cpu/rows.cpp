@@ -104,7 +104,7 @@ class CpuRows final : public RowKernels {
         const C most = row_maximum<C>(view.columns, value);
         const double sum = sum_of_exponentials<C>(view.columns, value, most);
         const C factor = static_cast<C>(1 / sum);
-#pragma GCC ivdep
+#pragma omp simd
         for (std::int64_t i = 0; i < view.columns; ++i)
           to[i] = static_cast<T>(exponential(static_cast<C>(from[i]) - most) * factor);
       });
@@ -121,7 +121,7 @@ class CpuRows final : public RowKernels {
         T* const to = dx.as<T>() + row * view.columns;
         const C mean = static_cast<C>(stretched_sum<C>(
             0, view.columns, [=](std::int64_t i) { return static_cast<C>(share[i]) * static_cast<C>(gradient[i]); }));
-#pragma GCC ivdep
+#pragma omp simd
         for (std::int64_t i = 0; i < view.columns; ++i)
           to[i] = static_cast<T>(static_cast<C>(share[i]) * (static_cast<C>(gradient[i]) - mean));
       });
@@ -205,7 +205,7 @@ class CpuRows final : public RowKernels {
     T* const to = dx.as<T>() + row * columns;
     const C log_sum = log_sums.as<const C>()[row];
     const C gradient = dy.as<const C>()[row];
-#pragma GCC ivdep
+#pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i)
       to[i] = static_cast<T>(gradient * exponential(static_cast<C>(from[i]) - log_sum));
   }

@@ -117,12 +117,12 @@ class CpuTraining final : public TrainingKernels {
       C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
       parallel_for(weight.numel(), grain / 2, [=](std::int64_t begin, std::int64_t end) {
         if (v == nullptr) {
-#pragma GCC ivdep
+#pragma omp simd
           for (std::int64_t i = begin; i < end; ++i)
             w[i] = static_cast<T>(update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
           return;
         }
-#pragma GCC ivdep
+#pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
           C kept = v[i];
           w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
@@ -142,7 +142,7 @@ class CpuTraining final : public TrainingKernels {
       C* const m = mean.as<C>();
       C* const s = square.as<C>();
       parallel_for(weight.numel(), grain / 4, [=](std::int64_t begin, std::int64_t end) {
-#pragma GCC ivdep
+#pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
           C first = m[i];
           C second = s[i];
