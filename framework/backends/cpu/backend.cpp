@@ -14,11 +14,11 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads)
+  CpuBackend(int threads, bool winograd)
       : threads_(threads),
         elementwise_(cpu::make_cpu_elementwise()),
         linear_algebra_(cpu::make_cpu_linear_algebra(threads)),
-        convolution_(cpu::make_cpu_convolution(threads)),
+        convolution_(cpu::make_cpu_convolution(threads, winograd)),
         rows_(cpu::make_cpu_rows()),
         head_(cpu::make_cpu_head()),
         training_(cpu::make_cpu_training()) {}
@@ -64,8 +64,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int threads) {
-  return std::make_unique<CpuBackend>(threads);
+std::unique_ptr<Backend> make_cpu_backend(int threads, bool winograd) {
+  return std::make_unique<CpuBackend>(threads, winograd);
 }
 
 }  // namespace heddle

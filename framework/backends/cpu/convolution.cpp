@@ -71,6 +71,21 @@ void run_onednn(const OneDnn& onednn, const ConvolutionPrimitive& p, Convolution
                            {DNNL_ARG_SCRATCHPAD, onednn.memory(p.scratch, o.scratch)}});
 }
 
+void run_winograd(const OneDnn& onednn, const Winograd& winograd, ConvolutionPart part, const Tensor& x,
+                  const Tensor& weight, const Tensor& y, std::byte* workspace) {
+  auto* const images = x.as<float>();
+  auto* const weights = weight.as<float>();
+  auto* const results = y.as<float>();
+  switch (part) {
+    case ConvolutionPart::forward:
+      return winograd.convolve(onednn, images, weights, results, workspace);
+    case ConvolutionPart::backward_input:
+      return winograd.convolve(onednn, results, weights, images, workspace);
+    case ConvolutionPart::backward_weight:
+      return winograd.backward_weight(onednn, images, results, weights, workspace);
+  }
+}
+
 }  // namespace
 
 ConvolutionNeeds CpuConvolution::convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part,
@@ -80,6 +95,10 @@ ConvolutionNeeds CpuConvolution::convolution_needs(const ConvolutionGeometry& g,
 
 void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
                                  Tensor& packed) const {
+  if (const Winograd* const winograd = primitives_.find_winograd(g, part, weight.dtype())) {
+    const ThreadTeam team(onednn_.threads());
+    return winograd->transform_weight(weight.as<float>(), packed.as<float>());
+  }
   const ConvolutionPrimitive* found = primitives_.find(g, part, weight.dtype());
   if (!is_widened(weight.dtype(), found != nullptr)) {
     if (found == nullptr || !found->packs) fail("convolution: {} needs no packing", to_string(weight));
@@ -117,6 +136,8 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
                          const Tensor& packed, const Tensor& workspace) const {
   const bool writes_weight = part == ConvolutionPart::backward_weight;
   const DType dtype = x.dtype();
+  if (const Winograd* const winograd = primitives_.find_winograd(g, part, dtype))
+    return run_winograd(onednn_, *winograd, part, x, weight, y, static_cast<std::byte*>(workspace.data()));
   const ConvolutionPrimitive* found = primitives_.find(g, part, dtype);
   const bool wide = is_widened(dtype, found != nullptr);
   Operands operands{x.data(), weight.data(), y.data(), address(workspace)};
@@ -151,8 +172,8 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
   }
 }
 
-std::unique_ptr<ConvolutionKernels> make_cpu_convolution(int threads) {
-  return std::make_unique<CpuConvolution>(threads);
+std::unique_ptr<ConvolutionKernels> make_cpu_convolution(int threads, bool winograd) {
+  return std::make_unique<CpuConvolution>(threads, winograd);
 }
 
 }  // namespace heddle::cpu

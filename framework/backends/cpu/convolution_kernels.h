@@ -9,7 +9,7 @@ namespace heddle::cpu {
 
 class CpuConvolution final : public ConvolutionKernels {
  public:
-  explicit CpuConvolution(int threads) : onednn_(threads) {}
+  CpuConvolution(int threads, bool winograd) : onednn_(threads), primitives_(onednn_, winograd) {}
 
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override;
   void pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
@@ -41,7 +41,7 @@ class CpuConvolution final : public ConvolutionKernels {
            const Tensor& workspace) const;
 
   OneDnn onednn_;
-  mutable ConvolutionPrimitives primitives_{onednn_};
+  mutable ConvolutionPrimitives primitives_;
 };
 
 }  // namespace heddle::cpu

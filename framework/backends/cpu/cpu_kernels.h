@@ -13,7 +13,7 @@ std::unique_ptr<RowKernels> make_cpu_rows();
 std::unique_ptr<HeadKernels> make_cpu_head();
 std::unique_ptr<TrainingKernels> make_cpu_training();
 std::unique_ptr<LinearAlgebraKernels> make_cpu_linear_algebra(int threads);
-std::unique_ptr<ConvolutionKernels> make_cpu_convolution(int threads);
+std::unique_ptr<ConvolutionKernels> make_cpu_convolution(int threads, bool winograd);
 
 /// oneDNN's version and the CPU instructions that it uses.
 std::vector<std::pair<std::string, std::string>> onednn_versions();

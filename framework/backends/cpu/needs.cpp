@@ -5,13 +5,13 @@
 namespace heddle::cpu {
 
 struct Needs::State {
-  explicit State(int threads) : onednn(threads) {}
+  State(int threads, bool winograd) : onednn(threads), convolutions(onednn, winograd) {}
   OneDnn onednn;
   GemmPrimitives gemms{onednn};
-  ConvolutionPrimitives convolutions{onednn};
+  ConvolutionPrimitives convolutions;
 };
 
-Needs::Needs(int threads) : state_(std::make_unique<State>(threads)) {}
+Needs::Needs(int threads, bool winograd) : state_(std::make_unique<State>(threads, winograd)) {}
 Needs::~Needs() = default;
 
 ConvolutionNeeds Needs::convolution(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) {

@@ -11,7 +11,7 @@ namespace heddle::cpu {
 
 class Needs {
  public:
-  explicit Needs(int threads);
+  explicit Needs(int threads, bool winograd = false);
   ~Needs();
 
   ConvolutionNeeds convolution(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);

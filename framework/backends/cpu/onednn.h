@@ -16,6 +16,10 @@ namespace heddle::cpu {
 dnnl::memory::data_type onednn_type(DType dtype);
 /// A strided description of `dims`: stride of each in elements.
 dnnl::memory::desc strided(const dnnl::memory::dims& dims, DType dtype, const dnnl::memory::dims& strides);
+/// Bytes of a buffer, rounded so that another may follow.
+inline std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 /// Scratch memory is the caller's, so that it is metered.
 dnnl::primitive_attr user_scratchpad();
 /// result = alpha * result, as a post operation.

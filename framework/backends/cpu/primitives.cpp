@@ -92,6 +92,15 @@ const ConvolutionPrimitive* ConvolutionPrimitives::find(const ConvolutionGeometr
   return place->second ? &*place->second : nullptr;
 }
 
+const Winograd* ConvolutionPrimitives::find_winograd(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) {
+  if (!uses_winograd_) return nullptr;
+  const Key key{g, part, dtype};
+  auto place = winograd_cache_.find(key);
+  if (place == winograd_cache_.end())
+    place = winograd_cache_.emplace(key, Winograd::make(onednn_, g, part, dtype)).first;
+  return place->second ? &*place->second : nullptr;
+}
+
 std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) const {
   const ConvolutionGeometry& g = key.geometry;
   if (onednn_type(key.dtype) == dnnl::memory::data_type::undef) return {};
@@ -161,6 +170,7 @@ std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, DType dt
 ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,
                                    ConvolutionPart part, DType dtype) {
   if (g.batch == 0) return {};
+  if (const Winograd* const winograd = primitives.find_winograd(g, part, dtype)) return winograd->needs();
   const std::int64_t weights = g.out_channels * g.kernel.height * g.kernel.width * (g.in_channels / g.groups);
   const auto native = [](const ConvolutionPrimitive* found) {
     return found == nullptr ? ConvolutionNeeds{}

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "framework/backends/cpu/onednn.h"
+#include "framework/backends/cpu/winograd.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle::cpu {
@@ -62,9 +63,12 @@ struct ConvolutionPrimitive {
 
 class ConvolutionPrimitives {
  public:
-  explicit ConvolutionPrimitives(const OneDnn& onednn) : onednn_(onednn) {}
+  /// `winograd`: whether to use it where it fits.
+  ConvolutionPrimitives(const OneDnn& onednn, bool winograd) : onednn_(onednn), uses_winograd_(winograd) {}
   /// Null if oneDNN has no fast code for it.
   const ConvolutionPrimitive* find(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);
+  /// Null if it does not fit or is not wanted. Goes before `find`.
+  const Winograd* find_winograd(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);
 
  private:
   struct Key {
@@ -78,17 +82,14 @@ class ConvolutionPrimitives {
   };
   std::optional<ConvolutionPrimitive> make(const Key& key) const;
   const OneDnn& onednn_;
+  bool uses_winograd_;
   std::unordered_map<Key, std::optional<ConvolutionPrimitive>, Hash> cache_;
+  std::unordered_map<Key, std::optional<Winograd>, Hash> winograd_cache_;
 };
 
 /// Type that a product or convolution of `dtype` is run in, given what oneDNN found for it.
 inline bool is_widened(DType dtype, bool found) {
   return !found && (dtype == DType::bf16 || dtype == DType::f16);
-}
-
-/// Scratch bytes, rounded so that another buffer may follow.
-inline std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
 }
 
 /// Bytes of workspace for a product on this backend.

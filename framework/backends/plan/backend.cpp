@@ -6,9 +6,9 @@ namespace {
 
 class PlanBackend final : public Backend {
  public:
-  explicit PlanBackend(int threads)
+  PlanBackend(int threads, bool winograd)
       : linear_algebra_(plan::make_plan_linear_algebra(counter_, threads)),
-        convolution_(plan::make_plan_convolution(counter_, threads)) {}
+        convolution_(plan::make_plan_convolution(counter_, threads, winograd)) {}
 
   std::string_view name() const override { return "plan"; }
   bool has_data() const override { return false; }
@@ -44,8 +44,8 @@ class PlanBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_plan_backend(int threads) {
-  return std::make_unique<PlanBackend>(threads);
+std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd) {
+  return std::make_unique<PlanBackend>(threads, winograd);
 }
 
 }  // namespace heddle

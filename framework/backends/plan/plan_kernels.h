@@ -19,6 +19,6 @@ std::unique_ptr<HeadKernels> make_plan_head(FlopCounter& counter);
 std::unique_ptr<TrainingKernels> make_plan_training(FlopCounter& counter);
 /// Workspaces are those of the cpu backend with so many threads.
 std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(FlopCounter& counter, int threads);
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(FlopCounter& counter, int threads);
+std::unique_ptr<ConvolutionKernels> make_plan_convolution(FlopCounter& counter, int threads, bool winograd);
 
 }  // namespace heddle::plan

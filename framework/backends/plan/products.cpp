@@ -27,8 +27,8 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
 
 class PlanConvolution final : public ConvolutionKernels {
  public:
-  PlanConvolution(FlopCounter& counter, int threads)
-      : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads)) {}
+  PlanConvolution(FlopCounter& counter, int threads, bool winograd)
+      : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads, winograd)) {}
 
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override {
     return needs_->convolution(g, part, dtype);
@@ -90,8 +90,8 @@ class PlanConvolution final : public ConvolutionKernels {
 std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(FlopCounter& counter, int threads) {
   return std::make_unique<PlanLinearAlgebra>(counter, threads);
 }
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(FlopCounter& counter, int threads) {
-  return std::make_unique<PlanConvolution>(counter, threads);
+std::unique_ptr<ConvolutionKernels> make_plan_convolution(FlopCounter& counter, int threads, bool winograd) {
+  return std::make_unique<PlanConvolution>(counter, threads, winograd);
 }
 
 }  // namespace heddle::plan
