@@ -16,7 +16,9 @@ Model make_mlp(const ModelConfig& config, const ImageShape& image, Construction&
     size = hidden;
   }
   if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
-  model.then("fc", std::make_unique<Linear>(construction, "fc", LinearOptions{.in = size, .out = config.embedding}));
+  model.then("fc", std::make_unique<Linear>(
+                       construction, "fc",
+                       LinearOptions{.in = size, .out = config.embedding, .bias = !config.embedding_norm}));
   if (config.embedding_norm)
     model.then("features",
                std::make_unique<BatchNorm>(construction, "features", BatchNormOptions{.channels = config.embedding}));

@@ -49,7 +49,7 @@ void describe_model(Describer& d, ModelConfig& config) {
            if (make == make_resnet)
              choice(inner, "stem", config.stem, "imagenet: 7 x 7, stride 2, max pooling; small: 3 x 3, stride 1");
            if (make != make_iresnet)
-             inner.field("embedding_norm", config.embedding_norm, "batch norm on the embedding, as iresnet has it");
+             inner.field("embedding_norm", config.embedding_norm, "batch norm on the embedding, in place of a bias");
          }});
   }
   int type = static_cast<int>(config.type);

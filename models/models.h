@@ -22,7 +22,7 @@ struct ModelConfig {
   std::int64_t embedding = 512;
   std::vector<std::int64_t> hidden{256};  // mlp
   Stem stem = Stem::imagenet;             // resnet
-  bool embedding_norm = false;            // resnet, mlp: batch norm after the last linear layer
+  bool embedding_norm = false;            // resnet, mlp: batch norm in place of the last linear layer's bias
   double dropout = 0;                     // before the last linear layer
 };
 

@@ -102,7 +102,9 @@ Model make_resnet(const ModelConfig& config, const ImageShape& image, Constructi
   }
   model.then("avgpool", std::make_unique<GlobalAveragePool>());
   if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
-  model.then("fc", std::make_unique<Linear>(construction, "fc", LinearOptions{.in = in, .out = config.embedding}));
+  model.then(
+      "fc", std::make_unique<Linear>(construction, "fc",
+                                     LinearOptions{.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
   if (config.embedding_norm)
     model.then("features",
                std::make_unique<BatchNorm>(construction, "features", BatchNormOptions{.channels = config.embedding}));
