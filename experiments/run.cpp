@@ -155,7 +155,8 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
                        .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
                        .transport = "threads",
                        .key = key,
-                       .threads = static_cast<int>(experiment.threads)};
+                       .threads = static_cast<int>(experiment.threads),
+                       .winograd = experiment.winograd};
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
 

@@ -73,8 +73,8 @@ void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& bo
   // Tensors may be on their way when a rank fails: the world that holds them goes before the devices.
   std::vector<std::unique_ptr<Device>> devices;
   for (int r = 0; r < ranks; ++r)
-    devices.push_back(
-        std::make_unique<Device>(make_backend(options.backend, threads_per_rank(options)), r, options.memory_budget));
+    devices.push_back(std::make_unique<Device>(
+        make_backend(options.backend, threads_per_rank(options), options.winograd), r, options.memory_budget));
   ThreadsWorld world(ranks, options.timeout);
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(ranks));
   {

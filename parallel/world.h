@@ -21,6 +21,8 @@ struct WorldOptions {
   std::optional<std::int64_t> memory_budget{};
   /// Computing threads a rank; 0: cores / ranks, at least 1.
   int threads = 0;
+  /// Faster 3 x 3 convolutions in f32, with larger rounding errors.
+  bool winograd = false;
   /// How long a wait may take before it names the peer that did not come.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
