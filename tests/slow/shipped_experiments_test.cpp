@@ -1,0 +1,137 @@
+// The experiments that ship with the program, cut to a few steps: they run, plan knows their bytes, and the process
+// holds little that the meter does not see.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/random.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> shipped() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(HEDDLE_SOURCE_DIR "/experiments"))
+    if (entry.path().extension() == ".json" && entry.path().filename() != "experiment.schema.json")
+      files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Grey noise in the form of the ORL faces: what a run holds does not depend on what the images show.
+void write_faces(const std::filesystem::path& folder) {
+  RandomStream draws({1}, Purpose::test, 0, 0);
+  for (int person = 1; person <= 40; ++person) {
+    const std::filesystem::path own = folder / fmt::format("s{}", person);
+    std::filesystem::create_directories(own);
+    for (int number = 1; number <= 10; ++number) {
+      std::string pixels(92 * 112, '\0');
+      for (char& pixel : pixels) pixel = static_cast<char>(draws.next_u32());
+      std::ofstream(own / fmt::format("{}.pgm", number), std::ios::binary) << "P5\n92 112\n255\n" << pixels;
+    }
+  }
+}
+
+struct Ended {
+  int code = 0;
+  std::int64_t resident_bytes = 0;  // at most, over the process's life
+  Json summary;
+};
+
+/// Runs the program itself, so that its resident memory is its own.
+Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out) {
+  arguments.insert(arguments.begin(), HEDDLE_PROGRAM);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  REQUIRE(posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ) == 0);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  rusage usage{};
+  REQUIRE(wait4(child, &status, 0, &usage) == child);
+  std::ifstream text(out);
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .resident_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024,
+          .summary = Json::parse(text, nullptr, false)};
+}
+
+std::int64_t metered(const Json& summary) {
+  std::int64_t most = 0;
+  for (const Json& variant : summary["variants"]) {
+    std::int64_t total = 0;
+    for (const Json& rank : variant["ranks"]) total += rank["peak_bytes"]["total"].get<std::int64_t>();
+    most = std::max(most, total);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stays near the metered") {
+  Scratch scratch;
+  write_faces(scratch / "faces");
+  for (const std::string& file : shipped()) {
+    CAPTURE(file);
+    std::vector<std::string> options{file, "--json", "--set", "train.steps=3"};
+    std::ifstream text(file);
+    if (Json::parse(text)["data"]["type"] == "image_folder")
+      options.insert(options.end(), {"--set", "data.path=" + (scratch / "faces").string()});
+
+    std::vector<std::string> run{"run"};
+    run.insert(run.end(), options.begin(), options.end());
+    run.insert(run.end(), {"--out", (scratch / "out").string()});
+    const Ended ran = run_program(run, scratch / "run.json");
+    REQUIRE(ran.code == 0);
+    std::vector<std::string> plan{"plan"};
+    plan.insert(plan.end(), options.begin(), options.end());
+    const Ended planned = run_program(plan, scratch / "plan.json");
+    REQUIRE(planned.code == 0);
+
+    CHECK(ran.resident_bytes <= metered(ran.summary) * 105 / 100 + 150'000'000);
+    const Json& variants = ran.summary["variants"];
+    REQUIRE(planned.summary["variants"].size() == variants.size());
+    for (std::size_t v = 0; v < variants.size(); ++v) {
+      CHECK(variants[v]["status"] == "ok");
+      for (std::size_t rank = 0; rank < variants[v]["ranks"].size(); ++rank)
+        for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
+          CHECK(planned.summary["variants"][v]["ranks"][rank][key] == variants[v]["ranks"][rank][key]);
+    }
+  }
+}
+
+TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only gathering burdens rank 0") {
+  Scratch scratch;
+  const Ended ran = run_program(
+      {"run", HEDDLE_SOURCE_DIR "/experiments/quickstart.json", "--json", "--out", (scratch / "out").string()},
+      scratch / "run.json");
+  REQUIRE(ran.code == 0);
+  const Json& variants = ran.summary["variants"];
+  for (std::size_t v = 1; v < 3; ++v)
+    for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
+      CHECK(variants[v]["loss_per_step"][step].get<double>() ==
+            doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+  const auto peak = [&](std::size_t variant, std::size_t rank) {
+    return variants[variant]["ranks"][rank]["peak_bytes"]["total"].get<double>();
+  };
+  CHECK(peak(1, 0) > 2 * peak(1, 1));
+  CHECK(peak(2, 0) < 1.01 * peak(2, 1));
+}
+
+}  // namespace heddle
