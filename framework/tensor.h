@@ -82,6 +82,7 @@ class Tensor {
   DType dtype() const { return dtype_; }
   Device& device() const { return storage_->device(); }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
+  std::int64_t byte_offset() const { return byte_offset_; }
   std::int64_t numel() const { return shape_.numel(); }
   std::int64_t bytes() const { return numel() * static_cast<std::int64_t>(size_of(dtype_)); }
   /// Device address of the first element; null on plan.

@@ -35,6 +35,7 @@ enum class ConvolutionPart { forward, backward_input, backward_weight };
 struct ConvolutionNeeds {
   std::int64_t workspace = 0;      // scratch bytes
   std::int64_t packed_weight = 0;  // bytes of the weight (or its gradient) in the kernel's own layout; 0: plain is best
+  std::int64_t layout = 0;         // parts and geometries of equal number share one packed weight
 };
 
 enum class PoolOp { max, average };

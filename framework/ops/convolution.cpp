@@ -52,45 +52,40 @@ ConvolutionGeometry check(const Tensor& x, const Tensor& weight, const Tensor& b
   return g;
 }
 
-/// Tells apart what a weight may be packed for.
-std::uint64_t packing_key(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) {
-  std::uint64_t key = 0xCBF29CE484222325;
-  for (const std::int64_t value :
-       {g.batch, g.input.height, g.input.width, g.in_channels, g.out_channels, g.kernel.height, g.kernel.width,
-        g.stride.height, g.stride.width, g.padding.height, g.padding.width, g.dilation.height, g.dilation.width,
-        g.groups, static_cast<std::int64_t>(part), static_cast<std::int64_t>(dtype)}) {
-    key = (key ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15;
-    key ^= key >> 31;
-  }
-  return key;
-}
-
 Tensor workspace_of(Device& device, std::int64_t bytes) {
   if (bytes == 0) return {};
   const MemoryScope scope(device, Category::workspace);
   return Tensor::empty(device, {bytes}, DType::u8);
 }
 
-/// The weight in the layout that the part wants. Packed copies live as long as the weight and follow its changes; of
-/// those for many batch sizes the latest few are kept.
-Tensor packed_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight, std::int64_t bytes) {
-  if (bytes == 0) return weight;
-  constexpr std::size_t kept = 4;
+/// Tells apart the views of one storage and their layouts.
+std::uint64_t packing_key(const Tensor& weight, std::int64_t layout) {
+  const Shape& shape = weight.shape();
+  std::uint64_t key = 0;
+  for (const std::int64_t value : {layout, weight.byte_offset(), shape[0], shape[1], shape[2], shape[3]}) {
+    key = (key ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15;
+    key ^= key >> 31;
+  }
+  return key;
+}
+
+/// The weight in the layout that the part wants. Packed copies live as long as the weight and follow its changes.
+Tensor packed_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
+                     const ConvolutionNeeds& needs) {
+  if (needs.packed_weight == 0) return weight;
+  constexpr std::size_t kept = 4;  // of layouts for many batch sizes the latest
   Storage& storage = *weight.storage();
   std::vector<Storage::Derived>& all = storage.derived();
-  // Views of one storage differ by their offset.
-  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(weight.data()) -
-                                                 static_cast<const std::byte*>(storage.data()));
-  const std::uint64_t key = packing_key(g, part, weight.dtype()) + offset;
+  const std::uint64_t key = packing_key(weight, needs.layout);
   auto place =
       std::find_if(all.begin(), all.end(), [&](const Storage::Derived& derived) { return derived.key == key; });
   const bool is_fresh = place != all.end() && place->version == storage.version();
   if (place == all.end()) {
     if (all.size() >= kept) all.erase(all.begin());
-    const Tensor memory = workspace_of(weight.device(), bytes);
+    const Tensor memory = workspace_of(weight.device(), needs.packed_weight);
     place = all.insert(all.end(), {key, storage.version(), memory.storage()});
   }
-  Tensor packed = Tensor::view(place->storage, 0, {bytes}, DType::u8);
+  Tensor packed = Tensor::view(place->storage, 0, {needs.packed_weight}, DType::u8);
   if (!is_fresh) {
     weight.device().backend().convolution().pack_weight(g, part, weight, packed);
     place->version = storage.version();
@@ -103,8 +98,7 @@ Tensor forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weig
   Tensor y = Tensor::empty(x.device(), {g.batch, g.output.height, g.output.width, g.out_channels}, x.dtype());
   const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::forward, x.dtype());
   Tensor workspace = workspace_of(x.device(), needs.workspace);
-  kernels.convolution_forward(g, x, packed_weight(g, ConvolutionPart::forward, weight, needs.packed_weight), y,
-                              workspace);
+  kernels.convolution_forward(g, x, packed_weight(g, ConvolutionPart::forward, weight, needs), y, workspace);
   return y;
 }
 
@@ -113,8 +107,8 @@ Tensor backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tens
   Tensor dx = Tensor::empty(dy.device(), {g.batch, g.input.height, g.input.width, g.in_channels}, dy.dtype());
   const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::backward_input, dy.dtype());
   Tensor workspace = workspace_of(dy.device(), needs.workspace);
-  kernels.convolution_backward_input(
-      g, dy, packed_weight(g, ConvolutionPart::backward_input, weight, needs.packed_weight), dx, workspace);
+  kernels.convolution_backward_input(g, dy, packed_weight(g, ConvolutionPart::backward_input, weight, needs), dx,
+                                     workspace);
   return dx;
 }
 

@@ -1,5 +1,6 @@
 #include "framework/backends/cpu/primitives.h"
 
+#include <algorithm>
 #include <bit>
 #include <initializer_list>
 
@@ -101,7 +102,7 @@ const Winograd* ConvolutionPrimitives::find_winograd(const ConvolutionGeometry& 
   return place->second ? &*place->second : nullptr;
 }
 
-std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) const {
+std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) {
   const ConvolutionGeometry& g = key.geometry;
   if (onednn_type(key.dtype) == dnnl::memory::data_type::undef) return {};
   const ThreadTeam team(onednn_.threads());
@@ -127,6 +128,7 @@ std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) 
     made.scratch_bytes = static_cast<std::int64_t>(made.scratch.get_size());
     made.packs = made.weight != made.plain_weight;
     if (!made.packs) return;
+    made.layout = number_of(made.weight);
     const bool back = key.part == ConvolutionPart::backward_weight;
     made.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(engine, back ? made.weight : made.plain_weight, engine,
                                                                back ? made.plain_weight : made.weight));
@@ -158,6 +160,13 @@ std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) 
   return {};
 }
 
+std::int64_t ConvolutionPrimitives::number_of(const dnnl::memory::desc& layout) {
+  const auto place = std::find(layouts_.begin(), layouts_.end(), layout);
+  const std::int64_t number = place - layouts_.begin();
+  if (place == layouts_.end()) layouts_.push_back(layout);
+  return number + 1;
+}
+
 std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, DType dtype) {
   if (s.m == 0 || s.n == 0 || s.k == 0) return 0;
   const GemmPrimitive* found = primitives.find(s, dtype);
@@ -175,7 +184,8 @@ ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const Conv
   const auto native = [](const ConvolutionPrimitive* found) {
     return found == nullptr ? ConvolutionNeeds{}
                             : ConvolutionNeeds{found->scratch_bytes,
-                                               found->packs ? static_cast<std::int64_t>(found->weight.get_size()) : 0};
+                                               found->packs ? static_cast<std::int64_t>(found->weight.get_size()) : 0,
+                                               found->layout};
   };
   const ConvolutionPrimitive* found = primitives.find(g, part, dtype);
   if (!is_widened(dtype, found != nullptr)) return native(found);

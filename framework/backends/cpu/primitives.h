@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "framework/backends/cpu/onednn.h"
 #include "framework/backends/cpu/winograd.h"
@@ -56,8 +57,9 @@ struct ConvolutionPrimitive {
   dnnl::primitive primitive;
   dnnl::memory::desc x, weight, y, scratch;
   std::int64_t scratch_bytes = 0;
-  bool packs = false;     // `weight` is another layout than the plain one
-  dnnl::reorder reorder;  // plain -> weight, or for backward_weight back; only if `packs`
+  std::int64_t layout = 0;  // number of `weight`'s layout among those met
+  bool packs = false;       // `weight` is another layout than the plain one
+  dnnl::reorder reorder;    // plain -> weight, or for backward_weight back; only if `packs`
   dnnl::memory::desc plain_weight;
 };
 
@@ -80,11 +82,13 @@ class ConvolutionPrimitives {
   struct Hash {
     std::size_t operator()(const Key& key) const;
   };
-  std::optional<ConvolutionPrimitive> make(const Key& key) const;
+  std::optional<ConvolutionPrimitive> make(const Key& key);
+  std::int64_t number_of(const dnnl::memory::desc& layout);
   const OneDnn& onednn_;
   bool uses_winograd_;
   std::unordered_map<Key, std::optional<ConvolutionPrimitive>, Hash> cache_;
   std::unordered_map<Key, std::optional<Winograd>, Hash> winograd_cache_;
+  std::vector<dnnl::memory::desc> layouts_;
 };
 
 /// Type that a product or convolution of `dtype` is run in, given what oneDNN found for it.

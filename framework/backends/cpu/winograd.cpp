@@ -190,8 +190,9 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
 ConvolutionNeeds Winograd::needs() const {
   const std::int64_t images = aligned(4 * points * block_ * in_) + aligned(4 * points * block_ * out_);
   const std::int64_t weights = 4 * points * weight_step_;
-  if (part_ == ConvolutionPart::backward_weight) return {images + aligned(weights) + scratch_bytes_, 0};
-  return {images + scratch_bytes_, weights};
+  if (part_ == ConvolutionPart::backward_weight) return {images + aligned(weights) + scratch_bytes_, 0, 0};
+  // Numbers of their own: oneDNN's layouts count from 1.
+  return {images + scratch_bytes_, weights, part_ == ConvolutionPart::forward ? -1 : -2};
 }
 
 void Winograd::transform_weight(const float* weight, float* transformed) const {
