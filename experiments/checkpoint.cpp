@@ -1,6 +1,7 @@
 #include "experiments/checkpoint.h"
 
 #include <charconv>
+#include <limits>
 #include <set>
 
 #include "framework/safetensors.h"
@@ -59,6 +60,15 @@ std::optional<std::int64_t> steps_of(const std::string& folder) {
   return steps;
 }
 
+void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
+  std::error_code ignored;  // no folder: nothing to remove
+  std::vector<std::filesystem::path> old;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
+    if (const auto steps = steps_of(entry.path().filename().string()); steps && *steps < steps_done)
+      old.push_back(entry.path());
+  for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 
 std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
@@ -72,6 +82,10 @@ std::optional<std::int64_t> CheckpointFolder::latest() const {
     if (const auto steps = steps_of(entry.path().filename().string()); steps && steps > newest.value_or(-1))
       newest = steps;
   return newest;
+}
+
+void CheckpointFolder::clear() const {
+  remove_before(path_, std::numeric_limits<std::int64_t>::max());
 }
 
 void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
@@ -98,9 +112,7 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   if (rank.index != 0) return;
   std::filesystem::remove_all(target);
   std::filesystem::rename(partial, target);
-  for (const auto& entry : std::filesystem::directory_iterator(path_))
-    if (const auto steps = steps_of(entry.path().filename().string()); steps && *steps < steps_done)
-      std::filesystem::remove_all(entry.path());
+  remove_before(path_, steps_done);
 }
 
 void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
@@ -111,7 +123,13 @@ void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
   if (ranks == common.metadata().end() || ranks->second != std::to_string(rank.size))
     fail<InputError>("{}: written by {} ranks, this run has {}: resume on the same number", folder.string(),
                      ranks == common.metadata().end() ? "an unknown number of" : ranks->second, rank.size);
+  const auto steps = common.metadata().find("steps");
+  if (steps == common.metadata().end() || steps->second != std::to_string(steps_done))
+    fail<InputError>("{}: holds the state after step {}", folder.string(),
+                     steps == common.metadata().end() ? "an unknown one" : steps->second);
   const SafetensorsReader own(rank_file(folder, rank.index));
+  if (own.metadata() != common.metadata())
+    fail<InputError>("{}: is of another checkpoint than {}", own.path().string(), common.path().string());
   for (const Saved& s : state_of(trainer, true)) {
     const SafetensorsReader& reader = own.contains(s.name) ? own : common;
     const std::size_t index = reader.index_of(s.name);

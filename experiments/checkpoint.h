@@ -16,6 +16,8 @@ class CheckpointFolder {
 
   /// The number of steps done in the newest whole checkpoint.
   std::optional<std::int64_t> latest() const;
+  /// Removes all checkpoints: those of an earlier run are not to be resumed.
+  void clear() const;
   /// A collective call. Older checkpoints are removed once this one is whole.
   void save(Trainer& trainer, std::int64_t steps_done) const;
   /// InputError names the file and what does not fit: another number of ranks, another model.

@@ -89,7 +89,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     return code;
   };
   try {
-    CLI::App app("Heddle: pipeline- and hybrid-parallel training, and large-class face recognition heads", "heddle");
+    CLI::App app("Heddle: data-parallel training of face recognition with large class-sharded heads", "heddle");
     return dispatch(app, argc, argv, console);
   } catch (const InputError& error) {
     return report(error, 2);

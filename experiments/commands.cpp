@@ -31,6 +31,11 @@ void check(const Member& member) {
   if (!e.head.normalize && (margin.m1 != 1 || margin.m2 != 0 || margin.m3 != 0))
     fail<InputError>("{}: margins act on angles: with head.normalize = false expected m1 = 1, m2 = 0 and m3 = 0",
                      member.document.where("/head/margin"));
+  const bool is_folder = e.data.type == DataType::image_folder;
+  const std::vector<std::int64_t>& image = is_folder ? e.data.image_folder.image : e.data.synthetic_identities.image;
+  if (image[0] != 1 && image[0] != 3)
+    fail<InputError>("{}: expected 1 (gray) or 3 (colour) channels, got {}", member.document.where("/data/image/0"),
+                     image[0]);
   if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
                      e.data.synthetic_identities.identities, e.head.classes);

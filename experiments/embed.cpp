@@ -21,11 +21,13 @@ EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset
     const std::int64_t count = std::clamp<std::int64_t>(mine.end() - begin, 0, config.batch);
     std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
     std::iota(indices.begin(), indices.end(), begin);
-    pixels.resize(static_cast<std::size_t>(count * dataset.image().size()));
-    if (device.has_data()) read_batch(dataset, split, indices, pixels);
+    if (device.has_data()) {
+      pixels.resize(static_cast<std::size_t>(count * dataset.image().size()));
+      read_batch(dataset, split, indices, pixels);
+    }
     Tensor embedding = trainer.embed(trainer.to_device(pixels, count));
     if (config.flip) {
-      flip_images(dataset.image(), pixels);
+      if (device.has_data()) flip_images(dataset.image(), pixels);
       const Tensor mirrored = trainer.embed(trainer.to_device(pixels, count));
       device.backend().elementwise().scale_add(1, mirrored, 1, embedding);
     }
@@ -33,10 +35,14 @@ EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset
   }
   const Tensor own = concat_tensors(parts, 0);
   parts.clear();
-  const Tensor all = rank.data_parallel.all_gather(own);
+  const std::vector<Tensor> all = rank.data_parallel.gather(own, 0);
   EmbeddedSplit result;
+  if (all.empty() || !device.has_data()) return result;
   for (std::int64_t i = 0; i < images; ++i) result.labels.push_back(dataset.label(split, i));
-  if (device.has_data()) result.values = all.to_host<float>();
+  for (const Tensor& part : all) {
+    const std::vector<float> values = part.to_host<float>();
+    result.values.insert(result.values.end(), values.begin(), values.end());
+  }
   return result;
 }
 

@@ -60,7 +60,8 @@ void describe(Describer& d, Experiment& c) {
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("memory_budget", c.memory_budget, between(0, 9007199254740992.0), "bytes that a rank may hold; 0: no bound");
-  d.field("timeout", c.timeout, above(0), "seconds after which a rank's wait for another is an error");
+  d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e8, .minimum_excluded = true},
+          "seconds after which a rank's wait for another is an error");
   describe_data(d, "data", c.data);
   describe_model(d, c.model);
   object(d, required("head"), c.head, "the classes and their loss");

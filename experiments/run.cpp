@@ -1,6 +1,7 @@
 #include "experiments/run.h"
 
 #include <chrono>
+#include <optional>
 
 #include "experiments/checkpoint.h"
 #include "experiments/embed.h"
@@ -28,7 +29,6 @@ class RankRun {
         rank_(rank),
         dataset_(dataset),
         tracer_(*tracer),
-        trainer_(experiment, dataset, rank, *tracer),
         checkpoints_(settings.checkpoints) {
     rank.world.add_hook(tracer);
   }
@@ -45,12 +45,14 @@ class RankRun {
 
  private:
   void train_and_evaluate() {
+    trainer_.emplace(experiment_, dataset_, rank_, tracer_);
     const std::int64_t first = begin();
     for (std::int64_t step = first; step < experiment_.train.steps; ++step) {
       tracer_.set_recording(step - first < traced_steps);
       train(step);
     }
     tracer_.set_recording(false);
+    if (leads() && !has_data()) result_.flops_per_step = rank_.device.backend().flops() / experiment_.train.steps;
     const bool saved_last =
         experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
     if (first < experiment_.train.steps && !saved_last) save(experiment_.train.steps);
@@ -67,7 +69,10 @@ class RankRun {
       if (first > experiment_.train.steps)
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
-      if (first > 0) checkpoints_.load(trainer_, first);
+      if (first > 0) checkpoints_.load(*trainer_, first);
+    } else if (leads() && has_data()) {
+      // What a later --resume finds must be of this run; the others save only after a barrier with this rank.
+      checkpoints_.clear();
     }
     if (leads()) {
       result_.first_step = first;
@@ -79,8 +84,8 @@ class RankRun {
   void train(std::int64_t step) {
     const Clock::time_point start = Clock::now();
     StepRecord record{.step = step};
-    record.loss = trainer_.compute_gradients(step);
-    const Trainer::Update update = trainer_.apply_gradients(step);
+    record.loss = trainer_->compute_gradients(step);
+    const Trainer::Update update = trainer_->apply_gradients(step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
     record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -95,13 +100,13 @@ class RankRun {
   void save(std::int64_t steps_done) {
     if (settings_.checkpoints.empty() || !has_data()) return;
     if (leads()) settings_.on_status("saving");
-    checkpoints_.save(trainer_, steps_done);
+    checkpoints_.save(*trainer_, steps_done);
   }
 
   void evaluate() {
     if (leads()) settings_.on_status("evaluating");
-    const auto gallery = embed_split(experiment_.evaluation, dataset_, Split::train, trainer_);
-    const auto test = embed_split(experiment_.evaluation, dataset_, Split::test, trainer_);
+    const auto gallery = embed_split(experiment_.evaluation, dataset_, Split::train, *trainer_);
+    const auto test = embed_split(experiment_.evaluation, dataset_, Split::test, *trainer_);
     if (!leads() || !has_data()) return;
     Evaluation evaluation;
     evaluation.rank1 = rank1(gallery.view(), test.view());
@@ -116,7 +121,6 @@ class RankRun {
     own.received_bytes = rank_.bytes.received_bytes();
     own.busy_seconds = rank_.clock.busy_seconds();
     own.trace = tracer_.take_spans();
-    if (leads() && !has_data()) result_.flops_per_step = rank_.device.backend().flops() / experiment_.train.steps;
   }
 
   const Experiment& experiment_;
@@ -125,7 +129,7 @@ class RankRun {
   Rank& rank_;
   const Dataset& dataset_;
   Tracer& tracer_;
-  Trainer trainer_;
+  std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
   CheckpointFolder checkpoints_;
 };
 

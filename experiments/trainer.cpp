@@ -34,15 +34,18 @@ std::vector<Parameter*> Trainer::parameters() {
 
 Tensor Trainer::to_device(std::span<const float> pixels, std::int64_t images) {
   const ImageShape& image = dataset_.image();
-  const Tensor x = Tensor::from_host(rank_.device, {images, image.height, image.width, image.channels}, pixels);
+  const Shape shape{images, image.height, image.width, image.channels};
+  const Tensor x = rank_.device.has_data() ? Tensor::from_host(rank_.device, shape, pixels)
+                                           : Tensor::empty(rank_.device, shape, DType::f32);
   return cast(Variable(x), experiment_.dtype()).value();
 }
 
 Tensor Trainer::read_images(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first) {
   const auto images = static_cast<std::int64_t>(indices.size());
-  pixels_.resize(static_cast<std::size_t>(images * dataset_.image().size()));
-  if (rank_.device.has_data())
+  if (rank_.device.has_data()) {
+    pixels_.resize(static_cast<std::size_t>(images * dataset_.image().size()));
     read_training_batch(dataset_, indices, experiment_.data.augmentation, rank_.key, step, first, pixels_);
+  }
   return to_device(pixels_, images);
 }
 

@@ -38,7 +38,7 @@ class Trainer {
 
   /// Embeddings [n, d] of images in evaluation mode, without a graph.
   Tensor embed(const Tensor& images);
-  /// Host pixels [n, height, width, channels] as the model takes them.
+  /// Host pixels [n, height, width, channels] as the model takes them; on plan there are none.
   Tensor to_device(std::span<const float> pixels, std::int64_t images);
 
   /// The backbone's in model order, then the head's.

@@ -14,7 +14,7 @@ void describe_learning_rate(Describer& d, const char* key, LearningRateConfig& c
     inner.field("warm_up", c.warm_up, between(0, 1e12), "steps of linear growth to the optimizer's lr");
   };
   const auto final_share = [&c](Describer& inner) {
-    inner.field("final_share", c.final_share, between(0, 1), "share of the lr that is left at the last step");
+    inner.field("final_share", c.final_share, between(0, 1), "share of the lr that it falls to after the last step");
   };
   const std::array<Describer::Alternative, 4> kinds{
       {{"constant", "the lr at every step", warm_up},

@@ -11,9 +11,11 @@ Shape::Shape(std::span<const std::int64_t> dimensions) : rank_(static_cast<int>(
   std::int64_t elements = 1;
   for (const std::int64_t size : dimensions) {
     if (size < 0) fail<InputError>("shape: negative dimension in [{}]", fmt::join(dimensions, ","));
-    if (size > 0 && elements > (std::int64_t{1} << 62) / size)
+    // A 0 does not excuse the others: products of some of the dimensions are formed too.
+    const std::int64_t at_least_one = std::max<std::int64_t>(size, 1);
+    if (elements > most_elements / at_least_one)
       fail<InputError>("shape: too many elements in [{}]", fmt::join(dimensions, ","));
-    elements *= size;
+    elements *= at_least_one;
   }
   std::copy(dimensions.begin(), dimensions.end(), dimensions_.begin());
 }

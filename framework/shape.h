@@ -14,11 +14,13 @@ namespace heddle {
 class Shape {
  public:
   static constexpr int max_rank = 6;
+  /// So that the bytes of many such tensors still fit into 64 bits.
+  static constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dimensions)  // NOLINT(google-explicit-constructor): reads as [a, b]
       : Shape(std::span(dimensions.begin(), dimensions.size())) {}
-  /// InputError on more than six dimensions, a negative one, or a product past 2^62.
+  /// InputError on more than six dimensions, a negative one, or a product past 2^56.
   explicit Shape(std::span<const std::int64_t> dimensions);
 
   int rank() const { return rank_; }

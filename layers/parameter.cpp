@@ -34,8 +34,7 @@ Parameter make_parameter(Construction& construction, std::string name, const Sha
 
 Buffer make_buffer(Construction& construction, std::string name, const Shape& shape, double value) {
   const MemoryScope scope(construction.device, Category::parameters);
-  const DType dtype = construction.dtype == DType::f64 ? DType::f64 : DType::f32;
-  return {std::move(name), Tensor::full(construction.device, shape, dtype, value)};
+  return {std::move(name), Tensor::full(construction.device, shape, compute_dtype(construction.dtype), value)};
 }
 
 }  // namespace heddle

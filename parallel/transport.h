@@ -30,7 +30,6 @@ enum class Operation {
   recv
 };
 std::string_view name_of(Operation operation);
-std::string_view name_of(Operation operation);
 enum class Reduction { sum, max };
 
 /// What a rank says about a call before any element moves: compared between ranks, shown in errors and to hooks; from

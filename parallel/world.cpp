@@ -79,17 +79,28 @@ void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& bo
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(ranks));
   {
     std::vector<std::jthread> threads;
-    for (int r = 0; r < ranks; ++r)
-      threads.emplace_back([&, r] {
-        try {
-          run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r));
-          world.ended(r);
-        } catch (const Stopped&) {
-        } catch (...) {
-          causes[static_cast<std::size_t>(r)] = std::current_exception();
-          world.failed(r, what(std::current_exception()));
-        }
-      });
+    const auto fails = [&](int r) {
+      causes[static_cast<std::size_t>(r)] = std::current_exception();
+      world.failed(r, what(std::current_exception()));
+    };
+    const auto live = [&](int r) {
+      try {
+        run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r));
+        world.ended(r);
+      } catch (const Stopped&) {
+      } catch (...) {
+        fails(r);
+      }
+    };
+    for (int r = 0; r < ranks; ++r) {
+      try {
+        threads.emplace_back(live, r);
+      } catch (...) {
+        // The system gives no more threads: those that run must not wait for one that never will.
+        fails(r);
+        break;
+      }
+    }
   }
   for (int r = 0; r < ranks; ++r)
     if (causes[static_cast<std::size_t>(r)]) rethrow(r, causes[static_cast<std::size_t>(r)]);

@@ -100,6 +100,35 @@ TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the acc
   CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
 }
 
+TEST_CASE("a run that does not resume leaves no checkpoint of an earlier one to resume") {
+  Files files;
+  const std::string file = files.write(small());
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=3"}).code == 0);
+  const std::string checkpoints = files.path("out") + "/checkpoint/small/";
+  CHECK_FALSE(std::filesystem::exists(checkpoints + "step-000006"));
+  CHECK(std::filesystem::exists(checkpoints + "step-000003"));
+}
+
+TEST_CASE("a checkpoint whose files are of different steps is refused") {
+  Files files;
+  const std::string file = files.write(small());
+  REQUIRE(call({"run", file, "--out", files.path("a"), "--set", "train.steps=2"}).code == 0);
+  REQUIRE(call({"run", file, "--out", files.path("b"), "--set", "train.steps=3"}).code == 0);
+  const std::string in_a = files.path("a") + "/checkpoint/small/step-000002/rank-";
+  std::filesystem::copy_file(files.path("b") + "/checkpoint/small/step-000003/rank-1.safetensors",
+                             in_a + "1.safetensors", std::filesystem::copy_options::overwrite_existing);
+  const Called resumed = call({"run", file, "--out", files.path("a"), "--resume"});
+  CHECK(resumed.code == 2);
+  CHECK(resumed.err.find(in_a + "1.safetensors: is of another checkpoint than " + in_a + "0.safetensors") !=
+        std::string::npos);
+  std::filesystem::rename(files.path("b") + "/checkpoint/small/step-000003",
+                          files.path("b") + "/checkpoint/small/step-000004");
+  const Called renamed = call({"run", file, "--out", files.path("b"), "--resume"});
+  CHECK(renamed.code == 2);
+  CHECK(renamed.err.find("step-000004: holds the state after step 3") != std::string::npos);
+}
+
 TEST_CASE("resuming on another number of ranks is refused") {
   Files files;
   const std::string file = files.write(small());
@@ -124,6 +153,29 @@ TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the 
   CHECK(error.find(": out of memory: asked for ") != std::string::npos);
   CHECK(error.find(" of its budget of 3.91 KiB") != std::string::npos);
   CHECK(variants[1]["status"] == "ok");
+}
+
+TEST_CASE("a model that does not fit is reported with what was held of it") {
+  Files files;
+  const Called called =
+      call({"run", files.write(small()), "--out", files.path("out"), "--json", "--set", "memory_budget=3200"});
+  CHECK(called.code == 3);
+  std::int64_t held = 0;
+  const Json ranks = summary(called)["variants"][0]["ranks"];
+  for (const Json& rank : ranks) held += rank["peak_bytes"]["parameters"].get<std::int64_t>();
+  CHECK(held > 0);
+}
+
+TEST_CASE("plan's operations a step are the training's, with or without an evaluation") {
+  Files files;
+  const std::string file = files.write(small());
+  const auto operations = [](const Called& called) {
+    return summary(called)["variants"][0]["flops_per_step"].get<std::int64_t>();
+  };
+  const std::int64_t alone = operations(call({"plan", file, "--json"}));
+  CHECK(alone > 0);
+  CHECK(operations(call({"plan", file, "--json", "--set", "evaluation={}"})) == alone);
+  CHECK(operations(call({"plan", file, "--json", "--set", "train.steps=2"})) == alone);
 }
 
 TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of whom they waited for") {
@@ -166,6 +218,11 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("model.type=resnet19").find("did you mean \"resnet18\"?") != std::string::npos);
   CHECK(error("head.classes=5") ==
         fmt::format("heddle: {}: expected at least the data's 6 identities, got 5\n", "--set head.classes"));
+  CHECK(error("data.image=[2,8,8]") ==
+        "heddle: --set data.image: /data/image/0: expected 1 (gray) or 3 (colour) channels, got 2\n");
+  CHECK(error("data.train_per_identity=9223372036854775807").find("--set data.train_per_identity: expected") !=
+        std::string::npos);
+  CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=cuda").find("expected \"cpu\" or \"plan\"") != std::string::npos);
 }
 

@@ -28,6 +28,8 @@ TEST_CASE("Impossible shapes are refused") {
   CHECK_THROWS_WITH_AS((Shape{2, -3}), "shape: negative dimension in [2,-3]", InputError);
   CHECK_THROWS_WITH_AS((Shape{1LL << 32, 1LL << 31}), "shape: too many elements in [4294967296,2147483648]",
                        InputError);
+  CHECK_THROWS_WITH_AS((Shape{0, 1LL << 32, 1LL << 31}), "shape: too many elements in [0,4294967296,2147483648]",
+                       InputError);
   CHECK(Shape{}.numel() == 1);
   CHECK(Shape{4, 0}.numel() == 0);
 }

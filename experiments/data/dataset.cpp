@@ -16,18 +16,18 @@ void describe_image(Describer& d, std::vector<std::int64_t>& image) {
 }
 
 void describe_synthetic_identities(Describer& d, SyntheticIdentitiesConfig& c) {
-  d.field("identities", c.identities, at_least(2), "number of people to draw");
+  d.field("identities", c.identities, between(2, 1e12), "number of people to draw");
   describe_image(d, c.image);
-  d.field("train_per_identity", c.train_per_identity, at_least(1), "training images of each");
-  d.field("test_per_identity", c.test_per_identity, at_least(1), "test images of each");
+  d.field("train_per_identity", c.train_per_identity, between(1, 1e6), "training images of each");
+  d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each");
 }
 
 void describe_image_folder(Describer& d, ImageFolderConfig& c) {
   d.field(required("path"), c.path, "folder that holds one folder of PGM, PPM, PNG or JPEG files for each identity");
   describe_image(d, c.image);
-  d.field(required("train_per_identity"), c.train_per_identity, at_least(1),
+  d.field(required("train_per_identity"), c.train_per_identity, between(1, 1e6),
           "how many files of each identity, in natural order, are for training");
-  d.field("test_per_identity", c.test_per_identity, at_least(0), "how many of the rest are for testing; 0: all");
+  d.field("test_per_identity", c.test_per_identity, between(0, 1e6), "how many of the rest are for testing; 0: all");
 }
 
 /// [first, first + count) of samples must lie in the buffer, or neighbours would be overwritten.
