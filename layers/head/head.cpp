@@ -137,21 +137,24 @@ Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double
   Device& device = logits.device();
   const std::int64_t batch = logits.shape()[0];
   const Tensor scale = class_scale();
-  const std::vector<Tensor> parts = ranks_.gather(logits, root);
+  std::vector<Tensor> parts = ranks_.gather(logits, root);
+  // Naive in where the logits go, not wasteful: the root never holds them more than twice.
+  logits = Tensor();
   const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root) : std::vector<Tensor>{};
   std::vector<Tensor> gradients;
   Tensor statistics;  // [2, B]: log-sum-exps and losses
   if (ranks_.rank() == root) {
     Tensor whole = concat_tensors(parts, 1);
+    parts.clear();
     const Tensor whole_scale = scales.empty() ? Tensor() : concat_tensors(scales, 0);
-    Tensor target_logit = statistics_row(logits);
-    Tensor target_slope = statistics_row(logits);
-    Tensor row_max = statistics_row(logits);
+    Tensor target_logit = statistics_row(whole);
+    Tensor target_slope = statistics_row(whole);
+    Tensor row_max = statistics_row(whole);
     Tensor sums = Tensor::empty(device, {batch}, DType::f64);
-    statistics = Tensor::empty(device, {2, batch}, logits.dtype());
+    statistics = Tensor::empty(device, {2, batch}, whole.dtype());
     Tensor log_sums = statistics.rows(0, 1).reshape({batch});
     Tensor loss = statistics.rows(1, 2).reshape({batch});
-    const HeadKernels& kernels = head_kernels(logits);
+    const HeadKernels& kernels = head_kernels(whole);
     kernels.margin_logits(config_.margin, whole_scale, labels, 0, whole, target_logit, target_slope, row_max);
     kernels.exponential_sums(whole, row_max, sums);
     kernels.margin_loss(row_max, sums, target_logit, log_sums, loss);
