@@ -140,6 +140,11 @@ TEST_CASE("no damage to a file does more than an InputError") {
   CHECK(refused > 500);
 }
 
+TEST_CASE("a JPEG that ends before its picture begins is broken, not empty") {
+  const Bytes beginning{0xFF, 0xD8, 0xFF, 0xE0};
+  CHECK_THROWS_WITH_AS(decode(beginning), "image \"a\": broken JPEG: there is no picture in it", InputError);
+}
+
 TEST_CASE("a header tells the size, and a shortened binary file, from the file's beginning") {
   const Bytes beginning = bytes_of("P5 100 50 255\n");
   CHECK(decode_image_header(beginning, 5014, "a").width == 100);

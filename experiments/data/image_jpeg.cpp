@@ -25,6 +25,8 @@ ImageHeader read_header(const Decoder& decoder, std::span<const std::uint8_t> by
   int colours = 0;
   if (tjDecompressHeader3(decoder.get(), bytes.data(), bytes.size(), &width, &height, &subsampling, &colours) != 0)
     fail<InputError>("image \"{}\": broken JPEG: {}", name, tjGetErrorStr2(decoder.get()));
+  // The library takes a file that ends before its first frame for an empty picture.
+  if (height < 1 || width < 1) fail<InputError>("image \"{}\": broken JPEG: there is no picture in it", name);
   check_image_size(height, width, name);
   if (colours == TJCS_CMYK || colours == TJCS_YCCK)
     fail<InputError>("image \"{}\": a JPEG in CMYK colours, made for print; gray or RGB is expected", name);
