@@ -1,5 +1,6 @@
 #include "experiments/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "experiments/data/sampler.h"
@@ -41,12 +42,20 @@ Tensor Trainer::to_device(std::span<const float> pixels, std::int64_t images) {
 }
 
 Tensor Trainer::read_images(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first) {
+  // Piece by piece through a small buffer, for no meter sees the host's.
+  constexpr std::int64_t piece_floats = std::int64_t{4} << 20;
+  const ImageShape& image = dataset_.image();
   const auto images = static_cast<std::int64_t>(indices.size());
-  if (rank_.device.has_data()) {
-    pixels_.resize(static_cast<std::size_t>(images * dataset_.image().size()));
-    read_training_batch(dataset_, indices, experiment_.data.augmentation, rank_.key, step, first, pixels_);
+  const std::int64_t piece = std::max<std::int64_t>(piece_floats / image.size(), 1);
+  const Tensor x = Tensor::empty(rank_.device, {images, image.height, image.width, image.channels}, DType::f32);
+  for (std::int64_t begin = 0; rank_.device.has_data() && begin < images; begin += piece) {
+    const std::int64_t end = std::min(begin + piece, images);
+    const auto part = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    pixels_.resize(static_cast<std::size_t>((end - begin) * image.size()));
+    read_training_batch(dataset_, part, experiment_.data.augmentation, rank_.key, step, first + begin, pixels_);
+    x.rows(begin, end).load_bytes(std::as_bytes(std::span(pixels_)));
   }
-  return to_device(pixels_, images);
+  return cast(Variable(x), experiment_.dtype()).value();
 }
 
 std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const std::int64_t> batch, std::int64_t index) {

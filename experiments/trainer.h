@@ -61,7 +61,7 @@ class Trainer {
   Model backbone_;
   std::unique_ptr<Head> head_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::vector<float> pixels_;  // host staging of one micro-batch
+  std::vector<float> pixels_;  // host staging of a piece of a micro-batch
 };
 
 }  // namespace heddle
