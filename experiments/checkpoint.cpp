@@ -69,6 +69,16 @@ void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
   for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
 }
 
+/// What must be the same for a run to go on bit for bit. The model's sizes show in its tensors.
+SafetensorsMetadata metadata_of(Trainer& trainer, std::int64_t steps_done) {
+  const Experiment& experiment = trainer.experiment();
+  return {{"steps", std::to_string(steps_done)},
+          {"ranks", std::to_string(trainer.rank().size)},
+          {"seed", std::to_string(experiment.seed)},
+          {"batch", std::to_string(experiment.train.batch)},
+          {"micro_batches", std::to_string(experiment.train.micro_batches)}};
+}
+
 }  // namespace
 
 std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
@@ -100,8 +110,7 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   const std::vector<Saved> saved = state_of(trainer, rank.index == 0);
   std::vector<SafetensorsEntry> entries;
   for (const Saved& s : saved) entries.push_back({s.name, s.value.dtype(), s.value.shape()});
-  SafetensorsWriter writer(rank_file(partial, rank.index), entries,
-                           {{"steps", std::to_string(steps_done)}, {"ranks", std::to_string(rank.size)}});
+  SafetensorsWriter writer(rank_file(partial, rank.index), entries, metadata_of(trainer, steps_done));
   for (const Saved& s : saved)
     for_each_piece(s.value, [&](const Tensor& piece, std::span<std::byte> buffer, std::uint64_t /*offset*/) {
       piece.to_host_bytes(piece.dtype(), buffer);
@@ -119,14 +128,13 @@ void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
   const Rank& rank = trainer.rank();
   const std::filesystem::path folder = step_folder(steps_done);
   const SafetensorsReader common(rank_file(folder, 0));
-  const auto ranks = common.metadata().find("ranks");
-  if (ranks == common.metadata().end() || ranks->second != std::to_string(rank.size))
-    fail<InputError>("{}: written by {} ranks, this run has {}: resume on the same number", folder.string(),
-                     ranks == common.metadata().end() ? "an unknown number of" : ranks->second, rank.size);
-  const auto steps = common.metadata().find("steps");
-  if (steps == common.metadata().end() || steps->second != std::to_string(steps_done))
-    fail<InputError>("{}: holds the state after step {}", folder.string(),
-                     steps == common.metadata().end() ? "an unknown one" : steps->second);
+  for (const auto& [key, here] : metadata_of(trainer, steps_done)) {
+    const auto found = common.metadata().find(key);
+    const std::string saved = found == common.metadata().end() ? "nothing" : found->second;
+    if (saved != here)
+      fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
+                       folder.string(), key, saved, here);
+  }
   const SafetensorsReader own(rank_file(folder, rank.index));
   if (own.metadata() != common.metadata())
     fail<InputError>("{}: is of another checkpoint than {}", own.path().string(), common.path().string());

@@ -24,6 +24,10 @@ namespace {
 
 using Member = Study<Experiment>::Member;
 
+bool normalises_embeddings(const ModelConfig& model) {
+  return model.type >= ModelType::iresnet18 || model.embedding_norm;
+}
+
 /// What no single field can know.
 void check(const Member& member) {
   const Experiment& e = member.root;
@@ -39,6 +43,15 @@ void check(const Member& member) {
   if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
                      e.data.synthetic_identities.identities, e.head.classes);
+  const std::int64_t groups = e.mesh.dp * e.train.micro_batches;
+  if (normalises_embeddings(e.model) && e.train.batch / groups < 2)
+    fail<InputError>(
+        "{}: expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
+        "batch, and there are dp * micro_batches = {} parts",
+        member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
+  if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
+    fail<InputError>("{}: expected a momentum > 0, got 0: Nesterov's method looks ahead along it",
+                     member.document.where("/train/optimizer/momentum"));
 }
 
 Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets) {
@@ -81,6 +94,8 @@ Describer::Body blank_experiment(Experiment& experiment) {
 
 int run_command(const RunCommand& command, const Console& console) {
   Study<Experiment> study = read(command.file, command.sets);
+  // Written resolved: another machine's cores would give other bits.
+  for (Member& member : study.variants) member.root.threads = threads_of(member.root);
   const std::filesystem::path path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
   ResultsFolder folder(path, effective_json(study), command.resume);
   Progress progress(console.err, console.terminal);

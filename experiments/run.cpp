@@ -1,6 +1,7 @@
 #include "experiments/run.h"
 
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "experiments/checkpoint.h"
@@ -15,6 +16,8 @@ namespace {
 
 // A trace shows the shape of a step; the first ones also show what is built once.
 constexpr std::int64_t traced_steps = 5;
+// On plan one step is like another, once the optimizer and the kept statistics are there.
+constexpr std::int64_t planned_steps = 2;
 
 using Clock = std::chrono::steady_clock;
 
@@ -47,12 +50,18 @@ class RankRun {
   void train_and_evaluate() {
     trainer_.emplace(experiment_, dataset_, rank_, tracer_);
     const std::int64_t first = begin();
-    for (std::int64_t step = first; step < experiment_.train.steps; ++step) {
+    const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, planned_steps);
+    for (std::int64_t step = first; step < end; ++step) {
       tracer_.set_recording(step - first < traced_steps);
       train(step);
     }
     tracer_.set_recording(false);
-    if (leads() && !has_data()) result_.flops_per_step = rank_.device.backend().flops() / experiment_.train.steps;
+    if (!has_data()) {
+      const std::int64_t others = experiment_.train.steps - end;
+      unwalked_.sent_bytes = rank_.bytes.sent_bytes() / end * others;
+      unwalked_.received_bytes = rank_.bytes.received_bytes() / end * others;
+      if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
+    }
     const bool saved_last =
         experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
     if (first < experiment_.train.steps && !saved_last) save(experiment_.train.steps);
@@ -85,6 +94,9 @@ class RankRun {
     const Clock::time_point start = Clock::now();
     StepRecord record{.step = step};
     record.loss = trainer_->compute_gradients(step);
+    // Stopped before the weights and an earlier checkpoint are lost to it.
+    if (record.loss && !std::isfinite(*record.loss))
+      fail<RankFailed>("step {}: the loss is {}: the training has diverged", step, *record.loss);
     const Trainer::Update update = trainer_->apply_gradients(step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
@@ -117,8 +129,8 @@ class RankRun {
   void report() {
     RankResult& own = result_.ranks[static_cast<std::size_t>(rank_.index)];
     own.peak = rank_.device.meter().peak();
-    own.sent_bytes = rank_.bytes.sent_bytes();
-    own.received_bytes = rank_.bytes.received_bytes();
+    own.sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent_bytes;
+    own.received_bytes = rank_.bytes.received_bytes() + unwalked_.received_bytes;
     own.busy_seconds = rank_.clock.busy_seconds();
     own.trace = tracer_.take_spans();
   }
@@ -131,6 +143,7 @@ class RankRun {
   Tracer& tracer_;
   std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
   CheckpointFolder checkpoints_;
+  Outcome unwalked_;  // traffic of the steps that plan does not walk
 };
 
 VariantResult empty_result(const Experiment& experiment, const std::string& name) {
@@ -147,7 +160,23 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   return result;
 }
 
+WorldOptions world_options(const Experiment& experiment) {
+  WorldOptions options{.mesh = Mesh(static_cast<int>(experiment.mesh.dp)),
+                       .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
+                       .transport = "threads",
+                       .key = {static_cast<std::uint64_t>(experiment.seed)},
+                       .threads = static_cast<int>(experiment.threads),
+                       .winograd = experiment.winograd};
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
+  if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
+  return options;
+}
+
 }  // namespace
+
+int threads_of(const Experiment& experiment) {
+  return threads_per_rank(world_options(experiment));
+}
 
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings) {
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
@@ -155,14 +184,7 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
   if (experiment.head.classes < dataset->classes())
     fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
                      experiment.head.classes);
-  WorldOptions options{.mesh = Mesh(static_cast<int>(experiment.mesh.dp)),
-                       .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
-                       .transport = "threads",
-                       .key = key,
-                       .threads = static_cast<int>(experiment.threads),
-                       .winograd = experiment.winograd};
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
-  if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
+  const WorldOptions options = world_options(experiment);
 
   VariantResult result = empty_result(experiment, name);
   const Clock::time_point epoch = Clock::now();

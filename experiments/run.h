@@ -25,6 +25,9 @@ struct RunSettings {
   std::function<void(const std::string&)> on_status = [](const std::string&) {};
 };
 
+/// Computing threads a rank: as the experiment says, or this machine's share.
+int threads_of(const Experiment& experiment);
+
 /// Running out of memory and a failing rank are results (status and error say which); wrong input is an InputError.
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings);
 

@@ -47,6 +47,7 @@ class Trainer {
   Optimizer& optimizer() { return *optimizer_; }
   Head& head() { return *head_; }
   Rank& rank() { return rank_; }
+  const Experiment& experiment() const { return experiment_; }
 
  private:
   Tensor read_images(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first);

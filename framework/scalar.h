@@ -2,6 +2,7 @@
 // activations and their derivatives, random draws, optimizer updates. T is f32 or f64.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>

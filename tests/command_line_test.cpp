@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/results/results_folder.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -126,7 +127,8 @@ TEST_CASE("a checkpoint whose files are of different steps is refused") {
                           files.path("b") + "/checkpoint/small/step-000004");
   const Called renamed = call({"run", file, "--out", files.path("b"), "--resume"});
   CHECK(renamed.code == 2);
-  CHECK(renamed.err.find("step-000004: holds the state after step 3") != std::string::npos);
+  CHECK(renamed.err.find("step-000004: was saved with steps = 3, this run has 4: it would not go on as the same run") !=
+        std::string::npos);
 }
 
 TEST_CASE("resuming on another number of ranks is refused") {
@@ -135,7 +137,7 @@ TEST_CASE("resuming on another number of ranks is refused") {
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
   const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--set", "mesh.dp=1"});
   CHECK(resumed.code == 2);
-  CHECK(resumed.err.find("step-000002: written by 2 ranks, this run has 1: resume on the same number") !=
+  CHECK(resumed.err.find("step-000002: was saved with ranks = 2, this run has 1: it would not go on as the same run") !=
         std::string::npos);
 }
 
@@ -186,6 +188,44 @@ TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of
   const Json variant = summary(called)["variants"][0];
   CHECK(variant["status"] == "failed");
   CHECK(variant["error"].get<std::string>().find("rank ") != std::string::npos);
+}
+
+TEST_CASE("a training that diverges is stopped at its step, and keeps its last finite checkpoint") {
+  Files files;
+  const Called called = call({"run", files.write(small()), "--out", files.path("out"), "--json", "--set",
+                              "train.optimizer.lr=1e300", "--set", "train.save_every=1"});
+  CHECK(called.code == 4);
+  const Json variant = summary(called)["variants"][0];
+  CHECK(variant["status"] == "failed");
+  CHECK(variant["error"].get<std::string>().find("the training has diverged") != std::string::npos);
+  CHECK(variant["steps"].get<int>() < 6);
+}
+
+TEST_CASE("a batch too small for the embedding's batch norm is refused before anything runs") {
+  Files files;
+  const Called called = call({"validate", files.write(small()), "--set", "train.batch=7"});
+  CHECK(called.code == 2);
+  CHECK(called.err ==
+        "heddle: --set train.batch: expected at least 8, got 7: the model's batch norm needs two samples in each part "
+        "of the batch, and there are dp * micro_batches = 4 parts\n");
+}
+
+TEST_CASE("two runs do not write into one folder at the same time") {
+  Files files;
+  const ResultsFolder first(files.path("out"), "{}", false);
+  const Called second = call({"run", files.write(small()), "--out", files.path("out")});
+  CHECK(second.code == 2);
+  CHECK(second.err.find("another run is writing its results there") != std::string::npos);
+}
+
+TEST_CASE("plan counts the traffic of all steps, though it walks two") {
+  Files files;
+  const std::string file = files.write(small());
+  const auto sent = [&](const char* steps) {
+    return summary(call({"plan", file, "--json", "--set", steps}))["variants"][0]["ranks"][1]["sent_bytes"]
+        .get<std::int64_t>();
+  };
+  CHECK(sent("train.steps=3000000000") == 3'000'000'000 * sent("train.steps=1"));
 }
 
 TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {

@@ -1,10 +1,13 @@
 #include "experiments/results/results_folder.h"
 
+#include <cerrno>
 #include <chrono>
 #include <span>
 #include <system_error>
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <sys/file.h>
 
 #include "experiments/results/event_file.h"
 #include "experiments/results/summary.h"
@@ -115,6 +118,10 @@ std::string folder_name(std::string_view variant) {
 ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume)
     : path_(std::move(path)), resume_(resume) {
   make_folder(path_);
+  lock_.emplace(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), path_);
+  if (::flock(lock_->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail<InputError>("{}: another run is writing its results there; give this one its own folder with --out",
+                     path_.string());
   if (!resume) remove_earlier_run(path_);
   write_file_atomically(path_ / "experiment.json", experiment_json);
 }

@@ -22,7 +22,8 @@ std::string folder_name(std::string_view variant);
 class ResultsFolder {
  public:
   /// Makes the folder and writes experiment.json. Unless the run resumes an earlier one, that one's files are removed.
-  /// InputError if the folder cannot be made or written to.
+  /// InputError if the folder cannot be made or written to, or if another run is
+  /// writing to it.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume);
 
   const std::filesystem::path& path() const { return path_; }
@@ -38,6 +39,7 @@ class ResultsFolder {
 
  private:
   std::filesystem::path path_;
+  std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;
   std::string variant_;
   std::int64_t batch_ = 0;

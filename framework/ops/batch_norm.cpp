@@ -8,16 +8,12 @@ namespace heddle {
 
 namespace {
 
-DType compute_type(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
-
 void check(const Variable& x, const Variable& gamma, const Variable& beta, const NormEpilogue& epilogue) {
   const Tensor& value = x.value();
   if (value.shape().rank() < 2 || !is_floating(value.dtype()))
     fail<InputError>("batch_norm: expected a floating [.., C], got {}", to_string(value));
   const Shape channels{value.shape().back()};
-  const DType type = compute_type(value.dtype());
+  const DType type = compute_dtype(value.dtype());
   const auto check_channels = [&](const char* name, const Variable& parameter) {
     if (parameter.defined() && (parameter.shape() != channels || parameter.dtype() != type))
       fail<InputError>("batch_norm: {} for {} must be {}, got {}", name, to_string(value), to_string(type, channels),
@@ -98,7 +94,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   const std::int64_t channels = x.shape().back();
   const std::int64_t count = x.shape().product(0, x.shape().rank() - 1);
   if (count == 1) fail<InputError>("batch_norm: {} has one value a channel; statistics need two", to_string(x.value()));
-  const DType type = compute_type(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   if (!moments.defined()) moments = Tensor::empty(x.device(), {2, channels}, type);
   if (moments.shape() != Shape{2, channels} || moments.dtype() != type)
     fail<InputError>("batch_norm: expected moments {}, got {}", to_string(type, Shape{2, channels}),
@@ -115,7 +111,7 @@ Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tenso
                               const Variable& beta, double epsilon, const NormEpilogue& epilogue) {
   check(x, gamma, beta, epilogue);
   const Shape channels{x.shape().back()};
-  const DType type = compute_type(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   for (const Tensor& statistic : {mean, variance})
     if (statistic.shape() != channels || statistic.dtype() != type)
       fail<InputError>("batch_norm: expected statistics {}, got {}", to_string(type, channels), to_string(statistic));

@@ -137,7 +137,10 @@ Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double
   Device& device = logits.device();
   const std::int64_t batch = logits.shape()[0];
   const Tensor scale = class_scale();
-  std::vector<Tensor> parts = ranks_.gather(logits, root);
+  std::vector<Tensor> parts = [&] {
+    const MemoryScope scope(device, Category::communication);
+    return std::vector<Tensor>(ranks_.gather(logits, root));
+  }();
   // Naive in where the logits go, not wasteful: the root never holds them more than twice.
   logits = Tensor();
   const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root) : std::vector<Tensor>{};

@@ -1,0 +1,53 @@
+// Ranks for tests of communication, and values whose sums depend on their order.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/world.h"
+
+namespace heddle::test {
+
+/// A mesh of data-parallel ranks with one computing thread each.
+inline WorldOptions ranks(int count, const std::string& backend = "cpu") {
+  WorldOptions options;
+  options.mesh = Mesh(count);
+  options.backend = backend;
+  options.threads = 1;
+  options.timeout = std::chrono::seconds(60);
+  return options;
+}
+
+/// Values whose sums depend on their order.
+inline double value(int rank, std::int64_t i) {
+  return std::sin(1.0 + 17.0 * rank + 3.0 * static_cast<double>(i)) * 1e3;
+}
+
+template <class T>
+std::vector<T> values(int rank, std::int64_t count) {
+  std::vector<T> result;
+  for (std::int64_t i = 0; i < count; ++i) result.push_back(static_cast<T>(static_cast<float>(value(rank, i))));
+  return result;
+}
+
+/// A rank's [rows, columns] of f32.
+inline Tensor rows_of(Rank& rank, std::int64_t rows, std::int64_t columns) {
+  return Tensor::from_host(rank.device, {rows, columns}, values<float>(rank.index, rows * columns));
+}
+
+inline Tensor numbers(Rank& rank, std::vector<std::int64_t> content) {
+  return Tensor::from_host(rank.device, {static_cast<std::int64_t>(content.size())}, content);
+}
+
+inline std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace heddle::test
