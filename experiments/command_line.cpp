@@ -1,9 +1,12 @@
 #include "experiments/command_line.h"
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
 #include "experiments/bench/bench.h"
+#include "experiments/config/wording.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -70,6 +73,14 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   notebook_app.add_option("RESULTS", results, "results folder")->required();
   notebook_app.callback([&] { notebook_command(results, console); });
 
+  // CLI11 would say that a command is missing.
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end())
+    fail<InputError>("no command {}: expected {}{}", in_quotes(argv[1]), one_of_words(names),
+                     suggestion(argv[1], names));
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -90,7 +101,9 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   };
   try {
     CLI::App app("Heddle: data-parallel training of face recognition with large class-sharded heads", "heddle");
-    return dispatch(app, argc, argv, console);
+    const int code = dispatch(app, argc, argv, console);
+    if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
+    return code;
   } catch (const InputError& error) {
     return report(error, 2);
   } catch (const OutOfMemory& error) {

@@ -113,6 +113,11 @@ int run_command(const RunCommand& command, const Console& console) {
                                .resume = command.resume,
                                .on_begin =
                                    [&](std::int64_t first) {
+                                     if (command.resume) {
+                                       console.err << (first > 0 ? fmt::format("going on after step {}\n", first)
+                                                                 : "no checkpoint there: from the beginning\n")
+                                                   << std::flush;
+                                     }
                                      progress.begin(member.name, first, member.root.train.steps,
                                                     member.root.train.batch);
                                      return folder.begin_variant(member.name, first, member.root.train.batch);
@@ -179,8 +184,14 @@ void schema_command(const Console& console) {
 }
 
 void help_command(const std::string& path, const Console& console) {
+  constexpr const char* variants =
+      "variants: a study in one file, a list of {\"name\": .., \"patch\": ..}: each patch is a JSON merge patch\n"
+      "on what stands beside the list\n";
   Experiment experiment;
-  console.out << help_text(blank_experiment(experiment), path);
+  // The one key that no member of a study has.
+  if (path != "variants") console.out << help_text(blank_experiment(experiment), path);
+  if (path.empty()) console.out << '\n';
+  if (path.empty() || path == "variants") console.out << variants;
 }
 
 }  // namespace heddle

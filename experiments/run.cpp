@@ -100,7 +100,8 @@ class RankRun {
     const Trainer::Update update = trainer_->apply_gradients(step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
-    record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    // On plan it would be the time of counting, which says nothing about the step's.
+    if (has_data()) record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (leads()) {
       result_.steps.push_back(record);
       settings_.on_step(record);

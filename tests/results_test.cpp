@@ -140,8 +140,7 @@ TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one aft
 
 TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {
   RunResult run = run_result();
-  const Span compute{
-      .name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
+  const Span compute{.name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
   const Span message{
       .name = "all_reduce", .is_communication = true, .begin_seconds = 1.5, .seconds = 0.25, .bytes = 77};
   for (VariantResult& variant : run.variants)
@@ -244,9 +243,12 @@ TEST_CASE("a new run replaces an earlier one's files and leaves all others") {
   }
   write_file_atomically(scratch / "a/notes.txt", "mine");
   write_file_atomically(scratch / "a/variants/serial/notes.txt", "mine");
-  const ResultsFolder folder(scratch / "a", "{}\n", false);
-  for (const char* const gone : {"a/summary.json", "a/metrics.jsonl", "a/memory.csv", "a/trace.json", "a/schedule.csv",
-                                 "a/tensorboard", "a/variants/sharded", "a/variants/serial/schedule.csv"})
+  ResultsFolder folder(scratch / "a", "{}\n", false);
+  CHECK(fs::exists(scratch / "a/summary.json"));  // a run that fails before it begins costs nothing
+  folder.begin_variant("new", 0, 1);
+  CHECK(read_file(scratch / "a/metrics.jsonl", 100).empty());
+  for (const char* const gone : {"a/summary.json", "a/memory.csv", "a/trace.json", "a/schedule.csv",
+                                 "a/tensorboard/old", "a/variants/sharded", "a/variants/serial/schedule.csv"})
     CHECK_FALSE(fs::exists(scratch / gone));
   CHECK(read_file(scratch / "a/notes.txt", 100) == "mine");
   CHECK(read_file(scratch / "a/variants/serial/notes.txt", 100) == "mine");

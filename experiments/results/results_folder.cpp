@@ -116,18 +116,24 @@ std::string folder_name(std::string_view variant) {
 }
 
 ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume)
-    : path_(std::move(path)), resume_(resume) {
+    : path_(std::move(path)), experiment_json_(experiment_json), resume_(resume) {
   make_folder(path_);
   lock_.emplace(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), path_);
   if (::flock(lock_->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail<InputError>("{}: another run is writing its results there; give this one its own folder with --out",
                      path_.string());
-  if (!resume) remove_earlier_run(path_);
-  write_file_atomically(path_ / "experiment.json", experiment_json);
+}
+
+void ResultsFolder::begin() {
+  if (has_begun_) return;
+  has_begun_ = true;
+  if (!resume_) remove_earlier_run(path_);
+  write_file_atomically(path_ / "experiment.json", experiment_json_);
 }
 
 std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step,
                                                      std::int64_t batch) {
+  begin();
   variant_ = name;
   batch_ = batch;
   const fs::path metrics = path_ / "metrics.jsonl";
@@ -166,7 +172,8 @@ void ResultsFolder::step(const StepRecord& record) {
   events_->write(event_of(line));
 }
 
-void ResultsFolder::write(const RunResult& run) const {
+void ResultsFolder::write(const RunResult& run) {
+  begin();
   write_file_atomically(path_ / "summary.json", summary_json(run));
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
   AtomicFile trace(path_ / "trace.json");

@@ -21,9 +21,10 @@ std::string folder_name(std::string_view variant);
 
 class ResultsFolder {
  public:
-  /// Makes the folder and writes experiment.json. Unless the run resumes an earlier one, that one's files are removed.
-  /// InputError if the folder cannot be made or written to, or if another run is
-  /// writing to it.
+  /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. What an earlier run left
+  /// there stays until the first call below, so that a run which does not come to begin (a misspelt path to the data,
+  /// a checkpoint of something else) costs nothing. Then experiment.json is written and, unless the run resumes the
+  /// earlier one, that one's files are removed.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume);
 
   const std::filesystem::path& path() const { return path_; }
@@ -35,12 +36,16 @@ class ResultsFolder {
   void step(const StepRecord& record);
   /// Writes all other files; may be called after each variant with what there is so far. schedule.csv is the first
   /// variant's; where there are several, each has its own in variants/NAME/.
-  void write(const RunResult& run) const;
+  void write(const RunResult& run);
 
  private:
+  void begin();
+
   std::filesystem::path path_;
+  std::string experiment_json_;
   std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;
+  bool has_begun_ = false;
   std::string variant_;
   std::int64_t batch_ = 0;
   std::optional<FileDescriptor> metrics_;
