@@ -4,6 +4,9 @@
 #include <limits>
 #include <set>
 
+#include "experiments/config/writer.h"
+#include "framework/atomic_file.h"
+#include "framework/crc32c.h"
 #include "framework/safetensors.h"
 
 namespace heddle {
@@ -69,14 +72,50 @@ void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
   for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
 }
 
-/// What must be the same for a run to go on bit for bit. The model's sizes show in its tensors.
-SafetensorsMetadata metadata_of(Trainer& trainer, std::int64_t steps_done) {
+/// The experiment less what may change when a run goes on: how long it is, what it saves and measures, what bounds it.
+std::string unchanging_json(Experiment experiment) {
+  const Experiment defaults;
+  experiment.name.clear();
+  experiment.train.steps = defaults.train.steps;
+  experiment.train.save_every = defaults.train.save_every;
+  experiment.evaluate = defaults.evaluate;
+  experiment.evaluation = defaults.evaluation;
+  experiment.memory_budget = defaults.memory_budget;
+  experiment.timeout = defaults.timeout;
+  return write_json([&experiment](Describer& d) { describe(d, experiment); });
+}
+
+/// What must be the same for a run to go on bit for bit, most telling first. The model's sizes show in its tensors.
+std::vector<std::pair<std::string, std::string>> identity_of(Trainer& trainer, std::int64_t steps_done) {
   const Experiment& experiment = trainer.experiment();
   return {{"steps", std::to_string(steps_done)},
           {"ranks", std::to_string(trainer.rank().size)},
           {"seed", std::to_string(experiment.seed)},
           {"batch", std::to_string(experiment.train.batch)},
-          {"micro_batches", std::to_string(experiment.train.micro_batches)}};
+          {"micro_batches", std::to_string(experiment.train.micro_batches)},
+          {"experiment", fmt::format("{:08x}", crc32c(unchanging_json(experiment)))}};
+}
+
+std::filesystem::path checksum_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.crc32c", rank);
+}
+
+std::string checksum_of(const std::filesystem::path& path) {
+  const FileDescriptor file = FileDescriptor::open_for_reading(path);
+  std::uint32_t crc = 0;
+  std::string piece;
+  for (std::uint64_t at = 0; at < file.size(); at += piece.size()) {
+    piece.resize(std::min<std::uint64_t>(file.size() - at, static_cast<std::uint64_t>(piece_bytes)));
+    file.read_at(at, std::as_writable_bytes(std::span(piece)));
+    crc = crc32c(piece, crc);
+  }
+  return fmt::format("{:08x}\n", crc);
+}
+
+void check_whole(const std::filesystem::path& folder, int rank) {
+  const std::filesystem::path file = rank_file(folder, rank);
+  if (checksum_of(file) != read_file(checksum_file(folder, rank), 64))
+    fail<InputError>("{}: is damaged: its checksum is not the one beside it", file.string());
 }
 
 }  // namespace
@@ -110,13 +149,15 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   const std::vector<Saved> saved = state_of(trainer, rank.index == 0);
   std::vector<SafetensorsEntry> entries;
   for (const Saved& s : saved) entries.push_back({s.name, s.value.dtype(), s.value.shape()});
-  SafetensorsWriter writer(rank_file(partial, rank.index), entries, metadata_of(trainer, steps_done));
+  const auto identity = identity_of(trainer, steps_done);
+  SafetensorsWriter writer(rank_file(partial, rank.index), entries, {identity.begin(), identity.end()});
   for (const Saved& s : saved)
     for_each_piece(s.value, [&](const Tensor& piece, std::span<std::byte> buffer, std::uint64_t /*offset*/) {
       piece.to_host_bytes(piece.dtype(), buffer);
       writer.write(buffer);
     });
   writer.commit();
+  write_file_atomically(checksum_file(partial, rank.index), checksum_of(rank_file(partial, rank.index)));
   rank.world.barrier().wait();
   if (rank.index != 0) return;
   std::filesystem::remove_all(target);
@@ -128,9 +169,14 @@ void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
   const Rank& rank = trainer.rank();
   const std::filesystem::path folder = step_folder(steps_done);
   const SafetensorsReader common(rank_file(folder, 0));
-  for (const auto& [key, here] : metadata_of(trainer, steps_done)) {
+  for (const auto& [key, here] : identity_of(trainer, steps_done)) {
     const auto found = common.metadata().find(key);
     const std::string saved = found == common.metadata().end() ? "nothing" : found->second;
+    if (saved != here && key == "experiment")
+      fail<InputError>(
+          "{}: was saved by another experiment: what may change is how long it trains, what it saves and "
+          "how it is evaluated",
+          folder.string());
     if (saved != here)
       fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
                        folder.string(), key, saved, here);
@@ -138,6 +184,8 @@ void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
   const SafetensorsReader own(rank_file(folder, rank.index));
   if (own.metadata() != common.metadata())
     fail<InputError>("{}: is of another checkpoint than {}", own.path().string(), common.path().string());
+  check_whole(folder, 0);
+  if (rank.index != 0) check_whole(folder, rank.index);
   for (const Saved& s : state_of(trainer, true)) {
     const SafetensorsReader& reader = own.contains(s.name) ? own : common;
     const std::size_t index = reader.index_of(s.name);

@@ -27,6 +27,7 @@ void add_run_options(CLI::App& app, RunCommand& command) {
 
 int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console) {
   app.require_subcommand(1);
+  app.footer("The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.");
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION + " (cpu)");
   int code = 0;
   RunCommand run;

@@ -141,6 +141,28 @@ TEST_CASE("resuming on another number of ranks is refused") {
         std::string::npos);
 }
 
+TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
+  Files files;
+  const std::string file = files.write(small());
+  const std::string folder = files.path("out") + "/checkpoint/small/step-000006";
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  const std::vector<std::string> resume{"run", file, "--out", files.path("out"), "--resume", "--set", "train.steps=8"};
+  std::vector<std::string> changed = resume;
+  changed.insert(changed.end(), {"--set", "train.optimizer.lr=0.2"});
+  const Called other = call(changed);
+  CHECK(other.code == 2);
+  CHECK(other.err.find("step-000006: was saved by another experiment: what may change is how long it trains, what it "
+                       "saves and how it is evaluated") != std::string::npos);
+  {
+    std::fstream weights(folder + "/rank-1.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekp(-5, std::ios::end);
+    weights.put('?');
+  }
+  const Called damaged = call(resume);
+  CHECK(damaged.code == 2);
+  CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum is not the one beside it") != std::string::npos);
+}
+
 TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the other variants still run") {
   Files files;
   Json experiment = small();

@@ -11,6 +11,7 @@
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
 #include "experiments/results/trace.h"
+#include "framework/crc32c.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
 

@@ -1,22 +1,12 @@
 #include "experiments/results/event_file.h"
 
-#include <array>
 #include <bit>
+
+#include "framework/crc32c.h"
 
 namespace heddle {
 
 namespace {
-
-constexpr std::array<std::uint32_t, 256> crc_table = [] {
-  constexpr std::uint32_t polynomial = 0x82F63B78;  // Castagnoli's, bits reversed
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? polynomial : 0U);
-    table[byte] = crc;
-  }
-  return table;
-}();
 
 /// TensorFlow's guard against checksums of data that hold checksums.
 std::uint32_t masked_crc(std::string_view bytes) {
@@ -59,12 +49,6 @@ constexpr std::uint32_t event_wall_time = 1, event_step = 2, event_file_version 
 constexpr std::uint32_t summary_value = 1, value_tag = 1, value_simple = 2;
 
 }  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) {
-  std::uint32_t crc = 0xFFFFFFFFU;
-  for (const char c : bytes) crc = (crc >> 8) ^ crc_table[(crc ^ static_cast<unsigned char>(c)) & 0xFFU];
-  return ~crc;
-}
 
 std::string tfrecord(std::string_view bytes) {
   const std::string length = little_endian(std::uint64_t{bytes.size()});

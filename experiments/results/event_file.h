@@ -9,8 +9,6 @@
 
 namespace heddle {
 
-/// CRC-32C (Castagnoli) as RFC 3720 has it.
-std::uint32_t crc32c(std::string_view bytes);
 /// TFRecord: length, its masked checksum, the bytes, their masked checksum.
 std::string tfrecord(std::string_view bytes);
 /// The first record of every event file. `seconds` is Unix time.

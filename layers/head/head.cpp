@@ -17,7 +17,7 @@ std::span<const std::string_view> names_of<Logits>() {
 }
 
 void describe(Describer& d, HeadConfig& c) {
-  d.field(required("classes"), c.classes, between(2, 1e12), "number of identities; may exceed the data's");
+  d.field(required("classes"), c.classes, between(2, 1e10), "number of identities; may exceed the data's");
   choice(d, "logits", c.logits, "where the logits live: all on rank 0, or sharded by class");
   object(d, "margin", c.margin, "the margin softmax");
   d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
