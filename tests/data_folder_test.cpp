@@ -4,10 +4,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include "experiments/data/image_folder.h"
 #include "framework/error.h"
+#include "tests/support/scratch.h"
 
 using namespace heddle;
 namespace fs = std::filesystem;
@@ -17,14 +17,7 @@ namespace {
 /// A folder of its own for one test, gone afterwards.
 class Folder {
  public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "heddle_data_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
+  Folder() : path_((scratch_ / "images").string()) { fs::create_directory(path_); }
 
   const std::string& path() const { return path_; }
   void write(const std::string& name, const std::string& bytes) const {
@@ -35,6 +28,7 @@ class Folder {
   void picture(const std::string& name, char value) const { write(name, "P5 2 2 255\n" + std::string(4, value)); }
 
  private:
+  Scratch scratch_;
   std::string path_;
 };
 

@@ -99,15 +99,9 @@ class Reader final : public Describer {
     if (present) read_object(given, child_pointer(pointer_, key.name), body, "an object or null");
   }
   void list(Key key, const List& value, Range length, std::string_view /*help*/) override {
-    const std::string expected = list_words("object", any_number(), length);
-    const Value* const given = take(key, expected);
-    if (given == nullptr) return;
+    const Array* const array = take_array(key, list_words("object", any_number(), length), length);
+    if (array == nullptr) return;
     const std::string pointer = child_pointer(pointer_, key.name);
-    const Array* const array = given->get_if<Array>();
-    if (array == nullptr || !contains(length, static_cast<double>(array->size()))) {
-      context_.expected(*given, pointer, expected);
-      return;
-    }
     value.resize(0);  // elements of the default list must not shine through
     value.resize(array->size());
     for (std::size_t i = 0; i < array->size(); ++i) {
@@ -181,18 +175,22 @@ class Reader final : public Describer {
       context_.expected(*given, child_pointer(pointer_, key.name), expected);
     }
   }
+  /// The list at the key; null, and noted if something else is there, unless it has an accepted length.
+  const Array* take_array(const Key& key, const std::string& expected, const Range& length) {
+    const Value* const given = take(key, expected);
+    if (given == nullptr) return nullptr;
+    const Array* const array = given->get_if<Array>();
+    if (array != nullptr && contains(length, static_cast<double>(array->size()))) return array;
+    context_.expected(*given, child_pointer(pointer_, key.name), expected);
+    return nullptr;
+  }
   template <class Item, class Take>
   void read_list(const Key& key, std::string_view noun, std::string_view one, const Range& each, const Range& length,
                  std::vector<Item>& value, const Take& take_value) {
     const std::string expected = list_words(noun, each, length);
-    const Value* const given = take(key, expected);
-    if (given == nullptr) return;
+    const Array* const array = take_array(key, expected, length);
+    if (array == nullptr) return;
     const std::string pointer = child_pointer(pointer_, key.name);
-    const Array* const array = given->get_if<Array>();
-    if (array == nullptr || !contains(length, static_cast<double>(array->size()))) {
-      context_.expected(*given, pointer, expected);
-      return;
-    }
     value.assign(array->size(), Item{});
     for (std::size_t i = 0; i < array->size(); ++i) {
       if (take_value((*array)[i], value[i])) continue;
