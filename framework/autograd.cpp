@@ -16,6 +16,12 @@ class GraphNode {
   GraphNode(const GraphNode&) = delete;
   GraphNode& operator=(const GraphNode&) = delete;
 
+  void read(std::span<const Variable> variables);
+  /// Gives the inputs up unwalked: no gradient comes from here.
+  std::vector<std::shared_ptr<GraphNode>> drop_inputs();
+  /// One reader of this leaf was walked.
+  void reader_walked() const;
+
   std::uint64_t sequence;
   Leads leads;
   bool freed = false;
@@ -32,8 +38,8 @@ void release_iteratively(std::vector<std::shared_ptr<GraphNode>> nodes) {
     const std::shared_ptr<GraphNode> node = std::move(nodes.back());
     nodes.pop_back();
     if (node && node.use_count() == 1) {
-      std::move(node->inputs.begin(), node->inputs.end(), std::back_inserter(nodes));
-      node->inputs.clear();
+      std::vector<std::shared_ptr<GraphNode>> inputs = node->drop_inputs();
+      std::move(inputs.begin(), inputs.end(), std::back_inserter(nodes));
     }
   }
 }
@@ -69,7 +75,25 @@ void accumulate(Tensor& sum, Tensor gradient) {
 }  // namespace
 
 GraphNode::~GraphNode() {
-  if (!inputs.empty()) release_iteratively(std::move(inputs));
+  if (!inputs.empty()) release_iteratively(drop_inputs());
+}
+
+void GraphNode::read(std::span<const Variable> variables) {
+  inputs.reserve(variables.size());
+  for (const Variable& variable : variables) {
+    inputs.push_back(variable.leads().anywhere() ? variable.node() : nullptr);
+    if (inputs.back() && inputs.back()->accumulator) ++inputs.back()->accumulator->pending_readers_;
+  }
+}
+
+std::vector<std::shared_ptr<GraphNode>> GraphNode::drop_inputs() {
+  for (const std::shared_ptr<GraphNode>& input : inputs)
+    if (input && input->accumulator) --input->accumulator->pending_readers_;
+  return std::exchange(inputs, {});
+}
+
+void GraphNode::reader_walked() const {
+  if (--accumulator->pending_readers_ == 0 && accumulator->ready_) accumulator->ready_();
 }
 
 void Accumulator::add(Tensor gradient) {
@@ -107,8 +131,7 @@ Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
   Device& device = output.device();
   if (!leads.anywhere() || !device.records()) return {std::move(output)};
   auto node = std::make_shared<GraphNode>(device.next_sequence(), leads);
-  node->inputs.reserve(inputs.size());
-  for (const Variable& input : inputs) node->inputs.push_back(input.leads().anywhere() ? input.node() : nullptr);
+  node->read(inputs);
   node->vjp = std::move(vjp);
   return {std::move(output), std::move(node)};
 }
@@ -127,6 +150,7 @@ void backward(std::vector<Root> roots) {
   std::vector<const GraphNode*> heap;
   const auto older = [](const GraphNode* a, const GraphNode* b) { return a->sequence < b->sequence; };
   const auto arrive = [&](const std::shared_ptr<GraphNode>& node, Tensor gradient) {
+    if (node->accumulator) return node->accumulator->add(std::move(gradient));
     auto [place, is_new] = pending.try_emplace(node.get(), Pending{node, {}});
     accumulate(place->second.gradient, std::move(gradient));
     if (!is_new) return;
@@ -149,10 +173,6 @@ void backward(std::vector<Root> roots) {
     const std::shared_ptr<GraphNode> node = std::move(place->second.node);
     Tensor gradient = std::move(place->second.gradient);
     pending.erase(place);
-    if (node->accumulator) {
-      node->accumulator->add(std::move(gradient));
-      continue;
-    }
     if (node->freed) fail<InputError>("backward: this graph was already walked and its tensors are freed");
     std::uint64_t wanted = 0;
     for (std::size_t i = 0; i < node->inputs.size(); ++i)
@@ -161,12 +181,12 @@ void backward(std::vector<Root> roots) {
     Gradients gradients = std::exchange(node->vjp, nullptr)(gradient, Wanted(wanted));
     gradient = Tensor();
     const std::vector<std::shared_ptr<GraphNode>> inputs = std::exchange(node->inputs, {});
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i] && i < gradients.size() && gradients[i].defined()) {
-        Tensor arriving = std::move(gradients[i]);
-        gradients[i] = Tensor();
-        arrive(inputs[i], std::move(arriving));
-      }
+    gradients.resize(inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i]) continue;
+      if (gradients[i].defined()) arrive(inputs[i], std::exchange(gradients[i], Tensor()));
+      if (inputs[i]->accumulator) inputs[i]->reader_walked();
+    }
   }
 }
 

@@ -43,10 +43,13 @@ using Gradients = std::vector<Tensor>;
 /// Vector-Jacobian product: from the output's gradient to the inputs'. Captures tensors only, never variables.
 using Vjp = std::function<Gradients(const Tensor&, Wanted)>;
 
-/// Where a leaf's gradient arrives. Parameters and stage inputs each hold one.
+/// Where a leaf's gradient arrives. Parameters and stage inputs each hold one. It counts the operations that have read
+/// the leaf and are neither walked nor dropped, and so knows when a gradient is the last.
 class Accumulator {
  public:
   explicit Accumulator(Category category) : category_(category) {}
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
   /// Takes the tensor over if nobody else holds it, else adds it in place to what is there.
   void add(Tensor gradient);
   /// Undefined if none came since the last clear.
@@ -54,9 +57,19 @@ class Accumulator {
   void set(Tensor gradient) { gradient_ = std::move(gradient); }
   void clear() { gradient_ = Tensor(); }
 
+  /// Readers of the leaf whose gradients may still come, in all graphs that live.
+  std::int64_t pending_readers() const { return pending_readers_; }
+  /// A backward pass calls this, in the midst of its walk, when it has walked the last reader: this accumulator's
+  /// gradient is then complete, or will not come. An empty function: nobody wants to know.
+  void when_ready(std::function<void()> ready) { ready_ = std::move(ready); }
+
  private:
+  friend class GraphNode;
+
   Category category_;
   Tensor gradient_;
+  std::int64_t pending_readers_ = 0;
+  std::function<void()> ready_;
 };
 
 /// A tensor and the node that made it.
@@ -97,7 +110,8 @@ struct Root {
 };
 
 /// Walks back from the roots in reverse order of creation. Every node is freed, with all that its vjp holds, as soon as
-/// it has run; going through a freed node again is an error. Gradients arrive in the leaves' accumulators.
+/// it has run; going through a freed node again is an error. Gradients arrive in the leaves' accumulators as soon as
+/// they are computed.
 void backward(std::vector<Root> roots);
 /// From a one-element loss with gradient 1.
 void backward(const Variable& loss);

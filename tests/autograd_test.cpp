@@ -1,3 +1,5 @@
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -33,6 +35,7 @@ TEST_CASE("A graph 200,000 nodes deep is walked back and destroyed without recur
   CHECK(x.gradient() == std::vector<double>{1});
   { const Variable dropped = chain(); }
   CHECK(device.meter().live().total() == 16);
+  CHECK(x.accumulator->pending_readers() == 0);
 }
 
 TEST_CASE("A value used twice gets the sum of both gradients") {
@@ -168,6 +171,106 @@ TEST_CASE("A graph may be walked from several roots at once") {
   const Variable z = scale(y, 10);
   backward({{y, tensor(device, {1}, {1})}, {z, tensor(device, {1}, {2})}});
   CHECK(x.gradient() == std::vector<double>{6 * 21});
+}
+
+TEST_CASE("A leaf is ready once its last reader was walked, before the backward goes on to what lies further back") {
+  Device device = make_device();
+  const Leaf first(device, {2});
+  const Leaf twice(device, {3});
+  const Leaf last(device, {5});
+  std::vector<std::string> events;
+  const auto tell = [&events](const Leaf& leaf, const std::string& name) {
+    leaf.accumulator->when_ready([&events, name, accumulator = leaf.accumulator.get()] {
+      events.push_back(name + " " + std::to_string(accumulator->gradient().item()));
+    });
+  };
+  tell(first, "first");
+  tell(twice, "twice");
+  tell(last, "last");
+  Variable y = multiply(first.variable, twice.variable);
+  y = record(y.value(), {y}, [&events](const Tensor& dy, Wanted) {
+    events.emplace_back("between");
+    return Gradients{dy};
+  });
+  y = multiply(multiply(y, twice.variable), last.variable);
+  CHECK(twice.accumulator->pending_readers() == 2);
+  backward(y);
+  CHECK(events == std::vector<std::string>{"last 18.000000", "between", "first 45.000000", "twice 60.000000"});
+  CHECK(twice.accumulator->pending_readers() == 0);
+}
+
+TEST_CASE("A leaf is ready also if its last reader gives it no gradient") {
+  Device device = make_device();
+  const Leaf x(device, {2});
+  int ready = 0;
+  x.accumulator->when_ready([&ready] { ++ready; });
+  const Variable y = square(x.variable);
+  backward(record(y.value(), {x.variable, y}, [](const Tensor& dy, Wanted) { return Gradients{Tensor(), dy}; }));
+  CHECK(ready == 1);
+  CHECK(x.gradient() == std::vector<double>{4});
+  backward(record(y.value(), {x.variable}, [](const Tensor&, Wanted) { return Gradients{}; }));
+  CHECK(ready == 2);
+}
+
+TEST_CASE("Graphs that are dropped take their readers along and make nothing ready") {
+  Device device = make_device();
+  const Leaf x(device, {2});
+  int ready = 0;
+  x.accumulator->when_ready([&ready] { ++ready; });
+  {
+    Variable y = multiply(x.variable, x.variable);
+    for (int i = 0; i < 3; ++i) y = scale(y, 2);
+    const Variable z = scale(x.variable, 2);
+    CHECK(x.accumulator->pending_readers() == 3);
+    const NoGrad no_grad(device);
+    const Variable unrecorded = scale(x.variable, 2);
+    CHECK(x.accumulator->pending_readers() == 3);
+  }
+  CHECK(x.accumulator->pending_readers() == 0);
+  CHECK(ready == 0);
+  // Readers in another graph: only the last of all makes ready, and a branch without a gradient never does.
+  const Variable one = scale(x.variable, 2);
+  Variable unused = scale(x.variable, 3);
+  backward(one);
+  CHECK(ready == 0);
+  unused = Variable();
+  CHECK(ready == 0);
+  CHECK(x.accumulator->pending_readers() == 0);
+  backward(scale(x.variable, 4));
+  CHECK(ready == 1);
+  CHECK(x.gradient() == std::vector<double>{6});
+}
+
+TEST_CASE("A graph whose backward failed leaves no readers behind") {
+  Device device = make_device();
+  const Leaf x(device, {2});
+  {
+    const Variable y = scale(x.variable, 2);
+    const Variable broken = record(y.value(), {y, x.variable},
+                                   [](const Tensor&, Wanted) -> Gradients { throw std::runtime_error("broken"); });
+    CHECK_THROWS_WITH(backward(broken), "broken");
+    CHECK(x.accumulator->pending_readers() == 2);
+  }
+  CHECK(x.accumulator->pending_readers() == 0);
+}
+
+TEST_CASE("Gradients reach their leaves while the backward goes on, and are not kept apart until its end") {
+  Device device = make_device();
+  constexpr std::int64_t bytes = 8 * 1000;
+  std::vector<Leaf> leaves;
+  for (int i = 0; i < 10; ++i) leaves.emplace_back(device, std::vector<double>(1000, 0.5));
+  const auto loss = [&leaves] {
+    Variable y = leaves[0].variable;
+    for (std::size_t i = 1; i < leaves.size(); ++i) y = add(y, scale(leaves[i].variable, 2));
+    return sum(y);
+  };
+  backward(loss());
+  const std::int64_t held = device.meter().live().total();
+  const Variable second = loss();
+  device.meter().reset_peak();
+  backward(second);
+  CHECK(device.meter().live().total() == held + 8);
+  CHECK(device.meter().peak().total() <= held + 4 * bytes);  // never all ten gradients of this walk at once
 }
 
 TEST_CASE("Roots of a wrong shape are refused") {
