@@ -69,6 +69,21 @@ void Communicator::check_rank(std::string_view verb, int rank) const {
   if (rank < 0 || rank >= size()) fail<InputError>("{}: expected a rank in [0, {}), got {}", verb, size(), rank);
 }
 
+void Communicator::check_floating(std::string_view verb, const Tensor& x) const {
+  check(verb, x);
+  if (!is_floating(x.dtype())) fail<InputError>("{}: expected a floating type, got {}", verb, to_string(x));
+}
+
+void Communicator::check_rows(std::string_view verb, const Tensor& x) const {
+  check(verb, x);
+  if (x.shape().rank() == 0) fail<InputError>("{}: expected rows, got {}", verb, to_string(x));
+}
+
+void Communicator::check_peer(std::string_view verb, std::string_view what, int rank) const {
+  check_rank(verb, rank);
+  if (rank == this->rank()) fail<InputError>("{}: rank {} cannot {} itself", verb, rank, what);
+}
+
 void Communicator::check_parts(std::string_view verb, std::span<const Tensor> parts) const {
   if (static_cast<int>(parts.size()) != size())
     fail<InputError>("{}: expected {} parts, one for each rank, got {}", verb, size(), parts.size());
@@ -115,29 +130,65 @@ Work<Tensor> Communicator::broadcast(const Tensor& x, int root) {
                             [x](PendingCall&) { return std::vector{x}; }));
 }
 
+Work<Tensor> Communicator::reduce(const Tensor& x, int root, Reduction reduction) {
+  check_rank("reduce", root);
+  check_floating("reduce", x);
+  Call call = describe(Operation::reduce, root, std::span(&x, 1));
+  call.reduction = reduction;
+  // Every rank reduces its slice, and hands it to the root.
+  const std::vector<std::int64_t> sizes = shard_sizes(x.numel(), size());
+  return Work<Tensor>(start(std::move(call), split_rows(x.reshape({-1}), sizes),
+                            [this_rank = rank(), root, sizes](PendingCall& pending) {
+                              const auto me = static_cast<std::size_t>(this_rank);
+                              const Call& mine = pending.call(this_rank);
+                              Tensor y;
+                              std::vector<Tensor> slices;
+                              std::vector<Tensor> offered(sizes.size());
+                              if (this_rank == root) {
+                                y = empty(pending.device(), mine.parts[0]);
+                                slices = split_rows(y.reshape({-1}), sizes);
+                                pending.reduce(mine.reduction, slices[me]);
+                                slices[me] = Tensor();
+                              } else {
+                                const MemoryScope scope(pending.device(), Category::communication);
+                                Tensor& slice = offered[static_cast<std::size_t>(root)];
+                                slice = Tensor::empty(pending.device(), {sizes[me]}, mine.parts[0].dtype);
+                                pending.reduce(mine.reduction, slice);
+                              }
+                              pending.offer(std::move(offered));
+                              pending.receive(std::move(slices));
+                              return std::vector{y};
+                            }));
+}
+
 Work<Tensor> Communicator::all_reduce(const Tensor& x, Reduction reduction) {
-  check("all_reduce", x);
-  if (!is_floating(x.dtype())) fail<InputError>("all_reduce: expected a floating type, got {}", to_string(x));
+  check_floating("all_reduce", x);
   Call call = describe(Operation::all_reduce, -1, std::span(&x, 1));
   call.reduction = reduction;
-  // Every rank reduces its slice, then gathers the others'.
   const std::vector<std::int64_t> sizes = shard_sizes(x.numel(), size());
   return Work<Tensor>(
       start(std::move(call), split_rows(x.reshape({-1}), sizes), [this_rank = rank(), sizes](PendingCall& pending) {
-        const auto me = static_cast<std::size_t>(this_rank);
-        const Tensor y = empty(pending.device(), pending.call(this_rank).parts[0]);
-        std::vector<Tensor> slices = split_rows(y.reshape({-1}), sizes);
-        pending.reduce(pending.call(this_rank).reduction, slices[me]);
-        pending.offer(std::vector<Tensor>(slices.size(), slices[me]));
-        slices[me] = Tensor();
-        pending.receive(std::move(slices));
+        const Call& mine = pending.call(this_rank);
+        const Tensor y = empty(pending.device(), mine.parts[0]);
+        pending.all_reduce(mine.reduction, split_rows(y.reshape({-1}), sizes));
         return std::vector{y};
       }));
 }
 
+Work<void> Communicator::all_reduce_in_place(Tensor& x, Reduction reduction) {
+  check_floating("all_reduce_in_place", x);
+  Call call = describe(Operation::all_reduce, -1, std::span(&x, 1));
+  call.reduction = reduction;
+  std::vector<Tensor> slices = split_rows(x.reshape({-1}), shard_sizes(x.numel(), size()));
+  return Work<void>(start(std::move(call), slices, [reduction, slices](PendingCall& pending) {
+    pending.all_reduce(reduction, slices);
+    slices[0].storage()->changed();
+    return std::vector<Tensor>();
+  }));
+}
+
 Work<Tensor> Communicator::all_gather(const Tensor& x) {
-  check("all_gather", x);
-  if (x.shape().rank() == 0) fail<InputError>("all_gather: expected rows, got {}", to_string(x));
+  check_rows("all_gather", x);
   return Work<Tensor>(
       start(describe(Operation::all_gather, -1, std::span(&x, 1)), for_all(x), [ranks = size()](PendingCall& pending) {
         std::vector<std::int64_t> rows;
@@ -151,15 +202,13 @@ Work<Tensor> Communicator::all_gather(const Tensor& x) {
 }
 
 Work<Tensor> Communicator::reduce_scatter(const Tensor& x, Reduction reduction) {
-  check("reduce_scatter", x);
-  if (x.shape().rank() == 0) fail<InputError>("reduce_scatter: expected rows, got {}", to_string(x));
+  check_rows("reduce_scatter", x);
   return reduce_scatter(x, shard_sizes(x.shape()[0], size()), reduction);
 }
 
 Work<Tensor> Communicator::reduce_scatter(const Tensor& x, std::span<const std::int64_t> rows, Reduction reduction) {
-  check("reduce_scatter", x);
-  if (x.shape().rank() == 0) fail<InputError>("reduce_scatter: expected rows, got {}", to_string(x));
-  if (!is_floating(x.dtype())) fail<InputError>("reduce_scatter: expected a floating type, got {}", to_string(x));
+  check_rows("reduce_scatter", x);
+  check_floating("reduce_scatter", x);
   if (static_cast<int>(rows.size()) != size() ||
       std::any_of(rows.begin(), rows.end(), [](std::int64_t count) { return count < 0; }) ||
       std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) != x.shape()[0])
@@ -223,10 +272,7 @@ Work<void> Communicator::barrier() {
       start(describe(Operation::barrier, -1, {}), {}, [](PendingCall&) { return std::vector<Tensor>(); }));
 }
 
-Work<void> Communicator::send(const Tensor& x, int to) {
-  check_rank("send", to);
-  check("send", x);
-  if (to == rank()) fail<InputError>("send: rank {} cannot send to itself", to);
+std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
   const Communicating communicating(traffic_->clock);
   Call call = describe(Operation::send, to, std::span(&x, 1));
   call.sequence = ++sent_[static_cast<std::size_t>(to)];
@@ -234,12 +280,10 @@ Work<void> Communicator::send(const Tensor& x, int to) {
   auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_,
                                                [x](PendingCall&) { return std::vector<Tensor>(); });
   pending->start(transport_->start_send(std::move(call), x, to), std::span(&x, 1));
-  return Work<void>(pending);
+  return pending;
 }
 
-Work<Tensor> Communicator::recv(int from) {
-  check_rank("recv", from);
-  if (from == rank()) fail<InputError>("recv: rank {} cannot receive from itself", from);
+std::shared_ptr<PendingCall> Communicator::start_recv(int from) {
   const Communicating communicating(traffic_->clock);
   Call call = describe(Operation::recv, from, {});
   call.sequence = ++received_[static_cast<std::size_t>(from)];
@@ -249,7 +293,28 @@ Work<Tensor> Communicator::recv(int from) {
     return std::vector{y};
   });
   pending->start(transport_->start_recv(std::move(call), from), {});
-  return Work<Tensor>(pending);
+  return pending;
+}
+
+Work<void> Communicator::send(const Tensor& x, int to) {
+  check_peer("send", "send to", to);
+  check("send", x);
+  return Work<void>(start_send(x, to));
+}
+
+Work<Tensor> Communicator::recv(int from) {
+  check_peer("recv", "receive from", from);
+  return Work<Tensor>(start_recv(from));
+}
+
+Work<Tensor> Communicator::exchange(const Tensor& x, int to, int from) {
+  check_peer("exchange", "send to", to);
+  check_peer("exchange", "receive from", from);
+  check("exchange", x);
+  std::shared_ptr<PendingCall> sending = start_send(x, to);
+  std::shared_ptr<PendingCall> receiving = start_recv(from);
+  receiving->pair_with(std::move(sending));
+  return Work<Tensor>(std::move(receiving));
 }
 
 Communicator Communicator::split(int color) {

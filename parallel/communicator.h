@@ -3,11 +3,17 @@
 //
 //   const Tensor total = world.all_reduce(x);
 //
-// All ranks of a communicator make the same collective calls in the same order. Nothing is changed in place: results
-// are new tensors on the caller's device, charged to the category that was current when the verb was called (the root
-// of a broadcast gets its own tensor back). What is handed over must not be changed before `wait`. Receivers learn
-// shape and dtype from the sender. Zero rows are legal. Reductions run in rank order, so their bits do not depend on
-// the transport.
+// All ranks of a communicator make the same collective calls in the same order. Results are new tensors on the caller's
+// device, charged to the category that was current when the verb was called (the root of a broadcast gets its own
+// tensor back). What is handed over must not be changed before `wait`. Receivers learn shape and dtype from the sender.
+// Zero rows are legal. Reductions run in rank order, rounded to the dtype after each rank, so their bits do not depend
+// on the transport.
+//
+// No wait hangs: it ends by data, or by a RankFailed that says why. Calls that do not match are printed side by side; a
+// rank that throws, ends or stays away is named; ranks that wait for each other in a circle are printed as such, each
+// with its call (a collective waits for the first rank that is missing). Sends are never buffered: a send is complete
+// when the receiver has the tensor, so that two ranks that both wait for their sends first deadlock, and are told, on
+// every transport and at every size.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +48,20 @@ class Hook {
   virtual void after(const Call& call, const Outcome& outcome) = 0;
 };
 
-/// Counts bytes. With k ranks, and n bytes of the whole tensor of which this rank holds m = n/k, a rank sends:
-///   all_reduce 2(k-1)/k n   all_gather (k-1) m   reduce_scatter n - m   all_to_all what it holds for others
-///   broadcast (k-1) n on the root   scatter the others' parts, on the root   gather m, not on the root   send n
-/// where n does not divide, all_reduce sends (n - m) + (k-1) m with the shard m of shard.h.
+/// Counts bytes. With k ranks, and n bytes of the whole tensor of which this rank holds m (n/k where k divides it; else
+/// its own rows, or the shard of elements that shard.h gives it), a rank
+///                     sends                              receives
+///   all_reduce        (n - m) + (k-1) m                  the same: 2(k-1)/k n where k divides n
+///   reduce            (n - m) + m; the root n - m        (k-1) m; the root (k-1) m + (n - m)
+///   reduce_scatter    n - m                              (k-1) m
+///   all_gather        (k-1) m                            n - m
+///   all_to_all        what it holds for others           what others hold for it
+///   broadcast         nothing; the root (k-1) n          n; the root nothing
+///   gather            m; the root nothing                nothing; the root n - m
+///   scatter           nothing; the root n - m            m; the root nothing
+///   send, recv        n                                  n
+///   exchange          what it sends                      what it receives
+/// barrier and split move no elements.
 class ByteCounter : public Hook {
  public:
   void before(const Call&) override {}
@@ -63,7 +79,7 @@ class ByteCounter : public Hook {
 
 /// A call that was started.
 class PendingCall;
-/// Completes the call, and all collectives of this rank that were started before it; gives its result once.
+/// Completes the call, and if it is a collective all those that this rank started before it; gives its result once.
 std::vector<Tensor> complete(PendingCall& call);
 
 /// What all communicators of one rank share.
@@ -106,8 +122,13 @@ class Communicator {
 
   /// Root's x on every rank; x is read on the root only and may be undefined elsewhere.
   Work<Tensor> broadcast(const Tensor& x, int root);
-  /// Elementwise over the ranks' x of one shape and floating dtype.
+  /// Elementwise over the ranks' x of one shape and floating dtype; on the root the result, elsewhere no tensor.
+  Work<Tensor> reduce(const Tensor& x, int root, Reduction reduction = Reduction::sum);
+  /// The same, on every rank.
   Work<Tensor> all_reduce(const Tensor& x, Reduction reduction = Reduction::sum);
+  /// x becomes the result, without a tensor of its size beside it. Until `wait`, x is neither read nor changed. One
+  /// rank may be in place while others are not.
+  Work<void> all_reduce_in_place(Tensor& x, Reduction reduction = Reduction::sum);
   /// Concatenates the ranks' rows (dimension 0); the numbers of rows may differ.
   Work<Tensor> all_gather(const Tensor& x);
   /// The ranks' x of one shape [rows, ..], reduced; this rank gets its rows: shard(rows, size, rank), or rows[rank] of
@@ -124,9 +145,13 @@ class Communicator {
   Work<void> barrier();
 
   /// Messages of one pair arrive in the order of their sends. Between start and the receiver's wait, x stays charged to
-  /// the sender. `wait` returns when the receiver has it: two ranks that both wait for their sends first would not end.
+  /// the sender. `wait` returns when the receiver has it.
   Work<void> send(const Tensor& x, int to);
   Work<Tensor> recv(int from);
+  /// Sends x to one rank and receives from one, the same or another; both start together, so that ranks may all
+  /// exchange at once, in pairs or in a ring.
+  Work<Tensor> exchange(const Tensor& x, int to, int from);
+  Work<Tensor> exchange(const Tensor& x, int peer) { return exchange(x, peer, peer); }
 
   /// A communicator of the ranks that give the same color, in their present order. Waits.
   Communicator split(int color);
@@ -140,10 +165,15 @@ class Communicator {
   using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
 
   std::shared_ptr<PendingCall> start(Call call, std::vector<Tensor> offered, Finish finish);
+  std::shared_ptr<PendingCall> start_send(const Tensor& x, int to);
+  std::shared_ptr<PendingCall> start_recv(int from);
   Call describe(Operation operation, int peer, std::span<const Tensor> parts) const;
   std::vector<Tensor> for_all(const Tensor& x) const;
   void check(std::string_view verb, const Tensor& x) const;
+  void check_floating(std::string_view verb, const Tensor& x) const;
+  void check_rows(std::string_view verb, const Tensor& x) const;
   void check_rank(std::string_view verb, int rank) const;
+  void check_peer(std::string_view verb, std::string_view what, int rank) const;
   void check_parts(std::string_view verb, std::span<const Tensor> parts) const;
 
   std::unique_ptr<Transport> transport_;

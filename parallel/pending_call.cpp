@@ -10,6 +10,7 @@ namespace {
 bool agree(const Call& a, const Call& b) {
   if (a.operation != b.operation || a.reduction != b.reduction || a.peer != b.peer) return false;
   switch (a.operation) {
+    case Operation::reduce:
     case Operation::all_reduce:
     case Operation::reduce_scatter:
       return a.parts == b.parts;
@@ -50,6 +51,7 @@ void PendingCall::run() {
   exchange_.reset();
   finish_ = nullptr;
   for (const auto& hook : traffic_.hooks) hook->after(call_, outcome_);
+  if (const auto partner = std::move(partner_)) partner->run();
 }
 
 std::vector<Tensor> PendingCall::take_result() {
@@ -72,6 +74,15 @@ void PendingCall::reduce(Reduction reduction, Tensor& result) {
 void PendingCall::offer(std::vector<Tensor> offered) {
   outcome_.sent_bytes += bytes_for_others(offered);
   exchange_->offer(std::move(offered));
+}
+
+void PendingCall::all_reduce(Reduction reduction, std::vector<Tensor> results) {
+  // This rank's slice is reduced here, out of the others', and goes to all of them; the other slices come.
+  const std::int64_t others = static_cast<std::int64_t>(results.size()) - 1;
+  const std::int64_t slice = others * results[static_cast<std::size_t>(rank_)].bytes();
+  outcome_.sent_bytes += slice;
+  outcome_.received_bytes += slice + bytes_for_others(results);
+  exchange_->all_reduce(reduction, rank_, std::move(results));
 }
 
 std::int64_t PendingCall::bytes_for_others(std::span<const Tensor> parts) const {

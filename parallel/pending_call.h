@@ -23,6 +23,8 @@ class PendingCall {
   /// Tells the hooks, and goes under way.
   void start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered);
   void run();
+  /// A message that is complete only together with this one, after it.
+  void pair_with(std::shared_ptr<PendingCall> partner) { partner_ = std::move(partner); }
 
   RankTraffic& traffic() { return traffic_; }
   bool is_message() const { return call_.operation == Operation::send || call_.operation == Operation::recv; }
@@ -35,6 +37,7 @@ class PendingCall {
   void receive(std::vector<Tensor> incoming);
   void reduce(Reduction reduction, Tensor& result);
   void offer(std::vector<Tensor> offered);
+  void all_reduce(Reduction reduction, std::vector<Tensor> results);
 
  private:
   std::int64_t bytes_for_others(std::span<const Tensor> parts) const;
@@ -47,6 +50,7 @@ class PendingCall {
   RankTraffic& traffic_;
   Finish finish_;
   std::unique_ptr<Exchange> exchange_;
+  std::shared_ptr<PendingCall> partner_;
   std::vector<const Call*> calls_;
   Outcome outcome_;
   std::optional<std::vector<Tensor>> result_;

@@ -79,7 +79,8 @@ class ThreadsWorld::Shared {
       : timeout_(timeout),
         // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
         spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
-        ended_(static_cast<std::size_t>(ranks)) {
+        ended_(static_cast<std::size_t>(ranks)),
+        asleep_(static_cast<std::size_t>(ranks)) {
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     world_ = std::make_shared<Group>(std::move(everybody));
@@ -108,7 +109,9 @@ class ThreadsWorld::Shared {
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
     std::unique_lock lock(mutex_);
     // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
-    const Sleeping sleeping(sleepers_);
+    const Sleeping sleeping(
+        *this, {&call, peer, &ready, [](const void* what) { return (*static_cast<const Ready*>(what))(); }});
+    check_for_deadlock(call.rank);
     bool is_late = false;
     while (!ready()) {
       if (failed_rank_ >= 0)
@@ -145,13 +148,53 @@ class ThreadsWorld::Shared {
   }
 
  private:
-  struct Sleeping {
-    explicit Sleeping(std::atomic<int>& count) : sleepers(count) { ++sleepers; }
-    ~Sleeping() { --sleepers; }
+  /// A rank asleep: only `peer` can make it ready.
+  struct Sleeper {
+    const Call* call = nullptr;
+    int peer = 0;
+    const void* ready = nullptr;
+    bool (*is_ready)(const void*) = nullptr;
+  };
+
+  class Sleeping {
+   public:
+    Sleeping(Shared& shared, const Sleeper& sleeper)
+        : shared_(shared), entry_(shared.asleep_[static_cast<std::size_t>(sleeper.call->rank)]) {
+      entry_ = sleeper;
+      ++shared_.sleepers_;
+    }
+    ~Sleeping() {
+      --shared_.sleepers_;
+      entry_ = {};
+    }
     Sleeping(const Sleeping&) = delete;
     Sleeping& operator=(const Sleeping&) = delete;
-    std::atomic<int>& sleepers;
+
+   private:
+    Shared& shared_;
+    Sleeper& entry_;
   };
+
+  /// With the mutex held, by the rank that has just gone to sleep. Each sleeper needs one rank: if they lead back to
+  /// this one, and none of them has become ready meanwhile, none ever will. The last to fall asleep finds the circle.
+  void check_for_deadlock(int rank) const {
+    std::vector<int> circle;
+    int next = rank;
+    do {
+      const Sleeper& sleeper = asleep_[static_cast<std::size_t>(next)];
+      if (sleeper.call == nullptr || sleeper.is_ready(sleeper.ready)) return;
+      circle.push_back(next);
+      next = sleeper.peer;
+    } while (next != rank && circle.size() < asleep_.size());
+    if (next != rank) return;
+    std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
+    std::string text;
+    for (const int member : circle) {
+      const Sleeper& sleeper = asleep_[static_cast<std::size_t>(member)];
+      text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*sleeper.call), sleeper.peer);
+    }
+    fail<RankFailed>("deadlock: {}", text);
+  }
 
   const std::chrono::milliseconds timeout_;
   const int spins_;
@@ -161,6 +204,7 @@ class ThreadsWorld::Shared {
   int failed_rank_ = -1;
   std::string why_;
   std::vector<bool> ended_;
+  std::vector<Sleeper> asleep_;  // by world rank
   std::shared_ptr<Group> world_;
   std::map<std::tuple<const Group*, std::uint64_t, int>, std::shared_ptr<Group>> groups_;
 };
@@ -196,15 +240,18 @@ class CollectiveExchange : public Exchange {
   }
 
   void reduce(Reduction reduction, Tensor& result) override {
-    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, step_);
+    wait_for_all(step_);
     if (result.bytes() == 0) return;
-    if (group_.size() == 1)
-      result.copy_from(offered_by(0));
-    else if (reduction == Reduction::max)
-      reduce_max(result);
-    else
-      reduce_sum(result);
-    synchronize(std::span(&result, 1));
+    combine(result.device(), reduction, offered(step_), std::span(&result, 1));
+  }
+
+  void all_reduce(Reduction reduction, int /*rank*/, std::vector<Tensor> results) override {
+    offer(std::move(results));
+    wait_for_all(step_);
+    // Only this rank reads and writes these slices, of every rank's x and of every rank's result.
+    std::vector<Tensor> everywhere = offered(step_);
+    const Tensor& mine = everywhere[rank_];
+    if (mine.bytes() > 0) combine(mine.device(), reduction, offered(step_ - 1), everywhere);
   }
 
   void offer(std::vector<Tensor> offered) override {
@@ -214,26 +261,28 @@ class CollectiveExchange : public Exchange {
 
   void finish() override {
     enter(Slot::done);
-    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, Slot::done);
+    wait_for_all(Slot::done);
     for (auto& offered : mine_.offered) offered.clear();
   }
 
  private:
   const Tensor& offered_by(std::size_t p) const { return group_.slot(p, sequence_).offered[step_ - 1][rank_]; }
-
-  void reduce_sum(Tensor& result) const {
-    const ElementwiseKernels& kernels = result.device().backend().elementwise();
-    kernels.binary(BinaryOp::add, offered_by(0), offered_by(1), result);
-    for (std::size_t p = 2; p < group_.size(); ++p) kernels.scale_add(1, offered_by(p), 1, result);
+  /// What every rank offered to this one in that step.
+  std::vector<Tensor> offered(std::uint64_t step) const {
+    std::vector<Tensor> tensors;
+    for (std::size_t p = 0; p < group_.size(); ++p)
+      tensors.push_back(group_.slot(p, sequence_).offered[step - 1][rank_]);
+    return tensors;
   }
 
-  void reduce_max(Tensor& result) const {
-    const auto ranks = static_cast<std::int64_t>(group_.size());
-    const MemoryScope scope(result.device(), Category::communication);
-    const Tensor all = Tensor::empty(result.device(), {ranks, result.numel()}, result.dtype());
-    for (std::int64_t p = 0; p < ranks; ++p)
-      all.rows(p, p + 1).reshape(result.shape()).copy_from(offered_by(static_cast<std::size_t>(p)));
-    result.device().backend().elementwise().reduce(ReduceOp::max, all, {1, ranks, result.numel()}, result);
+  static void combine(const Device& device, Reduction reduction, const std::vector<Tensor>& parts,
+                      std::span<Tensor> results) {
+    if (parts.size() > 1)
+      device.backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts,
+                                             results);
+    else if (parts[0].data() != results[0].data())
+      results[0].copy_from(parts[0]);
+    device.backend().synchronize();
   }
 
   void publish(std::vector<Tensor> offered) {
@@ -245,6 +294,10 @@ class CollectiveExchange : public Exchange {
   void enter(std::uint64_t step) {
     mine_.phase.store(4 * sequence_ + step);
     shared_.notify();
+  }
+
+  void wait_for_all(std::uint64_t step) const {
+    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, step);
   }
 
   void wait_for(std::size_t p, std::uint64_t step) const {

@@ -1,5 +1,6 @@
 // Ranks as threads of one process: receivers copy straight out of the senders' tensors, nothing is staged. Waits spin
-// for some microseconds, unless there are more ranks than cores, and then sleep.
+// for some microseconds, unless there are more ranks than cores, and then sleep. Sends are never buffered (what others
+// call rendezvous mode), and a circle of sleeping ranks is found as soon as its last rank falls asleep.
 #pragma once
 
 #include <chrono>

@@ -6,16 +6,19 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> operation_names{"broadcast",  "all_reduce", "all_gather", "reduce_scatter",
-                                                           "all_to_all", "gather",     "scatter",    "barrier",
-                                                           "split",      "send",       "recv"};
+constexpr std::array<std::string_view, 12> operation_names{"broadcast",      "reduce",     "all_reduce", "all_gather",
+                                                           "reduce_scatter", "all_to_all", "gather",     "scatter",
+                                                           "barrier",        "split",      "send",       "recv"};
 
 std::string what_it_does(const Call& call) {
   const std::string name(name_of(call.operation));
+  const char* const reduction = call.reduction == Reduction::sum ? "(sum)" : "(max)";
   switch (call.operation) {
+    case Operation::reduce:
+      return fmt::format("{}{} to rank {}", name, reduction, call.peer);
     case Operation::all_reduce:
     case Operation::reduce_scatter:
-      return name + (call.reduction == Reduction::sum ? "(sum)" : "(max)");
+      return name + reduction;
     case Operation::broadcast:
     case Operation::scatter:
     case Operation::recv:
@@ -41,6 +44,14 @@ std::string to_string(const Call& call) {
   for (std::size_t i = 0; i < call.parts.size(); ++i)
     text += fmt::format("{} {}", i == 0 ? "" : ",", to_string(call.parts[i].dtype, call.parts[i].shape));
   return text;
+}
+
+void Exchange::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
+  const auto me = static_cast<std::size_t>(rank);
+  reduce(reduction, results[me]);
+  offer(std::vector<Tensor>(results.size(), results[me]));
+  results[me] = Tensor();
+  receive(results);
 }
 
 }  // namespace heddle

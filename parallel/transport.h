@@ -18,6 +18,7 @@ namespace heddle {
 
 enum class Operation {
   broadcast,
+  reduce,
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -72,11 +73,17 @@ class Exchange {
   virtual std::vector<const Call*> calls() = 0;
   /// Copies what rank p offered to this rank into incoming[p], for each p where it is defined.
   virtual void receive(std::span<Tensor> incoming) = 0;
-  /// result = what the ranks offered to this rank, combined in rank order 0, 1, ..
+  /// result = what the ranks offered to this rank, combined in rank order 0, 1, .. It may be the very tensor that this
+  /// rank offered to itself.
   virtual void reduce(Reduction reduction, Tensor& result) = 0;
   /// A further step of the same call: the next receive or reduce is about these. offered[p] goes to rank p; an
   /// undefined tensor is nothing.
   virtual void offer(std::vector<Tensor> offered) = 0;
+  /// Reduces the slices of x that every rank offered, slice p to rank p, and gives everybody all of them: results[p] is
+  /// what the ranks offered to rank p, combined. results[p] may be the very slice that this rank offered to rank p (in
+  /// place): rank p has read it before anything comes from p. This one reduces the slice of `rank`, which is this rank,
+  /// offers it to all and receives the others'; transports that do better override it.
+  virtual void all_reduce(Reduction reduction, int rank, std::vector<Tensor> results);
   /// Returns when no rank will read this rank's tensors any more.
   virtual void finish() = 0;
 };

@@ -7,7 +7,7 @@
 
 #include "parallel/shard.h"
 #include "parallel/world.h"
-#include "tests/support/ranks.h"
+#include "tests/support/transports.h"
 
 namespace heddle {
 
@@ -67,7 +67,7 @@ TEST_CASE_TEMPLATE("all_reduce adds in rank order, bit for bit, also where the r
                    double, float, BFloat16) {
   for (const int count : {1, 2, 3, 4})
     for (const std::int64_t size : {0, 1, 2, 3, 7, 1025})
-      run_ranks(ranks(count), [&](Rank& rank) {
+      on_ranks(count, [&](Rank& rank) {
         const Tensor x = Tensor::from_host(rank.device, {size}, values<T>(rank.index, size));
         const Tensor total = rank.world.all_reduce(x);
         CHECK(total.to_doubles() == sum_in_rank_order<T>(count, size));
@@ -76,7 +76,7 @@ TEST_CASE_TEMPLATE("all_reduce adds in rank order, bit for bit, also where the r
 }
 
 TEST_CASE("all_reduce keeps any shape, and takes maxima") {
-  run_ranks(ranks(3), [](Rank& rank) {
+  on_ranks(3, [](Rank& rank) {
     const Tensor scalar = rank.world.all_reduce(Tensor::full(rank.device, {}, DType::f64, rank.index));
     CHECK(to_string(scalar) == "f64[]");
     CHECK(scalar.item() == 3);
@@ -89,7 +89,7 @@ TEST_CASE("all_reduce keeps any shape, and takes maxima") {
 
 TEST_CASE("all_gather concatenates different numbers of rows, none included") {
   for (const int count : {1, 2, 3, 4})
-    run_ranks(ranks(count), [&](Rank& rank) {
+    on_ranks(count, [&](Rank& rank) {
       // Rank 1 has no rows.
       const auto rows_at = [](int r) { return std::int64_t{r == 1 ? 0 : r + 1}; };
       const Tensor all = rank.world.all_gather(rows_of(rank, rows_at(rank.index), 3));
@@ -109,7 +109,7 @@ TEST_CASE("all_gather concatenates different numbers of rows, none included") {
 TEST_CASE("reduce_scatter gives each rank its shard of the sum in rank order, or the rows it was given") {
   for (const int count : {1, 2, 3, 4})
     for (const std::int64_t rows : {0, 2, 7})
-      run_ranks(ranks(count), [&](Rank& rank) {
+      on_ranks(count, [&](Rank& rank) {
         const Tensor x = rows_of(rank, rows, 5);
         const std::vector<double> whole = sum_in_rank_order<float>(count, rows * 5);
         const ShardRange mine = shard(rows, count, rank.index);
@@ -127,7 +127,7 @@ TEST_CASE("reduce_scatter gives each rank its shard of the sum in rank order, or
 
 TEST_CASE("all_to_all hands over parts of any shape and type; receivers learn both") {
   for (const int count : {1, 2, 3, 4})
-    run_ranks(ranks(count), [&](Rank& rank) {
+    on_ranks(count, [&](Rank& rank) {
       std::vector<Tensor> parts;
       for (int p = 0; p < count; ++p) {
         if (p == 0)
@@ -151,7 +151,7 @@ TEST_CASE("all_to_all hands over parts of any shape and type; receivers learn bo
 
 TEST_CASE("broadcast, gather and scatter, from and to every root") {
   for (const int count : {1, 2, 3, 4})
-    run_ranks(ranks(count), [&](Rank& rank) {
+    on_ranks(count, [&](Rank& rank) {
       for (int root = 0; root < count; ++root) {
         const bool is_root = rank.index == root;
         const Tensor told = rank.world.broadcast(is_root ? rows_of(rank, 2, 3) : Tensor(), root);
@@ -174,7 +174,7 @@ TEST_CASE("broadcast, gather and scatter, from and to every root") {
 }
 
 TEST_CASE("messages of a pair arrive in order, however many are on their way") {
-  run_ranks(ranks(3), [](Rank& rank) {
+  on_ranks(3, [](Rank& rank) {
     const int to = (rank.index + 1) % 3;
     const int from = (rank.index + 2) % 3;
     std::vector<Work<void>> sending;
@@ -188,7 +188,7 @@ TEST_CASE("messages of a pair arrive in order, however many are on their way") {
 }
 
 TEST_CASE("receives match their sends by the order of the calls, not of the waits") {
-  run_ranks(ranks(2), [](Rank& rank) {
+  on_ranks(2, [](Rank& rank) {
     if (rank.index == 0) {
       rank.world.send(rows_of(rank, 1, 1), 1).wait();
       rank.world.send(rows_of(rank, 2, 2), 1).wait();
@@ -202,7 +202,7 @@ TEST_CASE("receives match their sends by the order of the calls, not of the wait
 }
 
 TEST_CASE("collectives started together on several communicators may be waited for in any order") {
-  run_ranks(ranks(4), [](Rank& rank) {
+  on_ranks(4, [](Rank& rank) {
     Communicator pair = rank.world.split(rank.index % 2);
     std::vector<Work<Tensor>> started;
     for (int i = 0; i < 20; ++i) {
@@ -218,7 +218,7 @@ TEST_CASE("collectives started together on several communicators may be waited f
 }
 
 TEST_CASE("split groups ranks by color in their order; its ranks are counted anew") {
-  run_ranks(ranks(4), [](Rank& rank) {
+  on_ranks(4, [](Rank& rank) {
     Communicator half = rank.world.split(rank.index / 2);
     CHECK(half.size() == 2);
     CHECK(half.rank() == rank.index % 2);
@@ -233,7 +233,7 @@ TEST_CASE("split groups ranks by color in their order; its ranks are counted ane
 }
 
 TEST_CASE("after a collective the meter holds its result and nothing else, in the category of the start") {
-  run_ranks(ranks(3), [](Rank& rank) {
+  on_ranks(3, [](Rank& rank) {
     const Tensor x = rows_of(rank, 4, 8);
     rank.world.barrier().wait();
     const std::int64_t before = rank.device.meter().live().total();
@@ -248,9 +248,20 @@ TEST_CASE("after a collective the meter holds its result and nothing else, in th
       CHECK(held() == x.bytes());
       CHECK(rank.device.meter().live()[Category::gradients] == x.bytes());
       CHECK(rank.device.meter().live()[Category::communication] == 0);
-      CHECK(rank.device.meter().peak()[Category::communication] > 0);
     }
     CHECK(held() == 0);
+    {
+      Tensor in_place = x.clone();
+      rank.device.meter().reset_peak();
+      rank.world.all_reduce_in_place(in_place).wait();
+      CHECK(held() == x.bytes());
+      CHECK(rank.device.meter().peak().total() == before + x.bytes());
+    }
+    {
+      const Tensor y = rank.world.reduce(x, 1);
+      CHECK(y.defined() == (rank.index == 1));
+      CHECK(held() == (rank.index == 1 ? x.bytes() : 0));
+    }
     {
       const Tensor y = rank.world.all_gather(x);
       CHECK(held() == 3 * x.bytes());
@@ -272,7 +283,7 @@ TEST_CASE("after a collective the meter holds its result and nothing else, in th
 }
 
 TEST_CASE("a tensor on its way is charged to the sender until its receive") {
-  run_ranks(ranks(2), [](Rank& rank) {
+  on_ranks(2, [](Rank& rank) {
     MemoryMeter& meter = rank.device.meter();
     if (rank.index == 0) {
       Work<void> sending = rank.world.send(Tensor::zeros(rank.device, {10}, DType::f32), 1);
@@ -291,7 +302,7 @@ TEST_CASE("a tensor on its way is charged to the sender until its receive") {
 
 TEST_CASE("the bytes counted are the textbook's") {
   for (const int k : {1, 2, 4})
-    run_ranks(ranks(k), [&](Rank& rank) {
+    on_ranks(k, [&](Rank& rank) {
       const std::int64_t n = 64 * 4;
       const Tensor whole = Tensor::zeros(rank.device, {8, 8}, DType::f32);
       const Tensor part = whole.rows(0, 8 / k);
@@ -347,7 +358,7 @@ TEST_CASE("hooks see every call of a rank, on all its communicators") {
     }
     std::vector<std::string> seen;
   };
-  run_ranks(ranks(2), [](Rank& rank) {
+  on_ranks(2, [](Rank& rank) {
     const auto recorder = std::make_shared<Recorder>();
     rank.world.add_hook(recorder);
     rank.data_parallel.all_reduce(Tensor::zeros(rank.device, {2}, DType::f64)).wait();

@@ -97,6 +97,9 @@ class CpuElementwise final : public ElementwiseKernels {
   void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const override {
     cpu::reduce(op, x, view, y);
   }
+  void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const override {
+    cpu::combine(op, parts, results);
+  }
   void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
                            Tensor& dx) const override {
     cpu::reduce_max_backward(x, y, view, dy, dx);

@@ -12,6 +12,8 @@ namespace heddle::cpu {
 void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y);
 void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
                          Tensor& dx);
+// combine.cpp
+void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results);
 // moves.cpp
 void cast(const Tensor& x, Tensor& y);
 void transpose(const Tensor& x, std::span<const int> order, Tensor& y);

@@ -25,6 +25,9 @@ class PlanElementwise final : public ElementwiseKernels {
   void reduce(ReduceOp /*op*/, const Tensor& x, std::array<std::int64_t, 3> /*view*/, Tensor& /*y*/) const override {
     counter_.flops += x.numel();
   }
+  void combine(ReduceOp /*op*/, std::span<const Tensor> parts, std::span<Tensor> results) const override {
+    counter_.flops += static_cast<std::int64_t>(parts.size() - 1) * results[0].numel();
+  }
   void reduce_max_backward(const Tensor& x, const Tensor& /*y*/, std::array<std::int64_t, 3> /*view*/,
                            const Tensor& /*dy*/, Tensor& /*dx*/) const override {
     counter_.flops += x.numel();

@@ -1,0 +1,62 @@
+// One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for.
+// Where the process is one rank of many (HEDDLE_TEST_TRANSPORT names the transport, and HEDDLE_TEST_RANKS their
+// number), cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/ranks.h"
+
+namespace heddle::test {
+
+/// What this process runs its cases over.
+inline std::string transport() {
+  const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
+  return name == nullptr ? "threads" : name;
+}
+
+/// Whether the ranks are threads of this process, so that a case sees all of them at once.
+inline bool ranks_share_a_process() {
+  return transport() == "threads";
+}
+
+inline bool can_run(int count) {
+  const char* const ranks = std::getenv("HEDDLE_TEST_RANKS");
+  return ranks == nullptr || std::string_view(ranks) == std::to_string(count);
+}
+
+/// Options of `count` ranks over this process's transport.
+inline WorldOptions on_transport(int count, const std::string& backend = "cpu") {
+  WorldOptions options = ranks(count, backend);
+  options.transport = transport();
+  return options;
+}
+
+/// Runs the body on `count` ranks, or passes it over.
+inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
+  if (can_run(count))
+    run_ranks(on_transport(count), body);
+  else
+    MESSAGE("passed over: needs " << count << " ranks");
+}
+
+/// What `run_ranks` threw, on every process, must be this error of this class.
+template <class ErrorType = RankFailed>
+void fails_on_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body, const std::string& expected) {
+  if (!can_run(options.mesh.size())) {
+    MESSAGE("passed over: needs " << options.mesh.size() << " ranks");
+    return;
+  }
+  CHECK_THROWS_WITH_AS(run_ranks(options, body), expected.c_str(), ErrorType);
+}
+template <class ErrorType = RankFailed>
+void fails_on_ranks(int count, const std::function<void(Rank&)>& body, const std::string& expected) {
+  fails_on_ranks<ErrorType>(on_transport(count), body, expected);
+}
+
+}  // namespace heddle::test
