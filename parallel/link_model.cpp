@@ -35,6 +35,7 @@ double collective_seconds(const LinkModel& links, Operation operation, std::int6
   const double share = whole / std::max(1.0, static_cast<double>(world_ranks.size()));
   switch (operation) {
     case Operation::all_reduce:
+    case Operation::reduce:
       return 2 * direct_exchange(links, share, world_ranks);
     case Operation::all_gather:
     case Operation::reduce_scatter:

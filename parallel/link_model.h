@@ -7,12 +7,12 @@
 // exchange (Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005):
 //
 //   operation                      n: bytes of                             seconds
-//   all_reduce                     the tensor                              2 (k-1) alpha + 2 (k-1)/k n beta
+//   all_reduce, reduce             the tensor                              2 (k-1) alpha + 2 (k-1)/k n beta
 //   all_gather                     the result, all ranks' rows               (k-1) alpha +   (k-1)/k n beta
 //   reduce_scatter                 one rank's input                          (k-1) alpha +   (k-1)/k n beta
 //   all_to_all                     what one rank holds before or after       (k-1) alpha +   (k-1)/k n beta
 //   gather, scatter                all parts, the root's own included        (k-1) alpha +   (k-1)/k n beta
-//   broadcast, reduce              the tensor; the root meets each in turn   (k-1) alpha +     (k-1) n beta
+//   broadcast                      the tensor; the root meets each in turn   (k-1) alpha +     (k-1) n beta
 //   send, recv                     the message, k = 2                              alpha +           n beta
 //   barrier, split                 nothing, n = 0                            (k-1) alpha
 //

@@ -38,6 +38,7 @@ TEST_CASE("On one node every collective takes its textbook time") {
     const double latency = (k - 1) * alpha;
     const double part = (k - 1) * n / k * beta;
     CHECK(seconds(Operation::all_reduce) == doctest::Approx(2 * latency + 2 * part));
+    CHECK(seconds(Operation::reduce) == doctest::Approx(2 * latency + 2 * part));
     for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all,
                                       Operation::gather, Operation::scatter})
       CHECK_MESSAGE(seconds(operation) == doctest::Approx(latency + part), name_of(operation));

@@ -62,8 +62,8 @@ TEST_CASE("a rank that throws is named, and ends the waits of the others") {
     try {
       // One waits for its sums, one for a message, one for its message to be taken.
       if (rank.index == 0) rank.world.all_reduce(zeros(rank, 4)).wait();
-      if (rank.index == 1) rank.world.recv(3).wait();
-      if (rank.index == 3) rank.world.send(zeros(rank, 4), 0).wait();
+      if (rank.index == 1) rank.world.recv(2).wait();
+      if (rank.index == 3) rank.world.send(zeros(rank, 4), 2).wait();
     } catch (const Stopped& error) {
       ++stopped;
       if (rank.index == 0)
