@@ -13,8 +13,9 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> names{"ops", "steps"};
-constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), names.size()> benches{bench_ops, bench_steps};
+constexpr std::array<std::string_view, 3> names{"ops", "collectives", "steps"};
+constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), names.size()> benches{
+    bench_ops, bench_collectives, bench_steps};
 
 }  // namespace
 

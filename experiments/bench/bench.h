@@ -37,6 +37,7 @@ std::string bench_json(std::span<const BenchRow> rows);
 
 // The benchmarks, one file each.
 std::vector<BenchRow> bench_ops(const BenchSettings& settings);
+std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 
 }  // namespace heddle

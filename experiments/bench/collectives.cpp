@@ -1,0 +1,156 @@
+// Collectives among ranks of one thread each, over the transport that the process was started for. A row's size n is
+// that of the whole tensor: what a rank puts into a reduction, what it holds for all in an all_to_all, what a gather
+// gives, a scatter takes, a message carries. Latency is the time of a call, bandwidth is n over that time, and stands
+// beside a plain memory copy of this run: bytes copied a second by one thread, in buffers far larger than the caches.
+// (In place, an all_reduce of two ranks reads 2 n and writes 2 n; a copy reads n and writes n.)
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "experiments/bench/bench.h"
+#include "experiments/bench/machine.h"
+#include "framework/device.h"
+#include "parallel/shard.h"
+#include "parallel/world.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int64_t kib = 1024;
+constexpr std::int64_t mib = 1024 * kib;
+
+struct Collective {
+  const char* name;
+  /// One call of every rank; `x` is the whole tensor.
+  void (*call)(Communicator& world, Tensor& x);
+};
+
+Tensor own_part(const Communicator& world, const Tensor& x, int rank) {
+  const ShardRange part = shard(x.shape()[0], world.size(), rank);
+  return x.rows(part.begin, part.end());
+}
+
+std::vector<Tensor> parts(const Communicator& world, const Tensor& x) {
+  std::vector<Tensor> all;
+  for (int p = 0; p < world.size(); ++p) all.push_back(own_part(world, x, p));
+  return all;
+}
+
+constexpr Collective collectives[]{
+    {"all_reduce in place", [](Communicator& world, Tensor& x) { world.all_reduce_in_place(x).wait(); }},
+    {"all_reduce", [](Communicator& world, Tensor& x) { world.all_reduce(x).wait(); }},
+    {"reduce", [](Communicator& world, Tensor& x) { world.reduce(x, 0).wait(); }},
+    {"reduce_scatter", [](Communicator& world, Tensor& x) { world.reduce_scatter(x).wait(); }},
+    {"all_gather", [](Communicator& world, Tensor& x) { world.all_gather(own_part(world, x, world.rank())).wait(); }},
+    {"all_to_all", [](Communicator& world, Tensor& x) { world.all_to_all(parts(world, x)).wait(); }},
+    {"broadcast", [](Communicator& world, Tensor& x) { world.broadcast(x, 0).wait(); }},
+    {"gather", [](Communicator& world, Tensor& x) { world.gather(own_part(world, x, world.rank()), 0).wait(); }},
+    {"scatter", [](Communicator& world, Tensor& x) { world.scatter(parts(world, x), 0).wait(); }},
+    {"send and recv",
+     [](Communicator& world, Tensor& x) {
+       if (world.rank() == 0) world.send(x, 1).wait();
+       if (world.rank() == 1) world.recv(0).wait();
+     }},
+    {"exchange in a ring",
+     [](Communicator& world, Tensor& x) {
+       const int size = world.size();
+       world.exchange(x, (world.rank() + 1) % size, (world.rank() + size - 1) % size).wait();
+     }},
+};
+
+/// Seconds of one call: the shortest of several rounds of so many calls between barriers. Every round has values of its
+/// own, for memory is faster where what is written, or zero, was there before.
+template <class Call>
+double seconds_of_call(Communicator& world, Tensor& x, int calls, int rounds, const Call& call) {
+  using Clock = std::chrono::steady_clock;
+  double shortest = 1e300;
+  for (int round = 0; round <= rounds; ++round) {
+    x.fill(1 + round + world.rank());
+    world.barrier().wait();
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    world.barrier().wait();
+    // The first round warms up.
+    if (round > 0) shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - start).count() / calls);
+  }
+  return shortest;
+}
+
+class CollectivesBench {
+ public:
+  explicit CollectivesBench(const BenchSettings& settings) : settings_(settings) {}
+
+  std::vector<BenchRow> run() {
+    WorldOptions options;
+    options.mesh = Mesh(std::max(2, settings_.threads));
+    options.threads = 1;
+    const int ranks = options.mesh.size();
+    transport_ = fmt::format("{} x {}: ", options.transport, ranks);
+    run_ranks(options, [&](Rank& rank) {
+      if (rank.index == 0) copies(ranks);
+      rank.world.barrier().wait();
+      latencies(rank);
+      for (const std::int64_t bytes : {mib, 64 * mib})
+        for (const Collective& collective : collectives) bandwidth(rank, collective, bytes);
+      bandwidth(rank, collectives[0], 512 * mib);
+    });
+    return std::move(rows_);
+  }
+
+ private:
+  /// What is measured by all is told by one.
+  void add(const Rank& rank, BenchRow row) {
+    if (rank.index != 0) return;
+    if (row.limit) row.share = row.value / *row.limit;
+    settings_.on_row(row);
+    rows_.push_back(std::move(row));
+  }
+
+  void copies(int ranks) {
+    for (const int threads : {1, ranks}) {
+      // Read and written bytes count there, copied ones here.
+      const double rate = peak_bandwidth(threads) / 2;
+      if (threads == 1) copy_rate_ = rate;
+      rows_.push_back({.name = fmt::format("memory copy, {} thread{}", threads, threads == 1 ? "" : "s"),
+                       .value = rate * 1e-9,
+                       .unit = "GB/s"});
+      settings_.on_row(rows_.back());
+    }
+  }
+
+  void latencies(Rank& rank) {
+    Communicator& world = rank.world;
+    Tensor x = Tensor::empty(rank.device, {4 * kib / 4}, DType::f32);
+    const auto latency = [&](const std::string& name, const auto& call) {
+      add(rank, {.name = transport_ + name, .value = seconds_of_call(world, x, 200, 25, call) * 1e6, .unit = "us"});
+    };
+    latency("barrier", [&] { world.barrier().wait(); });
+    for (const Collective& collective : collectives)
+      latency(fmt::format("{}, 4 KiB", collective.name), [&] { collective.call(world, x); });
+  }
+
+  void bandwidth(Rank& rank, const Collective& collective, std::int64_t bytes) {
+    Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);
+    const double seconds = seconds_of_call(rank.world, x, bytes == mib ? 20 : 1, bytes > 64 * mib ? 5 : 12,
+                                           [&] { collective.call(rank.world, x); });
+    add(rank, {.name = fmt::format("{}{}, {} MiB", transport_, collective.name, bytes / mib),
+               .value = static_cast<double>(bytes) / seconds * 1e-9,
+               .unit = "GB/s",
+               .limit = copy_rate_ * 1e-9});
+  }
+
+  const BenchSettings& settings_;
+  std::string transport_;
+  double copy_rate_ = 0;
+  std::vector<BenchRow> rows_;
+};
+
+}  // namespace
+
+std::vector<BenchRow> bench_collectives(const BenchSettings& settings) {
+  return CollectivesBench(settings).run();
+}
+
+}  // namespace heddle
