@@ -1,7 +1,6 @@
 #include "parallel/communicator.h"
 
 #include <cmath>
-#include <numeric>
 
 #include <doctest/doctest.h>
 
@@ -38,29 +37,6 @@ std::vector<T> cut(const std::vector<T>& from, std::int64_t begin, std::int64_t 
   return {from.begin() + begin, from.begin() + begin + size};
 }
 
-/// One of everything, with shapes known without reading values.
-void every_verb(Rank& rank) {
-  Communicator& world = rank.world;
-  const std::int64_t me = rank.index;
-  const Tensor x = Tensor::full(rank.device, {5, 3}, DType::f32, 1);
-  const Tensor sum = world.all_reduce(x);
-  const Tensor most = world.all_reduce(x, Reduction::max);
-  const Tensor all = world.all_gather(x.rows(0, me));
-  const Tensor mine = world.reduce_scatter(x);
-  std::vector<Tensor> parts;
-  for (int p = 0; p < rank.size; ++p) parts.push_back(Tensor::full(rank.device, {me, p}, DType::f32, 1));
-  const std::vector<Tensor> turned = world.all_to_all(parts);
-  const std::vector<Tensor> gathered = world.gather(x, 0);
-  const Tensor scattered = world.scatter(parts, 1 % rank.size);
-  const Tensor told = world.broadcast(x, 0);
-  if (rank.size > 1) {
-    Work<void> sending = world.send(x, (rank.index + 1) % rank.size);
-    const Tensor came = world.recv((rank.index + rank.size - 1) % rank.size);
-    sending.wait();
-  }
-  world.barrier().wait();
-}
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("all_reduce adds in rank order, bit for bit, also where the ranks do not divide the elements", T,
@@ -85,6 +61,97 @@ TEST_CASE("all_reduce keeps any shape, and takes maxima") {
     CHECK(to_string(most) == "f32[2,2]");
     CHECK(most.to_host<float>() == std::vector<float>{-1, 2, -5, 7});
   });
+}
+
+TEST_CASE_TEMPLATE("all_reduce in place gives the bits of all_reduce, of any part of a tensor", T, double, float,
+                   BFloat16) {
+  for (const int count : {1, 2, 3, 4})
+    on_ranks(count, [&](Rank& rank) {
+      for (const std::int64_t size : {0, 1, 3, 1025, 70001}) {
+        Tensor whole = Tensor::from_host(rank.device, {size + 2}, values<T>(rank.index, size + 2));
+        Tensor part = whole.rows(1, size + 1);
+        const Tensor apart = rank.world.all_reduce(part);
+        const std::uint64_t version = whole.storage()->version();
+        rank.world.all_reduce_in_place(part).wait();
+        CHECK(part.to_doubles() == apart.to_doubles());
+        CHECK(whole.storage()->version() > version);
+        // Its neighbours are left alone.
+        const std::vector<T> before = values<T>(rank.index, size + 2);
+        const std::vector<T> after = whole.to_host<T>();
+        CHECK(static_cast<double>(after.front()) == static_cast<double>(before.front()));
+        CHECK(static_cast<double>(after.back()) == static_cast<double>(before.back()));
+      }
+    });
+}
+
+TEST_CASE("all_reduce in place takes maxima, and meets ranks that are not in place") {
+  on_ranks(3, [](Rank& rank) {
+    Tensor x = rows_of(rank, 3, 5);
+    const Tensor most = rank.world.all_reduce(x, Reduction::max);
+    Tensor in_place = x.clone();
+    if (rank.index == 1) {
+      rank.world.all_reduce_in_place(in_place, Reduction::max).wait();
+      CHECK(in_place.to_host<float>() == most.to_host<float>());
+    } else {
+      const Tensor apart = rank.world.all_reduce(x, Reduction::max);
+      CHECK(apart.to_host<float>() == most.to_host<float>());
+      CHECK(x.to_host<float>() == values<float>(rank.index, 15));
+    }
+  });
+}
+
+TEST_CASE("a maximum over ranks keeps a NaN, whichever rank has it") {
+  for (const int count : {2, 3})
+    on_ranks(count, [&](Rank& rank) {
+      for (int owner = 0; owner < count; ++owner) {
+        std::vector<float> mine{1, static_cast<float>(rank.index)};
+        if (rank.index == owner) mine[0] = std::nanf("");
+        const Tensor most = rank.world.all_reduce(Tensor::from_host(rank.device, {2}, mine), Reduction::max);
+        CHECK(std::isnan(most.to_host<float>()[0]));
+        CHECK(most.to_host<float>()[1] == static_cast<float>(count - 1));
+      }
+    });
+}
+
+TEST_CASE_TEMPLATE("reduce gives every root the bits of all_reduce, and the others nothing", T, double, float,
+                   BFloat16) {
+  for (const int count : {1, 2, 3, 4})
+    on_ranks(count, [&](Rank& rank) {
+      for (int root = 0; root < count; ++root)
+        for (const std::int64_t size : {0, 1, 7, 1025}) {
+          const Tensor x = Tensor::from_host(rank.device, {size}, values<T>(rank.index, size));
+          const Tensor sum = rank.world.reduce(x, root);
+          const Tensor most = rank.world.reduce(x, root, Reduction::max);
+          const Tensor every_sum = rank.world.all_reduce(x);
+          const Tensor every_most = rank.world.all_reduce(x, Reduction::max);
+          REQUIRE(sum.defined() == (rank.index == root));
+          REQUIRE(most.defined() == (rank.index == root));
+          if (rank.index != root) continue;
+          CHECK(to_string(sum) == to_string(x));
+          CHECK(sum.to_doubles() == every_sum.to_doubles());
+          CHECK(most.to_doubles() == every_most.to_doubles());
+        }
+    });
+}
+
+TEST_CASE("all ranks may exchange at once, in a ring and in pairs, with different shapes and types") {
+  for (const int count : {2, 3, 4})
+    on_ranks(count, [&](Rank& rank) {
+      const int next = (rank.index + 1) % count;
+      const int previous = (rank.index + count - 1) % count;
+      const Tensor came = rank.world.exchange(rows_of(rank, rank.index, 2), next, previous);
+      CHECK(came.shape() == Shape{previous, 2});
+      CHECK(came.to_host<float>() == values<float>(previous, 2 * previous));
+      if (count % 2 == 1) return;
+      // Several on their way, waited for from the last.
+      const int partner = rank.index ^ 1;
+      std::vector<Work<Tensor>> started;
+      for (std::int64_t i = 0; i < 5; ++i)
+        started.push_back(rank.world.exchange(numbers(rank, {i, rank.index}), partner));
+      for (std::int64_t i = 4; i >= 0; --i)
+        CHECK(started[static_cast<std::size_t>(i)].wait().to_host<std::int64_t>() ==
+              std::vector<std::int64_t>{i, partner});
+    });
 }
 
 TEST_CASE("all_gather concatenates different numbers of rows, none included") {
@@ -229,141 +296,6 @@ TEST_CASE("split groups ranks by color in their order; its ranks are counted ane
     CHECK(alone.all_reduce(rows_of(rank, 2, 2)).wait().to_host<float>() == values<float>(rank.index, 4));
     if (half.rank() == 0) half.send(numbers(rank, {7}), 1).wait();
     if (half.rank() == 1) CHECK(half.recv(0).wait().to_host<std::int64_t>()[0] == 7);
-  });
-}
-
-TEST_CASE("after a collective the meter holds its result and nothing else, in the category of the start") {
-  on_ranks(3, [](Rank& rank) {
-    const Tensor x = rows_of(rank, 4, 8);
-    rank.world.barrier().wait();
-    const std::int64_t before = rank.device.meter().live().total();
-    const auto held = [&] { return rank.device.meter().live().total() - before; };
-    const auto started = [&](Category category, auto start) {
-      const MemoryScope scope(rank.device, category);
-      return start();
-    };
-    {
-      Work<Tensor> work = started(Category::gradients, [&] { return rank.world.all_reduce(x, Reduction::max); });
-      const Tensor y = work.wait();
-      CHECK(held() == x.bytes());
-      CHECK(rank.device.meter().live()[Category::gradients] == x.bytes());
-      CHECK(rank.device.meter().live()[Category::communication] == 0);
-    }
-    CHECK(held() == 0);
-    {
-      Tensor in_place = x.clone();
-      rank.device.meter().reset_peak();
-      rank.world.all_reduce_in_place(in_place).wait();
-      CHECK(held() == x.bytes());
-      CHECK(rank.device.meter().peak().total() == before + x.bytes());
-    }
-    {
-      const Tensor y = rank.world.reduce(x, 1);
-      CHECK(y.defined() == (rank.index == 1));
-      CHECK(held() == (rank.index == 1 ? x.bytes() : 0));
-    }
-    {
-      const Tensor y = rank.world.all_gather(x);
-      CHECK(held() == 3 * x.bytes());
-    }
-    {
-      const Tensor y = rank.world.reduce_scatter(x);
-      CHECK(held() == y.bytes());
-    }
-    {
-      const std::vector<Tensor> parts = rank.world.all_to_all(std::vector(3, x));
-      CHECK(held() == 3 * x.bytes());
-    }
-    {
-      const Tensor y = rank.world.broadcast(x, 1);
-      CHECK(held() == (rank.index == 1 ? 0 : x.bytes()));
-    }
-    CHECK(held() == 0);
-  });
-}
-
-TEST_CASE("a tensor on its way is charged to the sender until its receive") {
-  on_ranks(2, [](Rank& rank) {
-    MemoryMeter& meter = rank.device.meter();
-    if (rank.index == 0) {
-      Work<void> sending = rank.world.send(Tensor::zeros(rank.device, {10}, DType::f32), 1);
-      rank.world.barrier().wait();
-      CHECK(meter.live().total() == 40);
-      sending.wait();
-      CHECK(meter.live().total() == 0);
-    } else {
-      rank.world.barrier().wait();
-      CHECK(meter.live().total() == 0);
-      const Tensor came = rank.world.recv(0);
-      CHECK(meter.live().total() == 40);
-    }
-  });
-}
-
-TEST_CASE("the bytes counted are the textbook's") {
-  for (const int k : {1, 2, 4})
-    on_ranks(k, [&](Rank& rank) {
-      const std::int64_t n = 64 * 4;
-      const Tensor whole = Tensor::zeros(rank.device, {8, 8}, DType::f32);
-      const Tensor part = whole.rows(0, 8 / k);
-      const auto check = [&](const auto& verb, std::int64_t sent, std::int64_t received) {
-        const std::int64_t sent_before = rank.bytes.sent_bytes();
-        const std::int64_t received_before = rank.bytes.received_bytes();
-        verb();
-        CHECK(rank.bytes.sent_bytes() - sent_before == sent);
-        CHECK(rank.bytes.received_bytes() - received_before == received);
-      };
-      const bool is_root = rank.index == 0;
-      Communicator& world = rank.world;
-      check([&] { return world.all_reduce(whole).wait(); }, 2 * (k - 1) * n / k, 2 * (k - 1) * n / k);
-      check([&] { return world.all_gather(part).wait(); }, (k - 1) * n / k, (k - 1) * n / k);
-      check([&] { return world.reduce_scatter(whole).wait(); }, (k - 1) * n / k, (k - 1) * n / k);
-      const std::vector<Tensor> parts(static_cast<std::size_t>(k), part);
-      check([&] { return world.all_to_all(parts).wait(); }, (k - 1) * n / k, (k - 1) * n / k);
-      check([&] { return world.broadcast(whole, 0).wait(); }, is_root ? (k - 1) * n : 0, is_root ? 0 : n);
-      check([&] { return world.gather(part, 0).wait(); }, is_root ? 0 : n / k, is_root ? (k - 1) * n / k : 0);
-      check([&] { return world.scatter(parts, 0).wait(); }, is_root ? (k - 1) * n / k : 0, is_root ? 0 : n / k);
-      check([&] { return world.barrier().wait(); }, 0, 0);
-      if (k == 1) return;
-      if (rank.index == 0) check([&] { return world.send(whole, 1).wait(); }, n, 0);
-      if (rank.index == 1) check([&] { return world.recv(0).wait(); }, 0, n);
-    });
-}
-
-TEST_CASE("plan moves nothing and holds the same bytes as cpu, and counts the same traffic") {
-  for (const int count : {1, 2, 3, 4}) {
-    const auto measure = [&](const std::string& backend) {
-      std::vector<std::vector<std::int64_t>> table(static_cast<std::size_t>(count));
-      run_ranks(ranks(count, backend), [&](Rank& rank) {
-        every_verb(rank);
-        const MemoryUse peak = rank.device.meter().peak();
-        std::vector<std::int64_t>& row = table[static_cast<std::size_t>(rank.index)];
-        row.assign(peak.bytes.begin(), peak.bytes.end());
-        row.push_back(rank.device.meter().live().total());
-        row.push_back(rank.bytes.sent_bytes());
-        row.push_back(rank.bytes.received_bytes());
-      });
-      return table;
-    };
-    CHECK(measure("plan") == measure("cpu"));
-  }
-}
-
-TEST_CASE("hooks see every call of a rank, on all its communicators") {
-  struct Recorder : Hook {
-    void before(const Call& call) override { seen.push_back(to_string(call)); }
-    void after(const Call& call, const Outcome& outcome) override {
-      seen.push_back(fmt::format("{} done, {} sent, {} received", name_of(call.operation), outcome.sent_bytes,
-                                 outcome.received_bytes));
-    }
-    std::vector<std::string> seen;
-  };
-  on_ranks(2, [](Rank& rank) {
-    const auto recorder = std::make_shared<Recorder>();
-    rank.world.add_hook(recorder);
-    rank.data_parallel.all_reduce(Tensor::zeros(rank.device, {2}, DType::f64)).wait();
-    CHECK(recorder->seen == std::vector<std::string>{fmt::format("rank {}, call 1: all_reduce(sum) f64[2]", rank.index),
-                                                     "all_reduce done, 16 sent, 16 received"});
   });
 }
 
