@@ -63,7 +63,8 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   list_app.callback([&] { list_command(kind, console); });
 
   BenchCommand bench;
-  CLI::App& bench_app = *app.add_subcommand("bench", "measure operations and training steps against this machine");
+  CLI::App& bench_app =
+      *app.add_subcommand("bench", "measure operations, collectives and training steps against this machine");
   bench_app.add_option("NAME", bench.name, fmt::format("{}; all without one", fmt::join(bench_names(), " or ")));
   bench_app.add_option("--threads", bench.threads, "computing threads (default: one a core)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
