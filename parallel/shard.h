@@ -5,14 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace heddle {
+#include "framework/shard_range.h"
 
-struct ShardRange {
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-  std::int64_t end() const { return begin + size; }
-  bool operator==(const ShardRange&) const = default;
-};
+namespace heddle {
 
 /// Part `index` of 0 .. total-1. More parts than things is legal: the last ones are empty.
 constexpr ShardRange shard(std::int64_t total, std::int64_t parts, std::int64_t index) {

@@ -1,6 +1,9 @@
 // Kernels of a training step: random fills, dropout, gradient norms, optimizer updates.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "framework/random.h"
 #include "framework/tensor.h"
 
@@ -12,6 +15,20 @@ struct DrawKey {
   Purpose purpose = Purpose::initial_weights;
   std::uint32_t step = 0;
   std::uint32_t layer = 0;  // which parameter, or which dropout layer
+};
+
+/// Where the elements of a block lie in the whole tensor: in runs of `run` neighbours, each run `stride` elements after
+/// the one before. Element i of the block is global element first + i / run * stride + i % run.
+struct DrawWindow {
+  /// One run: all of the block follows its first element.
+  DrawWindow(std::int64_t first_element) : first(first_element) {}  // NOLINT(google-explicit-constructor)
+  DrawWindow(std::int64_t first_element, std::int64_t run_length, std::int64_t run_stride)
+      : first(first_element), run(run_length), stride(run_stride) {}
+  bool operator==(const DrawWindow&) const = default;
+
+  std::int64_t first;
+  std::int64_t run = std::numeric_limits<std::int64_t>::max();
+  std::int64_t stride = 0;
 };
 
 struct SgdStep {
@@ -34,11 +51,12 @@ class TrainingKernels {
  public:
   virtual ~TrainingKernels() = default;
 
-  /// Element i is the draw of global element first + i.
-  virtual void fill_normal(Tensor& y, const DrawKey& key, std::int64_t first, double mean, double deviation) const = 0;
-  virtual void fill_uniform(Tensor& y, const DrawKey& key, std::int64_t first, double low, double high) const = 0;
-  /// y = keep ? x / (1 - probability) : 0; element i is global element first + i. Its own backward: dx from dy.
-  virtual void dropout(const Tensor& x, const DrawKey& key, std::int64_t first, double probability,
+  /// Each element is the draw of its global index, which the window tells.
+  virtual void fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                           double deviation) const = 0;
+  virtual void fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const = 0;
+  /// y = keep ? x / (1 - probability) : 0, drawn for each element's global index. Its own backward: dx from dy.
+  virtual void dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
                        Tensor& y) const = 0;
 
   /// result (f64, one element) += sum of squares, in f64, in a fixed order.
@@ -54,9 +72,11 @@ class TrainingKernels {
   virtual void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
                      Tensor& square) const = 0;
 
-  /// Running statistics of batch norm from the moments of sample groups. groups [G, 2C + 1]: each row a count, the
-  /// means and the sums of squared deviations; merged in row order (Chan, Golub and LeVeque 1979), then
-  /// running = (1 - momentum) * running + momentum * merged, with the unbiased variance.
+  /// One group's moments from those of its parts. groups [G, 2C + 1]: each row a count, the means and the sums of
+  /// squared deviations; merged [2C + 1] in row order (Chan, Golub and LeVeque 1979). Rows of count 0 add nothing.
+  virtual void combine_moments(const Tensor& groups, Tensor& merged) const = 0;
+  /// Running statistics of batch norm: such groups merged, then running = (1 - momentum) * running + momentum * merged,
+  /// with the unbiased variance.
   virtual void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
                              Tensor& running_variance) const = 0;
 };

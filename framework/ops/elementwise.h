@@ -29,8 +29,9 @@ Variable prelu(const Variable& x, const Variable& slope);
 /// The same values in another floating dtype; the gradient is cast back.
 Variable cast(const Variable& x, DType dtype);
 
-/// Zeroes each element with `probability` and scales the others by 1 / (1 - probability). Element i of x is the global
-/// element first + i of the stream `key`, so the mask is the same however the batch is cut.
-Variable dropout(const Variable& x, double probability, const DrawKey& key, std::int64_t first);
+/// Zeroes each element with `probability` and scales the others by 1 / (1 - probability). `window` tells where
+/// x lies in the whole activation (a number: where it begins), so the mask is the same however the batch and the
+/// channels are cut; `window_of` in framework/fill.h makes one.
+Variable dropout(const Variable& x, double probability, const DrawKey& key, const DrawWindow& window);
 
 }  // namespace heddle

@@ -11,71 +11,118 @@ namespace {
 
 constexpr std::int64_t grain = 16384;
 
-/// Calls body(i, block) for every element i of 0 .. count-1, with the block of draws that holds element first + i.
+/// Calls body(i, stop, element) for the runs of a window that elements begin .. end-1 of a block lie in: i .. stop-1
+/// are the global elements from `element` on.
 template <class F>
-void for_normal_blocks(std::int64_t count, std::int64_t first, const DrawKey& key, F body) {
+void for_runs(std::int64_t begin, std::int64_t end, const DrawWindow& window, F body) {
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t row = i / window.run;
+    const std::int64_t in_run = i - row * window.run;
+    const std::int64_t stop = end - i < window.run - in_run ? end : i + window.run - in_run;
+    body(i, stop, window.first + row * window.stride + in_run);
+    i = stop;
+  }
+}
+
+/// Calls body(i, element, block) for every element i of 0 .. count-1, with its global index and the block of draws that
+/// holds it.
+template <class F>
+void for_normal_blocks(std::int64_t count, const DrawWindow& window, const DrawKey& key, F body) {
   const PhiloxBlock words = purpose_key(key.key, key.purpose);
   parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t element = first + i;
-      const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / 2));
-      const std::int64_t stop = std::min(end, i + 2 - element % 2);
-      for (; i < stop; ++i) body(i, block);
-    }
+    for_runs(begin, end, window, [&](std::int64_t i, std::int64_t run_end, std::int64_t element) {
+      while (i < run_end) {
+        const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / 2));
+        for (const std::int64_t stop = std::min(run_end, i + 2 - element % 2); i < stop; ++i, ++element)
+          body(i, element, block);
+      }
+    });
   });
 }
 
-/// Calls body(begin, end, draws) for stretches of 0 .. count-1; draws[i - begin] is uniform in (0, 1) for element
-/// first + i. The draws come first and by themselves, so that the loop over them in `body` can be made vectors of.
+/// Calls body(begin, end, draws) for stretches of 0 .. count-1; draws[i - begin] is uniform in (0, 1) for element i.
+/// The draws come first and by themselves, so that the loop over them in `body` can be made vectors of.
 template <class F>
-void for_uniform_draws(std::int64_t count, std::int64_t first, const DrawKey& key, F body) {
+void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawKey& key, F body) {
   const PhiloxBlock words = purpose_key(key.key, key.purpose);
   parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t stretch = 256;
     std::array<float, stretch> draws;
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t lead = (first + i) % 4;
-      for (std::size_t j = 0; j < stretch / 4; ++j) {
-        const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>((first + i) / 4) + j);
-        for (std::size_t k = 0; k < 4; ++k) draws[4 * j + k] = uniform_draw(block, k);
+    for_runs(begin, end, window, [&](std::int64_t i, std::int64_t run_end, std::int64_t element) {
+      while (i < run_end) {
+        const std::int64_t lead = element % 4;
+        const std::int64_t stop = std::min(run_end, i + stretch - lead);
+        const auto blocks = static_cast<std::size_t>((lead + stop - i + 3) / 4);
+        for (std::size_t j = 0; j < blocks; ++j) {
+          const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / 4) + j);
+          for (std::size_t k = 0; k < 4; ++k) draws[4 * j + k] = uniform_draw(block, k);
+        }
+        body(i, stop, draws.data() + lead);
+        element += stop - i;
+        i = stop;
       }
-      const std::int64_t stop = std::min(end, i + stretch - lead);
-      body(i, stop, draws.data() + lead);
-      i = stop;
-    }
+    });
   });
+}
+
+/// The moments of one channel.
+struct ChannelMoments {
+  double count = 0;
+  double mean = 0;
+  double squares = 0;
+};
+
+/// Column c of groups [G, 2C + 1] merged in row order.
+template <class T>
+ChannelMoments merged_channel(const Tensor& groups, std::int64_t c) {
+  const std::int64_t columns = groups.shape()[1];
+  const std::int64_t channels = columns / 2;
+  ChannelMoments all;
+  for (std::int64_t g = 0; g < groups.shape()[0]; ++g) {
+    const T* const row = groups.as<const T>() + g * columns;
+    const double more = row[0];
+    if (more == 0) continue;
+    const double difference = static_cast<double>(row[1 + c]) - all.mean;
+    const double count = all.count + more;
+    all.mean += difference * more / count;
+    all.squares += static_cast<double>(row[1 + channels + c]) + difference * difference * all.count * more / count;
+    all.count = count;
+  }
+  return all;
 }
 
 class CpuTraining final : public TrainingKernels {
  public:
-  void fill_normal(Tensor& y, const DrawKey& key, std::int64_t first, double mean, double deviation) const override {
+  void fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                   double deviation) const override {
     visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
       T* const to = y.as<T>();
-      for_normal_blocks(y.numel(), first, key, [=](std::int64_t i, const PhiloxBlock& block) {
-        const double draw = normal_draw(block, static_cast<std::uint64_t>(first + i));
+      for_normal_blocks(y.numel(), window, key, [=](std::int64_t i, std::int64_t element, const PhiloxBlock& block) {
+        const double draw = normal_draw(block, static_cast<std::uint64_t>(element));
         to[i] = static_cast<T>(static_cast<Compute<T>>(mean + deviation * draw));
       });
     });
   }
 
-  void fill_uniform(Tensor& y, const DrawKey& key, std::int64_t first, double low, double high) const override {
+  void fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const override {
     visit_floating(y.dtype(), "fill_uniform", [&]<class T>(T) {
       T* const to = y.as<T>();
-      for_uniform_draws(y.numel(), first, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+      for_uniform_draws(y.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
         for (std::int64_t i = begin; i < end; ++i)
           to[i] = static_cast<T>(static_cast<Compute<T>>(low + (high - low) * draws[i - begin]));
       });
     });
   }
 
-  void dropout(const Tensor& x, const DrawKey& key, std::int64_t first, double probability, Tensor& y) const override {
+  void dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
+               Tensor& y) const override {
     visit_floating(x.dtype(), "dropout", [&]<class T>(T) {
       using C = Compute<T>;
       const T* const from = x.as<const T>();
       T* const to = y.as<T>();
       const auto limit = static_cast<float>(probability);
       const auto factor = static_cast<C>(1 / (1 - probability));
-      for_uniform_draws(x.numel(), first, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+      for_uniform_draws(x.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
         for (std::int64_t i = begin; i < end; ++i) {
           const C scaled = static_cast<C>(from[i]) * factor;
           to[i] = static_cast<T>(draws[i - begin] >= limit ? scaled : C(0));
@@ -154,33 +201,34 @@ class CpuTraining final : public TrainingKernels {
     });
   }
 
+  void combine_moments(const Tensor& groups, Tensor& merged) const override {
+    visit_floating(groups.dtype(), "combine_moments", [&]<class T>(T) {
+      const std::int64_t columns = groups.shape()[1];
+      const std::int64_t channels = columns / 2;
+      T* const to = merged.as<T>();
+      double count = 0;
+      for (std::int64_t g = 0; g < groups.shape()[0]; ++g) count += groups.as<const T>()[g * columns];
+      to[0] = static_cast<T>(static_cast<Compute<T>>(count));
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const ChannelMoments all = merged_channel<T>(groups, c);
+        to[1 + c] = static_cast<T>(static_cast<Compute<T>>(all.mean));
+        to[1 + channels + c] = static_cast<T>(static_cast<Compute<T>>(all.squares));
+      }
+    });
+  }
+
   void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
                      Tensor& running_variance) const override {
     visit_floating(groups.dtype(), "merge_moments", [&]<class T>(T) {
       using C = Compute<T>;
-      const std::int64_t channels = running_mean.numel();
-      const std::int64_t columns = 2 * channels + 1;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        double count = 0;
-        double mean = 0;
-        double squares = 0;
-        for (std::int64_t g = 0; g < groups.shape()[0]; ++g) {
-          const T* const row = groups.as<const T>() + g * columns;
-          const double more = row[0];
-          if (more == 0) continue;
-          const double difference = static_cast<double>(row[1 + c]) - mean;
-          const double all = count + more;
-          mean += difference * more / all;
-          squares += static_cast<double>(row[1 + channels + c]) + difference * difference * count * more / all;
-          count = all;
-        }
-        if (count == 0) return;
-        const double variance = squares / std::max(count - 1, 1.0);
-        const auto blend = [momentum](C& running, double fresh) {
-          running = static_cast<C>((1 - momentum) * static_cast<double>(running) + momentum * fresh);
-        };
-        blend(running_mean.as<C>()[c], mean);
-        blend(running_variance.as<C>()[c], variance);
+      const auto blend = [momentum](C& running, double fresh) {
+        running = static_cast<C>((1 - momentum) * static_cast<double>(running) + momentum * fresh);
+      };
+      for (std::int64_t c = 0; c < running_mean.numel(); ++c) {
+        const ChannelMoments all = merged_channel<T>(groups, c);
+        if (all.count == 0) return;
+        blend(running_mean.as<C>()[c], all.mean);
+        blend(running_variance.as<C>()[c], all.squares / std::max(all.count - 1, 1.0));
       }
     });
   }

@@ -50,11 +50,11 @@ class PlanTraining final : public TrainingKernels {
  public:
   explicit PlanTraining(FlopCounter& counter) : counter_(counter) {}
 
-  void fill_normal(Tensor& /*y*/, const DrawKey& /*key*/, std::int64_t /*first*/, double /*mean*/,
+  void fill_normal(Tensor& /*y*/, const DrawKey& /*key*/, const DrawWindow& /*window*/, double /*mean*/,
                    double /*deviation*/) const override {}
-  void fill_uniform(Tensor& /*y*/, const DrawKey& /*key*/, std::int64_t /*first*/, double /*low*/,
+  void fill_uniform(Tensor& /*y*/, const DrawKey& /*key*/, const DrawWindow& /*window*/, double /*low*/,
                     double /*high*/) const override {}
-  void dropout(const Tensor& x, const DrawKey& /*key*/, std::int64_t /*first*/, double /*probability*/,
+  void dropout(const Tensor& x, const DrawKey& /*key*/, const DrawWindow& /*window*/, double /*probability*/,
                Tensor& /*y*/) const override {
     counter_.flops += x.numel();
   }
@@ -66,6 +66,9 @@ class PlanTraining final : public TrainingKernels {
   void adamw(const AdamWStep& /*step*/, const Tensor& /*gradient*/, Tensor& weight, Tensor& /*mean*/,
              Tensor& /*square*/) const override {
     counter_.flops += 14 * weight.numel();
+  }
+  void combine_moments(const Tensor& groups, Tensor& /*merged*/) const override {
+    counter_.flops += 5 * groups.numel();
   }
   void merge_moments(const Tensor& groups, double /*momentum*/, Tensor& /*running_mean*/,
                      Tensor& /*running_variance*/) const override {
