@@ -25,19 +25,15 @@ Variable BatchNorm::forward(std::span<const Variable> inputs, const Pass& pass) 
   if (!pass.training)
     return batch_norm_inference(inputs[0], running_mean_.value, running_variance_.value, gamma_.variable,
                                 beta_.variable, options_.epsilon, epilogue);
-  Tensor moments;
-  Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, moments);
-  keep_moments(inputs[0].value(), moments);
+  Tensor group = new_group(inputs[0].value());
+  Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, group);
+  groups_.push_back(std::move(group));
   return y;
 }
 
-void BatchNorm::keep_moments(const Tensor& x, const Tensor& moments) {
-  const std::int64_t channels = options_.channels;
+Tensor BatchNorm::new_group(const Tensor& x) const {
   const MemoryScope scope(x.device(), Category::workspace);
-  Tensor row = Tensor::empty(x.device(), {2 * channels + 1}, moments.dtype());
-  row.rows(0, 1).fill(static_cast<double>(x.numel() / channels));
-  row.rows(1, 2 * channels + 1).reshape({2, channels}).copy_from(moments);
-  groups_.push_back(std::move(row));
+  return Tensor::empty(x.device(), {2 * options_.channels + 1}, compute_dtype(x.dtype()));
 }
 
 void BatchNorm::end_step(Rank& rank) {

@@ -32,7 +32,7 @@ class BatchNorm final : public Layer {
   void end_step(Rank& rank) override;
 
  private:
-  void keep_moments(const Tensor& x, const Tensor& moments);
+  Tensor new_group(const Tensor& x) const;
 
   BatchNormOptions options_;
   Parameter gamma_;

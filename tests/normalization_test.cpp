@@ -69,7 +69,7 @@ std::vector<std::vector<double>> values_of(const Case& c) {
 struct Result {
   std::vector<double> y;
   std::vector<std::vector<double>> gradients;
-  std::vector<double> moments;
+  std::vector<double> statistics;
 };
 
 Result run(Device& device, const Case& c, DType dtype, const std::vector<std::vector<double>>& values) {
@@ -84,14 +84,14 @@ Result run(Device& device, const Case& c, DType dtype, const std::vector<std::ve
           tensor_of(device, is_image ? shape : Shape{channels}, is_image ? dtype : type, values[i]), accumulators[i]);
   }
   const NormEpilogue epilogue{.activation = c.activation, .slope = inputs[3], .residual = inputs[4]};
-  Tensor moments;
+  Tensor statistics;
   const Variable y =
       c.is_inference
           ? batch_norm_inference(inputs[0], tensor_of(device, {channels}, type, draw(channels, 7, 3)),
                                  Tensor::full(device, {channels}, type, 2), inputs[1], inputs[2], 1e-3, epilogue)
-          : batch_norm(inputs[0], inputs[1], inputs[2], 1e-3, epilogue, moments);
+          : batch_norm(inputs[0], inputs[1], inputs[2], 1e-3, epilogue, statistics);
   backward({{y, tensor_of(device, shape, dtype, draw(shape.numel(), 6))}});
-  Result result{y.value().to_doubles(), {}, moments.defined() ? moments.to_doubles() : std::vector<double>()};
+  Result result{y.value().to_doubles(), {}, statistics.defined() ? statistics.to_doubles() : std::vector<double>()};
   for (const auto& accumulator : accumulators)
     result.gradients.push_back(accumulator->gradient().defined() ? accumulator->gradient().to_doubles()
                                                                  : std::vector<double>());
@@ -103,14 +103,15 @@ TEST_CASE("batch_norm: normalises by mean and biased variance, f64") {
   const auto values = values_of(cases()[0]);
   const Result got = run(device, cases()[0], DType::f64, values);
   const std::int64_t count = shape.numel() / channels;
+  CHECK(got.statistics[0] == static_cast<double>(count));
   for (std::int64_t c = 0; c < channels; ++c) {
     double mean = 0;
     double squares = 0;
     for (std::int64_t i = 0; i < count; ++i) mean += values[0][static_cast<std::size_t>(i * channels + c)] / count;
     for (std::int64_t i = 0; i < count; ++i)
       squares += std::pow(values[0][static_cast<std::size_t>(i * channels + c)] - mean, 2);
-    CHECK(got.moments[static_cast<std::size_t>(c)] == doctest::Approx(mean).epsilon(1e-13));
-    CHECK(got.moments[static_cast<std::size_t>(channels + c)] == doctest::Approx(squares).epsilon(1e-12));
+    CHECK(got.statistics[static_cast<std::size_t>(1 + c)] == doctest::Approx(mean).epsilon(1e-13));
+    CHECK(got.statistics[static_cast<std::size_t>(1 + channels + c)] == doctest::Approx(squares).epsilon(1e-12));
     CHECK(got.y[static_cast<std::size_t>(c)] ==
           doctest::Approx((values[0][static_cast<std::size_t>(c)] - mean) / std::sqrt(squares / count + 1e-3))
               .epsilon(1e-12));
@@ -168,15 +169,15 @@ TEST_CASE("batch_norm: a large mean does not blur a small deviation, f32") {
   for (double& value : values) value = 4096 + std::round(value * 1024) / 1024;
   values[0] = 0;  // an outlier in front, which must not become the centre
   const Tensor x = tensor_of(device, {20000, 3}, DType::f32, values);
-  Tensor moments;
-  batch_norm(x, {}, {}, 1e-5, {}, moments);
-  const std::vector<double> got = moments.to_doubles();
+  Tensor statistics;
+  batch_norm(x, {}, {}, 1e-5, {}, statistics);
+  const std::vector<double> got = statistics.to_doubles();
   double mean = 0;
   double squares = 0;
   for (std::size_t i = 1; i < values.size(); i += 3) mean += values[i] / 20000;
   for (std::size_t i = 1; i < values.size(); i += 3) squares += (values[i] - mean) * (values[i] - mean);
-  CHECK(got[1] == doctest::Approx(mean).epsilon(1e-7));
-  CHECK(got[4] == doctest::Approx(squares).epsilon(1e-5));
+  CHECK(got[2] == doctest::Approx(mean).epsilon(1e-7));
+  CHECK(got[5] == doctest::Approx(squares).epsilon(1e-5));
 }
 
 TEST_CASE("batch_norm: the same bits for any number of threads, f32") {
@@ -187,11 +188,11 @@ TEST_CASE("batch_norm: the same bits for any number of threads, f32") {
     const auto dgamma = std::make_shared<Accumulator>(Category::gradients);
     const Variable x = Variable::input(tensor_of(device, large, DType::f32, draw(large.numel(), 1)), gradient);
     const Variable gamma = Variable::parameter(Tensor::full(device, {20}, DType::f32, 1.5), dgamma);
-    Tensor moments;
-    const Variable y = batch_norm(x, gamma, {}, 1e-5, {.activation = NormActivation::relu}, moments);
+    Tensor statistics;
+    const Variable y = batch_norm(x, gamma, {}, 1e-5, {.activation = NormActivation::relu}, statistics);
     backward({{y, tensor_of(device, large, DType::f32, draw(large.numel(), 2))}});
     std::vector<double> all = y.value().to_doubles();
-    for (const Tensor& tensor : {moments, gradient->gradient(), dgamma->gradient()})
+    for (const Tensor& tensor : {statistics, gradient->gradient(), dgamma->gradient()})
       for (const double value : tensor.to_doubles()) all.push_back(value);
     return all;
   };
@@ -204,25 +205,25 @@ TEST_CASE("batch_norm: an empty batch is legal, one value a channel is not") {
   Device device(make_cpu_backend(1));
   const auto dgamma = std::make_shared<Accumulator>(Category::gradients);
   const Variable gamma = Variable::parameter(Tensor::full(device, {4}, DType::f32, 1), dgamma);
-  Tensor moments;
-  const Variable y = batch_norm(Tensor::zeros(device, {0, 2, 2, 4}, DType::f32), gamma, {}, 1e-5, {}, moments);
-  CHECK(moments.to_doubles() == std::vector<double>(8, 0.0));
+  Tensor statistics;
+  const Variable y = batch_norm(Tensor::zeros(device, {0, 2, 2, 4}, DType::f32), gamma, {}, 1e-5, {}, statistics);
+  CHECK(statistics.to_doubles() == std::vector<double>(9, 0.0));
   backward({{y, Tensor::empty_like(y.value())}});
   CHECK(dgamma->gradient().to_doubles() == std::vector<double>(4, 0.0));
-  CHECK_THROWS_WITH_AS(batch_norm(Tensor::zeros(device, {1, 4}, DType::f32), {}, {}, 1e-5, {}, moments),
+  CHECK_THROWS_WITH_AS(batch_norm(Tensor::zeros(device, {1, 4}, DType::f32), {}, {}, 1e-5, {}, statistics),
                        "batch_norm: f32[1,4] has one value a channel; statistics need two", InputError);
 }
 
 TEST_CASE("batch_norm: errors print the shapes") {
   Device device(make_cpu_backend(1));
-  Tensor moments;
+  Tensor statistics;
   const auto zeros = [&](const Shape& of, DType dtype = DType::f32) { return Tensor::zeros(device, of, dtype); };
-  CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), zeros({3}), {}, 1e-5, {}, moments),
+  CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), zeros({3}), {}, 1e-5, {}, statistics),
                        "batch_norm: gamma for f32[3,4] must be f32[4], got f32[3]", InputError);
-  CHECK_THROWS_WITH_AS(
-      batch_norm(zeros({3, 4}), {}, {}, 1e-5, {.activation = NormActivation::relu, .residual = zeros({2, 4})}, moments),
-      "batch_norm: expected a residual f32[3,4], got f32[2,4]", InputError);
-  CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), {}, {}, 1e-5, {.activation = NormActivation::prelu}, moments),
+  CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), {}, {}, 1e-5,
+                                  {.activation = NormActivation::relu, .residual = zeros({2, 4})}, statistics),
+                       "batch_norm: expected a residual f32[3,4], got f32[2,4]", InputError);
+  CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), {}, {}, 1e-5, {.activation = NormActivation::prelu}, statistics),
                        "batch_norm: a slope goes with prelu and with nothing else", InputError);
 }
 

@@ -58,11 +58,11 @@ class OpsBench {
     const Variable x = Variable::input(ones(shape), gradient);
     const NormEpilogue relu{.activation = NormActivation::relu};
     const double bytes = static_cast<double>(x.value().bytes());
-    Tensor moments;
-    const double forward = shortest_seconds([&] { batch_norm(x, {}, {}, 1e-5, relu, moments); });
+    Tensor statistics;
+    const double forward = shortest_seconds([&] { batch_norm(x, {}, {}, 1e-5, relu, statistics); });
     const double both = shortest_seconds([&] {
       gradient->clear();
-      const Variable y = batch_norm(x, {}, {}, 1e-5, relu, moments);
+      const Variable y = batch_norm(x, {}, {}, 1e-5, relu, statistics);
       backward({{y, y.value()}});
     });
     add({.name = "batch norm with ReLU, forward",

@@ -45,9 +45,24 @@ Tensor inverse_deviation(const Tensor& x, double factor, double epsilon) {
   return result;
 }
 
-/// `count`: values a channel that the statistics came from; 0: they are constants.
+/// The values that statistics came from.
+struct Population {
+  double count = 0;  // values a channel on this rank; 0: the statistics are constants
+  std::shared_ptr<StatisticsExchange> exchange{};
+  Tensor total{};  // [1]: with an exchange, values a channel on all its ranks
+};
+
+/// The sums over all ranks, divided by the number of values: the count stays on the device.
+Tensor mean_over_ranks(const Tensor& sums, const Population& population) {
+  const MemoryScope scope(sums.device(), Category::communication);
+  const Tensor all = population.exchange->sum(sums);
+  Tensor means = Tensor::empty_like(all);
+  sums.device().backend().elementwise().binary(BinaryOp::divide, all, population.total, means);
+  return means;
+}
+
 Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inverse, const Variable& gamma_in,
-                   const Variable& beta_in, const NormEpilogue& epilogue, double count) {
+                   const Variable& beta_in, const NormEpilogue& epilogue, const Population& population) {
   const Tensor x = x_in.value();
   const Tensor gamma = gamma_in.value();
   const Tensor beta = beta_in.value();
@@ -73,10 +88,13 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
         const auto row = [&](std::int64_t i) { return sums.rows(i, i + 1).reshape({channels}); };
         Gradients gradients(5);
         if (wanted[0]) {
+          const bool is_shared = population.exchange != nullptr;
+          // The sums of g and of g * xhat; the slope's stays here.
+          const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), population) : sums;
           gradients[0] = has_residual ? Tensor::empty_like(x) : like_gradient();
           kernels.normalize_backward_input(x, mean, inverse, gamma, beta,
-                                           mask_from_output ? NormActivation::none : activation, slope, g, sums, count,
-                                           gradients[0]);
+                                           mask_from_output ? NormActivation::none : activation, slope, g, totals,
+                                           is_shared ? 1 : population.count, gradients[0]);
         }
         if (wanted[1]) gradients[1] = row(1);
         if (wanted[2]) gradients[2] = row(0);
@@ -86,25 +104,52 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
       });
 }
 
+/// This rank's statistics of x -> those of all ranks' rows.
+void combine(Tensor& statistics, StatisticsExchange& exchange, const Tensor& x) {
+  const MemoryScope scope(x.device(), Category::communication);
+  const Tensor groups = exchange.gather(statistics.reshape({1, -1}));
+  x.device().backend().training().combine_moments(groups, statistics);
+  // Only where this rank cannot tell by itself is the device asked. All ranks see the same, and give up together.
+  const bool is_uncertain = x.shape().product(0, x.shape().rank() - 1) < 2 && x.device().has_data();
+  if (is_uncertain && statistics.rows(0, 1).item() == 1)
+    fail<InputError>("batch_norm: {} and the other ranks' rows have one value a channel; statistics need two",
+                     to_string(x));
+}
+
 }  // namespace
 
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
-                    const NormEpilogue& epilogue, Tensor& moments) {
+                    const NormEpilogue& epilogue, Tensor& statistics,
+                    const std::shared_ptr<StatisticsExchange>& exchange) {
   check(x, gamma, beta, epilogue);
+  Device& device = x.device();
   const std::int64_t channels = x.shape().back();
+  const std::int64_t width = 2 * channels + 1;
   const std::int64_t count = x.shape().product(0, x.shape().rank() - 1);
-  if (count == 1) fail<InputError>("batch_norm: {} has one value a channel; statistics need two", to_string(x.value()));
+  if (count == 1 && !exchange)
+    fail<InputError>("batch_norm: {} has one value a channel; statistics need two", to_string(x.value()));
   const DType type = compute_dtype(x.dtype());
-  if (!moments.defined()) moments = Tensor::empty(x.device(), {2, channels}, type);
-  if (moments.shape() != Shape{2, channels} || moments.dtype() != type)
-    fail<InputError>("batch_norm: expected moments {}, got {}", to_string(type, Shape{2, channels}),
-                     to_string(moments));
-  x.device().backend().convolution().moments(x.value(), moments);
+  if (!statistics.defined()) statistics = Tensor::empty(device, {width}, type);
+  if (statistics.shape() != Shape{width} || statistics.dtype() != type)
+    fail<InputError>("batch_norm: expected statistics {}, got {}", to_string(type, Shape{width}),
+                     to_string(statistics));
+  statistics.rows(0, 1).fill(static_cast<double>(count));
+  Tensor moments = statistics.rows(1, width).reshape({2, channels});
+  device.backend().convolution().moments(x.value(), moments);
+  if (exchange) combine(statistics, *exchange, x.value());
   // The graph keeps its own copy: the caller's goes its own way through the ranks.
   const Tensor mean = moments.rows(0, 1).clone().reshape({channels});
-  const double share = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
-  const Tensor inverse = inverse_deviation(moments.rows(1, 2).reshape({channels}), share, epsilon);
-  return normalize(x, mean, inverse, gamma, beta, epilogue, static_cast<double>(count));
+  const Tensor squares = moments.rows(1, 2).reshape({channels});
+  if (!exchange) {
+    const double share = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
+    const Tensor inverse = inverse_deviation(squares, share, epsilon);
+    return normalize(x, mean, inverse, gamma, beta, epilogue, {.count = static_cast<double>(count)});
+  }
+  const Tensor total = statistics.rows(0, 1).clone();
+  Tensor variance = Tensor::empty_like(mean);
+  device.backend().elementwise().binary(BinaryOp::divide, squares, total, variance);
+  return normalize(x, mean, inverse_deviation(variance, 1, epsilon), gamma, beta, epilogue,
+                   {.count = static_cast<double>(count), .exchange = exchange, .total = total});
 }
 
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
@@ -115,7 +160,7 @@ Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tenso
   for (const Tensor& statistic : {mean, variance})
     if (statistic.shape() != channels || statistic.dtype() != type)
       fail<InputError>("batch_norm: expected statistics {}, got {}", to_string(type, channels), to_string(statistic));
-  return normalize(x, mean, inverse_deviation(variance, 1, epsilon), gamma, beta, epilogue, 0);
+  return normalize(x, mean, inverse_deviation(variance, 1, epsilon), gamma, beta, epilogue, {});
 }
 
 }  // namespace heddle

@@ -1,6 +1,8 @@
 // Batch norm, layer norm and L2 normalisation.
 #pragma once
 
+#include <memory>
+
 #include "framework/autograd.h"
 #include "framework/kernels/convolution.h"
 
@@ -13,11 +15,28 @@ struct NormEpilogue {
   Variable residual{};  // like x, or none; with relu or no activation only
 };
 
+/// How the ranks that share the rows of a synchronised batch norm reach each other. They make the same calls in the
+/// same order, those without rows too.
+class StatisticsExchange {
+ public:
+  virtual ~StatisticsExchange() = default;
+  /// This rank's row [1, n] -> those of all ranks in rank order, [ranks, n].
+  virtual Tensor gather(const Tensor& row) = 0;
+  /// The sum of all ranks' tensors of one shape, the same bits on each.
+  virtual Tensor sum(const Tensor& sums) = 0;
+};
+
 /// Normalises each channel (last dimension) of x by its own mean and biased variance over all other dimensions
-/// (Ioffe and Szegedy 2015). gamma and beta [C], either may be none. `moments` receives [2, C]: means and sums of
-/// squared deviations, of the compute type. InputError if x has fewer than two values a channel (none at all is legal).
+/// (Ioffe and Szegedy 2015). gamma and beta [C], either may be none. `statistics` receives [2C + 1], a row for
+/// `merge_moments`: the number of values a channel, the means and the sums of squared deviations, of the compute type.
+/// InputError if there is but one value a channel (none at all is legal).
+///
+/// With an exchange (of ranks, or none: this rank's rows alone) x is this rank's rows of all, and means, variances and
+/// x's gradient are those of all rows; `statistics` is the same on every rank. The gradients of gamma, beta and slope
+/// are sums over this rank's rows: partial, to be added up over the ranks as they would without synchronisation.
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
-                    const NormEpilogue& epilogue, Tensor& moments);
+                    const NormEpilogue& epilogue, Tensor& statistics,
+                    const std::shared_ptr<StatisticsExchange>& exchange = nullptr);
 /// The same with given statistics [C], which are constants.
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
                               const Variable& beta, double epsilon, const NormEpilogue& epilogue);
