@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/ops/convolution.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/normalization.h"
@@ -152,6 +153,69 @@ TEST_CASE("Tensors without rows go forth and back") {
   }
 }
 
+TEST_CASE("A bias that another rank adds leaves the values alone and has the gradient nevertheless") {
+  Device device = make_device();
+  const auto run = [&](bool adds) {
+    const auto gradient = std::make_shared<Accumulator>(Category::gradients);
+    const auto bias_gradient = std::make_shared<Accumulator>(Category::gradients);
+    const Variable x = Variable::parameter(tensor(device, {2, 3}, {1, 2, 3, 4, 5, 6}), gradient);
+    const Variable bias = Variable::parameter(tensor(device, {3}, {10, 20, 30}), bias_gradient);
+    const Variable y = add_bias(x, bias, adds);
+    backward({{y, tensor(device, {2, 3}, {1, 0, 2, 3, 5, 7})}});
+    CHECK(gradient->gradient().to_doubles() == std::vector<double>{1, 0, 2, 3, 5, 7});
+    CHECK(bias_gradient->gradient().to_doubles() == std::vector<double>{4, 5, 9});
+    return y.value().to_doubles();
+  };
+  CHECK(run(true) == std::vector<double>{11, 22, 33, 14, 25, 36});
+  CHECK(run(false) == std::vector<double>{1, 2, 3, 4, 5, 6});
+}
+
+/// A small network of all layers' operations on [samples, 6, 6, channels], there and back.
+void run_network(Device& device, DType dtype, std::int64_t samples, std::int64_t channels, std::int64_t filters) {
+  CAPTURE(name_of(dtype));
+  CAPTURE(to_string(Shape{samples, channels, filters}));
+  const DType parameters = compute_dtype(dtype);
+  std::vector<std::shared_ptr<Accumulator>> gradients;
+  const auto leaf = [&](const Shape& shape, DType of) {
+    gradients.push_back(std::make_shared<Accumulator>(Category::gradients));
+    return Variable::parameter(Tensor::full(device, shape, of, 1), gradients.back());
+  };
+  const Variable x = leaf({samples, 6, 6, channels}, dtype);
+  const Variable weight = leaf({filters, 3, 3, channels}, dtype);
+  const Variable bias = leaf({filters}, dtype);
+  const Variable gamma = leaf({filters}, parameters);
+  const Variable slope = leaf({filters}, parameters);
+  const Variable narrow = leaf({4, filters}, dtype);
+  const Variable widen = leaf({filters, 4}, dtype);
+  Variable y = conv2d(x, weight, bias, {.padding = {1, 1}});
+  Tensor statistics;
+  y = batch_norm(y, gamma, gamma, 1e-5, {.activation = NormActivation::prelu, .slope = slope}, statistics);
+  y = batch_norm_inference(y, Tensor::zeros(device, {filters}, parameters),
+                           Tensor::full(device, {filters}, parameters, 1), gamma, gamma, 1e-5, {});
+  y = relu(add(prelu(y, slope), scale(dropout(y, 0.5, {}, {0, filters, filters + 1}), 2)));
+  y = add_bias(multiply(y, y), bias);
+  y = average_pool2d(max_pool2d(y, {.kernel = {2, 2}, .stride = {1, 1}}), {.kernel = {2, 2}, .stride = {2, 2}});
+  y = linear(linear(global_average_pool(y), narrow, {}), widen, {});
+  CHECK(y.shape() == Shape{samples, filters});
+  backward(sum(cast(y, parameters)));
+  CHECK(gradients[0]->gradient().shape() == x.shape());
+  for (const auto& gradient : gradients) {
+    REQUIRE(gradient->gradient().defined());
+    const std::vector<double> values = gradient->gradient().to_doubles();
+    if (samples == 0 || filters == 0) CHECK(values == std::vector<double>(values.size()));
+  }
+}
+
+TEST_CASE("Images without samples, and layers of which a rank holds no channels, go forth and back") {
+  Device device = make_device();
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    run_network(device, dtype, 0, 3, 8);
+    run_network(device, dtype, 2, 3, 0);
+    run_network(device, dtype, 2, 0, 8);
+    run_network(device, dtype, 0, 0, 0);
+  }
+}
+
 TEST_CASE("Operands that do not fit are refused with their shapes") {
   Device device = make_device();
   const auto zeros = [&](const Shape& shape, DType dtype = DType::f32) {
@@ -174,6 +238,8 @@ TEST_CASE("Operands that do not fit are refused with their shapes") {
   CHECK(says([&] { relu(zeros({2}, DType::i64)); }) == "relu: expected a floating type, got i64[2]");
   CHECK(says([&] { prelu(x, zeros({2})); }) == "prelu: expected a slope f32[3], got f32[2]");
   CHECK(says([&] { dropout(x, 1, {}, 0); }) == "dropout: expected a probability in [0, 1), got 1");
+  CHECK(says([&] { add_bias(x, zeros({2})); }) == "add_bias: expected a bias f32[3], got f32[2]");
+  CHECK(says([&] { add_bias(zeros({}), zeros({1})); }) == "add_bias: f32[] has no channels");
   CHECK(says([&] { sum(x, 2); }) == "sum: f32[2,3] has no dimension 2");
   CHECK(says([&] { heddle::max(zeros({2, 0}), -1); }) == "max: dimension -1 of f32[2,0] is empty");
   CHECK(says([&] { transpose(x, {0, 0}); }) == "transpose: [0,0] is no order of the dimensions of f32[2,3]");

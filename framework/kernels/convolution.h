@@ -27,6 +27,8 @@ struct ConvolutionGeometry {
   Extent dilation;
   std::int64_t groups = 1;
   bool operator==(const ConvolutionGeometry&) const = default;
+  /// No sample, or one side without channels (a rank may hold none of a sharded layer's): nothing is multiplied.
+  bool is_empty() const { return batch == 0 || in_channels == 0 || out_channels == 0; }
 };
 
 enum class ConvolutionPart { forward, backward_input, backward_weight };

@@ -1,7 +1,7 @@
 #include "framework/ops/linear.h"
 
 #include "framework/device.h"
-#include "framework/error.h"
+#include "framework/ops/checks.h"
 
 namespace heddle {
 
@@ -86,6 +86,22 @@ Variable linear(const Variable& x_in, const Variable& weight_in, const Variable&
                   if (wanted[2]) gradients[2] = column_sums(dy);
                   return gradients;
                 });
+}
+
+Variable add_bias(const Variable& x, const Variable& bias, bool adds) {
+  check_floating("add_bias", x.value());
+  if (x.shape().rank() == 0) fail<InputError>("add_bias: {} has no channels", to_string(x.value()));
+  const std::int64_t channels = x.shape().back();
+  check_tensor("add_bias", "a bias", bias.value(), x.dtype(), {channels});
+  Tensor y = x.value();
+  if (adds) {
+    y = Tensor::empty_like(x.value());
+    x.device().backend().elementwise().binary(BinaryOp::add, x.value(), bias.value(), y);
+  }
+  const std::int64_t rows = x.shape().product(0, x.shape().rank() - 1);
+  return record(y, {x, bias}, [rows, channels](const Tensor& dy, Wanted wanted) {
+    return Gradients{dy, wanted[1] ? column_sums(dy.reshape({rows, channels})) : Tensor()};
+  });
 }
 
 }  // namespace heddle

@@ -61,6 +61,9 @@ void add_elementwise(Cases& cases) {
   cases.push_back({"dropout", {{{5, 9}}}, [](const Inputs& in) {
                      return dropout(in[0], 0.3, {.key = {7}, .purpose = Purpose::dropout, .step = 2, .layer = 1}, 5);
                    }});
+  cases.push_back({"dropout of a block", {{{5, 3}}}, [](const Inputs& in) {
+                     return dropout(in[0], 0.3, {.key = {7}, .purpose = Purpose::dropout}, {5, 3, 7});
+                   }});
 }
 
 void add_moves(Cases& cases) {
@@ -124,6 +127,7 @@ void add_products(Cases& cases) {
                        [=](const Inputs& in) { return matmul(in[0], in[1], first, second); }});
   cases.push_back(
       {"linear", {{{2, 3, 5}}, {{7, 5}}, {{7}}}, [](const Inputs& in) { return linear(in[0], in[1], in[2]); }});
+  cases.push_back({"add_bias", {{{2, 3, 5}}, {{5}}}, [](const Inputs& in) { return add_bias(in[0], in[1]); }});
   cases.push_back(
       {"linear without bias", {{{3, 5}}, {{1, 5}}}, [](const Inputs& in) { return linear(in[0], in[1], {}); }});
 }
@@ -145,6 +149,16 @@ void add_convolutions(Cases& cases) {
   convolution("conv2d depthwise", {2, 5, 4, 3}, {3, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 3});
 }
 
+/// As if a second rank held three rows of its own, of which nothing is wanted back.
+class SecondRank final : public StatisticsExchange {
+ public:
+  Tensor gather(const Tensor& row) override {
+    const Tensor other = tensor(row.device(), {1, 11}, {3, .1, -.2, .3, -.5, .4, 1, 2, .5, 3, .7}, row.dtype());
+    return concat_tensors(std::vector<Tensor>{row, other}, 0);
+  }
+  Tensor sum(const Tensor& sums) override { return sums; }
+};
+
 void add_norms(Cases& cases) {
   const auto norm = [&](const std::string& name, bool trains, NormActivation activation, bool has_residual) {
     std::vector<CaseInput> inputs{{{2, 3, 2, 5}}, channels(5, positive), channels(5)};
@@ -154,8 +168,8 @@ void add_norms(Cases& cases) {
       NormEpilogue epilogue{.activation = activation};
       if (activation == NormActivation::prelu) epilogue.slope = in[3];
       if (has_residual) epilogue.residual = in.back();
-      Tensor moments;
-      if (trains) return batch_norm(in[0], in[1], in[2], 1e-5, epilogue, moments);
+      Tensor statistics;
+      if (trains) return batch_norm(in[0], in[1], in[2], 1e-5, epilogue, statistics);
       const DType dtype = compute_dtype(in[0].dtype());
       return batch_norm_inference(in[0], tensor(in[0].device(), {5}, {.1, -.2, .3, -.5, .4}, dtype),
                                   tensor(in[0].device(), {5}, {.5, .6, .7, .8, .9}, dtype), in[1], in[2], 1e-5,
@@ -172,9 +186,18 @@ void add_norms(Cases& cases) {
     norm(name + " and residual", trains, NormActivation::none, true);
     norm(name + " and residual with relu", trains, NormActivation::relu, true);
   }
+  cases.push_back({"batch_norm over ranks",
+                   {{{2, 3, 2, 5}}, channels(5, positive), channels(5), channels(5)},
+                   [](const Inputs& in) {
+                     Tensor statistics;
+                     return batch_norm(in[0], in[1], in[2], 1e-5, {.activation = NormActivation::prelu, .slope = in[3]},
+                                       statistics, std::make_shared<SecondRank>());
+                   },
+                   5e-6,
+                   3e-2});
   cases.push_back({"batch_norm without parameters", {{{7, 3}}}, [](const Inputs& in) {
-                     Tensor moments;
-                     return batch_norm(in[0], {}, {}, 1e-5, {}, moments);
+                     Tensor statistics;
+                     return batch_norm(in[0], {}, {}, 1e-5, {}, statistics);
                    }});
 }
 

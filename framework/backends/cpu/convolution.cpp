@@ -42,6 +42,11 @@ void* address(const Tensor& tensor) {
   return tensor.defined() ? tensor.data() : nullptr;
 }
 
+/// What is left of a sum over nothing.
+void clear(Tensor& sums) {
+  if (sums.numel() > 0) std::memset(sums.data(), 0, static_cast<std::size_t>(sums.bytes()));
+}
+
 template <class T>
 void run_plain(const ConvolutionGeometry& g, ConvolutionPart part, const Operands& o) {
   auto* const x = static_cast<T*>(o.x);
@@ -117,18 +122,20 @@ void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart p
 
 void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
                                          Tensor& workspace) const {
-  if (g.batch > 0) run(g, ConvolutionPart::forward, x, weight, y, {}, workspace);
+  if (g.is_empty()) return clear(y);
+  run(g, ConvolutionPart::forward, x, weight, y, {}, workspace);
 }
 
 void CpuConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
                                                 Tensor& dx, Tensor& workspace) const {
-  if (g.batch > 0) run(g, ConvolutionPart::backward_input, dx, weight, dy, {}, workspace);
+  if (g.is_empty()) return clear(dx);
+  run(g, ConvolutionPart::backward_input, dx, weight, dy, {}, workspace);
 }
 
 void CpuConvolution::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy,
                                                  Tensor& dweight, Tensor& packed, Tensor& workspace) const {
-  if (g.batch > 0) return run(g, ConvolutionPart::backward_weight, x, dweight, dy, packed, workspace);
-  std::memset(dweight.data(), 0, static_cast<std::size_t>(dweight.bytes()));
+  if (g.is_empty()) return clear(dweight);
+  run(g, ConvolutionPart::backward_weight, x, dweight, dy, packed, workspace);
 }
 
 /// `packed`: for backward_weight only, where the gradient is computed before it is put into the plain layout.

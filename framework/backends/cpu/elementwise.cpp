@@ -147,6 +147,7 @@ class CpuElementwise final : public ElementwiseKernels {
           const C v = static_cast<C>(in[i]);
           return static_cast<C>(gradient[i]) * std::min(v, C(0));
         };
+        if (channels == 0) return;
         if (channels == 1)
           *to = static_cast<C>(parallel_sum<C>(x.numel(), share));
         else

@@ -178,7 +178,7 @@ std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, DType dt
 
 ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,
                                    ConvolutionPart part, DType dtype) {
-  if (g.batch == 0) return {};
+  if (g.is_empty()) return {};
   if (const Winograd* const winograd = primitives.find_winograd(g, part, dtype)) return winograd->needs();
   const std::int64_t weights = g.out_channels * g.kernel.height * g.kernel.width * (g.in_channels / g.groups);
   const auto native = [](const ConvolutionPrimitive* found) {
