@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -80,7 +81,7 @@ class ThreadsWorld::Shared {
         // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
         spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
         ended_(static_cast<std::size_t>(ranks)),
-        asleep_(static_cast<std::size_t>(ranks)) {
+        sleepers_(static_cast<std::size_t>(ranks)) {
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     world_ = std::make_shared<Group>(std::move(everybody));
@@ -109,27 +110,29 @@ class ThreadsWorld::Shared {
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
     std::unique_lock lock(mutex_);
     // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
-    const Sleeping sleeping(
-        *this, {&call, peer, &ready, [](const void* what) { return (*static_cast<const Ready*>(what))(); }});
-    check_for_deadlock(call.rank);
+    const Sleeping sleeping(*this, call, peer, [&ready] { return ready(); });
     bool is_late = false;
     while (!ready()) {
       if (failed_rank_ >= 0)
         fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
+      check_for_deadlock(call.rank);
       if (ended_[static_cast<std::size_t>(peer)] && !ready())
         fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
       if (is_late)
         fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer,
                          std::chrono::duration<double>(timeout_).count());
-      is_late = changed_.wait_until(lock, deadline) == std::cv_status::timeout;
+      is_late =
+          sleepers_[static_cast<std::size_t>(call.rank)].woken.wait_until(lock, deadline) == std::cv_status::timeout;
     }
   }
 
-  /// To be called after every change that a wait may look at.
-  void notify() {
-    if (sleepers_.load() == 0) return;
+  /// To be called by a rank after every change that waits for it may look at.
+  void notify(int rank) {
+    if (asleep_.load() == 0) return;
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();
+    // Nobody else is woken: with many ranks on few cores that would cost more than the work.
+    for (Sleeper& sleeper : sleepers_)
+      if (sleeper.call != nullptr && sleeper.peer == rank && sleeper.is_ready()) sleeper.woken.notify_one();
   }
 
   void failed(int rank, std::string_view why) {
@@ -138,59 +141,61 @@ class ThreadsWorld::Shared {
       failed_rank_ = rank;
       why_ = why;
     }
-    changed_.notify_all();
+    for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
   }
 
   void ended(int rank) {
     const std::lock_guard lock(mutex_);
     ended_[static_cast<std::size_t>(rank)] = true;
-    changed_.notify_all();
+    for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
   }
 
  private:
-  /// A rank asleep: only `peer` can make it ready.
+  /// A rank, and if it is asleep, what it waits for: only `peer` can make it ready.
   struct Sleeper {
+    std::condition_variable woken;
     const Call* call = nullptr;
     int peer = 0;
-    const void* ready = nullptr;
-    bool (*is_ready)(const void*) = nullptr;
+    std::function<bool()> is_ready;
   };
 
   class Sleeping {
    public:
-    Sleeping(Shared& shared, const Sleeper& sleeper)
-        : shared_(shared), entry_(shared.asleep_[static_cast<std::size_t>(sleeper.call->rank)]) {
-      entry_ = sleeper;
-      ++shared_.sleepers_;
+    Sleeping(Shared& shared, const Call& call, int peer, std::function<bool()> is_ready)
+        : shared_(shared), sleeper_(shared.sleepers_[static_cast<std::size_t>(call.rank)]) {
+      sleeper_.call = &call;
+      sleeper_.peer = peer;
+      sleeper_.is_ready = std::move(is_ready);
+      ++shared_.asleep_;
     }
     ~Sleeping() {
-      --shared_.sleepers_;
-      entry_ = {};
+      --shared_.asleep_;
+      sleeper_.call = nullptr;
     }
     Sleeping(const Sleeping&) = delete;
     Sleeping& operator=(const Sleeping&) = delete;
 
    private:
     Shared& shared_;
-    Sleeper& entry_;
+    Sleeper& sleeper_;
   };
 
-  /// With the mutex held, by the rank that has just gone to sleep. Each sleeper needs one rank: if they lead back to
+  /// With the mutex held, by a rank that goes to sleep. Each sleeper needs one rank: if they lead back to
   /// this one, and none of them has become ready meanwhile, none ever will. The last to fall asleep finds the circle.
   void check_for_deadlock(int rank) const {
     std::vector<int> circle;
     int next = rank;
     do {
-      const Sleeper& sleeper = asleep_[static_cast<std::size_t>(next)];
-      if (sleeper.call == nullptr || sleeper.is_ready(sleeper.ready)) return;
+      const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(next)];
+      if (sleeper.call == nullptr || sleeper.is_ready()) return;
       circle.push_back(next);
       next = sleeper.peer;
-    } while (next != rank && circle.size() < asleep_.size());
+    } while (next != rank && circle.size() < sleepers_.size());
     if (next != rank) return;
     std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
     std::string text;
     for (const int member : circle) {
-      const Sleeper& sleeper = asleep_[static_cast<std::size_t>(member)];
+      const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(member)];
       text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*sleeper.call), sleeper.peer);
     }
     fail<RankFailed>("deadlock: {}", text);
@@ -199,12 +204,11 @@ class ThreadsWorld::Shared {
   const std::chrono::milliseconds timeout_;
   const int spins_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<int> sleepers_{0};
+  std::atomic<int> asleep_{0};
   int failed_rank_ = -1;
   std::string why_;
   std::vector<bool> ended_;
-  std::vector<Sleeper> asleep_;  // by world rank
+  std::vector<Sleeper> sleepers_;  // by world rank
   std::shared_ptr<Group> world_;
   std::map<std::tuple<const Group*, std::uint64_t, int>, std::shared_ptr<Group>> groups_;
 };
@@ -293,7 +297,7 @@ class CollectiveExchange : public Exchange {
 
   void enter(std::uint64_t step) {
     mine_.phase.store(4 * sequence_ + step);
-    shared_.notify();
+    shared_.notify(group_.members[rank_]);
   }
 
   void wait_for_all(std::uint64_t step) const {
@@ -324,7 +328,7 @@ class SendExchange : public Exchange {
       mailbox.messages.emplace(message_->call.sequence, message_);
     }
     mailbox.sent.store(message_->call.sequence);
-    shared_.notify();
+    shared_.notify(message_->call.rank);
   }
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
@@ -361,7 +365,7 @@ class RecvExchange : public Exchange {
   void finish() override {
     message_->x = Tensor();
     message_->taken.store(true);
-    shared_.notify();
+    shared_.notify(call_.rank);
   }
 
  private:

@@ -98,6 +98,44 @@ TEST_CASE("Sums of many equal numbers are exact where f32 alone would stall") {
   CHECK(y.item() == 1 << 25);
 }
 
+TEST_CASE("Combined tensors are added or compared in order, each step rounded, into several results and in place") {
+  Device device = make_device();
+  device.backend().enter_thread();
+  const auto check = [&]<class T>(T, int count, std::int64_t size, ReduceOp op) {
+    std::vector<Tensor> parts;
+    for (int p = 0; p < count; ++p)
+      parts.push_back(tensor(device, {size}, normal_values(size, static_cast<std::uint64_t>(p)), dtype_of<T>));
+    std::vector<T> expected = parts[0].to_host<T>();
+    for (int p = 1; p < count; ++p) {
+      const std::vector<T> values = parts[static_cast<std::size_t>(p)].to_host<T>();
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto a = static_cast<Compute<T>>(expected[i]);
+        const auto b = static_cast<Compute<T>>(values[i]);
+        expected[i] = static_cast<T>(op == ReduceOp::sum ? a + b : std::max(a, b));
+      }
+    }
+    const std::vector<double> wide(expected.begin(), expected.end());
+    const Tensor apart = Tensor::empty_like(parts[0]);
+    const Tensor another = Tensor::empty_like(parts[0]);
+    const Tensor last = parts.back();
+    // Over parts last, since that changes them.
+    std::vector<std::vector<Tensor>> choices{{apart}, {apart, another}, {another, last, apart}};
+    for (std::vector<Tensor>& results : choices) {
+      device.backend().elementwise().combine(op, parts, results);
+      for (const Tensor& result : results) CHECK(result.to_doubles() == wide);
+    }
+    parts.back() = tensor(device, {size}, normal_values(size, static_cast<std::uint64_t>(count - 1)), dtype_of<T>);
+    std::vector<Tensor> in_place = parts;
+    device.backend().elementwise().combine(op, parts, in_place);
+    for (const Tensor& result : in_place) CHECK(result.to_doubles() == wide);
+  };
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    for (const int count : {2, 3, 5})
+      for (const std::int64_t size : {0, 1, 4097, 100003})
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max})
+          visit_floating(dtype, "combine", [&]<class T>(T type) { check(type, count, size, op); });
+}
+
 TEST_CASE("A maximum shows a NaN, a softmax row with one is NaN, and an empty row has no mass") {
   Device device = make_device();
   const double nan = std::numeric_limits<double>::quiet_NaN();
