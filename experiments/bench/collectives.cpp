@@ -1,7 +1,7 @@
 // Collectives among ranks of one thread each, over the transport that the process was started for. A row's size n is
 // that of the whole tensor: what a rank puts into a reduction, what it holds for all in an all_to_all, what a gather
 // gives, a scatter takes, a message carries. Latency is the time of a call, bandwidth is n over that time, and stands
-// beside a plain memory copy of this run: bytes copied a second by one thread, in buffers far larger than the caches.
+// beside a plain memory copy of this run: bytes that one rank copies a second between tensors far larger than caches.
 // (In place, an all_reduce of two ranks reads 2 n and writes 2 n; a copy reads n and writes n.)
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "experiments/bench/bench.h"
-#include "experiments/bench/machine.h"
 #include "framework/device.h"
 #include "parallel/shard.h"
 #include "parallel/world.h"
@@ -86,11 +85,9 @@ class CollectivesBench {
     WorldOptions options;
     options.mesh = Mesh(std::max(2, settings_.threads));
     options.threads = 1;
-    const int ranks = options.mesh.size();
-    transport_ = fmt::format("{} x {}: ", options.transport, ranks);
+    transport_ = fmt::format("{} x {}: ", options.transport, options.mesh.size());
     run_ranks(options, [&](Rank& rank) {
-      if (rank.index == 0) copies(ranks);
-      rank.world.barrier().wait();
+      copies(rank);
       latencies(rank);
       for (const std::int64_t bytes : {mib, 64 * mib})
         for (const Collective& collective : collectives) bandwidth(rank, collective, bytes);
@@ -108,16 +105,21 @@ class CollectivesBench {
     rows_.push_back(std::move(row));
   }
 
-  void copies(int ranks) {
-    for (const int threads : {1, ranks}) {
-      // Read and written bytes count there, copied ones here.
-      const double rate = peak_bandwidth(threads) / 2;
-      if (threads == 1) copy_rate_ = rate;
-      rows_.push_back({.name = fmt::format("memory copy, {} thread{}", threads, threads == 1 ? "" : "s"),
-                       .value = rate * 1e-9,
-                       .unit = "GB/s"});
-      settings_.on_row(rows_.back());
-    }
+  /// A plain copy of a tensor by one rank alone, and what all ranks copy together when each copies its own.
+  void copies(Rank& rank) {
+    constexpr std::int64_t bytes = 512 * mib;
+    Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);
+    Tensor y = Tensor::empty_like(x);
+    const auto rate = [&](int copying) {
+      return copying * static_cast<double>(bytes) / seconds_of_call(rank.world, x, 1, 5, [&] {
+               if (rank.index < copying) y.copy_from(x);
+             });
+    };
+    const double alone = rate(1);
+    if (rank.index == 0) copy_rate_ = alone;
+    add(rank, {.name = "memory copy by one rank", .value = alone * 1e-9, .unit = "GB/s"});
+    const double together = rate(rank.size);
+    add(rank, {.name = "memory copies by all ranks together", .value = together * 1e-9, .unit = "GB/s"});
   }
 
   void latencies(Rank& rank) {
