@@ -13,7 +13,7 @@ EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset
   const Rank& rank = trainer.rank();
   Device& device = rank.device;
   const std::int64_t images = dataset.size(split);
-  const ShardRange mine = shard(images, rank.data_parallel.size(), rank.data_parallel.rank());
+  const ShardRange mine = shard(images, rank.along(Axis::dp).size(), rank.along(Axis::dp).rank());
   std::vector<Tensor> parts;
   std::vector<float> pixels;
   // A rank without images still makes one empty batch, and so has rows of the right width to gather.
@@ -35,7 +35,7 @@ EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset
   }
   const Tensor own = concat_tensors(parts, 0);
   parts.clear();
-  const std::vector<Tensor> all = rank.data_parallel.gather(own, 0);
+  const std::vector<Tensor> all = rank.along(Axis::dp).gather(own, 0);
   EmbeddedSplit result;
   if (all.empty() || !device.has_data()) return result;
   for (std::int64_t i = 0; i < images; ++i) result.labels.push_back(dataset.label(split, i));

@@ -20,7 +20,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
     : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
   backbone_ = make_backbone(construction);
-  head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank.data_parallel, construction);
+  head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank.along(Axis::dp), construction);
   std::vector<Trained> trained;
   for (const Parameter* parameter : parameters())
     if (parameter->trainable) trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
@@ -62,11 +62,11 @@ std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const st
   const auto size = static_cast<std::int64_t>(batch.size());
   // The batch falls into sample groups, micro-batch by micro-batch and in each rank by rank: the same groups as those
   // of one rank with ranks * micro_batches micro-batches, also where they do not divide the batch.
-  const int ranks = rank_.data_parallel.size();
+  const int ranks = rank_.along(Axis::dp).size();
   const std::int64_t groups = experiment_.train.micro_batches * ranks;
   std::vector<std::int64_t> rows;
   for (int rank = 0; rank < ranks; ++rank) rows.push_back(shard(size, groups, index * ranks + rank).size);
-  const ShardRange mine = shard(size, groups, index * ranks + rank_.data_parallel.rank());
+  const ShardRange mine = shard(size, groups, index * ranks + rank_.along(Axis::dp).rank());
   const std::int64_t first = mine.begin;
   const auto indices = batch.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(mine.size));
 
@@ -105,12 +105,12 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
 }
 
 void Trainer::sum_gradients() {
-  if (rank_.data_parallel.size() == 1) return;
+  if (rank_.along(Axis::dp).size() == 1) return;
   const MemoryScope scope(rank_.device, Category::gradients);
   for (Parameter* parameter : parameters()) {
     if (!parameter->trainable || parameter->holding == Holding::sharded) continue;
     Accumulator& accumulator = *parameter->gradient;
-    const Tensor sum = rank_.data_parallel.all_reduce(accumulator.gradient());
+    const Tensor sum = rank_.along(Axis::dp).all_reduce(accumulator.gradient());
     accumulator.set(sum);
   }
 }
@@ -135,7 +135,7 @@ std::optional<double> Trainer::clip_gradients() {
   Tensor sharded_squares = Tensor::zeros(device, {1}, DType::f64);
   for (const Tensor& g : gradients) device.backend().training().add_squared_norm(g, squares);
   for (const Tensor& g : sharded) device.backend().training().add_squared_norm(g, sharded_squares);
-  sharded_squares = rank_.data_parallel.all_reduce(sharded_squares);
+  sharded_squares = rank_.along(Axis::dp).all_reduce(sharded_squares);
   // On plan the norm is unknown; scaling is counted as if it were too large.
   const double norm = device.has_data() ? std::sqrt(squares.item() + sharded_squares.item()) : clip.norm * 2;
   if (norm > clip.norm)

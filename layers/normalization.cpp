@@ -44,7 +44,7 @@ void BatchNorm::end_step(Rank& rank) {
   const Tensor mine = concat_tensors(groups_, 0).reshape({micro_batches, width});
   groups_.clear();
   // Gathered rank by rank; the batch's order is micro-batch by micro-batch, each over the ranks.
-  const Tensor gathered = rank.data_parallel.all_gather(mine);
+  const Tensor gathered = rank.along(Axis::dp).all_gather(mine);
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
   const Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
   rank.device.backend().training().merge_moments(ordered.reshape({ranks * micro_batches, width}), options_.momentum,

@@ -14,20 +14,30 @@ Mesh::Coordinates Mesh::coordinates(int rank) const {
   return {rank / (sizes_.pp * sizes_.tp), rank / sizes_.tp % sizes_.pp, rank % sizes_.tp};
 }
 
-int Mesh::first_along(Axis axis, int rank) const {
-  Coordinates at = coordinates(rank);
-  switch (axis) {
-    case Axis::dp:
-      at.dp = 0;
-      break;
-    case Axis::pp:
-      at.pp = 0;
-      break;
-    case Axis::tp:
-      at.tp = 0;
-      break;
+std::vector<int> Mesh::ranks_over(AxisSet axes, int rank) const {
+  const Coordinates here = coordinates(rank);
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    const Coordinates there = coordinates(other);
+    bool differs_elsewhere = false;
+    for (const Axis axis : all_axes) differs_elsewhere |= !axes.contains(axis) && here[axis] != there[axis];
+    if (!differs_elsewhere) ranks.push_back(other);
   }
-  return this->rank(at);
+  return ranks;
+}
+
+AxisSet Mesh::larger_than_one(AxisSet axes) const {
+  AxisSet result;
+  axes.for_each([&](Axis axis) {
+    if (size(axis) > 1) result.insert(axis);
+  });
+  return result;
+}
+
+std::string to_string(const AxisSet& axes) {
+  std::string text;
+  axes.for_each([&](Axis axis) { text += fmt::format("{}{}", text.empty() ? "" : " x ", name_of(axis)); });
+  return text.empty() ? "no axis" : text;
 }
 
 std::string to_string(const Mesh& mesh) {

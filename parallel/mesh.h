@@ -3,13 +3,55 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace heddle {
 
 enum class Axis { dp, pp, tp };
+inline constexpr std::array<Axis, 3> all_axes{Axis::dp, Axis::pp, Axis::tp};
 inline constexpr std::array<std::string_view, 3> axis_names{"dp", "pp", "tp"};
+constexpr std::string_view name_of(Axis axis) {
+  return axis_names[static_cast<std::size_t>(axis)];
+}
+
+/// Some of the axes, visited in the order dp, pp, tp.
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) insert(axis);
+  }
+
+  constexpr void insert(Axis axis) { bits_ |= 1U << static_cast<unsigned>(axis); }
+  constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr bool operator==(const AxisSet&) const = default;
+  /// 0 .. 7, another for every set.
+  constexpr unsigned index() const { return bits_; }
+  template <class F>
+  constexpr void for_each(F&& f) const {
+    for (const Axis axis : all_axes)
+      if (contains(axis)) f(axis);
+  }
+
+ private:
+  unsigned bits_ = 0;
+};
+
+/// `dp x tp`, `no axis`.
+std::string to_string(const AxisSet& axes);
+
+/// Something of each axis.
+template <class T>
+struct PerAxis {
+  std::array<T, all_axes.size()> values{};
+  constexpr T& operator[](Axis axis) { return values[static_cast<std::size_t>(axis)]; }
+  constexpr const T& operator[](Axis axis) const { return values[static_cast<std::size_t>(axis)]; }
+  bool operator==(const PerAxis&) const = default;
+};
 
 class Mesh {
  public:
@@ -28,8 +70,10 @@ class Mesh {
   int size(Axis axis) const { return sizes_[axis]; }
   Coordinates coordinates(int rank) const;
   int rank(Coordinates at) const { return (at.dp * sizes_.pp + at.pp) * sizes_.tp + at.tp; }
-  /// The lowest rank of those that differ from `rank` along this axis only: the same number for all of them.
-  int first_along(Axis axis, int rank) const;
+  /// The ranks that differ from `rank` along these axes only, itself included, ascending.
+  std::vector<int> ranks_over(AxisSet axes, int rank) const;
+  /// These axes without those of one rank.
+  AxisSet larger_than_one(AxisSet axes) const;
   bool operator==(const Mesh&) const = default;
 
  private:

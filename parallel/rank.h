@@ -5,6 +5,7 @@
 #include "framework/random.h"
 #include "parallel/communicator.h"
 #include "parallel/mesh.h"
+#include "parallel/mesh_groups.h"
 #include "parallel/rank_clock.h"
 
 namespace heddle {
@@ -15,8 +16,7 @@ struct Rank {
   int size;
   Device& device;
   Communicator& world;
-  /// The ranks that hold the same part of the model and other samples. Its rank() is the coordinate.
-  Communicator& data_parallel;
+  MeshGroups& groups;
   Mesh mesh;
   Mesh::Coordinates coordinates;
   RandomKey key;
@@ -24,6 +24,11 @@ struct Rank {
   const ByteCounter& bytes;
   /// CPU time outside communicators.
   const RankClock& clock;
+
+  /// The ranks that differ from this one along one axis only, e.g. along dp those that hold the same part of the model
+  /// and other samples. Its rank() is the coordinate.
+  Communicator& along(Axis axis) const { return groups.along(axis); }
+  Communicator& over(AxisSet axes) const { return groups.over(axes); }
 };
 
 }  // namespace heddle

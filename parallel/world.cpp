@@ -46,12 +46,12 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
   traffic->hooks.push_back(bytes);
   Communicator world(std::move(transport), device, traffic);
   const int index = world.rank();
-  Communicator data_parallel = world.split(options.mesh.first_along(Axis::dp, index));
+  MeshGroups groups(world, options.mesh);
   Rank rank{.index = index,
             .size = world.size(),
             .device = device,
             .world = world,
-            .data_parallel = data_parallel,
+            .groups = groups,
             .mesh = options.mesh,
             .coordinates = options.mesh.coordinates(index),
             .key = options.key,

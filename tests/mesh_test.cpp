@@ -4,6 +4,8 @@
 
 #include "framework/error.h"
 #include "parallel/shard.h"
+#include "parallel/world.h"
+#include "tests/support/ranks.h"
 
 namespace heddle {
 
@@ -35,12 +37,47 @@ TEST_CASE("the tensor axis is the fastest, and coordinates lead back to the rank
   CHECK(to_string(Mesh()) == "1 rank");
 }
 
-TEST_CASE("ranks that differ along one axis only share their first rank along it") {
-  const Mesh mesh(2, 3, 4);
-  const int rank = mesh.rank({1, 2, 3});
-  CHECK(mesh.first_along(Axis::dp, rank) == mesh.rank({0, 2, 3}));
-  CHECK(mesh.first_along(Axis::pp, rank) == mesh.rank({1, 0, 3}));
-  CHECK(mesh.first_along(Axis::tp, rank) == mesh.rank({1, 2, 0}));
+TEST_CASE("ranks over some axes differ along these only") {
+  const Mesh mesh(2, 3, 2);
+  const int rank = mesh.rank({1, 2, 1});
+  CHECK(mesh.ranks_over({}, rank) == std::vector{rank});
+  CHECK(mesh.ranks_over({Axis::dp}, rank) == std::vector{mesh.rank({0, 2, 1}), rank});
+  CHECK(mesh.ranks_over({Axis::tp, Axis::dp}, rank) ==
+        std::vector{mesh.rank({0, 2, 0}), mesh.rank({0, 2, 1}), mesh.rank({1, 2, 0}), rank});
+  CHECK(mesh.ranks_over({Axis::dp, Axis::pp, Axis::tp}, rank).size() == 12);
+}
+
+TEST_CASE("sets of axes are equal whatever the order, and print in the mesh's") {
+  CHECK(AxisSet{Axis::tp, Axis::dp} == AxisSet{Axis::dp, Axis::tp});
+  CHECK(to_string(AxisSet{Axis::tp, Axis::dp}) == "dp x tp");
+  CHECK(to_string(AxisSet{}) == "no axis");
+  CHECK(Mesh(2, 1, 3).larger_than_one({Axis::dp, Axis::pp}) == AxisSet{Axis::dp});
+}
+
+TEST_CASE("a rank has one communicator for each part of the mesh, and equal groups are the same one") {
+  WorldOptions options = test::ranks(12);
+  options.mesh = Mesh(2, 3, 2);
+  run_ranks(options, [](Rank& rank) {
+    const Mesh::Coordinates at = rank.coordinates;
+    for (const Axis axis : all_axes) {
+      CHECK(rank.along(axis).size() == rank.mesh.size(axis));
+      CHECK(rank.along(axis).rank() == at[axis]);
+    }
+    CHECK(rank.over({Axis::pp, Axis::tp}).rank() == at.pp * 2 + at.tp);
+    CHECK(&rank.over({Axis::pp, Axis::tp}) == &rank.over({Axis::tp, Axis::pp}));
+    CHECK(&rank.over({Axis::dp, Axis::pp, Axis::tp}) == &rank.world);
+    CHECK(rank.over({}).size() == 1);
+    // The members: their world ranks add up.
+    const Tensor total =
+        rank.over({Axis::dp, Axis::tp}).all_reduce(Tensor::full(rank.device, {1}, DType::f64, rank.index));
+    CHECK(total.item() == 4 * (2 * at.pp) + 2 * (0 + 6) + 2 * (0 + 1));
+  });
+  options.mesh = Mesh(1, 1, 12);
+  run_ranks(options, [](Rank& rank) {
+    CHECK(&rank.along(Axis::tp) == &rank.world);
+    CHECK(&rank.over({Axis::dp, Axis::tp}) == &rank.world);
+    CHECK(rank.along(Axis::dp).size() == 1);
+  });
 }
 
 TEST_CASE("a mesh axis without ranks is an error") {

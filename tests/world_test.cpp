@@ -37,10 +37,10 @@ TEST_CASE("every rank has its own thread, device, coordinates and communicators"
     CHECK(rank.device.backend().name() == "cpu");
     CHECK(rank.world.rank() == rank.index);
     CHECK(rank.coordinates == options.mesh.coordinates(rank.index));
-    CHECK(rank.data_parallel.size() == 2);
-    CHECK(rank.data_parallel.rank() == rank.coordinates.dp);
+    CHECK(rank.along(Axis::dp).size() == 2);
+    CHECK(rank.along(Axis::dp).rank() == rank.coordinates.dp);
     CHECK(rank.key.seed == 7);
-    const Tensor total = rank.data_parallel.all_reduce(Tensor::full(rank.device, {1}, DType::f32, rank.index));
+    const Tensor total = rank.along(Axis::dp).all_reduce(Tensor::full(rank.device, {1}, DType::f32, rank.index));
     CHECK(total.item() == (rank.coordinates.tp == 0 ? 0 + 2 : 1 + 3));
     CHECK(rank.bytes.sent_bytes() == 4);
   });
