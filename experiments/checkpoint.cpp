@@ -82,6 +82,7 @@ std::string unchanging_json(Experiment experiment) {
   experiment.evaluation = defaults.evaluation;
   experiment.memory_budget = defaults.memory_budget;
   experiment.timeout = defaults.timeout;
+  experiment.transport = defaults.transport;
   return write_json([&experiment](Describer& d) { describe(d, experiment); });
 }
 

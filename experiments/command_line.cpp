@@ -1,12 +1,15 @@
 #include "experiments/command_line.h"
 
 #include <algorithm>
+#include <memory>
+#include <streambuf>
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
 #include "experiments/bench/bench.h"
 #include "experiments/config/wording.h"
+#include "experiments/job.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -25,7 +28,14 @@ void add_run_options(CLI::App& app, RunCommand& command) {
   app.add_flag("--json", command.json, "print the summary as JSON instead of the table");
 }
 
-int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console) {
+/// What the processes of a job other than rank 0's write: nothing.
+class Nowhere : public std::streambuf {
+  int overflow(int character) override { return traits_type::not_eof(character); }
+};
+
+/// `job` is joined by the commands that all of its processes do together; of the others rank 0's does all.
+int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console,
+             std::unique_ptr<Processes>& job) {
   app.require_subcommand(1);
   app.footer("The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.");
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION + " (cpu)");
@@ -35,7 +45,10 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   add_run_options(run_app, run);
   run_app.add_option("--out", run.out, "results folder (default: results/NAME)");
   run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder");
-  run_app.callback([&] { code = run_command(run, console); });
+  run_app.callback([&] {
+    job = join_processes();
+    code = run_command(run, console, job.get());
+  });
 
   RunCommand plan;
   CLI::App& plan_app = *app.add_subcommand("plan", "memory, traffic and FLOPs of an experiment, without computing");
@@ -95,16 +108,14 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   return code;
 }
 
-}  // namespace
-
-int run_command_line(int argc, const char* const* argv, const Console& console) {
+int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job) {
   const auto report = [&console](const std::exception& error, int code) {
     console.err << "heddle: " << error.what() << "\n" << std::flush;
     return code;
   };
   try {
     CLI::App app("Heddle: data-parallel training of face recognition with large class-sharded heads", "heddle");
-    const int code = dispatch(app, argc, argv, console);
+    const int code = dispatch(app, argc, argv, console, job);
     if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
     return code;
   } catch (const InputError& error) {
@@ -116,6 +127,25 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   } catch (const std::exception& error) {
     return report(error, 1);
   }
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv, const Console& console) {
+  const std::optional<Launch> launch = launch_of_environment();
+  std::unique_ptr<Processes> job;
+  int code = 0;
+  if (!launch || launch->rank == 0) {
+    code = report_errors(argc, argv, console, job);
+  } else if (argc > 1 && argv[1] == std::string_view("run")) {
+    // All processes of a job fail by the same errors: rank 0 tells them.
+    Nowhere nowhere;
+    std::ostream silent(&nowhere);
+    code = report_errors(argc, argv, {silent, silent, {}}, job);
+  }
+  // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.
+  if (job) job->leave();
+  return code;
 }
 
 }  // namespace heddle

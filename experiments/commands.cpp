@@ -10,6 +10,7 @@
 #include "experiments/config/study.h"
 #include "experiments/config/writer.h"
 #include "experiments/experiment.h"
+#include "experiments/job.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
@@ -92,16 +93,23 @@ Describer::Body blank_experiment(Experiment& experiment) {
 
 }  // namespace
 
-int run_command(const RunCommand& command, const Console& console) {
-  Study<Experiment> study = read(command.file, command.sets);
-  // Written resolved: another machine's cores would give other bits.
-  for (Member& member : study.variants) member.root.threads = threads_of(member.root);
-  const std::filesystem::path path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
-  ResultsFolder folder(path, effective_json(study), command.resume);
+int run_command(const RunCommand& command, const Console& console, Processes* job) {
+  Study<Experiment> study;
+  std::filesystem::path path;
+  std::optional<ResultsFolder> folder;  // rank 0's
+  together(job, [&] {
+    study = read(command.file, command.sets);
+    fit_to_job(study, job);
+    // Written resolved: another machine's cores would give other bits.
+    for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);
+    path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
+    if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
+  });
   Progress progress(console.err, console.terminal);
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
+  if (job != nullptr) run.versions.emplace_back("mpi", job->name());
   for (Member& member : study.variants) {
     run.device = member.root.device == DeviceType::plan ? "plan" : "cpu";
     progress.clear();
@@ -111,6 +119,7 @@ int run_command(const RunCommand& command, const Console& console) {
                 << std::flush;
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .resume = command.resume,
+                               .job = job,
                                .on_begin =
                                    [&](std::int64_t first) {
                                      if (command.resume) {
@@ -120,16 +129,16 @@ int run_command(const RunCommand& command, const Console& console) {
                                      }
                                      progress.begin(member.name, first, member.root.train.steps,
                                                     member.root.train.batch);
-                                     return folder.begin_variant(member.name, first, member.root.train.batch);
+                                     return folder->begin_variant(member.name, first, member.root.train.batch);
                                    },
                                .on_step =
                                    [&](const StepRecord& record) {
-                                     folder.step(record);
+                                     folder->step(record);
                                      progress.step(record);
                                    },
                                .on_status = [&](const std::string& text) { progress.show(text); }};
     run.variants.push_back(run_variant(member.root, member.name, settings));
-    folder.write(run);
+    if (folder) folder->write(run);
   }
   progress.clear();
   console.err << fmt::format("results: {}\n", path.string());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/results/progress.h"
+#include "parallel/processes.h"
 
 namespace heddle {
 
@@ -27,8 +28,9 @@ struct RunCommand {
   bool resume = false;
 };
 
-/// Trains every variant of a file. Gives the exit code: 0, or that of the first variant that ended early.
-int run_command(const RunCommand& command, const Console& console);
+/// Trains every variant of a file, with a job on its processes. Gives the exit code: 0, or that of the first variant
+/// that ended early.
+int run_command(const RunCommand& command, const Console& console, Processes* job = nullptr);
 /// The same file on the plan backend; writes no results folder.
 int plan_command(const RunCommand& command, const Console& console);
 

@@ -15,7 +15,7 @@ std::span<const std::string_view> names_of<DeviceType>() {
 
 template <>
 std::span<const std::string_view> names_of<TransportType>() {
-  static constexpr std::array<std::string_view, 1> names{"threads"};
+  static constexpr std::array<std::string_view, 2> names{"threads", "mpi"};
   return names;
 }
 
@@ -54,7 +54,8 @@ static void describe(Describer& d, EvaluationConfig& c) {
 void describe(Describer& d, Experiment& c) {
   d.field(required("name"), c.name, "names the experiment and its results folder");
   choice(d, "device", c.device, "cpu computes; plan counts bytes and FLOPs without computing");
-  choice(d, "transport", c.transport, "how ranks talk: threads of one process");
+  choice(d, "transport", c.transport,
+         "how ranks talk: threads of one process, or mpi: one process each (mpirun -n 4 ./heddle run FILE)");
   object(d, "mesh", c.mesh, "the ranks");
   d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");

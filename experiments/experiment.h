@@ -17,7 +17,7 @@ namespace heddle {
 class Describer;
 
 enum class DeviceType { cpu, plan };
-enum class TransportType { threads };
+enum class TransportType { threads, mpi };
 enum class TrainDType { f32, f64 };
 
 struct MeshConfig {

@@ -6,6 +6,8 @@
 
 #include "experiments/checkpoint.h"
 #include "experiments/embed.h"
+#include "experiments/job.h"
+#include "experiments/results/gather_ranks.h"
 #include "experiments/trainer.h"
 #include "framework/device.h"
 #include "parallel/world.h"
@@ -161,10 +163,11 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   return result;
 }
 
-WorldOptions world_options(const Experiment& experiment) {
+WorldOptions world_options(const Experiment& experiment, Processes* job) {
   WorldOptions options{.mesh = Mesh(static_cast<int>(experiment.mesh.dp)),
                        .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
-                       .transport = "threads",
+                       .transport = experiment.transport == TransportType::mpi ? "mpi" : "threads",
+                       .processes = job,
                        .key = {static_cast<std::uint64_t>(experiment.seed)},
                        .threads = static_cast<int>(experiment.threads),
                        .winograd = experiment.winograd};
@@ -175,17 +178,24 @@ WorldOptions world_options(const Experiment& experiment) {
 
 }  // namespace
 
-int threads_of(const Experiment& experiment) {
-  return threads_per_rank(world_options(experiment));
+int threads_of(const Experiment& experiment, Processes* job) {
+  return threads_per_rank(world_options(experiment, job));
+}
+
+int ranks_of(const Experiment& experiment) {
+  return world_options(experiment, nullptr).mesh.size();
 }
 
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings) {
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
-  const std::unique_ptr<const Dataset> dataset = make_dataset(experiment.data, key);
-  if (experiment.head.classes < dataset->classes())
-    fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
-                     experiment.head.classes);
-  const WorldOptions options = world_options(experiment);
+  std::unique_ptr<const Dataset> dataset;
+  together(settings.job, [&] {
+    dataset = make_dataset(experiment.data, key);
+    if (experiment.head.classes < dataset->classes())
+      fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
+                       experiment.head.classes);
+  });
+  const WorldOptions options = world_options(experiment, settings.job);
 
   VariantResult result = empty_result(experiment, name);
   const Clock::time_point epoch = Clock::now();
@@ -200,6 +210,7 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
     result.status = VariantResult::Status::failed;
     result.error = error.what();
   }
+  if (settings.job != nullptr) gather_ranks(result, *settings.job);
   return result;
 }
 

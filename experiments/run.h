@@ -8,6 +8,7 @@
 
 #include "experiments/experiment.h"
 #include "experiments/results/result.h"
+#include "parallel/processes.h"
 
 namespace heddle {
 
@@ -16,6 +17,8 @@ struct RunSettings {
   std::filesystem::path checkpoints;
   /// Go on from the newest checkpoint there, if there is one.
   bool resume = false;
+  /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
+  Processes* job = nullptr;
   /// Called by one thread, between steps: the first step (gives the records of the steps before it, when resuming),
   /// each step, and what else goes on.
   std::function<std::vector<StepRecord>(std::int64_t first_step)> on_begin = [](std::int64_t) {
@@ -26,7 +29,9 @@ struct RunSettings {
 };
 
 /// Computing threads a rank: as the experiment says, or this machine's share.
-int threads_of(const Experiment& experiment);
+int threads_of(const Experiment& experiment, Processes* job = nullptr);
+/// Of its mesh.
+int ranks_of(const Experiment& experiment);
 
 /// Running out of memory and a failing rank are results (status and error say which); wrong input is an InputError.
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings);

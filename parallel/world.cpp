@@ -3,38 +3,32 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 #include "framework/error.h"
+#include "parallel/processes.h"
 #include "parallel/threads_transport.h"
 
 namespace heddle {
 
 namespace {
 
-std::string what(const std::exception_ptr& cause) {
-  try {
-    std::rethrow_exception(cause);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
+[[noreturn]] void raise(int rank, const Failure& failure) {
+  switch (failure.kind) {
+    case Failure::Kind::out_of_memory:
+      throw OutOfMemory(failure.why);
+    case Failure::Kind::input_error:
+      throw InputError(failure.why);
+    case Failure::Kind::rank_failed:
+      throw RankFailed(failure.why);
+    case Failure::Kind::error:
+      break;
   }
-}
-
-[[noreturn]] void rethrow(int rank, const std::exception_ptr& cause) {
-  try {
-    std::rethrow_exception(cause);
-  } catch (const OutOfMemory&) {
-    throw;
-  } catch (const InputError&) {
-    throw;
-  } catch (const RankFailed&) {
-    throw;
-  } catch (...) {
-    fail<RankFailed>("rank {} failed: {}", rank, what(cause));
-  }
+  fail<RankFailed>("rank {} failed: {}", rank, failure.why);
 }
 
 /// The life of one rank, on its own thread.
@@ -60,34 +54,35 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
   body(rank);
 }
 
-}  // namespace
-
-int threads_per_rank(const WorldOptions& options) {
-  if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.mesh.size());
+/// Cores of this machine that are one process's. A process that its launcher has bound to some has them for itself.
+int cores_of_a_process(int processes_here) {
+  const int usable = static_cast<int>(std::thread::hardware_concurrency());
+  return usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) ? usable : usable / processes_here;
 }
 
-void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body) {
-  if (options.transport != "threads") fail<InputError>("transport: expected threads, got {}", options.transport);
+std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
+  return std::make_unique<Device>(make_backend(options.backend, threads_per_rank(options), options.winograd), rank,
+                                  options.memory_budget);
+}
+
+void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const int ranks = options.mesh.size();
   // Tensors may be on their way when a rank fails: the world that holds them goes before the devices.
   std::vector<std::unique_ptr<Device>> devices;
-  for (int r = 0; r < ranks; ++r)
-    devices.push_back(std::make_unique<Device>(
-        make_backend(options.backend, threads_per_rank(options), options.winograd), r, options.memory_budget));
+  for (int r = 0; r < ranks; ++r) devices.push_back(make_device(options, r));
   ThreadsWorld world(ranks, options.timeout);
-  std::vector<std::exception_ptr> causes(static_cast<std::size_t>(ranks));
+  std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   {
     std::vector<std::jthread> threads;
     const auto fails = [&](int r) {
-      causes[static_cast<std::size_t>(r)] = std::current_exception();
-      world.failed(r, what(std::current_exception()));
+      std::optional<Failure>& failure = failures[static_cast<std::size_t>(r)];
+      failure = failure_of(std::current_exception());
+      if (failure) world.failed(r, failure->why);
     };
     const auto live = [&](int r) {
       try {
         run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r));
         world.ended(r);
-      } catch (const Stopped&) {
       } catch (...) {
         fails(r);
       }
@@ -103,7 +98,46 @@ void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& bo
     }
   }
   for (int r = 0; r < ranks; ++r)
-    if (causes[static_cast<std::size_t>(r)]) rethrow(r, causes[static_cast<std::size_t>(r)]);
+    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise(r, *failure);
+}
+
+/// This process's rank, if the mesh has it: those beyond the mesh only learn how it ended.
+void run_process(const WorldOptions& options, const std::function<void(Rank&)>& body) {
+  Processes& processes = *options.processes;
+  const int ranks = options.mesh.size();
+  if (ranks > processes.size())
+    fail<InputError>("mesh: {} has {} ranks, but the job has {} process{}: start it with mpirun -n {}",
+                     to_string(options.mesh), ranks, processes.size(), processes.size() == 1 ? "" : "es", ranks);
+  std::unique_ptr<Device> device;
+  std::exception_ptr exception;
+  try {
+    if (processes.rank() < ranks) {
+      device = make_device(options, processes.rank());
+      run_rank(options, body, *device, processes.connect(ranks, options.timeout));
+    }
+  } catch (...) {
+    exception = std::current_exception();
+  }
+  // Elements may be on their way when a rank fails: the device stays until they have arrived.
+  if (const auto failed = processes.conclude(exception)) raise(failed->first, failed->second);
+}
+
+}  // namespace
+
+int threads_per_rank(const WorldOptions& options) {
+  if (options.threads > 0) return options.threads;
+  const int cores = options.processes != nullptr
+                        ? cores_of_a_process(options.processes->local_size())
+                        : static_cast<int>(std::thread::hardware_concurrency()) / options.mesh.size();
+  return std::max(1, cores);
+}
+
+void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body) {
+  if (options.transport == "threads") return run_threads(options, body);
+  if (options.transport != "mpi") fail<InputError>("transport: expected threads or mpi, got {}", options.transport);
+  if (options.processes == nullptr)
+    fail<InputError>("transport: mpi needs one process a rank: start it with mpirun -n {}", options.mesh.size());
+  run_process(options, body);
 }
 
 }  // namespace heddle

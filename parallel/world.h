@@ -1,5 +1,5 @@
-// Runs one function on every rank of a mesh, each rank in a thread with a device of its own, and turns their failures
-// into one error.
+// Runs one function on every rank of a mesh, each rank in a thread or process with a device of its own, and turns their
+// failures into one error.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,14 @@
 
 namespace heddle {
 
+class Processes;
+
 struct WorldOptions {
   Mesh mesh{};
   std::string backend = "cpu";
+  /// threads: this process has all ranks, each in a thread. mpi: `processes` has them, one each.
   std::string transport = "threads";
+  Processes* processes = nullptr;
   RandomKey key{};
   /// Bytes a rank may hold.
   std::optional<std::int64_t> memory_budget{};
@@ -27,13 +31,14 @@ struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-/// Threads a rank that these options give.
+/// Threads a rank that these options give: with many processes, one's share of its machine's cores.
 int threads_per_rank(const WorldOptions& options);
 
 /// Returns when the body has returned on all ranks. If it throws on one, the others' waits end, and one error comes
 /// out: OutOfMemory and InputError as they are, what communicators throw (RankFailed) as it is, anything else as
 /// RankFailed `rank 2 failed: <what>`. Ranks that only had to stop are never the cause; of several causes the lowest
-/// rank's counts. Devices end with this call: no tensor made in the body may outlive it.
+/// rank's counts. Devices end with this call: no tensor made in the body may outlive it. With many processes all call
+/// it and the same error comes out on all of them; a process beyond the mesh runs nothing.
 void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body);
 
 }  // namespace heddle

@@ -160,7 +160,7 @@ TEST_CASE("a thread's CPU time within communicators is not computing") {
 TEST_CASE("a transport that does not exist is an error that says which ones do") {
   WorldOptions options = ranks(2);
   options.transport = "pigeons";
-  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}), "transport: expected threads, got pigeons", InputError);
+  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}), "transport: expected threads or mpi, got pigeons", InputError);
 }
 
 }  // namespace heddle

@@ -10,9 +10,13 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/processes.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
+
+/// The processes that `mpi` runs over.
+inline Processes* job = nullptr;
 
 /// What this process runs its cases over.
 inline std::string transport() {
@@ -30,10 +34,15 @@ inline bool can_run(int count) {
   return ranks == nullptr || std::string_view(ranks) == std::to_string(count);
 }
 
+inline void pass_over(int count) {
+  if (job == nullptr || job->rank() == 0) MESSAGE("passed over: needs " << count << " ranks");
+}
+
 /// Options of `count` ranks over this process's transport.
 inline WorldOptions on_transport(int count, const std::string& backend = "cpu") {
   WorldOptions options = ranks(count, backend);
   options.transport = transport();
+  options.processes = job;
   return options;
 }
 
@@ -42,14 +51,14 @@ inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
   if (can_run(count))
     run_ranks(on_transport(count), body);
   else
-    MESSAGE("passed over: needs " << count << " ranks");
+    pass_over(count);
 }
 
 /// What `run_ranks` threw, on every process, must be this error of this class.
 template <class ErrorType = RankFailed>
 void fails_on_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body, const std::string& expected) {
   if (!can_run(options.mesh.size())) {
-    MESSAGE("passed over: needs " << options.mesh.size() << " ranks");
+    pass_over(options.mesh.size());
     return;
   }
   CHECK_THROWS_WITH_AS(run_ranks(options, body), expected.c_str(), ErrorType);

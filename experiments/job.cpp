@@ -1,0 +1,45 @@
+#include "experiments/job.h"
+
+#include <algorithm>
+
+#include "experiments/run.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+std::unique_ptr<Processes> join_processes() {
+  const std::optional<Launch> launch = launch_of_environment();
+  if (!launch) return nullptr;
+  if (std::unique_ptr<Wire> wire = join_job()) return std::make_unique<Processes>(std::move(wire));
+  if (launch->size == 1) return nullptr;
+  fail<InputError>(
+      "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
+      "builds and runs the one for the job's MPI",
+      launch->size);
+}
+
+void together(Processes* job, const std::function<void()>& body) {
+  if (job != nullptr)
+    job->together(body);
+  else
+    body();
+}
+
+void fit_to_job(Study<Experiment>& study, const Processes* job) {
+  int ranks = 0;
+  for (auto& member : study.variants) {
+    Experiment& experiment = member.root;
+    ranks = std::max(ranks, ranks_of(experiment));
+    if (job == nullptr && experiment.transport == TransportType::mpi)
+      fail<InputError>("{}: mpi needs one process a rank: mpirun -n {} ./heddle run FILE",
+                       member.document.where("/transport"), ranks_of(experiment));
+    if (job != nullptr) experiment.transport = TransportType::mpi;
+  }
+  if (job != nullptr && job->size() != ranks)
+    fail<InputError>(
+        "{}: expected as many processes as the largest mesh has ranks, {}, got {}: mpirun -n {} ./heddle "
+        "run FILE",
+        study.name, ranks, job->size(), ranks);
+}
+
+}  // namespace heddle

@@ -1,0 +1,23 @@
+// What a run is to the job of processes that mpirun started it in.
+#pragma once
+
+#include <memory>
+
+#include "experiments/config/study.h"
+#include "experiments/experiment.h"
+#include "parallel/processes.h"
+
+namespace heddle {
+
+/// The job that this process is part of by its environment; null for a process that was started alone. InputError if
+/// this program was built without MPI. To be called once.
+std::unique_ptr<Processes> join_processes();
+
+/// Runs the body, and with a job so that it fails on all processes by the same error or on none.
+void together(Processes* job, const std::function<void()>& body);
+
+/// In a job the ranks of every variant are its processes, whatever the file says about the transport: the largest mesh
+/// must have as many, and those beyond a smaller variant's mesh sit it out. Without a job there is no transport `mpi`.
+void fit_to_job(Study<Experiment>& study, const Processes* job);
+
+}  // namespace heddle

@@ -1,0 +1,13 @@
+// With one process a rank, each knows only its own row of a result: rank 0 gathers them.
+#pragma once
+
+#include "experiments/results/result.h"
+#include "parallel/processes.h"
+
+namespace heddle {
+
+/// On rank 0 fills in the other processes' rows, also after a failure; a process that is gone leaves an empty one. A
+/// call of all processes between their sections.
+void gather_ranks(VariantResult& result, Processes& job);
+
+}  // namespace heddle

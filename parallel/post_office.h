@@ -1,0 +1,171 @@
+// One process's letters: sorts what comes, answers what concerns no call, and waits. Internal to the transport of many
+// processes. All progress is made within `poll`, on the process's only communicating thread.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/tensor.h"
+#include "parallel/letter.h"
+#include "parallel/processes.h"
+#include "parallel/transport.h"
+#include "parallel/wire.h"
+
+namespace heddle {
+
+/// Names an exchange, alike on all its ranks.
+struct ExchangeName {
+  std::uint64_t group = 0;
+  std::uint64_t sequence = 0;
+  /// World rank of the other side of a message; -1: a collective.
+  int other = -1;
+  auto operator<=>(const ExchangeName&) const = default;
+};
+
+/// Part of what was offered, asked for by its receiver, who holds the memory ready for it.
+struct Slice {
+  int step = 0;  // of the exchange, 0 or 1
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+struct Want {
+  Slice slice;
+  int tag = 0;
+};
+
+/// An exchange under way, as its letters see it.
+class Addressee {
+ public:
+  virtual ~Addressee() = default;
+  virtual void wanted(int from, const Want& want) = 0;
+  /// The receiver has all of the message.
+  virtual void taken() = 0;
+};
+
+/// What a rank said in an exchange.
+struct Arrival {
+  std::optional<Call> call;
+  /// Small tensors travel with the words, one a step.
+  std::array<std::optional<std::vector<std::byte>>, 2> content;
+};
+
+/// A tensor's elements on their way. Keeps them alive.
+struct Transfer {
+  Transfer(Tensor x, int other, bool sends) : tensor(std::move(x)), peer(other), is_send(sends) {}
+  Tensor tensor;
+  int peer;
+  bool is_send;
+  bool is_done = false;
+  std::unique_ptr<WireTransfer> wire;
+};
+
+/// What a wait waits for: a word of the peer, or elements that are under way already.
+enum class Awaited { word, elements };
+
+class PostOffice {
+ public:
+  explicit PostOffice(std::unique_ptr<Wire> wire);
+  ~PostOffice();
+  PostOffice(const PostOffice&) = delete;
+  PostOffice& operator=(const PostOffice&) = delete;
+
+  Wire& wire() { return *wire_; }
+  int rank() const { return wire_->rank(); }
+  int size() const { return wire_->size(); }
+
+  // ---- exchanges of the present section
+  std::uint64_t section() const { return section_; }
+  bool is_broken() const { return is_broken_; }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  void enroll(const ExchangeName& name, Addressee& addressee);
+  void discharge(const ExchangeName& name);
+  /// What a rank said so far.
+  Arrival& arrival(const ExchangeName& name, int from);
+  Arrival take_arrival(const ExchangeName& name, int from);
+
+  /// A letter about an exchange is begun, written and sent.
+  enum class Kind : std::uint8_t { call, content, want, taken, failed, ended, probe, gathered };
+  LetterWriter& begin(Kind kind, const ExchangeName& name);
+  void send(int to);
+
+  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor);
+  /// Asks for a slice of what was offered here; its bytes are the tensor's.
+  std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
+
+  void poll();
+  /// Returns when `ready`; throws when world rank `peer`, on which that depends, or any other makes it impossible.
+  void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::word);
+
+  // ---- between sections
+  /// Tells everybody that this process's part of the present section failed.
+  void report(const Failure& failure);
+  /// Ends the section; gives what failed in it, by rank.
+  std::map<int, Failure> conclude();
+  std::vector<std::string> gather(const std::string& content);
+  void leave();
+
+ private:
+  struct Section {
+    std::map<std::pair<ExchangeName, int>, Arrival> arrivals;
+    std::map<int, Failure> failures;
+    int first_failed = -1;
+    std::vector<bool> ended;
+  };
+  /// What this process waits for at present.
+  struct Waiting {
+    Waiting(std::uint64_t n, const Call& c, int p) : number(n), call(c), peer(p) {}
+    std::uint64_t number;
+    const Call& call;
+    int peer;
+  };
+  /// One rank of a chain of ranks that wait for each other.
+  struct Link {
+    int rank;
+    std::uint64_t number;
+    std::string call;
+    bool operator==(const Link&) const = default;
+  };
+
+  Section& section_of(std::uint64_t number);
+  void begin(Kind kind, std::uint64_t section);
+  void send_to_all();
+  void deliver(const Wire::Sheet& sheet);
+  void open(int from, std::span<const std::byte> letter);
+  void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
+  static void remember_failure(Section& section, int rank, Failure failure);
+  void check(const Call& call, int peer, Awaited awaited);
+  bool is_sending_to(int peer) const;
+  void probe(std::vector<Link> chain);
+  void relay(int from, LetterReader& letter);
+  template <class Ready>
+  bool wait_for_others(const Ready& ready);
+  void rest(int idle_polls) const;
+
+  std::unique_ptr<Wire> wire_;
+  std::chrono::milliseconds timeout_ = std::chrono::minutes(10);
+  std::uint64_t section_ = 0;
+  std::map<std::uint64_t, Section> sections_;
+  std::vector<bool> left_;  // processes that are past their last section
+  std::map<int, std::deque<std::string>> gathered_;
+  std::map<ExchangeName, Addressee*> addressees_;
+  std::vector<std::shared_ptr<Transfer>> transfers_;
+  int next_tag_ = 0;
+  LetterWriter letter_;
+  std::map<int, std::vector<std::byte>> unfinished_;  // letters of several sheets
+  std::uint64_t waits_ = 0;
+  std::optional<Waiting> waiting_;
+  std::vector<Link> last_cycle_;
+  bool is_crowded_;
+  bool is_broken_ = false;
+};
+
+}  // namespace heddle

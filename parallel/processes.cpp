@@ -1,0 +1,121 @@
+#include "parallel/processes.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "parallel/post_office.h"
+#include "parallel/process_transport.h"
+
+namespace heddle {
+
+namespace {
+
+std::optional<int> number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  int value = 0;
+  if (text == nullptr) return {};
+  const auto result = std::from_chars(text, text + std::strlen(text), value);
+  if (result.ec != std::errc{} || *result.ptr != '\0') return {};
+  return value;
+}
+
+[[noreturn]] void raise(const Failure& failure) {
+  switch (failure.kind) {
+    case Failure::Kind::out_of_memory:
+      throw OutOfMemory(failure.why);
+    case Failure::Kind::input_error:
+      throw InputError(failure.why);
+    case Failure::Kind::rank_failed:
+      throw RankFailed(failure.why);
+    default:
+      throw Error(failure.why);
+  }
+}
+
+}  // namespace
+
+std::optional<Launch> launch_of_environment() {
+  struct Names {
+    const char* rank;
+    const char* size;
+  };
+  // Slurm's are those of a step, which srun starts: a batch script alone is no rank.
+  for (const Names names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"PMI_RANK", "PMI_SIZE"},
+                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}})
+    if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
+      return Launch{*rank, *size};
+  return {};
+}
+
+std::optional<Failure> failure_of(const std::exception_ptr& exception) {
+  try {
+    if (exception) std::rethrow_exception(exception);
+    return {};
+  } catch (const Stopped&) {
+    return {};
+  } catch (const OutOfMemory& error) {
+    return Failure{Failure::Kind::out_of_memory, error.what()};
+  } catch (const InputError& error) {
+    return Failure{Failure::Kind::input_error, error.what()};
+  } catch (const RankFailed& error) {
+    return Failure{Failure::Kind::rank_failed, error.what()};
+  } catch (const std::exception& error) {
+    return Failure{Failure::Kind::error, error.what()};
+  } catch (...) {
+    return Failure{Failure::Kind::error, "an exception that is no std::exception"};
+  }
+}
+
+Processes::Processes(std::unique_ptr<Wire> wire) : office_(std::make_unique<PostOffice>(std::move(wire))) {}
+Processes::~Processes() = default;
+
+int Processes::rank() const {
+  return office_->rank();
+}
+int Processes::size() const {
+  return office_->size();
+}
+int Processes::local_size() const {
+  return office_->wire().local_size();
+}
+std::string Processes::name() const {
+  return office_->wire().name();
+}
+
+std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout) {
+  if (office_->is_broken())
+    fail<RankFailed>("the processes cannot go on: some did not answer after an earlier failure");
+  office_->set_timeout(timeout);
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
+  return make_process_transport(*office_, 0, std::move(members));
+}
+
+std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
+  if (const std::optional<Failure> failure = failure_of(exception)) office_->report(*failure);
+  const std::map<int, Failure> failures = office_->conclude();
+  if (failures.empty()) return {};
+  return *failures.begin();
+}
+
+void Processes::together(const std::function<void()>& body) {
+  std::exception_ptr exception;
+  try {
+    body();
+  } catch (...) {
+    exception = std::current_exception();
+  }
+  if (const auto failed = conclude(exception)) raise(failed->second);
+}
+
+std::vector<std::string> Processes::gather(const std::string& content) {
+  return office_->gather(content);
+}
+
+void Processes::leave() {
+  office_->leave();
+}
+
+}  // namespace heddle

@@ -1,0 +1,70 @@
+// The processes that a job (mpirun, srun) started, each with one rank: they communicate in sections, one after the
+// other, of which each ends on all of them in the same way. A failure in one is known to all before the next begins.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/transport.h"
+#include "parallel/wire.h"
+
+namespace heddle {
+
+/// What the environment says about the job that started this process.
+struct Launch {
+  int rank = 0;
+  int size = 1;
+};
+/// By the variables of Open MPI, of MPICH and its kin, and of Slurm; nothing for a process that was started alone.
+std::optional<Launch> launch_of_environment();
+
+/// Why a process's part of a section failed.
+struct Failure {
+  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error } kind = Kind::error;
+  std::string why;
+};
+/// Nothing for ranks that only had to stop.
+std::optional<Failure> failure_of(const std::exception_ptr& exception);
+
+class PostOffice;
+
+class Processes {
+ public:
+  explicit Processes(std::unique_ptr<Wire> wire);
+  ~Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  int rank() const;
+  int size() const;
+  /// Processes on this machine.
+  int local_size() const;
+  /// `Open MPI 4.1.4`.
+  std::string name() const;
+
+  /// This process's end of the communicator of the section's ranks, the first `ranks` processes. A wait lasts `timeout`
+  /// at most.
+  std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
+  /// Tells the others that this process's part of the section is over and how, and waits for theirs. Gives the lowest
+  /// rank's failure, with the rank: the same on all processes.
+  std::optional<std::pair<int, Failure>> conclude(const std::exception_ptr& exception);
+  /// A section without a communicator: each process does it, and it fails on all, by the same error, or on none.
+  void together(const std::function<void()>& body);
+  /// Between sections: on rank 0 what each process gave, elsewhere nothing. Empty for a process that is gone.
+  std::vector<std::string> gather(const std::string& content);
+
+  /// The end of the job: waits for all processes to be here. The last call; without it, what started the processes
+  /// ends the others when this one exits.
+  void leave();
+
+ private:
+  std::unique_ptr<PostOffice> office_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,60 @@
+// What moves bytes between the processes of a job: the part of communication that only MPI can do, and nothing of what
+// a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace heddle {
+
+/// Bytes under way, straight from one process's memory into another's. Both must stay until it is done.
+class WireTransfer {
+ public:
+  virtual ~WireTransfer() = default;
+  virtual bool is_done() = 0;
+  /// For a receive that nobody sends to.
+  virtual void cancel() = 0;
+};
+
+class Wire {
+ public:
+  /// A letter has one or more sheets of at most so many bytes.
+  static constexpr std::size_t max_sheet = 16384;
+  /// Tags are below this.
+  static constexpr int tags = 32768;
+
+  struct Sheet {
+    int from;
+    std::span<const std::byte> content;  // until the next call
+    bool more_follow;                    // of this letter
+  };
+
+  /// Without `leave` the processes do not part in peace: what started them ends the others.
+  virtual ~Wire() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Processes on this machine.
+  virtual int local_size() const = 0;
+  /// `Open MPI 4.1.4`.
+  virtual std::string name() const = 0;
+
+  /// Copies the sheet. Those of one pair arrive in order, whatever transfers are under way.
+  virtual void post(int to, std::span<const std::byte> content, bool more_follow) = 0;
+  virtual std::optional<Sheet> next_sheet() = 0;
+
+  /// Any number of bytes; the receiver gives the same number and tag.
+  virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;
+  virtual std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) = 0;
+
+  /// Waits for all processes to call it; nothing may be under way. The last call.
+  virtual void leave() = 0;
+};
+
+/// Joins the job that this process was started in; once a process. Null in a program built without MPI.
+std::unique_ptr<Wire> join_job();
+
+}  // namespace heddle
