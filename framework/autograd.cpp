@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "framework/device.h"
 #include "framework/error.h"
@@ -25,12 +26,35 @@ class GraphNode {
   std::uint64_t sequence;
   Leads leads;
   bool freed = false;
+  /// This node is a collective; it or one that it was made of is.
+  bool is_collective = false;
+  bool leads_to_collective = false;
   std::vector<std::shared_ptr<GraphNode>> inputs;  // null: a constant
   Vjp vjp;
   std::shared_ptr<Accumulator> accumulator;
+  /// Of a collective: what a gradient of its output is.
+  std::function<Tensor()> zeros;
 };
 
 namespace {
+
+/// The collectives that the roots were made of and that were not walked yet.
+std::vector<std::shared_ptr<GraphNode>> collectives_of(const std::vector<Root>& roots) {
+  std::vector<std::shared_ptr<GraphNode>> found;
+  std::unordered_set<const GraphNode*> seen;
+  std::vector<std::shared_ptr<GraphNode>> rest;
+  const auto visit = [&](const std::shared_ptr<GraphNode>& node) {
+    if (node && node->leads_to_collective && !node->freed && seen.insert(node.get()).second) rest.push_back(node);
+  };
+  for (const Root& root : roots) visit(root.output.node());
+  while (!rest.empty()) {
+    const std::shared_ptr<GraphNode> node = std::move(rest.back());
+    rest.pop_back();
+    if (node->is_collective) found.push_back(node);
+    for (const std::shared_ptr<GraphNode>& input : node->inputs) visit(input);
+  }
+  return found;
+}
 
 // Nodes hold their inputs; freeing a chain by the destructors alone would recurse once a node.
 void release_iteratively(std::vector<std::shared_ptr<GraphNode>> nodes) {
@@ -124,13 +148,16 @@ Leads Variable::leads() const {
 Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
   if (inputs.size() > 64) fail("record: an operation has at most 64 inputs, got {}", inputs.size());
   Leads leads;
+  bool leads_to_collective = false;
   for (const Variable& input : inputs) {
     leads.to_parameter |= input.leads().to_parameter;
     leads.to_input |= input.leads().to_input;
+    leads_to_collective |= input.node() && input.node()->leads_to_collective;
   }
   Device& device = output.device();
   if (!leads.anywhere() || !device.records()) return {std::move(output)};
   auto node = std::make_shared<GraphNode>(device.next_sequence(), leads);
+  node->leads_to_collective = leads_to_collective;
   node->read(inputs);
   node->vjp = std::move(vjp);
   return {std::move(output), std::move(node)};
@@ -138,6 +165,21 @@ Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
 
 Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp) {
   return record(std::move(output), std::span(inputs.begin(), inputs.size()), std::move(vjp));
+}
+
+Variable record_collective(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
+  Variable result = record(std::move(output), inputs, std::move(vjp));
+  if (!result.node()) return result;
+  result.node()->is_collective = true;
+  result.node()->leads_to_collective = true;
+  result.node()->zeros = [&device = result.device(), shape = result.shape(), dtype = result.dtype()] {
+    return Tensor::zeros(device, shape, dtype);
+  };
+  return result;
+}
+
+Variable record_collective(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp) {
+  return record_collective(std::move(output), std::span(inputs.begin(), inputs.size()), std::move(vjp));
 }
 
 void backward(std::vector<Root> roots) {
@@ -152,11 +194,12 @@ void backward(std::vector<Root> roots) {
   const auto arrive = [&](const std::shared_ptr<GraphNode>& node, Tensor gradient) {
     if (node->accumulator) return node->accumulator->add(std::move(gradient));
     auto [place, is_new] = pending.try_emplace(node.get(), Pending{node, {}});
-    accumulate(place->second.gradient, std::move(gradient));
+    if (gradient.defined()) accumulate(place->second.gradient, std::move(gradient));
     if (!is_new) return;
     heap.push_back(node.get());
     std::push_heap(heap.begin(), heap.end(), older);
   };
+  for (const std::shared_ptr<GraphNode>& collective : collectives_of(roots)) arrive(collective, Tensor());
   for (Root& root : roots) {
     if (!root.output.leads().anywhere())
       fail<InputError>("backward: {} does not lead to a parameter or an input", to_string(root.output.value()));
@@ -173,6 +216,7 @@ void backward(std::vector<Root> roots) {
     const std::shared_ptr<GraphNode> node = std::move(place->second.node);
     Tensor gradient = std::move(place->second.gradient);
     pending.erase(place);
+    if (!gradient.defined()) gradient = node->zeros();
     if (node->freed) fail<InputError>("backward: this graph was already walked and its tensors are freed");
     std::uint64_t wanted = 0;
     for (std::size_t i = 0; i < node->inputs.size(); ++i)

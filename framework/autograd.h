@@ -103,6 +103,11 @@ class Variable {
 Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp);
 Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 
+/// The same for an operation whose vjp other ranks wait for: a backward pass runs it whenever its output is among what
+/// the roots were made of, on zeros if no gradient came.
+Variable record_collective(Tensor output, std::span<const Variable> inputs, Vjp vjp);
+Variable record_collective(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
+
 /// Where a backward pass starts: d(loss)/d(output) for one output.
 struct Root {
   Variable output;

@@ -176,7 +176,7 @@ Placed redistribute(const Placed& x, const Placements& to, Rank& rank) {
     y.where[step.axis] = step.to;
     Communicator& along = rank.along(step.axis);
     Tensor value = convert(y.value.value(), value_half(step.from), value_half(step.to), outer, along);
-    y.value = record(std::move(value), {y.value}, [step, outer, &along](const Tensor& dy, Wanted) {
+    y.value = record_collective(std::move(value), {y.value}, [step, outer, &along](const Tensor& dy, Wanted) {
       return Gradients{convert(dy, gradient_half(step.to), gradient_half(step.from), outer, along)};
     });
   }

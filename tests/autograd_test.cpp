@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reduce.h"
@@ -271,6 +272,40 @@ TEST_CASE("Gradients reach their leaves while the backward goes on, and are not 
   backward(second);
   CHECK(device.meter().live().total() == held + 8);
   CHECK(device.meter().peak().total() <= held + 4 * bytes);  // never all ten gradients of this walk at once
+}
+
+TEST_CASE("A collective is walked even if no gradient came to it, in its turn and on zeros") {
+  Device device = make_device();
+  const Leaf x(device, {1, 2});
+  std::vector<std::string> order;
+  const auto noted = [&](const char* name, Gradients gradients) {
+    return [&order, name, gradients](const Tensor& dy, Wanted) {
+      order.push_back(fmt::format("{} {}", name, fmt::join(dy.to_doubles(), ",")));
+      return gradients;
+    };
+  };
+  const Tensor value = x.variable.value();
+  const Variable collective = record_collective(value, {x.variable}, noted("collective", {value}));
+  const Variable between = record(value, {collective}, noted("between", {}));
+  const Variable other = record(value, {x.variable}, noted("other", {}));
+  const Variable last = record(value, {between, other}, noted("last", {Tensor(), value}));
+  backward({{last, value}});
+  CHECK(order == std::vector<std::string>{"last 1,2", "other 1,2", "collective 0,0"});
+  CHECK(x.gradient() == std::vector<double>{1, 2});
+  // What was walked is not walked again.
+  const Variable reader = record(value, {last, x.variable}, noted("reader", {}));
+  backward({{reader, value}});
+  CHECK(order.back() == "reader 1,2");
+}
+
+TEST_CASE("A collective 200,000 nodes deep is found without recursion") {
+  Device device = make_device();
+  const Leaf x(device, {1});
+  Variable y =
+      record_collective(x.variable.value(), {x.variable}, [](const Tensor& dy, Wanted) { return Gradients{dy}; });
+  for (int i = 0; i < 200000; ++i) y = scale(y, 1);
+  backward(y);
+  CHECK(x.gradient() == std::vector<double>{1});
 }
 
 TEST_CASE("Roots of a wrong shape are refused") {

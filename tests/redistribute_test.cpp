@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/devices.h"
-#include "tests/support/ranks.h"
+#include "tests/support/transports.h"
 
 namespace heddle {
 
@@ -20,9 +20,13 @@ constexpr Placement S(int dimension) {
 }
 
 WorldOptions on(const Mesh& mesh, const std::string& backend = "cpu") {
-  WorldOptions options = ranks(mesh.size(), backend);
+  WorldOptions options = on_transport(mesh.size(), backend);
   options.mesh = mesh;
   return options;
+}
+
+void on_mesh(const Mesh& mesh, const std::function<void(Rank&)>& body) {
+  if (can_run(mesh.size())) run_ranks(on(mesh), body);
 }
 
 /// The box of row-major values that a rank holds of `whole`.
@@ -132,7 +136,7 @@ std::vector<Placement> all_placements(const Shape& shape) {
 TEST_CASE("every placement on one axis leads to every other: value, gradient and bytes") {
   for (const int k : {2, 3, 4})
     for (const Shape& shape : {Shape{5, 7, 3}, Shape{2, 9}, Shape{4, 1, 6}})
-      run_ranks(on(Mesh(1, 1, k)), [&](Rank& rank) {
+      on_mesh(Mesh(1, 1, k), [&](Rank& rank) {
         for (const Placement& from : all_placements(shape))
           for (const Placement& to : all_placements(shape)) check_pair(rank, shape, {R, R, from}, {R, R, to});
       });
@@ -141,7 +145,7 @@ TEST_CASE("every placement on one axis leads to every other: value, gradient and
 TEST_CASE("every placement on two axes leads to every other: value, gradient and bytes") {
   for (const Mesh& mesh : {Mesh(2, 1, 2), Mesh(2, 1, 3), Mesh(2, 2, 1)})
     for (const Shape& shape : {Shape{7, 5}, Shape{3, 5}})
-      run_ranks(on(mesh), [&](Rank& rank) {
+      on_mesh(mesh, [&](Rank& rank) {
         const Axis inner = mesh.size(Axis::tp) > 1 ? Axis::tp : Axis::pp;
         const std::vector<Placement> placements = all_placements(shape);
         const auto at = [&](const Placement& a, const Placement& b) {
@@ -158,7 +162,7 @@ TEST_CASE("every placement on two axes leads to every other: value, gradient and
 }
 
 TEST_CASE("three axes that cut one dimension are undone from within") {
-  run_ranks(on(Mesh(2, 2, 2)), [](Rank& rank) {
+  on_mesh(Mesh(2, 2, 2), [](Rank& rank) {
     const Shape shape{11, 3};
     check_pair(rank, shape, {S(0), S(0), S(0)}, {R, S(0), S(0)});
     check_pair(rank, shape, {R, S(0), S(0)}, {S(0), S(1), S(0)});
@@ -167,7 +171,7 @@ TEST_CASE("three axes that cut one dimension are undone from within") {
 }
 
 TEST_CASE("the tutorial's re-layout: class-sharded logits become sample-sharded ones") {
-  run_ranks(ranks(2), [](Rank& rank) {
+  on_mesh(Mesh(2), [](Rank& rank) {
     // 4 samples x 8 classes; sample i, class j holds 10 i + j.
     std::vector<double> mine;
     for (int i = 0; i < 4; ++i)
@@ -186,7 +190,7 @@ TEST_CASE("the tutorial's re-layout: class-sharded logits become sample-sharded 
 
 TEST_CASE("dp2mp and mp2dp with batches and channels that the ranks do not divide") {
   for (const int k : {2, 3, 4})
-    run_ranks(ranks(k), [](Rank& rank) {
+    on_mesh(Mesh(k), [](Rank& rank) {
       for (const auto& [batch, channels] : {std::pair{5, 7}, {1, 3}, {3, 2}, {0, 5}}) {
         const Shape shape{batch, 2, channels};
         check_pair(rank, shape, {S(0), R, R}, {S(2), R, R});
@@ -196,7 +200,7 @@ TEST_CASE("dp2mp and mp2dp with batches and channels that the ranks do not divid
 }
 
 TEST_CASE("labels are moved as they are") {
-  run_ranks(ranks(3), [](Rank& rank) {
+  on_mesh(Mesh(3), [](Rank& rank) {
     const ShardRange mine = shard(7, 3, rank.index);
     std::vector<std::int64_t> labels;
     for (std::int64_t i = mine.begin; i < mine.end(); ++i) labels.push_back(100 + i);
@@ -206,7 +210,7 @@ TEST_CASE("labels are moved as they are") {
 }
 
 TEST_CASE("what does not change and slices of rows copy nothing") {
-  run_ranks(on(Mesh(1, 1, 2)), [](Rank& rank) {
+  on_mesh(Mesh(1, 1, 2), [](Rank& rank) {
     const Tensor x = Tensor::zeros(rank.device, {1, 6, 2}, DType::f32);
     const auto storage_after = [&](const Placements& from, const Placements& to) {
       return redistribute({x, x.shape(), from}, to, rank).value.value().storage();
@@ -250,7 +254,7 @@ TEST_CASE("placements print in the field's words, and cut a dimension from the o
 }
 
 TEST_CASE("redistributing what is not there is an error that says what is") {
-  run_ranks(on(Mesh(2, 1, 2)), [](Rank& rank) {
+  on_mesh(Mesh(2, 1, 2), [](Rank& rank) {
     const auto says = [&](const Placed& x, const Placements& to, const std::string& text) {
       CHECK(message_of([&] { redistribute(x, to, rank); }) == text);
     };
@@ -273,6 +277,7 @@ TEST_CASE("redistributing what is not there is an error that says what is") {
 }
 
 TEST_CASE("plan sends and holds the same bytes without data") {
+  if (!ranks_share_a_process()) return;
   const auto measure = [](const std::string& backend) {
     std::vector<std::vector<std::int64_t>> table(4);
     run_ranks(on(Mesh(2, 1, 2), backend), [&](Rank& rank) {
