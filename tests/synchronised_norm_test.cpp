@@ -197,6 +197,23 @@ TEST_CASE("A synchronised batch norm moves its statistics, and two sums a channe
   });
 }
 
+TEST_CASE("A rank that makes nothing of its norm's output still adds to the others' sums on the way back") {
+  run_ranks(ranks(2), [](Rank& rank) {
+    const auto accumulator = std::make_shared<Accumulator>(Category::gradients);
+    const Tensor values = tensor(rank.device, {2, 1}, {1.0 + rank.index, 3});
+    const Variable x = Variable::input(values, accumulator);
+    Tensor statistics;
+    const auto exchange = std::make_shared<WorldExchange>(rank.world);
+    const Variable y = batch_norm(x, {}, {}, 1e-3, {}, statistics, exchange);
+    const Variable used = rank.index == 0 ? y : record(values, {y, x}, [](const Tensor& dy, Wanted) {
+      return Gradients{Tensor(), dy};
+    });
+    backward({{used, tensor(rank.device, {2, 1}, {1, 2})}});
+    CHECK(rank.bytes.received_bytes() > 0);
+    CHECK(accumulator->gradient().defined());
+  });
+}
+
 TEST_CASE("Moments merged once and again are those merged at once, rows of no values left out") {
   Device device = make_device();
   const TrainingKernels& kernels = device.backend().training();

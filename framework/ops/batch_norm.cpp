@@ -75,33 +75,35 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
   // Where a residual was added, x alone does not tell what the activation let through.
   const bool mask_from_output = has_residual && activation == NormActivation::relu;
   const Tensor y = mask_from_output ? result : Tensor();
-  return record(
-      result, {x_in, gamma_in, beta_in, epilogue.slope, epilogue.residual}, [=](const Tensor& dy, Wanted wanted) {
-        const ConvolutionKernels& kernels = dy.device().backend().convolution();
-        const std::int64_t channels = x.shape().back();
-        // A gradient that nobody else holds is overwritten: less memory, and less of it moved.
-        const auto like_gradient = [&] { return dy.is_sole_owner() ? dy : Tensor::empty_like(dy); };
-        Tensor passed = mask_from_output ? like_gradient() : Tensor();
-        const Tensor& g = mask_from_output ? passed : dy;
-        Tensor sums = Tensor::empty(dy.device(), {3, channels}, mean.dtype());
-        kernels.normalize_backward_sums(x, mean, inverse, gamma, beta, activation, slope, y, dy, sums, passed);
-        const auto row = [&](std::int64_t i) { return sums.rows(i, i + 1).reshape({channels}); };
-        Gradients gradients(5);
-        if (wanted[0]) {
-          const bool is_shared = population.exchange != nullptr;
-          // The sums of g and of g * xhat; the slope's stays here.
-          const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), population) : sums;
-          gradients[0] = has_residual ? Tensor::empty_like(x) : like_gradient();
-          kernels.normalize_backward_input(x, mean, inverse, gamma, beta,
-                                           mask_from_output ? NormActivation::none : activation, slope, g, totals,
-                                           is_shared ? 1 : population.count, gradients[0]);
-        }
-        if (wanted[1]) gradients[1] = row(1);
-        if (wanted[2]) gradients[2] = row(0);
-        if (wanted[3]) gradients[3] = row(2);
-        if (wanted[4]) gradients[4] = g;
-        return gradients;
-      });
+  Vjp vjp = [=](const Tensor& dy, Wanted wanted) {
+    const ConvolutionKernels& kernels = dy.device().backend().convolution();
+    const std::int64_t channels = x.shape().back();
+    // A gradient that nobody else holds is overwritten: less memory, and less of it moved.
+    const auto like_gradient = [&] { return dy.is_sole_owner() ? dy : Tensor::empty_like(dy); };
+    Tensor passed = mask_from_output ? like_gradient() : Tensor();
+    const Tensor& g = mask_from_output ? passed : dy;
+    Tensor sums = Tensor::empty(dy.device(), {3, channels}, mean.dtype());
+    kernels.normalize_backward_sums(x, mean, inverse, gamma, beta, activation, slope, y, dy, sums, passed);
+    const auto row = [&](std::int64_t i) { return sums.rows(i, i + 1).reshape({channels}); };
+    Gradients gradients(5);
+    if (wanted[0]) {
+      const bool is_shared = population.exchange != nullptr;
+      // The sums of g and of g * xhat; the slope's stays here.
+      const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), population) : sums;
+      gradients[0] = has_residual ? Tensor::empty_like(x) : like_gradient();
+      kernels.normalize_backward_input(x, mean, inverse, gamma, beta,
+                                       mask_from_output ? NormActivation::none : activation, slope, g, totals,
+                                       is_shared ? 1 : population.count, gradients[0]);
+    }
+    if (wanted[1]) gradients[1] = row(1);
+    if (wanted[2]) gradients[2] = row(0);
+    if (wanted[3]) gradients[3] = row(2);
+    if (wanted[4]) gradients[4] = g;
+    return gradients;
+  };
+  const std::initializer_list<Variable> inputs{x_in, gamma_in, beta_in, epilogue.slope, epilogue.residual};
+  return population.exchange ? record_collective(std::move(result), inputs, std::move(vjp))
+                             : record(std::move(result), inputs, std::move(vjp));
 }
 
 /// This rank's statistics of x -> those of all ranks' rows.
