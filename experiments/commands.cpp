@@ -136,7 +136,12 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                                      folder->step(record);
                                      progress.step(record);
                                    },
-                               .on_status = [&](const std::string& text) { progress.show(text); }};
+                               .on_status = [&](const std::string& text) { progress.show(text); },
+                               .on_stall =
+                                   [&](const std::string& why) {
+                                     console.err << "heddle: " << why << "\n" << std::flush;
+                                     console.end_at_once(4);
+                                   }};
     run.variants.push_back(run_variant(member.root, member.name, settings));
     if (folder) folder->write(run);
   }

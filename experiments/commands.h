@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct Console {
   std::ostream& out;
   std::ostream& err;
   Terminal terminal;  // of err
+  /// Ends the program although some of its threads never will; set by whoever may do that.
+  std::function<void(int code)> end_at_once = [](int) {};
 };
 
 struct RunCommand {

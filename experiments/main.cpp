@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <iostream>
 
 #include <fcntl.h>
@@ -9,5 +10,6 @@ int main(int argc, char** argv) {
   // A stream that the caller closed: the next file to be opened would take its number, and get what was meant for it.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  return heddle::run_command_line(argc, argv, {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO)});
+  return heddle::run_command_line(
+      argc, argv, {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO), [](int code) { std::_Exit(code); }});
 }

@@ -195,7 +195,8 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
       fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
                        experiment.head.classes);
   });
-  const WorldOptions options = world_options(experiment, settings.job);
+  WorldOptions options = world_options(experiment, settings.job);
+  options.on_stall = settings.on_stall;
 
   VariantResult result = empty_result(experiment, name);
   const Clock::time_point epoch = Clock::now();

@@ -26,6 +26,8 @@ struct RunSettings {
   };
   std::function<void(const StepRecord&)> on_step = [](const StepRecord&) {};
   std::function<void(const std::string&)> on_status = [](const std::string&) {};
+  /// Called by another thread than the ranks' when one has failed and another will not end: the program should.
+  std::function<void(const std::string& why)> on_stall{};
 };
 
 /// Computing threads a rank: as the experiment says, or this machine's share.

@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <string>
-#include <thread>
 #include <utility>
 
 #include "framework/device.h"
-#include "framework/error.h"
+#include "parallel/waiting_room.h"
 
 namespace heddle {
 
@@ -58,14 +54,6 @@ struct Group {
   std::vector<Mailbox> mailboxes;
 };
 
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
-
 /// What others read must be computed before they are told, and what this rank reads must be read.
 void synchronize(std::span<const Tensor> tensors) {
   for (const Tensor& x : tensors)
@@ -76,17 +64,13 @@ void synchronize(std::span<const Tensor> tensors) {
 
 class ThreadsWorld::Shared {
  public:
-  Shared(int ranks, std::chrono::milliseconds timeout)
-      : timeout_(timeout),
-        // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
-        spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
-        ended_(static_cast<std::size_t>(ranks)),
-        sleepers_(static_cast<std::size_t>(ranks)) {
+  Shared(int ranks, std::chrono::milliseconds timeout) : room_(ranks, timeout) {
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     world_ = std::make_shared<Group>(std::move(everybody));
   }
 
+  WaitingRoom& room() { return room_; }
   const std::shared_ptr<Group>& world() const { return world_; }
 
   std::shared_ptr<Group> split(const Group& parent, std::uint64_t sequence, const std::vector<int>& members) {
@@ -100,116 +84,10 @@ class ThreadsWorld::Shared {
     return group;
   }
 
-  /// Returns when `ready`; throws when rank `peer`, on which that depends, or any other makes it impossible.
-  template <class Ready>
-  void wait(const Ready& ready, const Call& call, int peer) {
-    for (int i = 0; i < spins_; ++i) {
-      if (ready()) return;
-      pause_briefly();
-    }
-    const auto deadline = std::chrono::steady_clock::now() + timeout_;
-    std::unique_lock lock(mutex_);
-    // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
-    const Sleeping sleeping(*this, call, peer, [&ready] { return ready(); });
-    bool is_late = false;
-    while (!ready()) {
-      if (failed_rank_ >= 0)
-        fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
-      check_for_deadlock(call.rank);
-      if (ended_[static_cast<std::size_t>(peer)] && !ready())
-        fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
-      if (is_late)
-        fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer,
-                         std::chrono::duration<double>(timeout_).count());
-      is_late =
-          sleepers_[static_cast<std::size_t>(call.rank)].woken.wait_until(lock, deadline) == std::cv_status::timeout;
-    }
-  }
-
-  /// To be called by a rank after every change that waits for it may look at.
-  void notify(int rank) {
-    if (asleep_.load() == 0) return;
-    const std::lock_guard lock(mutex_);
-    // Nobody else is woken: with many ranks on few cores that would cost more than the work.
-    for (Sleeper& sleeper : sleepers_)
-      if (sleeper.call != nullptr && sleeper.peer == rank && sleeper.is_ready()) sleeper.woken.notify_one();
-  }
-
-  void failed(int rank, std::string_view why) {
-    const std::lock_guard lock(mutex_);
-    if (failed_rank_ < 0) {
-      failed_rank_ = rank;
-      why_ = why;
-    }
-    for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
-  }
-
-  void ended(int rank) {
-    const std::lock_guard lock(mutex_);
-    ended_[static_cast<std::size_t>(rank)] = true;
-    for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
-  }
-
  private:
-  /// A rank, and if it is asleep, what it waits for: only `peer` can make it ready.
-  struct Sleeper {
-    std::condition_variable woken;
-    const Call* call = nullptr;
-    int peer = 0;
-    std::function<bool()> is_ready;
-  };
-
-  class Sleeping {
-   public:
-    Sleeping(Shared& shared, const Call& call, int peer, std::function<bool()> is_ready)
-        : shared_(shared), sleeper_(shared.sleepers_[static_cast<std::size_t>(call.rank)]) {
-      sleeper_.call = &call;
-      sleeper_.peer = peer;
-      sleeper_.is_ready = std::move(is_ready);
-      ++shared_.asleep_;
-    }
-    ~Sleeping() {
-      --shared_.asleep_;
-      sleeper_.call = nullptr;
-    }
-    Sleeping(const Sleeping&) = delete;
-    Sleeping& operator=(const Sleeping&) = delete;
-
-   private:
-    Shared& shared_;
-    Sleeper& sleeper_;
-  };
-
-  /// With the mutex held, by a rank that goes to sleep. Each sleeper needs one rank: if they lead back to
-  /// this one, and none of them has become ready meanwhile, none ever will. The last to fall asleep finds the circle.
-  void check_for_deadlock(int rank) const {
-    std::vector<int> circle;
-    int next = rank;
-    do {
-      const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(next)];
-      if (sleeper.call == nullptr || sleeper.is_ready()) return;
-      circle.push_back(next);
-      next = sleeper.peer;
-    } while (next != rank && circle.size() < sleepers_.size());
-    if (next != rank) return;
-    std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
-    std::string text;
-    for (const int member : circle) {
-      const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(member)];
-      text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*sleeper.call), sleeper.peer);
-    }
-    fail<RankFailed>("deadlock: {}", text);
-  }
-
-  const std::chrono::milliseconds timeout_;
-  const int spins_;
-  std::mutex mutex_;
-  std::atomic<int> asleep_{0};
-  int failed_rank_ = -1;
-  std::string why_;
-  std::vector<bool> ended_;
-  std::vector<Sleeper> sleepers_;  // by world rank
+  WaitingRoom room_;
   std::shared_ptr<Group> world_;
+  std::mutex mutex_;
   std::map<std::tuple<const Group*, std::uint64_t, int>, std::shared_ptr<Group>> groups_;
 };
 
@@ -219,8 +97,8 @@ using Shared = ThreadsWorld::Shared;
 
 class CollectiveExchange : public Exchange {
  public:
-  CollectiveExchange(Shared& shared, Group& group, std::size_t rank, Call call, std::vector<Tensor> offered)
-      : shared_(shared), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
+  CollectiveExchange(WaitingRoom& room, Group& group, std::size_t rank, Call call, std::vector<Tensor> offered)
+      : room_(room), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
     mine_.call = std::move(call);
     publish(std::move(offered));
   }
@@ -297,7 +175,7 @@ class CollectiveExchange : public Exchange {
 
   void enter(std::uint64_t step) {
     mine_.phase.store(4 * sequence_ + step);
-    shared_.notify(group_.members[rank_]);
+    room_.notify(group_.members[rank_]);
   }
 
   void wait_for_all(std::uint64_t step) const {
@@ -306,10 +184,10 @@ class CollectiveExchange : public Exchange {
 
   void wait_for(std::size_t p, std::uint64_t step) const {
     const std::atomic<std::uint64_t>& phase = group_.slot(p, sequence_).phase;
-    shared_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
+    room_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
   }
 
-  Shared& shared_;
+  WaitingRoom& room_;
   Group& group_;
   std::size_t rank_;
   std::uint64_t sequence_;
@@ -319,8 +197,8 @@ class CollectiveExchange : public Exchange {
 
 class SendExchange : public Exchange {
  public:
-  SendExchange(Shared& shared, Group& group, std::shared_ptr<Message> message, int from, int to)
-      : shared_(shared), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
+  SendExchange(WaitingRoom& room, Group& group, std::shared_ptr<Message> message, int from, int to)
+      : room_(room), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
     synchronize(std::span(&message_->x, 1));
     Mailbox& mailbox = group.mailbox(from, to);
     {
@@ -328,7 +206,7 @@ class SendExchange : public Exchange {
       mailbox.messages.emplace(message_->call.sequence, message_);
     }
     mailbox.sent.store(message_->call.sequence);
-    shared_.notify(message_->call.rank);
+    room_.notify(message_->call.rank);
   }
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
@@ -336,22 +214,22 @@ class SendExchange : public Exchange {
   void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
   void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
-    shared_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
+    room_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
   }
 
  private:
-  Shared& shared_;
+  WaitingRoom& room_;
   int peer_;
   std::shared_ptr<Message> message_;
 };
 
 class RecvExchange : public Exchange {
  public:
-  RecvExchange(Shared& shared, Group& group, Call call, int from, int to)
-      : shared_(shared), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
+  RecvExchange(WaitingRoom& room, Group& group, Call call, int from, int to)
+      : room_(room), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
-    shared_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
+    room_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
     const std::lock_guard lock(mailbox_.mutex);
     message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
     return {&message_->call};
@@ -365,11 +243,11 @@ class RecvExchange : public Exchange {
   void finish() override {
     message_->x = Tensor();
     message_->taken.store(true);
-    shared_.notify(call_.rank);
+    room_.notify(call_.rank);
   }
 
  private:
-  Shared& shared_;
+  WaitingRoom& room_;
   Mailbox& mailbox_;
   Call call_;
   std::shared_ptr<Message> message_;
@@ -385,24 +263,24 @@ class ThreadsTransport : public Transport {
   int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
-    return std::make_unique<CollectiveExchange>(*shared_, *group_, static_cast<std::size_t>(rank_), std::move(call),
-                                                std::move(offered));
+    return std::make_unique<CollectiveExchange>(shared_->room(), *group_, static_cast<std::size_t>(rank_),
+                                                std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
     auto message = std::make_shared<Message>();
     message->call = std::move(call);
     message->x = std::move(x);
-    return std::make_unique<SendExchange>(*shared_, *group_, std::move(message), rank_, to);
+    return std::make_unique<SendExchange>(shared_->room(), *group_, std::move(message), rank_, to);
   }
   std::unique_ptr<Exchange> start_recv(Call call, int from) override {
-    return std::make_unique<RecvExchange>(*shared_, *group_, std::move(call), from, rank_);
+    return std::make_unique<RecvExchange>(shared_->room(), *group_, std::move(call), from, rank_);
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
     const auto me = std::find(members.begin(), members.end(), rank_);
     const int rank = static_cast<int>(me - members.begin());
     return std::make_unique<ThreadsTransport>(shared_, shared_->split(*group_, sequence, members), rank);
   }
-  void abort(std::string_view why) override { shared_->failed(world_rank(rank_), why); }
+  void abort(std::string_view why) override { shared_->room().failed(world_rank(rank_), why); }
 
  private:
   std::shared_ptr<Shared> shared_;
@@ -420,10 +298,17 @@ std::unique_ptr<Transport> ThreadsWorld::connect(int rank) {
   return std::make_unique<ThreadsTransport>(shared_, shared_->world(), rank);
 }
 void ThreadsWorld::ended(int rank) {
-  shared_->ended(rank);
+  shared_->room().ended(rank);
 }
 void ThreadsWorld::failed(int rank, std::string_view why) {
-  shared_->failed(rank, why);
+  shared_->room().failed(rank, why);
+}
+void ThreadsWorld::returned(int rank) {
+  shared_->room().returned(rank);
+}
+void ThreadsWorld::await(int count, std::chrono::milliseconds patience,
+                         const std::function<void(const std::string& why)>& on_stall) {
+  shared_->room().await(count, patience, on_stall);
 }
 
 }  // namespace heddle

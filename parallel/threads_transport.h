@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "parallel/transport.h"
@@ -25,6 +27,12 @@ class ThreadsWorld {
   void ended(int rank);
   /// The rank failed: all waits end with an error that names it.
   void failed(int rank, std::string_view why);
+  /// The rank's thread is about to end, however the rank did.
+  void returned(int rank);
+  /// Waits for ranks 0 .. count-1 to have returned. If one has failed and others are still away so long after (they
+  /// compute for ever, and nobody can end them), `on_stall` is told, once.
+  void await(int count, std::chrono::milliseconds patience,
+             const std::function<void(const std::string& why)>& on_stall);
 
   class Shared;
 

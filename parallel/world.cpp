@@ -86,6 +86,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
       } catch (...) {
         fails(r);
       }
+      world.returned(r);
     };
     for (int r = 0; r < ranks; ++r) {
       try {
@@ -96,6 +97,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
         break;
       }
     }
+    world.await(static_cast<int>(threads.size()), options.patience, options.on_stall);
   }
   for (int r = 0; r < ranks; ++r)
     if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise(r, *failure);

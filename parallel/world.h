@@ -29,6 +29,10 @@ struct WorldOptions {
   bool winograd = false;
   /// How long a wait may take before it names the peer that did not come.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// Called once, by run_ranks's own thread, when a rank has failed and another has still not ended `patience` after: a
+  /// thread that computes for ever cannot be ended, only the program can. run_ranks waits on.
+  std::function<void(const std::string& why)> on_stall{};
+  std::chrono::milliseconds patience = std::chrono::minutes(1);
 };
 
 /// Threads a rank that these options give: with many processes, one's share of its machine's cores.

@@ -126,6 +126,26 @@ TEST_CASE("an exception of any kind is a failure") {
                        "rank 0 failed: an exception that is no std::exception", RankFailed);
 }
 
+TEST_CASE("a rank that neither waits nor ends is told, once the others have given up") {
+  WorldOptions options = ranks(3);
+  options.timeout = std::chrono::milliseconds(100);
+  options.patience = std::chrono::milliseconds(50);
+  std::atomic<bool> is_told = false;
+  std::string told;
+  options.on_stall = [&](const std::string& why) {
+    told = why;
+    is_told = true;
+  };
+  const auto body = [&](Rank& rank) {
+    rank.world.barrier().wait();
+    if (rank.index == 0) rank.world.recv(1).wait();
+    while (rank.index == 1 && !is_told) std::this_thread::yield();
+  };
+  const std::string late = "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.1 s";
+  CHECK_THROWS_WITH_AS(run_ranks(options, body), late.c_str(), RankFailed);
+  CHECK(told == "rank 0 failed: " + late + "; rank 1 did not end within 0.05 s after that");
+}
+
 TEST_CASE("more ranks than cores sleep instead of spinning, and still meet") {
   run_ranks(ranks(16), [](Rank& rank) {
     for (int i = 0; i < 20; ++i) {
