@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "framework/device.h"
 #include "framework/error.h"
@@ -19,13 +20,35 @@ Storage::Storage(Device& device, std::int64_t bytes) : device_(device), bytes_(b
 }
 
 Storage::~Storage() {
-  device_.backend().deallocate(data_, bytes_);
-  device_.meter().release(category_, bytes_);
+  if (!is_released_) release();
+}
+
+void* Storage::data() const {
+  if (is_released_) fail("tensor: its {} bytes are given back and cannot be read", bytes_);
+  return data_;
 }
 
 void Storage::recategorise(Category category) {
-  device_.meter().move(category_, category, bytes_);
+  if (!is_released_) device_.meter().move(category_, category, bytes_);
   category_ = category;
+}
+
+void Storage::release() {
+  if (is_released_) fail("tensor: its {} bytes are given back already", bytes_);
+  is_released_ = true;
+  device_.backend().deallocate(std::exchange(data_, nullptr), bytes_);
+  device_.meter().release(category_, bytes_);
+  derived_.clear();
+}
+
+void Storage::refill(Storage& other) {
+  if (!is_released_ || other.is_released_ || other.bytes_ != bytes_ || &other.device_ != &device_)
+    fail("tensor: {} bytes cannot be refilled from {}", bytes_, other.bytes_);
+  data_ = std::exchange(other.data_, nullptr);
+  category_ = other.category_;
+  is_released_ = false;
+  other.is_released_ = true;
+  changed();
 }
 
 Tensor Tensor::empty(Device& device, const Shape& shape, DType dtype) {

@@ -27,11 +27,18 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
 
   Device& device() const { return device_; }
-  /// Null on the plan backend. A device address: host code reads it only where the backend says that it may.
-  void* data() const { return data_; }
+  /// Null on the plan backend. A device address: host code reads it only where the backend says that it may. An Error
+  /// while the bytes are given back.
+  void* data() const;
   std::int64_t bytes() const { return bytes_; }
   Category category() const { return category_; }
   void recategorise(Category category);
+
+  /// Gives the bytes back, and what is derived from them, while tensors go on to share this storage.
+  void release();
+  /// Takes over the bytes of a storage of the same size and device, which is left without; its tensors are not to be
+  /// read any more. Those of this storage are again.
+  void refill(Storage& other);
 
   /// Counts in-place changes of the elements, so that what was derived from them (packed weights) knows it is stale.
   std::uint64_t version() const { return version_; }
@@ -50,6 +57,7 @@ class Storage {
   std::int64_t bytes_;
   Category category_;
   void* data_;
+  bool is_released_ = false;
   std::uint64_t version_ = 0;
   std::vector<Derived> derived_;
 };
