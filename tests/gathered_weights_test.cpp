@@ -8,7 +8,7 @@
 #include "framework/ops/reduce.h"
 #include "framework/ops/shape.h"
 #include "parallel/flat_shard.h"
-#include "tests/support/ranks.h"
+#include "tests/support/transports.h"
 
 namespace heddle::test {
 namespace {
@@ -51,7 +51,7 @@ Variable with_one(const Weight& weight, const std::function<Variable(const Varia
 
 TEST_CASE("Gathered weights give the results and gradients of whole ones, for any number of ranks") {
   for (const int count : {1, 2, 3, 8})
-    run_ranks(ranks(count), [](Rank& rank) {
+    on_ranks(count, [](Rank& rank) {
       const Weight kernel(rank, {4, 3, 3, 2}, 21);
       const Weight weight(rank, {5, 4 * 6 * 6}, 22);
       const Weight bias(rank, {5}, 23);  // fewer elements than eight ranks
@@ -86,7 +86,7 @@ TEST_CASE("Gathered weights give the results and gradients of whole ones, for an
 }
 
 TEST_CASE("A gathered weight may be used twice, within one use and in two, and by two forwards at once") {
-  run_ranks(ranks(3), [](Rank& rank) {
+  on_ranks(3, [](Rank& rank) {
     const Weight weight(rank, {7, 7}, 5);
     const Variable x = rows_of(rank, 4, 7);
     const auto twice = [](const Variable& y, const Variable& w) {
@@ -115,7 +115,7 @@ TEST_CASE("A gathered weight may be used twice, within one use and in two, and b
 }
 
 TEST_CASE("A packed convolution weight is packed anew after each gathering") {
-  run_ranks(ranks(2), [](Rank& rank) {
+  on_ranks(2, [](Rank& rank) {
     const Weight kernel(rank, {32, 3, 3, 32}, 3);
     const Variable x = Tensor::from_host(rank.device, {1, 8, 8, 32}, values<float>(rank.index, 2048));
     Variable judge = x;
@@ -203,7 +203,7 @@ TEST_CASE("A shard of the wrong size and a result that is a view of the weight a
 }
 
 TEST_CASE("Bytes that are given back cannot be read until they are filled again") {
-  run_ranks(ranks(1), [](Rank& rank) {
+  on_ranks(1, [](Rank& rank) {
     MemoryMeter& meter = rank.device.meter();
     const Tensor x = Tensor::full(rank.device, {4}, DType::f32, 1);
     const Tensor view = x.rows(2, 4);

@@ -6,7 +6,7 @@
 #include "framework/ops/reduce.h"
 #include "framework/optimizer.h"
 #include "parallel/flat_shard.h"
-#include "tests/support/ranks.h"
+#include "tests/support/transports.h"
 
 namespace heddle::test {
 namespace {
@@ -68,7 +68,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("Sums in buckets of any size have the bits of gradients that are reduced one by one") {
   for (const std::int64_t bucket_bytes : {1, 40, 100, 1 << 20})
-    run_ranks(ranks(3), [bucket_bytes](Rank& rank) {
+    on_ranks(3, [bucket_bytes](Rank& rank) {
       const Weights weights(rank);
       GradientBuckets buckets(weights.partial(&rank.world), bucket_bytes);
       for (int step = 0; step < 2; ++step) {
@@ -92,7 +92,7 @@ TEST_CASE("Sums in buckets of any size have the bits of gradients that are reduc
 }
 
 TEST_CASE("A bucket starts in the midst of the backward, when its last gradient is there") {
-  run_ranks(ranks(2), [](Rank& rank) {
+  on_ranks(2, [](Rank& rank) {
     const Weights weights(rank);
     GradientBuckets buckets(weights.partial(&rank.world), 79);
     CHECK(buckets.buckets() == 4);  // {11, 2x2x2}, {40x5}, {1, 3x5}, {7}
@@ -120,7 +120,7 @@ TEST_CASE("A bucket starts in the midst of the backward, when its last gradient 
 
 TEST_CASE("Gradients that never come count as zeros, also where other ranks have them, and hold nothing up") {
   for (const bool sharded : {false, true})
-    run_ranks(ranks(2), [sharded](Rank& rank) {
+    on_ranks(2, [sharded](Rank& rank) {
       const Weights weights(rank);
       GradientBuckets buckets(weights.partial(&rank.world, sharded), 80);
       buckets.begin();
@@ -140,7 +140,7 @@ TEST_CASE("Gradients that never come count as zeros, also where other ranks have
 
 TEST_CASE("Sharded gradients come back as each rank's elements of the sum, uneven and none included") {
   for (const std::int64_t bucket_bytes : {1, 100, 1 << 20})
-    run_ranks(ranks(3), [bucket_bytes](Rank& rank) {
+    on_ranks(3, [bucket_bytes](Rank& rank) {
       const Weights weights(rank);
       backward(weights.loss(rank, 5));
       const std::vector<Tensor> expected = weights.reduced_one_by_one(rank);
@@ -163,7 +163,7 @@ TEST_CASE("Sharded gradients come back as each rank's elements of the sum, uneve
 }
 
 TEST_CASE("Gradients of several communicators fall into buckets of their own") {
-  run_ranks(ranks(6), [](Rank& rank) {
+  on_ranks(6, [](Rank& rank) {
     Communicator rows = rank.world.split(rank.index / 3);
     Communicator columns = rank.world.split(rank.index % 3);
     const Weights weights(rank);
@@ -198,7 +198,7 @@ TEST_CASE("A gradient that comes after its sum is under way is an error") {
 }
 
 TEST_CASE("One rank needs no buckets, and afterwards nobody listens") {
-  run_ranks(ranks(1), [](Rank& rank) {
+  on_ranks(1, [](Rank& rank) {
     const Weights weights(rank);
     {
       GradientBuckets buckets(weights.partial(&rank.world, true), 100);
@@ -244,7 +244,7 @@ TEST_CASE("A bucket holds its gradients once, and cpu and plan hold the same byt
 TEST_CASE("An optimizer over flat shards and a gather make the same weights as one over whole tensors") {
   for (const OptimizerType type : {OptimizerType::sgd, OptimizerType::adamw})
     for (const std::int64_t bucket_bytes : {1, 100, 1 << 20})
-      run_ranks(ranks(3), [type, bucket_bytes](Rank& rank) {
+      on_ranks(3, [type, bucket_bytes](Rank& rank) {
         const Weights whole(rank);
         const Weights split(rank);
         std::vector<Trained> all;
