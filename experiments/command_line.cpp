@@ -82,7 +82,10 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   bench_app.add_option("--threads", bench.threads, "computing threads (default: one a core)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
-  bench_app.callback([&] { bench_command(bench, console); });
+  bench_app.callback([&] {
+    if (bench.name == "collectives") job = join_processes();
+    bench_command(bench, console, job.get());
+  });
 
   std::filesystem::path results;
   CLI::App& notebook_app = *app.add_subcommand("notebook", "make and execute a notebook of a results folder");
@@ -129,6 +132,13 @@ int report_errors(int argc, const char* const* argv, const Console& console, std
   }
 }
 
+/// Whether the command is one that joins the job: a run, or the benchmark of collectives.
+bool is_done_together(int argc, const char* const* argv) {
+  const std::vector<std::string_view> words(argv + 1, argv + std::max(argc, 1));
+  const auto has = [&](std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  return !words.empty() && (words[0] == "run" || (words[0] == "bench" && has("collectives")));
+}
+
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv, const Console& console) {
@@ -137,7 +147,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   int code = 0;
   if (!launch || launch->rank == 0) {
     code = report_errors(argc, argv, console, job);
-  } else if (argc > 1 && argv[1] == std::string_view("run")) {
+  } else if (is_done_together(argc, argv)) {
     // All processes of a job fail by the same errors: rank 0 tells them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);

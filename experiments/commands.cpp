@@ -181,8 +181,8 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
   }
 }
 
-void bench_command(const BenchCommand& command, const Console& console) {
-  BenchSettings settings{.threads = static_cast<int>(command.threads)};
+void bench_command(const BenchCommand& command, const Console& console, Processes* job) {
+  BenchSettings settings{.threads = static_cast<int>(command.threads), .job = job};
   if (settings.threads < 1) settings.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   settings.on_row = [&](const BenchRow& row) {
     console.err << fmt::format("{}: {:.4g} {}\n", row.name, row.value, row.unit) << std::flush;

@@ -50,7 +50,8 @@ struct BenchCommand {
   bool json = false;
 };
 /// Measures operations and training steps against this machine's limits.
-void bench_command(const BenchCommand& command, const Console& console);
+/// `collectives` in a job: among its processes.
+void bench_command(const BenchCommand& command, const Console& console, Processes* job = nullptr);
 /// A notebook of a results folder.
 void notebook_command(const std::filesystem::path& results, const Console& console);
 

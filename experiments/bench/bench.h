@@ -11,6 +11,8 @@
 
 namespace heddle {
 
+class Processes;
+
 struct BenchRow {
   std::string name;
   double value = 0;
@@ -22,6 +24,8 @@ struct BenchRow {
 
 struct BenchSettings {
   int threads = 1;
+  /// What `collectives` runs over; without a job its ranks are threads of this process.
+  Processes* job = nullptr;
   std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
 };
 

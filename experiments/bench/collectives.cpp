@@ -10,6 +10,7 @@
 
 #include "experiments/bench/bench.h"
 #include "framework/device.h"
+#include "parallel/processes.h"
 #include "parallel/shard.h"
 #include "parallel/world.h"
 
@@ -49,12 +50,13 @@ constexpr Collective collectives[]{
     {"scatter", [](Communicator& world, Tensor& x) { world.scatter(parts(world, x), 0).wait(); }},
     {"send and recv",
      [](Communicator& world, Tensor& x) {
-       if (world.rank() == 0) world.send(x, 1).wait();
+       if (world.rank() == 0 && world.size() > 1) world.send(x, 1).wait();
        if (world.rank() == 1) world.recv(0).wait();
      }},
     {"exchange in a ring",
      [](Communicator& world, Tensor& x) {
        const int size = world.size();
+       if (size == 1) return;
        world.exchange(x, (world.rank() + 1) % size, (world.rank() + size - 1) % size).wait();
      }},
 };
@@ -84,6 +86,11 @@ class CollectivesBench {
   std::vector<BenchRow> run() {
     WorldOptions options;
     options.mesh = Mesh(std::max(2, settings_.threads));
+    if (settings_.job != nullptr) {
+      options.mesh = Mesh(settings_.job->size());
+      options.transport = "mpi";
+      options.processes = settings_.job;
+    }
     options.threads = 1;
     transport_ = fmt::format("{} x {}: ", options.transport, options.mesh.size());
     run_ranks(options, [&](Rank& rank) {
