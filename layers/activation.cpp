@@ -4,6 +4,14 @@
 
 namespace heddle {
 
+DescriptionPointer Activation::describe(ActivationKind kind) {
+  static constexpr std::array<std::string_view, 4> names{"relu", "sigmoid", "tanh", "gelu"};
+  return describe_channelwise({.type = names[static_cast<std::size_t>(kind)],
+                               .build = [kind](Construction&, const std::string&, const LayerLayout&) {
+                                 return std::make_unique<Activation>(kind);
+                               }});
+}
+
 Variable Activation::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
   switch (kind_) {
     case ActivationKind::relu:
@@ -18,20 +26,54 @@ Variable Activation::forward(std::span<const Variable> inputs, const Pass& /*pas
   fail("activation: unknown kind {}", static_cast<int>(kind_));
 }
 
-PRelu::PRelu(Construction& construction, const std::string& name, std::int64_t channels)
-    : slope_(make_parameter(construction, name + ".weight", {channels}, Initial::constant(0.25),
+DescriptionPointer PRelu::describe(std::int64_t channels) {
+  return describe_channelwise(
+      {.type = "prelu",
+       .parameters = {{channels}},
+       .build = [channels](Construction& construction, const std::string& name, const LayerLayout& layout) {
+         return std::make_unique<PRelu>(construction, name, channels, layout);
+       }});
+}
+
+PRelu::PRelu(Construction& construction, const std::string& name, std::int64_t channels, const LayerLayout& layout)
+    : slope_(make_parameter(construction, name + ".weight", layout.part(0, {channels}), Initial::constant(0.25),
                             {.is_norm_or_bias = true})) {}
 
 Variable PRelu::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
   return prelu(inputs[0], slope_.variable);
 }
 
+DescriptionPointer Dropout::describe(double probability) {
+  return describe_channelwise(
+      {.type = "dropout",
+       .build = [probability](Construction& construction, const std::string&, const LayerLayout& layout) {
+         return std::make_unique<Dropout>(construction, probability, layout);
+       }});
+}
+
+Dropout::Dropout(Construction& construction, double probability, LayerLayout layout)
+    : key_{construction.key, Purpose::dropout, 0, construction.next_stream++},
+      probability_(probability),
+      layout_(std::move(layout)) {}
+
 Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   const Variable& x = inputs[0];
   if (!pass.training || probability_ == 0) return x;
   DrawKey key = key_;
   key.step = static_cast<std::uint32_t>(pass.step);
-  return dropout(x, probability_, key, pass.first_sample * x.shape().product(1, x.shape().rank()));
+  const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
+  const std::vector<ShardRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
+  // Rows of channels: this rank has some rows of the whole, and of each a range of channels.
+  const std::int64_t rows_a_sample = whole.product(1, whole.rank() - 1);
+  const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_a_sample;
+  return dropout(x, probability_, key, {first_row * whole.back() + box.back().begin, box.back().size, whole.back()});
+}
+
+DescriptionPointer Add::describe() {
+  return describe_channelwise(
+      {.type = "add", .inputs = 2, .build = [](Construction&, const std::string&, const LayerLayout&) {
+         return std::make_unique<Add>();
+       }});
 }
 
 Variable Add::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {

@@ -1,7 +1,7 @@
 // Activations, dropout, and the sum of two branches.
 #pragma once
 
-#include "layers/layer.h"
+#include "layers/description.h"
 
 namespace heddle {
 
@@ -9,6 +9,7 @@ enum class ActivationKind { relu, sigmoid, tanh, gelu };
 
 class Activation final : public Layer {
  public:
+  static DescriptionPointer describe(ActivationKind kind);
   explicit Activation(ActivationKind kind) : kind_(kind) {}
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
@@ -19,7 +20,8 @@ class Activation final : public Layer {
 /// max(x, 0) + slope * min(x, 0) with a slope a channel (He et al. 2015).
 class PRelu final : public Layer {
  public:
-  PRelu(Construction& construction, const std::string& name, std::int64_t channels);
+  static DescriptionPointer describe(std::int64_t channels);
+  PRelu(Construction& construction, const std::string& name, std::int64_t channels, const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&slope_}; }
 
@@ -27,21 +29,23 @@ class PRelu final : public Layer {
   Parameter slope_;
 };
 
-/// Masks depend on seed, step, layer and the sample's place in the global batch only.
+/// Masks depend on seed, step, layer and the element's place in the global batch only.
 class Dropout final : public Layer {
  public:
-  Dropout(Construction& construction, double probability)
-      : key_{construction.key, Purpose::dropout, 0, construction.next_stream++}, probability_(probability) {}
+  static DescriptionPointer describe(double probability);
+  Dropout(Construction& construction, double probability, LayerLayout layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
  private:
   DrawKey key_;
   double probability_;
+  LayerLayout layout_;
 };
 
 /// Sum of two inputs of one shape: the end of a residual branch.
 class Add final : public Layer {
  public:
+  static DescriptionPointer describe();
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 };
 

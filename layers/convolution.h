@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "framework/ops/convolution.h"
-#include "layers/layer.h"
+#include "layers/weighted.h"
 
 namespace heddle {
 
@@ -21,17 +21,19 @@ struct ConvolutionLayerOptions {
   std::optional<double> deviation{};
 };
 
-/// [N, H, W, in] -> [N, H', W', out]. weight [out, k, k, in / groups], bias [out].
+/// [N, H, W, in] -> [N, H', W', out]. weight [out, k, k, in / groups], bias [out]. Splits by `column` and `row` if it
+/// has one group, by `group` if it has several.
 class Convolution final : public Layer {
  public:
-  Convolution(Construction& construction, const std::string& name, const ConvolutionLayerOptions& options);
+  static DescriptionPointer describe(const ConvolutionLayerOptions& options);
+  Convolution(Construction& construction, const std::string& name, const ConvolutionLayerOptions& options,
+              const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
-  std::vector<Parameter*> parameters() override;
+  std::vector<Parameter*> parameters() override { return weights_.parameters(); }
 
  private:
   ConvolutionOptions options_;
-  Parameter weight_;
-  std::optional<Parameter> bias_;
+  Weights weights_;
 };
 
 }  // namespace heddle

@@ -7,25 +7,99 @@
 
 namespace heddle {
 
-Linear::Linear(Construction& construction, const std::string& name, const LinearOptions& options) {
+namespace {
+
+class LinearDescription final : public LayerDescription {
+ public:
+  explicit LinearDescription(const LinearOptions& options) : options_(options) {}
+
+  std::string_view type() const override { return "linear"; }
+  Shape output(std::span<const Shape> inputs) const override {
+    if (inputs.size() != 1 || inputs[0].rank() != 2 || inputs[0][1] != options_.in)
+      fail<InputError>("linear: expected one input [n,{}], got {}", options_.in, to_string(inputs[0]));
+    return {inputs[0][0], options_.out};
+  }
+  std::vector<Shape> parameters() const override {
+    std::vector<Shape> shapes{{options_.out, options_.in}};
+    if (options_.bias) shapes.push_back({options_.out});
+    return shapes;
+  }
+  double flops(std::span<const Shape> inputs) const override {
+    return 2.0 * static_cast<double>(inputs[0][0]) * static_cast<double>(options_.in * options_.out);
+  }
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use,
+                                            std::span<const Shape> /*inputs*/) const override {
+    return weighted_option({.kind = kind,
+                            .use = use,
+                            .channel_dimension = 1,
+                            .weight_in_dimension = 1,
+                            .in = options_.in,
+                            .out = options_.out,
+                            .bias = options_.bias});
+  }
+  bool follows() const override { return false; }
+  LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
+    return std::make_unique<Linear>(construction, name, options_, layout);
+  }
+
+ private:
+  LinearOptions options_;
+};
+
+class FlattenDescription final : public LayerDescription {
+ public:
+  std::string_view type() const override { return "flatten"; }
+  Shape output(std::span<const Shape> inputs) const override {
+    if (inputs.size() != 1) fail<InputError>("flatten: expected one input, got {}", inputs.size());
+    return {inputs[0][0], inputs[0].product(1, inputs[0].rank())};
+  }
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
+    // Channels lie side by side afterwards only if there was one pixel.
+    if (kind == Parallel::group && inputs[0].numel() == inputs[0][0] * inputs[0].back())
+      return samples_or_channels(kind, use, inputs, output(inputs), 0);
+    return samples_only(kind, 1, 0);
+  }
+  LayerPointer build(Construction& /*construction*/, const std::string& /*name*/,
+                     const LayerLayout& /*layout*/) const override {
+    return std::make_unique<Flatten>();
+  }
+};
+
+}  // namespace
+
+DescriptionPointer Linear::describe(const LinearOptions& options) {
+  return std::make_shared<LinearDescription>(options);
+}
+
+static Weights make_weights(Construction& construction, const std::string& name, const LinearOptions& options,
+                            const LayerLayout& layout) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(options.in));
-  weight_ = make_parameter(construction, name + ".weight", {options.out, options.in},
-                           options.deviation ? Initial::normal(*options.deviation) : Initial::uniform(bound));
+  Parameter weight = make_parameter(construction, name + ".weight", layout.part(0, {options.out, options.in}),
+                                    options.deviation ? Initial::normal(*options.deviation) : Initial::uniform(bound));
+  std::optional<Parameter> bias;
   if (options.bias)
-    bias_ =
-        make_parameter(construction, name + ".bias", {options.out},
+    bias =
+        make_parameter(construction, name + ".bias", layout.part(1, {options.out}),
                        options.deviation ? Initial::constant(0) : Initial::uniform(bound), {.is_norm_or_bias = true});
+  return {std::move(weight), std::move(bias), layout};
 }
 
-Variable Linear::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
-  const Variable& x = inputs[0];
-  return linear(reshape(x, {x.shape()[0], weight_.value.shape()[1]}), weight_.variable,
-                bias_ ? bias_->variable : Variable());
+Linear::Linear(Construction& construction, const std::string& name, const LinearOptions& options,
+               const LayerLayout& layout)
+    : weights_(make_weights(construction, name, options, layout)) {}
+
+Variable Linear::forward(std::span<const Variable> inputs, const Pass& pass) {
+  return weights_.apply(pass,
+                        [&](const Variable& weight, const Variable& bias) { return linear(inputs[0], weight, bias); });
 }
 
-std::vector<Parameter*> Linear::parameters() {
-  if (bias_) return {&weight_, &*bias_};
-  return {&weight_};
+DescriptionPointer Flatten::describe() {
+  return std::make_shared<FlattenDescription>();
+}
+
+Variable Flatten::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
+  const Shape& shape = inputs[0].shape();
+  return reshape(inputs[0], {shape[0], shape.product(1, shape.rank())});
 }
 
 }  // namespace heddle

@@ -1,9 +1,9 @@
-// Fully connected layer.
+// Fully connected layer, and the layer that makes an image a vector.
 #pragma once
 
 #include <optional>
 
-#include "layers/layer.h"
+#include "layers/weighted.h"
 
 namespace heddle {
 
@@ -15,16 +15,23 @@ struct LinearOptions {
   std::optional<double> deviation{};
 };
 
-/// [n, ...] is flattened to [n, in] -> [n, out]. weight [out, in], bias [out].
+/// [n, in] -> [n, out]. weight [out, in], bias [out]. Splits by `column` and by `row`.
 class Linear final : public Layer {
  public:
-  Linear(Construction& construction, const std::string& name, const LinearOptions& options);
+  static DescriptionPointer describe(const LinearOptions& options);
+  Linear(Construction& construction, const std::string& name, const LinearOptions& options, const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
-  std::vector<Parameter*> parameters() override;
+  std::vector<Parameter*> parameters() override { return weights_.parameters(); }
 
  private:
-  Parameter weight_;
-  std::optional<Parameter> bias_;
+  Weights weights_;
+};
+
+/// [n, ..] -> [n, product of ..].
+class Flatten final : public Layer {
+ public:
+  static DescriptionPointer describe();
+  Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 };
 
 }  // namespace heddle

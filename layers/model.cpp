@@ -1,57 +1,88 @@
 #include "layers/model.h"
 
-#include "framework/error.h"
+#include <algorithm>
+
+#include "parallel/redistribute.h"
 
 namespace heddle {
 
-int Model::apply(std::string name, LayerPointer layer, std::vector<int> inputs) {
-  const int index = static_cast<int>(applications_.size());
-  for (const int input : inputs) {
-    if (input < 0 || input > index) fail("model: {} reads value {}, which comes later", name, input);
-    last_reader_[static_cast<std::size_t>(input)] = index;
-  }
-  applications_.push_back({std::move(name), std::move(layer), std::move(inputs)});
-  last_reader_.push_back(-1);
-  return last_value();
+namespace {
+
+std::size_t at_index(int index) {
+  return static_cast<std::size_t>(index);
 }
 
-int Model::then(std::string name, LayerPointer layer) {
-  return apply(std::move(name), std::move(layer), {last_value()});
+}  // namespace
+
+Model::Model(std::shared_ptr<const ModelDescription> description, PlacementPlan plan, Mesh::Coordinates at,
+             Construction& construction)
+    : description_(std::move(description)), plan_(std::move(plan)) {
+  const auto& applications = description_->applications();
+  for (int value = 0; value <= description_->last_value(); ++value) forms_.push_back({{plan_.made(value)}});
+  const auto reads = [this](int value, const Placements& where) {
+    std::vector<Form>& forms = forms_[at_index(value)];
+    auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.where == where; });
+    if (form == forms.end()) {
+      ++forms.front().readers;  // the redistribution
+      form = forms.insert(forms.end(), {where});
+    }
+    ++form->readers;
+  };
+  for (std::size_t i = 0; i < applications.size(); ++i) {
+    const LayerLayout layout = plan_.layout(*description_, i, at);
+    layers_.push_back(applications[i].layer->build(construction, applications[i].name, layout));
+    for (std::size_t input = 0; input < applications[i].inputs.size(); ++input)
+      reads(applications[i].inputs[input], layout.input(input));
+  }
+  reads(description_->last_value(), plan_.output);
 }
 
 Variable Model::forward(const Variable& x, const Pass& pass) {
-  std::vector<Variable> values(applications_.size() + 1);
-  values[0] = x;
-  for (std::size_t i = 0; i < applications_.size(); ++i) {
-    const Application& application = applications_[i];
-    std::vector<Variable> inputs;
-    inputs.reserve(application.inputs.size());
-    for (const int input : application.inputs) {
-      Variable& value = values[static_cast<std::size_t>(input)];
-      inputs.push_back(value);
-      if (last_reader_[static_cast<std::size_t>(input)] == static_cast<int>(i)) value = Variable();
+  std::vector<std::vector<Form>> values = forms_;
+  const auto read = [&](int index, const Placements& where) {
+    std::vector<Form>& forms = values[at_index(index)];
+    const auto take = [](Form& form) {
+      Variable value = form.value;
+      if (--form.readers == 0) form.value = Variable();
+      return value;
+    };
+    const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.where == where; });
+    if (!form->value.defined()) {
+      const Placed made{take(forms.front()), description_->shape(index, pass.samples.size), forms.front().where};
+      form->value = redistribute(made, where, pass.rank).value;
     }
-    values[i + 1] = application.layer->forward(inputs, pass);
+    return take(*form);
+  };
+  values[0].front().value = x;
+  const auto& applications = description_->applications();
+  for (std::size_t i = 0; i < applications.size(); ++i) {
+    const LayerLayout layout = plan_.layout(*description_, i, pass.rank.coordinates);
+    std::vector<Variable> inputs;
+    for (std::size_t input = 0; input < applications[i].inputs.size(); ++input)
+      inputs.push_back(read(applications[i].inputs[input], layout.input(input)));
+    Form& made = values[i + 1].front();
+    Variable output = layers_[i]->forward(inputs, pass);
+    if (made.readers > 0) made.value = std::move(output);
   }
-  return values.back();
+  return read(description_->last_value(), plan_.output);
 }
 
 std::vector<Parameter*> Model::parameters() {
   std::vector<Parameter*> all;
-  for (const Application& application : applications_)
-    for (Parameter* parameter : application.layer->parameters()) all.push_back(parameter);
+  for (const LayerPointer& layer : layers_)
+    for (Parameter* parameter : layer->parameters()) all.push_back(parameter);
   return all;
 }
 
 std::vector<Buffer*> Model::buffers() {
   std::vector<Buffer*> all;
-  for (const Application& application : applications_)
-    for (Buffer* buffer : application.layer->buffers()) all.push_back(buffer);
+  for (const LayerPointer& layer : layers_)
+    for (Buffer* buffer : layer->buffers()) all.push_back(buffer);
   return all;
 }
 
 void Model::end_step(Rank& rank) {
-  for (const Application& application : applications_) application.layer->end_step(rank);
+  for (const LayerPointer& layer : layers_) layer->end_step(rank);
 }
 
 }  // namespace heddle

@@ -5,17 +5,99 @@
 
 namespace heddle {
 
-BatchNorm::BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options)
-    : options_(options) {
-  const Shape shape{options.channels};
-  gamma_ = make_parameter(construction, name + ".weight", shape, Initial::constant(options.initial_scale),
+namespace {
+
+class BatchNormDescription final : public LayerDescription {
+ public:
+  BatchNormDescription(BatchNormOptions options, bool with_residual)
+      : options_(std::move(options)), with_residual_(with_residual) {}
+
+  std::string_view type() const override { return "batch_norm"; }
+  Shape output(std::span<const Shape> inputs) const override {
+    const std::size_t expected = with_residual_ ? 2 : 1;
+    if (inputs.size() != expected) fail<InputError>("batch_norm: expected {} inputs, got {}", expected, inputs.size());
+    if (inputs[0].rank() < 2 || inputs[0].back() != options_.channels)
+      fail<InputError>("batch_norm: expected {} channels, got {}", options_.channels, to_string(inputs[0]));
+    if (with_residual_ && inputs[1] != inputs[0])
+      fail<InputError>("batch_norm: expected a residual like {}, got {}", to_string(inputs[0]), to_string(inputs[1]));
+    return inputs[0];
+  }
+  std::vector<Shape> parameters() const override {
+    return std::vector<Shape>(options_.activation == NormActivation::prelu ? 3 : 2, Shape{options_.channels});
+  }
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
+    // Along dp the ranks' samples are groups of their own.
+    if (use.axis == Axis::dp && !options_.synchronized && kind != Parallel::data)
+      return Refusal{"it normalises each dp rank's samples by themselves, unless it is synchronized"};
+    return samples_or_channels(kind, use, inputs, inputs[0], parameters().size());
+  }
+  LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
+    return std::make_unique<BatchNorm>(construction, name, options_, layout);
+  }
+
+ private:
+  BatchNormOptions options_;
+  bool with_residual_;
+};
+
+class LayerNormDescription final : public LayerDescription {
+ public:
+  LayerNormDescription(std::int64_t channels, double epsilon) : channels_(channels), epsilon_(epsilon) {}
+
+  std::string_view type() const override { return "layer_norm"; }
+  Shape output(std::span<const Shape> inputs) const override {
+    if (inputs.size() != 1 || inputs[0].rank() < 2 || inputs[0].back() != channels_)
+      fail<InputError>("layer_norm: expected one input of {} channels, got {}", channels_, to_string(inputs[0]));
+    return inputs[0];
+  }
+  std::vector<Shape> parameters() const override { return {{channels_}, {channels_}}; }
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse /*use*/,
+                                            std::span<const Shape> /*inputs*/) const override {
+    if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
+    return samples_only(kind, 1, 2);
+  }
+  LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
+    return std::make_unique<LayerNorm>(construction, name, channels_, epsilon_, layout);
+  }
+
+ private:
+  std::int64_t channels_;
+  double epsilon_;
+};
+
+/// Ranks that hold samples of one group.
+class RankExchange final : public StatisticsExchange {
+ public:
+  explicit RankExchange(Communicator& ranks) : ranks_(ranks) {}
+  Tensor gather(const Tensor& row) override { return ranks_.all_gather(row); }
+  Tensor sum(const Tensor& sums) override { return ranks_.all_reduce(sums); }
+
+ private:
+  Communicator& ranks_;
+};
+
+}  // namespace
+
+DescriptionPointer BatchNorm::describe(const BatchNormOptions& options, bool with_residual) {
+  return std::make_shared<BatchNormDescription>(options, with_residual);
+}
+
+BatchNorm::BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options,
+                     const LayerLayout& layout)
+    : options_(options), shared_(layout.axes(Parallel::data)) {
+  if (!options.synchronized && shared_.contains(Axis::dp)) {
+    shared_.erase(Axis::dp);
+    separate_.insert(Axis::dp);
+  }
+  const ParameterPart part = layout.part(0, {options.channels});
+  gamma_ = make_parameter(construction, name + ".weight", part, Initial::constant(options.initial_scale),
                           {.is_norm_or_bias = true, .trainable = !options.fixed_scale});
-  beta_ = make_parameter(construction, name + ".bias", shape, Initial::constant(0), {.is_norm_or_bias = true});
+  beta_ = make_parameter(construction, name + ".bias", part, Initial::constant(0), {.is_norm_or_bias = true});
   if (options.activation == NormActivation::prelu)
-    slope_ = make_parameter(construction, options.slope_name + ".weight", shape, Initial::constant(0.25),
+    slope_ = make_parameter(construction, options.slope_name + ".weight", part, Initial::constant(0.25),
                             {.is_norm_or_bias = true});
-  running_mean_ = make_buffer(construction, name + ".running_mean", shape, 0);
-  running_variance_ = make_buffer(construction, name + ".running_var", shape, 1);
+  running_mean_ = make_buffer(construction, name + ".running_mean", part, 0);
+  running_variance_ = make_buffer(construction, name + ".running_var", part, 1);
 }
 
 Variable BatchNorm::forward(std::span<const Variable> inputs, const Pass& pass) {
@@ -25,15 +107,12 @@ Variable BatchNorm::forward(std::span<const Variable> inputs, const Pass& pass) 
   if (!pass.training)
     return batch_norm_inference(inputs[0], running_mean_.value, running_variance_.value, gamma_.variable,
                                 beta_.variable, options_.epsilon, epilogue);
-  Tensor group = new_group(inputs[0].value());
-  Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, group);
-  groups_.push_back(std::move(group));
+  std::shared_ptr<StatisticsExchange> exchange;
+  if (!shared_.empty()) exchange = std::make_shared<RankExchange>(pass.rank.over(shared_));
+  Tensor statistics;
+  Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, statistics, exchange);
+  groups_.push_back(std::move(statistics));
   return y;
-}
-
-Tensor BatchNorm::new_group(const Tensor& x) const {
-  const MemoryScope scope(x.device(), Category::workspace);
-  return Tensor::empty(x.device(), {2 * options_.channels + 1}, compute_dtype(x.dtype()));
 }
 
 void BatchNorm::end_step(Rank& rank) {
@@ -44,7 +123,7 @@ void BatchNorm::end_step(Rank& rank) {
   const Tensor mine = concat_tensors(groups_, 0).reshape({micro_batches, width});
   groups_.clear();
   // Gathered rank by rank; the batch's order is micro-batch by micro-batch, each over the ranks.
-  const Tensor gathered = rank.along(Axis::dp).all_gather(mine);
+  const Tensor gathered = rank.over(separate_).all_gather(mine);
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
   const Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
   rank.device.backend().training().merge_moments(ordered.reshape({ranks * micro_batches, width}), options_.momentum,
@@ -56,12 +135,17 @@ std::vector<Parameter*> BatchNorm::parameters() {
   return {&gamma_, &beta_};
 }
 
-LayerNorm::LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon)
-    : epsilon_(epsilon),
-      gamma_(
-          make_parameter(construction, name + ".weight", {channels}, Initial::constant(1), {.is_norm_or_bias = true})),
-      beta_(make_parameter(construction, name + ".bias", {channels}, Initial::constant(0), {.is_norm_or_bias = true})) {
+DescriptionPointer LayerNorm::describe(std::int64_t channels, double epsilon) {
+  return std::make_shared<LayerNormDescription>(channels, epsilon);
 }
+
+LayerNorm::LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon,
+                     const LayerLayout& layout)
+    : epsilon_(epsilon),
+      gamma_(make_parameter(construction, name + ".weight", layout.part(0, {channels}), Initial::constant(1),
+                            {.is_norm_or_bias = true})),
+      beta_(make_parameter(construction, name + ".bias", layout.part(1, {channels}), Initial::constant(0),
+                           {.is_norm_or_bias = true})) {}
 
 Variable LayerNorm::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
   return layer_norm(inputs[0], gamma_.variable, beta_.variable, epsilon_);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "framework/ops/normalization.h"
-#include "layers/layer.h"
+#include "layers/description.h"
 
 namespace heddle {
 
@@ -13,28 +13,32 @@ struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;  // share of this step's statistics in the running ones
   NormActivation activation = NormActivation::none;
-  std::string slope_name{};  // prelu: full name of its slope's layer, e.g. layer1.0.prelu
-  bool fixed_scale = false;  // gamma stays 1 (InsightFace's `features`)
-  double initial_scale = 1;  // gamma at the start
+  std::string slope_name{};   // prelu: full name of its slope's layer, e.g. layer1.0.prelu
+  bool fixed_scale = false;   // gamma stays 1 (InsightFace's `features`)
+  double initial_scale = 1;   // gamma at the start
+  bool synchronized = false;  // statistics are those of all data-parallel ranks' samples together
 };
 
 /// [.., C] -> activation(norm(x) + residual), where a second input is the residual.
 ///
-/// Training normalises by the statistics of the sample group at hand: this rank's part of one micro-batch. The running
-/// statistics take one update a step, from the moments of all groups of the global batch merged in a fixed order, as
-/// one big batch would give (unbiased variance).
+/// Training normalises by the statistics of a sample group: one data-parallel rank's part of a micro-batch, or, if
+/// synchronized, the whole micro-batch. Where further axes share a group's samples, their ranks exchange sums; where
+/// channels are sharded (`group`), nobody exchanges anything. The running statistics take one update a step, from the
+/// moments of all groups of the global batch merged in a fixed order, as one big batch would give (unbiased variance).
 class BatchNorm final : public Layer {
  public:
-  BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options);
+  static DescriptionPointer describe(const BatchNormOptions& options, bool with_residual = false);
+  BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options,
+            const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
   std::vector<Parameter*> parameters() override;
   std::vector<Buffer*> buffers() override { return {&running_mean_, &running_variance_}; }
   void end_step(Rank& rank) override;
 
  private:
-  Tensor new_group(const Tensor& x) const;
-
   BatchNormOptions options_;
+  AxisSet shared_;    // axes whose ranks hold samples of one group
+  AxisSet separate_;  // axes whose ranks hold other groups
   Parameter gamma_;
   Parameter beta_;
   std::optional<Parameter> slope_;
@@ -46,7 +50,9 @@ class BatchNorm final : public Layer {
 /// Over the last dimension.
 class LayerNorm final : public Layer {
  public:
-  LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon = 1e-5);
+  static DescriptionPointer describe(std::int64_t channels, double epsilon = 1e-5);
+  LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon,
+            const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&gamma_, &beta_}; }
 

@@ -1,5 +1,5 @@
 // Parameters and buffers of layers, and how they are born: drawn from the random key and the global element index, so
-// that every rank count gives the same initial model.
+// that every layout gives the same initial model.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,16 @@
 #include "framework/autograd.h"
 #include "framework/kernels/training.h"
 #include "framework/random.h"
+#include "layers/layout.h"
 
 namespace heddle {
 
-/// How a parameter lies over the ranks that train it together.
-enum class Holding {
-  replicated,  // every data-parallel rank holds all of it; gradients are summed over them
-  sharded      // each rank holds its rows; gradients are complete as they are
-};
-
 struct Parameter {
-  std::string name;  // full, e.g. layer1.0.conv1.weight
+  std::string name;    // full, e.g. layer1.0.conv1.weight
+  ParameterPart part;  // what this rank holds of the whole
   Tensor value;
   std::shared_ptr<Accumulator> gradient;
-  Variable variable;  // the leaf that operations read
-  Holding holding = Holding::replicated;
+  Variable variable;             // the leaf that operations read
   bool is_norm_or_bias = false;  // may be spared weight decay
   bool trainable = true;
 };
@@ -32,6 +27,7 @@ struct Parameter {
 /// State that is not trained: running statistics. Saved with the model.
 struct Buffer {
   std::string name;
+  ParameterPart part;
   Tensor value;
 };
 
@@ -54,14 +50,12 @@ struct Initial {
 };
 
 struct ParameterOptions {
-  Holding holding = Holding::replicated;
   bool is_norm_or_bias = false;
   bool trainable = true;
-  std::int64_t first_element = 0;  // global index of the shard's first element
 };
 
-Parameter make_parameter(Construction& construction, std::string name, const Shape& shape, const Initial& initial,
-                         const ParameterOptions& options = {});
-Buffer make_buffer(Construction& construction, std::string name, const Shape& shape, double value);
+Parameter make_parameter(Construction& construction, std::string name, const ParameterPart& part,
+                         const Initial& initial, const ParameterOptions& options = {});
+Buffer make_buffer(Construction& construction, std::string name, const ParameterPart& part, double value);
 
 }  // namespace heddle

@@ -7,9 +7,8 @@ namespace heddle {
 
 namespace {
 
-PoolGeometry check(const char* name, const Tensor& x, const PoolOptions& o) {
-  if (x.shape().rank() != 4 || !is_floating(x.dtype()))
-    fail<InputError>("{}: expected images [N,H,W,C], got {}", name, to_string(x));
+PoolGeometry geometry(const char* name, const Shape& x, const PoolOptions& o) {
+  if (x.rank() != 4) fail<InputError>("{}: expected images [N,H,W,C], got {}", name, to_string(x));
   if (o.kernel.height < 1 || o.kernel.width < 1 || o.stride.height < 1 || o.stride.width < 1)
     fail<InputError>("{}: kernel and stride must be at least 1", name);
   // More padding would give windows that see nothing.
@@ -21,10 +20,10 @@ PoolGeometry check(const char* name, const Tensor& x, const PoolOptions& o) {
     const std::int64_t room = n + 2 * padding - kernel;
     return room < 0 ? 0 : room / stride + 1;
   };
-  PoolGeometry g{.batch = x.shape()[0],
-                 .input = {x.shape()[1], x.shape()[2]},
+  PoolGeometry g{.batch = x[0],
+                 .input = {x[1], x[2]},
                  .output = {},
-                 .channels = x.shape()[3],
+                 .channels = x[3],
                  .kernel = o.kernel,
                  .stride = o.stride,
                  .padding = o.padding,
@@ -36,9 +35,18 @@ PoolGeometry check(const char* name, const Tensor& x, const PoolOptions& o) {
   return g;
 }
 
+PoolGeometry check(const char* name, const Tensor& x, const PoolOptions& options) {
+  if (!is_floating(x.dtype())) fail<InputError>("{}: expected images [N,H,W,C], got {}", name, to_string(x));
+  return geometry(name, x.shape(), options);
+}
+
+Shape shape_of(const PoolGeometry& g) {
+  return {g.batch, g.output.height, g.output.width, g.channels};
+}
+
 Variable pool(PoolOp op, const char* name, const Variable& x, const PoolOptions& options) {
   const PoolGeometry g = check(name, x.value(), options);
-  const Shape shape{g.batch, g.output.height, g.output.width, g.channels};
+  const Shape shape = shape_of(g);
   Tensor y = Tensor::empty(x.device(), shape, x.dtype());
   Tensor choice;
   if (op == PoolOp::max && x.leads().anywhere() && x.device().records())
@@ -52,6 +60,10 @@ Variable pool(PoolOp op, const char* name, const Variable& x, const PoolOptions&
 }
 
 }  // namespace
+
+Shape pooled_shape(const Shape& x, const PoolOptions& options) {
+  return shape_of(geometry("pool", x, options));
+}
 
 Variable max_pool2d(const Variable& x, const PoolOptions& options) {
   return pool(PoolOp::max, "max_pool2d", x, options);

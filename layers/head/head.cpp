@@ -40,13 +40,14 @@ Tensor statistics_row(const Tensor& logits) {
 
 }  // namespace
 
-Head::Head(const HeadConfig& config, std::int64_t dimension, Communicator& ranks, Construction& construction)
-    : config_(config), ranks_(ranks), shard_(shard(config.classes, ranks.size(), ranks.rank())) {
+Head::Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Construction& construction)
+    : config_(config), ranks_(rank.world), shard_(shard(config.classes, rank.size, rank.index)) {
   if (!config.normalize && (config.margin.m1 != 1 || config.margin.m2 != 0 || config.margin.m3 != 0))
     fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
-  weight_ =
-      make_parameter(construction, "head.weight", {shard_.size, dimension}, Initial::normal(config.initial_deviation),
-                     {.holding = Holding::sharded, .first_element = shard_.begin * dimension});
+  ParameterPart part = ParameterPart::all_of({config.classes, dimension});
+  part.box[0] = shard_;
+  part.sharded = rank.mesh.larger_than_one(every_axis);
+  weight_ = make_parameter(construction, "head.weight", part, Initial::normal(config.initial_deviation));
 }
 
 void Head::check_labels(const HeadInput& input) const {

@@ -1,5 +1,5 @@
-// The large-class head: a normalised linear layer over classes with a margin softmax, its classes sharded over the
-// data-parallel ranks. One algorithm in two phases (after An et al., "Partial FC", 2021/2022, with the weight part
+// The large-class head: a normalised linear layer over classes with a margin softmax, its classes sharded over all
+// ranks of the mesh. One algorithm in two phases (after An et al., "Partial FC", 2021/2022, with the weight part
 // put off to the step's end):
 //
 //   phase 1, for each micro-batch: gather the embeddings, loss and the embeddings' gradient; keep the normalised
@@ -59,8 +59,8 @@ using TileConsumer = std::function<void(std::int64_t begin, const Tensor& gradie
 
 class Head {
  public:
-  /// `ranks` share the classes; dimension d is the embedding's size.
-  Head(const HeadConfig& config, std::int64_t dimension, Communicator& ranks, Construction& construction);
+  /// The ranks of the world share the classes; dimension d is the embedding's size.
+  Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Construction& construction);
 
   /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes).
   HeadOutput forward_backward(const HeadInput& input);

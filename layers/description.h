@@ -1,0 +1,69 @@
+// What a layer is before it is built: attributes, shapes, and what it can do along an axis of the mesh. The planner and
+// `explain` need no more; `build` makes the layer that a rank runs. All shapes are those of whole tensors, as a serial
+// run has them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "layers/layer.h"
+#include "layers/layout.h"
+
+namespace heddle {
+
+/// Why a layer cannot do what was asked.
+struct Refusal {
+  std::string why;
+};
+
+/// An axis of the mesh on which a layer is to be placed.
+struct AxisUse {
+  Axis axis = Axis::tp;
+  int ranks = 1;
+};
+
+class LayerDescription {
+ public:
+  virtual ~LayerDescription() = default;
+  /// As in an experiment: `conv2d`.
+  virtual std::string_view type() const = 0;
+  /// InputError says which inputs it expects.
+  virtual Shape output(std::span<const Shape> inputs) const = 0;
+  /// In the order of Layer::parameters().
+  virtual std::vector<Shape> parameters() const { return {}; }
+  /// Multiplications and additions of one forward pass.
+  virtual double flops(std::span<const Shape> /*inputs*/) const { return 0; }
+  /// What it takes and gives if it is `kind` along an axis.
+  virtual std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use,
+                                                    std::span<const Shape> inputs) const = 0;
+  /// Whether it works where its neighbours are placed, unless told otherwise; else it is `data` by default.
+  virtual bool follows() const { return true; }
+  virtual LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const = 0;
+};
+
+using DescriptionPointer = std::shared_ptr<const LayerDescription>;
+
+/// The options of layers that treat the samples alike: `replicate` and `data`, with parameters also `parameter`.
+std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t inputs, std::size_t parameters);
+/// Those of layers that treat the channels (the last dimension) alike, too: `group`, with parameters [C] cut like them.
+std::variant<LayerOption, Refusal> samples_or_channels(Parallel kind, AxisUse use, std::span<const Shape> inputs,
+                                                       const Shape& output, std::size_t parameters);
+
+/// A layer that treats samples and channels alike, described by what is its own.
+struct ChannelwiseLayer {
+  std::string_view type;
+  std::size_t inputs = 1;
+  std::vector<Shape> parameters{};
+  /// That of the first input if there is no function.
+  std::function<Shape(const Shape&)> output{};
+  std::function<LayerPointer(Construction&, const std::string& name, const LayerLayout&)> build;
+};
+DescriptionPointer describe_channelwise(ChannelwiseLayer layer);
+
+}  // namespace heddle

@@ -1,0 +1,108 @@
+#include "layers/layout.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/describe.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<Parallel>() {
+  static constexpr std::array<std::string_view, 6> names{"replicate", "data", "parameter", "column", "row", "group"};
+  return names;
+}
+
+ParameterPart ParameterPart::all_of(const Shape& whole) {
+  ParameterPart part{.whole = whole, .box = {}, .sharded = {}, .partial = {}};
+  for (int d = 0; d < whole.rank(); ++d) part.box.push_back({0, whole[d]});
+  return part;
+}
+
+Shape ParameterPart::shape() const {
+  std::vector<std::int64_t> sizes;
+  for (const ShardRange& range : box) sizes.push_back(range.size);
+  return Shape(sizes);
+}
+
+void for_each_run(const ParameterPart& part, const std::function<void(const ElementRun&)>& visit) {
+  // The trailing dimensions that are whole, and the one before them, lie without gaps.
+  const int rank = part.whole.rank();
+  int split = rank - 1;
+  while (split > 0 && part.box[static_cast<std::size_t>(split)].size == part.whole[split]) --split;
+  std::int64_t inner = 1;
+  for (int d = split + 1; d < rank; ++d) inner *= part.whole[d];
+  const ShardRange rows = rank == 0 ? ShardRange{0, 1} : part.box[static_cast<std::size_t>(split)];
+  const std::int64_t length = rows.size * inner;
+  std::int64_t outer = 1;
+  for (int d = 0; d < split; ++d) outer *= part.box[static_cast<std::size_t>(d)].size;
+  const ShardRange wanted = part.elements.value_or(ShardRange{0, outer * length});
+  for (std::int64_t i = length > 0 ? wanted.begin / length : outer; i < outer && i * length < wanted.end(); ++i) {
+    std::int64_t index = 0;  // of the row's first element, in the whole
+    std::int64_t rest = i;
+    std::int64_t stride = length > 0 ? part.whole[split] * inner : 0;
+    index = rows.begin * inner;
+    for (int d = split - 1; d >= 0; --d) {
+      const ShardRange& range = part.box[static_cast<std::size_t>(d)];
+      index += (range.begin + rest % range.size) * stride;
+      rest /= range.size;
+      stride *= part.whole[d];
+    }
+    const std::int64_t begin = std::max(wanted.begin, i * length);
+    const std::int64_t end = std::min(wanted.end(), (i + 1) * length);
+    visit({.held = begin - wanted.begin, .whole = index + begin - i * length, .count = end - begin});
+  }
+}
+
+Placements LayerLayout::input(std::size_t index) const {
+  Placements placements;
+  for (const Axis axis : all_axes)
+    if (mesh.size(axis) > 1) placements[axis] = options[axis].inputs[index];
+  return placements;
+}
+
+Placements LayerLayout::output() const {
+  Placements placements;
+  for (const Axis axis : all_axes)
+    if (mesh.size(axis) > 1) placements[axis] = options[axis].output;
+  return placements;
+}
+
+ParameterPart LayerLayout::part(std::size_t parameter, const Shape& whole) const {
+  ParameterPart part = ParameterPart::all_of(whole);
+  for (const Axis axis : all_axes) {
+    const int ranks = mesh.size(axis);
+    if (ranks == 1) continue;
+    const Placement& placement = options[axis].parameters[parameter];
+    if (options[axis].kind == Parallel::parameter) {
+      part.gathered = axis;
+      part.sharded.insert(axis);
+    } else if (placement.value() == Spread::sharded) {
+      ShardRange& range = part.box[static_cast<std::size_t>(placement.dimension())];
+      const ShardRange inner = shard(range.size, ranks, at[axis]);
+      range = {range.begin + inner.begin, inner.size};
+      part.sharded.insert(axis);
+    } else if (placement.gradient() == Spread::partial) {
+      part.partial.insert(axis);
+    }
+  }
+  if (part.gathered) part.elements = shard(part.shape().numel(), mesh.size(*part.gathered), at[*part.gathered]);
+  return part;
+}
+
+AxisSet LayerLayout::axes(Parallel kind) const {
+  AxisSet set;
+  for (const Axis axis : all_axes)
+    if (mesh.size(axis) > 1 && options[axis].kind == kind) set.insert(axis);
+  return set;
+}
+
+LayerLayout serial_layout(std::size_t inputs, std::size_t parameters) {
+  LayerLayout layout;
+  for (const Axis axis : all_axes)
+    layout.options[axis] = {
+        Parallel::replicate, std::vector<Placement>(inputs), {}, std::vector<Placement>(parameters)};
+  return layout;
+}
+
+}  // namespace heddle

@@ -1,0 +1,84 @@
+#include "layers/model_description.h"
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// `*` stands for any text.
+bool matches(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0;
+  std::size_t n = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+Shape with_samples(const Shape& sample, std::int64_t samples) {
+  std::vector<std::int64_t> dimensions{samples};
+  for (int d = 0; d < sample.rank(); ++d) dimensions.push_back(sample[d]);
+  return Shape(dimensions);
+}
+
+Shape without_samples(const Shape& shape) {
+  const auto dimensions = shape.dimensions();
+  return Shape(dimensions.subspan(1));
+}
+
+}  // namespace
+
+ModelDescription::ModelDescription(Shape sample) : samples_{std::move(sample)} {}
+
+int ModelDescription::apply(std::string name, DescriptionPointer layer, std::vector<int> inputs) {
+  for (const int input : inputs)
+    if (input < 0 || input > last_value()) fail("model: {} reads value {}, which comes later", name, input);
+  Application application{std::move(name), std::move(layer), std::move(inputs)};
+  try {
+    samples_.push_back(without_samples(application.layer->output(input_shapes(application, 1))));
+  } catch (const InputError& error) {
+    fail<InputError>("model: {}: {}", application.name, error.what());
+  }
+  applications_.push_back(std::move(application));
+  return last_value();
+}
+
+int ModelDescription::then(std::string name, DescriptionPointer layer) {
+  return apply(std::move(name), std::move(layer), {last_value()});
+}
+
+void ModelDescription::place(std::string_view pattern, const PlacementWish& wish) {
+  bool found = false;
+  for (Application& application : applications_)
+    if (matches(pattern, application.name)) {
+      application.wish = wish;
+      found = true;
+    }
+  if (!found) fail<InputError>("model: no layer's name matches \"{}\"", pattern);
+}
+
+Shape ModelDescription::shape(int index, std::int64_t samples) const {
+  return with_samples(sample(index), samples);
+}
+
+std::vector<Shape> ModelDescription::input_shapes(const Application& application, std::int64_t samples) const {
+  std::vector<Shape> shapes;
+  for (const int input : application.inputs) shapes.push_back(shape(input, samples));
+  return shapes;
+}
+
+}  // namespace heddle

@@ -1,0 +1,52 @@
+// A model before it is built: a list of layer applications in topological order, each naming its inputs by index. Value
+// 0 is the model's input, value i + 1 the output of application i. A residual branch is a value that is used twice.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/description.h"
+
+namespace heddle {
+
+/// Where the user wants a layer; what is left out is the planner's choice.
+struct PlacementWish {
+  Parallel kind = Parallel::data;
+  std::optional<Axis> over{};  // tp if the mesh has several ranks there, else dp
+};
+
+class ModelDescription {
+ public:
+  struct Application {
+    std::string name;
+    DescriptionPointer layer;
+    std::vector<int> inputs;
+    std::optional<PlacementWish> wish{};
+  };
+
+  /// `sample`: the shape of one sample, e.g. [height, width, channels].
+  explicit ModelDescription(Shape sample);
+
+  /// Appends an application and gives the index of its output. InputError names the layer whose inputs do not fit.
+  int apply(std::string name, DescriptionPointer layer, std::vector<int> inputs);
+  /// Appends a layer that reads the last value.
+  int then(std::string name, DescriptionPointer layer);
+  /// InputError if no application's name matches; `*` stands for any text.
+  void place(std::string_view pattern, const PlacementWish& wish);
+
+  const std::vector<Application>& applications() const { return applications_; }
+  int last_value() const { return static_cast<int>(applications_.size()); }
+  /// Shape of value `index` for one sample, without the leading dimension of the samples.
+  const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
+  /// The same for so many samples.
+  Shape shape(int index, std::int64_t samples) const;
+  /// Shapes of an application's inputs for so many samples.
+  std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
+
+ private:
+  std::vector<Application> applications_;
+  std::vector<Shape> samples_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,58 @@
+#include "layers/weighted.h"
+
+#include "framework/ops/linear.h"
+#include "parallel/gathered_weights.h"
+
+namespace heddle {
+
+std::variant<LayerOption, Refusal> weighted_option(const WeightedLayer& layer) {
+  const Placement channels = Placement::shard(layer.channel_dimension);
+  LayerOption option{.kind = layer.kind};
+  switch (layer.kind) {
+    case Parallel::column:
+      if (layer.out < layer.use.ranks)
+        return Refusal{fmt::format("its {} output channels are fewer than the ranks", layer.out)};
+      option.inputs = {Placement::replicate_partial()};
+      option.output = channels;
+      option.parameters = {Placement::shard(0)};
+      if (layer.bias) option.parameters.push_back(Placement::shard(0));
+      return option;
+    case Parallel::row:
+      if (layer.in < layer.use.ranks)
+        return Refusal{fmt::format("its {} input channels are fewer than the ranks", layer.in)};
+      option.inputs = {channels};
+      option.output = Placement::partial();
+      option.parameters = {Placement::shard(layer.weight_in_dimension)};
+      if (layer.bias) option.parameters.push_back(Placement::replicate());
+      return option;
+    case Parallel::group:
+      return Refusal{"it has one group only"};
+    default:
+      return samples_only(layer.kind, 1, layer.bias ? 2 : 1);
+  }
+}
+
+Weights::Weights(Parameter weight, std::optional<Parameter> bias, const LayerLayout& layout)
+    : weight_(std::move(weight)), bias_(std::move(bias)), rows_(layout.axes(Parallel::row)) {}
+
+Variable Weights::apply(const Pass& pass,
+                        const std::function<Variable(const Variable&, const Variable&)>& compute) const {
+  const Variable bias = bias_ ? bias_->variable : Variable();
+  if (weight_.part.gathered) {
+    Communicator& ranks = pass.rank.along(*weight_.part.gathered);
+    std::vector<GatheredWeight> gathered{{weight_.variable, weight_.part.shape(), &ranks}};
+    if (bias_) gathered.push_back({bias, bias_->part.shape(), &ranks});
+    return with_gathered(gathered, [&](std::span<const Variable> whole) {
+      return compute(whole[0], whole.size() > 1 ? whole[1] : Variable());
+    });
+  }
+  if (rows_.empty() || !bias_) return compute(weight_.variable, bias);
+  return add_bias(compute(weight_.variable, Variable()), bias, pass.rank.over(rows_).rank() == 0);
+}
+
+std::vector<Parameter*> Weights::parameters() {
+  if (bias_) return {&weight_, &*bias_};
+  return {&weight_};
+}
+
+}  // namespace heddle

@@ -1,0 +1,39 @@
+// What linear layers and convolutions have in common: a weight and a bias that can be split by output channels, by
+// input channels, or kept in shards that are gathered before use.
+#pragma once
+
+#include <optional>
+
+#include "layers/description.h"
+
+namespace heddle {
+
+struct WeightedLayer {
+  Parallel kind = Parallel::data;
+  AxisUse use{};
+  int channel_dimension = 1;    // of input and output
+  int weight_in_dimension = 1;  // of the weight, whose dimension 0 is the outputs
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  bool bias = false;
+};
+/// `column` and `row` beside what every layer with parameters has.
+std::variant<LayerOption, Refusal> weighted_option(const WeightedLayer& layer);
+
+/// A layer's weight and bias on one rank.
+class Weights {
+ public:
+  Weights(Parameter weight, std::optional<Parameter> bias, const LayerLayout& layout);
+
+  /// compute(weight, bias) with whole weights, and the bias added once where the result is a partial sum; the bias may
+  /// be none.
+  Variable apply(const Pass& pass, const std::function<Variable(const Variable&, const Variable&)>& compute) const;
+  std::vector<Parameter*> parameters();
+
+ private:
+  Parameter weight_;
+  std::optional<Parameter> bias_;
+  AxisSet rows_;  // axes along which results are partial sums
+};
+
+}  // namespace heddle
