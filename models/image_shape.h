@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "framework/shape.h"
+
 namespace heddle {
 
 struct ImageShape {
@@ -13,5 +15,10 @@ struct ImageShape {
   std::int64_t size() const { return channels * height * width; }
   bool operator==(const ImageShape&) const = default;
 };
+
+/// Of one image as the models take it.
+inline Shape shape_of(const ImageShape& image) {
+  return {image.height, image.width, image.channels};
+}
 
 }  // namespace heddle

@@ -29,17 +29,18 @@ constexpr double convolution_deviation = 0.1;  // InsightFace's initial weights
 
 class Builder {
  public:
-  explicit Builder(Construction& construction) : construction_(construction) {}
+  Builder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
 
   int convolution(const std::string& name, int input, ConvolutionLayerOptions options) {
     options.deviation = convolution_deviation;
-    return model.apply(name, std::make_unique<Convolution>(construction_, name, options), {input});
+    return model.apply(name, Convolution::describe(options), {input});
   }
   int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels,
            const std::string& prelu_name = "") {
-    BatchNormOptions options{.channels = channels, .slope_name = prelu_name};
+    BatchNormOptions options{.channels = channels, .slope_name = prelu_name, .synchronized = synchronized_};
     if (!prelu_name.empty()) options.activation = NormActivation::prelu;
-    return model.apply(name, std::make_unique<BatchNorm>(construction_, name, options), std::move(inputs));
+    const bool with_residual = inputs.size() > 1;
+    return model.apply(name, BatchNorm::describe(options, with_residual), std::move(inputs));
   }
   /// bn1, conv1, bn2, prelu, conv2 (which strides), bn3, plus the shortcut.
   int block(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
@@ -56,40 +57,36 @@ class Builder {
     return norm(name + ".bn3", {y, shortcut}, out);
   }
 
-  Model model;
+  ModelDescription model;
 
  private:
-  Construction& construction_;
+  bool synchronized_;
 };
 
 }  // namespace
 
-Model make_iresnet(const ModelConfig& config, const ImageShape& image, Construction& construction) {
+ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image) {
   const std::array<int, 4> blocks = blocks_of(config.type);
-  Builder builder(construction);
-  Model& model = builder.model;
+  Builder builder(image, config.synchronized_norms);
+  ModelDescription& model = builder.model;
   const int stem = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
   builder.norm("bn1", {stem}, 64, "prelu");
   std::int64_t in = 64;
-  std::int64_t height = image.height;
-  std::int64_t width = image.width;
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t out = std::int64_t{64} << stage;
     for (int block = 0; block < blocks[static_cast<std::size_t>(stage)]; ++block) {
       builder.block(fmt::format("layer{}.{}", stage + 1, block), model.last_value(), in, out, block == 0 ? 2 : 1);
       in = out;
     }
-    height = (height + 1) / 2;
-    width = (width + 1) / 2;
   }
   builder.norm("bn2", {model.last_value()}, in);
-  if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
   // Reads the image NHWC: InsightFace's fc.weight has its columns in the order channel, row, column.
-  model.then("fc", std::make_unique<Linear>(construction, "fc",
-                                            LinearOptions{.in = in * height * width, .out = config.embedding}));
+  model.then("flatten", Flatten::describe());
+  if (config.dropout > 0) model.then("dropout", Dropout::describe(config.dropout));
+  model.then("fc", Linear::describe({.in = model.sample(model.last_value()).numel(), .out = config.embedding}));
   model.then("features",
-             std::make_unique<BatchNorm>(construction, "features",
-                                         BatchNormOptions{.channels = config.embedding, .fixed_scale = true}));
+             BatchNorm::describe(
+                 {.channels = config.embedding, .fixed_scale = true, .synchronized = config.synchronized_norms}));
   return std::move(model);
 }
 

@@ -5,23 +5,18 @@
 
 namespace heddle {
 
-Model make_mlp(const ModelConfig& config, const ImageShape& image, Construction& construction) {
-  Model model;
-  std::int64_t size = image.channels * image.height * image.width;
+ModelDescription make_mlp(const ModelConfig& config, const ImageShape& image) {
+  ModelDescription model(shape_of(image));
+  model.then("flatten", Flatten::describe());
+  std::int64_t size = image.size();
   int index = 0;
   for (const std::int64_t hidden : config.hidden) {
     const std::string name = fmt::format("layers.{}", index++);
-    model.then(name, std::make_unique<Linear>(construction, name, LinearOptions{.in = size, .out = hidden}));
-    model.then(name + ".relu", std::make_unique<Activation>(ActivationKind::relu));
+    model.then(name, Linear::describe({.in = size, .out = hidden}));
+    model.then(name + ".relu", Activation::describe(ActivationKind::relu));
     size = hidden;
   }
-  if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
-  model.then("fc", std::make_unique<Linear>(
-                       construction, "fc",
-                       LinearOptions{.in = size, .out = config.embedding, .bias = !config.embedding_norm}));
-  if (config.embedding_norm)
-    model.then("features",
-               std::make_unique<BatchNorm>(construction, "features", BatchNormOptions{.channels = config.embedding}));
+  append_embedding(model, config, size);
   return model;
 }
 

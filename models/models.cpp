@@ -4,8 +4,17 @@
 #include <string_view>
 
 #include "framework/describe.h"
+#include "layers/activation.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
 
 namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<AxisChoice>() {
+  static constexpr std::array<std::string_view, 3> names{"automatic", "dp", "tp"};
+  return names;
+}
 
 template <>
 std::span<const std::string_view> names_of<Stem>() {
@@ -13,12 +22,18 @@ std::span<const std::string_view> names_of<Stem>() {
   return names;
 }
 
+static void describe(Describer& d, PlacementConfig& config) {
+  d.field(required("layers"), config.layers, "a layer's name; * stands for any text, as in layer4.*.conv2");
+  choice(d, "parallel", config.parallel, "how these layers are split");
+  choice(d, "over", config.over, "the mesh axis that splits them; automatic: tp if it has several ranks, else dp");
+}
+
 namespace {
 
 struct Row {
   std::string_view name;
   std::string_view help;
-  Model (*make)(const ModelConfig&, const ImageShape&, Construction&);
+  ModelDescription (*make)(const ModelConfig&, const ImageShape&);
 };
 
 // In the order of ModelType.
@@ -31,9 +46,18 @@ constexpr std::array<Row, 8> table{{{"mlp", "linear layers with ReLU between the
                                     {"iresnet50", "InsightFace's IR-50", make_iresnet},
                                     {"iresnet100", "InsightFace's IR-100", make_iresnet}}};
 
+PlacementWish wish_of(const PlacementConfig& config) {
+  PlacementWish wish{.kind = config.parallel};
+  if (config.over == AxisChoice::dp) wish.over = Axis::dp;
+  if (config.over == AxisChoice::tp) wish.over = Axis::tp;
+  return wish;
+}
+
 void describe_common(Describer& d, ModelConfig& config) {
   d.field("embedding", config.embedding, between(1, 65536), "size of the embedding");
   d.field("dropout", config.dropout, from_to_below(0, 1), "probability of dropout before the last linear layer");
+  d.field("synchronized_norms", config.synchronized_norms, "batch norms take statistics over all dp ranks' samples");
+  list(d, "placements", config.placements, between(0, 10000), "layers that are not data-parallel");
 }
 
 }  // namespace
@@ -57,8 +81,18 @@ void describe_model(Describer& d, ModelConfig& config) {
   config.type = static_cast<ModelType>(type);
 }
 
-Model make_model(const ModelConfig& config, const ImageShape& image, Construction& construction) {
-  return table[static_cast<std::size_t>(config.type)].make(config, image, construction);
+ModelDescription make_model(const ModelConfig& config, const ImageShape& image) {
+  ModelDescription model = table[static_cast<std::size_t>(config.type)].make(config, image);
+  for (const PlacementConfig& placement : config.placements) model.place(placement.layers, wish_of(placement));
+  return model;
+}
+
+void append_embedding(ModelDescription& model, const ModelConfig& config, std::int64_t in) {
+  if (config.dropout > 0) model.then("dropout", Dropout::describe(config.dropout));
+  model.then("fc", Linear::describe({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
+  if (config.embedding_norm)
+    model.then("features",
+               BatchNorm::describe({.channels = config.embedding, .synchronized = config.synchronized_norms}));
 }
 
 }  // namespace heddle

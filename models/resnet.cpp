@@ -31,17 +31,19 @@ Variant variant_of(ModelType type) {
 
 class Builder {
  public:
-  explicit Builder(Construction& construction) : construction_(construction) {}
+  Builder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
 
   int convolution(const std::string& name, int input, const ConvolutionLayerOptions& options) {
-    return model.apply(name, std::make_unique<Convolution>(construction_, name, options), {input});
+    return model.apply(name, Convolution::describe(options), {input});
   }
   /// Batch norm, with ReLU and a residual if there are.
   int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels, NormActivation activation) {
-    return model.apply(name,
-                       std::make_unique<BatchNorm>(construction_, name,
-                                                   BatchNormOptions{.channels = channels, .activation = activation}),
-                       std::move(inputs));
+    const bool with_residual = inputs.size() > 1;
+    return model.apply(
+        name,
+        BatchNorm::describe({.channels = channels, .activation = activation, .synchronized = synchronized_},
+                            with_residual),
+        std::move(inputs));
   }
   int shortcut(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
     if (stride == 1 && in == out) return x;
@@ -65,24 +67,23 @@ class Builder {
     return norm(name + ".bn3", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
   }
 
-  Model model;
+  ModelDescription model;
 
  private:
-  Construction& construction_;
+  bool synchronized_;
 };
 
 }  // namespace
 
-Model make_resnet(const ModelConfig& config, const ImageShape& image, Construction& construction) {
+ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image) {
   const Variant variant = variant_of(config.type);
-  Builder builder(construction);
-  Model& model = builder.model;
+  Builder builder(image, config.synchronized_norms);
+  ModelDescription& model = builder.model;
   if (config.stem == Stem::imagenet) {
     const int y =
         builder.convolution("conv1", 0, {.in = image.channels, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
     builder.norm("bn1", {y}, 64, NormActivation::relu);
-    model.then("maxpool",
-               std::make_unique<Pool>(PoolOp::max, PoolOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+    model.then("maxpool", Pool::describe(PoolOp::max, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
   } else {
     const int y = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
     builder.norm("bn1", {y}, 64, NormActivation::relu);
@@ -100,14 +101,8 @@ Model make_resnet(const ModelConfig& config, const ImageShape& image, Constructi
       in = variant.bottleneck ? 4 * width : width;
     }
   }
-  model.then("avgpool", std::make_unique<GlobalAveragePool>());
-  if (config.dropout > 0) model.then("dropout", std::make_unique<Dropout>(construction, config.dropout));
-  model.then(
-      "fc", std::make_unique<Linear>(construction, "fc",
-                                     LinearOptions{.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
-  if (config.embedding_norm)
-    model.then("features",
-               std::make_unique<BatchNorm>(construction, "features", BatchNormOptions{.channels = config.embedding}));
+  model.then("avgpool", GlobalAveragePool::describe());
+  append_embedding(model, config, in);
   return std::move(model);
 }
 
