@@ -2,7 +2,7 @@
 
 #include <charconv>
 #include <limits>
-#include <set>
+#include <map>
 
 #include "experiments/config/writer.h"
 #include "framework/atomic_file.h"
@@ -19,21 +19,21 @@ constexpr std::int64_t piece_bytes = std::int64_t{16} << 20;
 struct Saved {
   std::string name;
   Tensor value;
+  int owner;  // the rank whose file holds it
 };
 
-/// What this rank's file holds: its shards, and on rank 0 also what all ranks hold alike.
-std::vector<Saved> state_of(Trainer& trainer, bool with_replicated) {
+/// All that this rank holds of the run's state, each thing with the first rank that holds the same.
+std::vector<Saved> state_of(Trainer& trainer) {
   std::vector<Saved> saved;
-  std::set<std::string, std::less<>> sharded;
+  std::map<std::string, int, std::less<>> owners;
   for (const Parameter* parameter : trainer.parameters()) {
-    const bool is_sharded = parameter->holding == Holding::sharded;
-    if (is_sharded) sharded.insert(parameter->name);
-    if (is_sharded || with_replicated) saved.push_back({parameter->name, parameter->value});
+    owners[parameter->name] = owner(trainer.stepped_part(*parameter), trainer.rank());
+    saved.push_back({parameter->name, parameter->value, owner(parameter->part, trainer.rank())});
   }
   for (const Optimizer::State& state : trainer.optimizer().state())
-    if (with_replicated || sharded.contains(state.weight)) saved.push_back({state.name, state.value});
-  if (with_replicated)
-    for (const Buffer* buffer : trainer.buffers()) saved.push_back({buffer->name, buffer->value});
+    saved.push_back({state.name, state.value, owners.at(state.weight)});
+  for (const Buffer* buffer : trainer.buffers())
+    saved.push_back({buffer->name, buffer->value, owner(buffer->part, trainer.rank())});
   return saved;
 }
 
@@ -90,7 +90,7 @@ std::string unchanging_json(Experiment experiment) {
 std::vector<std::pair<std::string, std::string>> identity_of(Trainer& trainer, std::int64_t steps_done) {
   const Experiment& experiment = trainer.experiment();
   return {{"steps", std::to_string(steps_done)},
-          {"ranks", std::to_string(trainer.rank().size)},
+          {"mesh", to_string(trainer.rank().mesh)},
           {"seed", std::to_string(experiment.seed)},
           {"batch", std::to_string(experiment.train.batch)},
           {"micro_batches", std::to_string(experiment.train.micro_batches)},
@@ -147,7 +147,8 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
     std::filesystem::create_directories(partial);
   }
   rank.world.barrier().wait();
-  const std::vector<Saved> saved = state_of(trainer, rank.index == 0);
+  std::vector<Saved> saved = state_of(trainer);
+  std::erase_if(saved, [&](const Saved& s) { return s.owner != rank.index; });
   std::vector<SafetensorsEntry> entries;
   for (const Saved& s : saved) entries.push_back({s.name, s.value.dtype(), s.value.shape()});
   const auto identity = identity_of(trainer, steps_done);
@@ -167,7 +168,6 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
 }
 
 void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
-  const Rank& rank = trainer.rank();
   const std::filesystem::path folder = step_folder(steps_done);
   const SafetensorsReader common(rank_file(folder, 0));
   for (const auto& [key, here] : identity_of(trainer, steps_done)) {
@@ -182,13 +182,18 @@ void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
       fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
                        folder.string(), key, saved, here);
   }
-  const SafetensorsReader own(rank_file(folder, rank.index));
-  if (own.metadata() != common.metadata())
-    fail<InputError>("{}: is of another checkpoint than {}", own.path().string(), common.path().string());
-  check_whole(folder, 0);
-  if (rank.index != 0) check_whole(folder, rank.index);
-  for (const Saved& s : state_of(trainer, true)) {
-    const SafetensorsReader& reader = own.contains(s.name) ? own : common;
+  std::map<int, SafetensorsReader> readers;
+  const auto reader_of = [&](int file) -> const SafetensorsReader& {
+    const auto found = readers.find(file);
+    if (found != readers.end()) return found->second;
+    const SafetensorsReader& reader = readers.emplace(file, rank_file(folder, file)).first->second;
+    if (reader.metadata() != common.metadata())
+      fail<InputError>("{}: is of another checkpoint than {}", reader.path().string(), common.path().string());
+    check_whole(folder, file);
+    return reader;
+  };
+  for (const Saved& s : state_of(trainer)) {
+    const SafetensorsReader& reader = reader_of(s.owner);
     const std::size_t index = reader.index_of(s.name);
     const SafetensorsEntry& entry = reader.entries()[index];
     if (entry.shape != s.value.shape() || entry.dtype != s.value.dtype())

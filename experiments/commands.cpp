@@ -17,6 +17,7 @@
 #include "experiments/run.h"
 #include "framework/backend.h"
 #include "framework/error.h"
+#include "layers/placement_plan.h"
 #include "notebooks_export/notebook.h"
 
 namespace heddle {
@@ -25,8 +26,30 @@ namespace {
 
 using Member = Study<Experiment>::Member;
 
-bool normalises_embeddings(const ModelConfig& model) {
-  return model.type >= ModelType::iresnet18 || model.embedding_norm;
+/// Whether a batch norm sees one value of a channel in each sample.
+bool normalises_vectors(const ModelDescription& model) {
+  return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
+    return application.layer->type() == "batch_norm" && model.sample(application.inputs[0]).rank() == 1;
+  });
+}
+
+/// That the model can be made for these images and placed on this mesh.
+void check_model(const Member& member) {
+  const Experiment& e = member.root;
+  const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
+  bool needs_two = false;
+  try {
+    const ModelDescription model = make_model(e.model, image_shape(e.data));
+    needs_two = normalises_vectors(model);
+    (void)place(model, mesh_of(e), shard(e.train.batch, e.train.micro_batches, 0).size);
+  } catch (const InputError& error) {
+    fail<InputError>("{}: {}", member.document.where("/model"), error.what());
+  }
+  if (needs_two && e.train.batch / groups < 2)
+    fail<InputError>(
+        "{}: expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
+        "batch, and there are dp * micro_batches = {} parts",
+        member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
 }
 
 /// What no single field can know.
@@ -44,12 +67,7 @@ void check(const Member& member) {
   if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
                      e.data.synthetic_identities.identities, e.head.classes);
-  const std::int64_t groups = e.mesh.dp * e.train.micro_batches;
-  if (normalises_embeddings(e.model) && e.train.batch / groups < 2)
-    fail<InputError>(
-        "{}: expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
-        "batch, and there are dp * micro_batches = {} parts",
-        member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
+  check_model(member);
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
     fail<InputError>("{}: expected a momentum > 0, got 0: Nesterov's method looks ahead along it",
                      member.document.where("/train/optimizer/momentum"));
@@ -114,8 +132,8 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
     run.device = member.root.device == DeviceType::plan ? "plan" : "cpu";
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
-                               run.variants.size() + 1, study.variants.size(), member.root.mesh.dp,
-                               member.root.mesh.dp == 1 ? "" : "s", member.root.train.steps)
+                               run.variants.size() + 1, study.variants.size(), mesh_of(member.root).size(),
+                               mesh_of(member.root).size() == 1 ? "" : "s", member.root.train.steps)
                 << std::flush;
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .resume = command.resume,

@@ -10,39 +10,37 @@
 namespace heddle {
 
 EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset, Split split, Trainer& trainer) {
-  const Rank& rank = trainer.rank();
+  Rank& rank = trainer.rank();
   Device& device = rank.device;
   const std::int64_t images = dataset.size(split);
-  const ShardRange mine = shard(images, rank.along(Axis::dp).size(), rank.along(Axis::dp).rank());
-  std::vector<Tensor> parts;
+  EmbeddedSplit result;
   std::vector<float> pixels;
-  // A rank without images still makes one empty batch, and so has rows of the right width to gather.
-  for (std::int64_t begin = mine.begin; begin < mine.end() || parts.empty(); begin += config.batch) {
-    const std::int64_t count = std::clamp<std::int64_t>(mine.end() - begin, 0, config.batch);
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-    std::iota(indices.begin(), indices.end(), begin);
+  const std::int64_t together = config.batch * rank.size;
+  for (std::int64_t begin = 0; begin < images; begin += together) {
+    const std::int64_t samples = std::min(together, images - begin);
+    const ShardRange mine = trainer.input_rows(samples);
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(mine.size));
+    std::iota(indices.begin(), indices.end(), begin + mine.begin);
     if (device.has_data()) {
-      pixels.resize(static_cast<std::size_t>(count * dataset.image().size()));
+      pixels.resize(static_cast<std::size_t>(mine.size * dataset.image().size()));
       read_batch(dataset, split, indices, pixels);
     }
-    Tensor embedding = trainer.embed(trainer.to_device(pixels, count));
+    Tensor embedding = trainer.embed(trainer.to_device(pixels, mine.size), samples);
     if (config.flip) {
       if (device.has_data()) flip_images(dataset.image(), pixels);
-      const Tensor mirrored = trainer.embed(trainer.to_device(pixels, count));
+      const Tensor mirrored = trainer.embed(trainer.to_device(pixels, mine.size), samples);
       device.backend().elementwise().scale_add(1, mirrored, 1, embedding);
     }
-    parts.push_back(cast(Variable(embedding), DType::f32).value());
+    // Ranks lie in the order of their rows.
+    const std::vector<Tensor> parts = rank.world.gather(cast(Variable(embedding), DType::f32).value(), 0);
+    if (!device.has_data()) continue;
+    for (const Tensor& part : parts) {
+      const std::vector<float> values = part.to_host<float>();
+      result.values.insert(result.values.end(), values.begin(), values.end());
+    }
   }
-  const Tensor own = concat_tensors(parts, 0);
-  parts.clear();
-  const std::vector<Tensor> all = rank.along(Axis::dp).gather(own, 0);
-  EmbeddedSplit result;
-  if (all.empty() || !device.has_data()) return result;
+  if (rank.index != 0 || !device.has_data()) return result;
   for (std::int64_t i = 0; i < images; ++i) result.labels.push_back(dataset.label(split, i));
-  for (const Tensor& part : all) {
-    const std::vector<float> values = part.to_host<float>();
-    result.values.insert(result.values.end(), values.begin(), values.end());
-  }
   return result;
 }
 

@@ -25,8 +25,15 @@ std::span<const std::string_view> names_of<TrainDType>() {
   return names;
 }
 
+template <>
+std::span<const std::string_view> names_of<ShardedState>() {
+  static constexpr std::array<std::string_view, 2> names{"none", "optimizer"};
+  return names;
+}
+
 static void describe(Describer& d, MeshConfig& c) {
   d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");
+  d.field("tp", c.tp, between(1, 1024), "ranks along the tensor axis, neighbours");
 }
 
 static void describe(Describer& d, ClipConfig& c) {
@@ -42,6 +49,8 @@ static void describe(Describer& d, TrainConfig& c) {
   describe_optimizer(d, "optimizer", c.optimizer);
   describe_learning_rate(d, "schedule", c.schedule);
   object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
+  choice(d, "shard", c.shard, "optimizer: ranks with equal weights share out the optimizer's state and step (ZeRO-1)");
+  d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12), "gradients summed over ranks together, during backward");
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
 }
 
@@ -70,6 +79,10 @@ void describe(Describer& d, Experiment& c) {
   d.optional_object(
       "evaluation", c.evaluate, [&c](Describer& inner) { describe(inner, c.evaluation); },
       "identification and verification after training; left out: none");
+}
+
+Mesh mesh_of(const Experiment& experiment) {
+  return Mesh(static_cast<int>(experiment.mesh.dp), 1, static_cast<int>(experiment.mesh.tp));
 }
 
 }  // namespace heddle

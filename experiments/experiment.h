@@ -11,6 +11,7 @@
 #include "framework/optimizer.h"
 #include "layers/head/head.h"
 #include "models/models.h"
+#include "parallel/mesh.h"
 
 namespace heddle {
 
@@ -19,9 +20,12 @@ class Describer;
 enum class DeviceType { cpu, plan };
 enum class TransportType { threads, mpi };
 enum class TrainDType { f32, f64 };
+/// What ranks with equal copies of the parameters share out.
+enum class ShardedState { none, optimizer };
 
 struct MeshConfig {
   std::int64_t dp = 1;
+  std::int64_t tp = 1;
 };
 
 struct ClipConfig {
@@ -37,7 +41,9 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   LearningRateConfig schedule;
   ClipConfig clip;
-  std::int64_t save_every = 0;  // 0: at the end only
+  ShardedState shard = ShardedState::none;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;  // of gradients that are summed together
+  std::int64_t save_every = 0;                         // 0: at the end only
 };
 
 struct EvaluationConfig {
@@ -67,5 +73,7 @@ struct Experiment {
 };
 
 void describe(Describer& d, Experiment& experiment);
+
+Mesh mesh_of(const Experiment& experiment);
 
 }  // namespace heddle

@@ -154,17 +154,19 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   result.name = name;
   result.batch = experiment.train.batch;
   result.micro_batches = experiment.train.micro_batches;
-  for (int rank = 0; rank < experiment.mesh.dp; ++rank) {
+  const Mesh mesh = mesh_of(experiment);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const Mesh::Coordinates at = mesh.coordinates(rank);
     RankResult row;
     row.rank = rank;
-    row.coordinates = {{"dp", rank}, {"pp", 0}, {"tp", 0}};
+    row.coordinates = {{"dp", at.dp}, {"pp", at.pp}, {"tp", at.tp}};
     result.ranks.push_back(row);
   }
   return result;
 }
 
 WorldOptions world_options(const Experiment& experiment, Processes* job) {
-  WorldOptions options{.mesh = Mesh(static_cast<int>(experiment.mesh.dp)),
+  WorldOptions options{.mesh = mesh_of(experiment),
                        .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
                        .transport = experiment.transport == TransportType::mpi ? "mpi" : "threads",
                        .processes = job,

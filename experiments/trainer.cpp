@@ -2,29 +2,60 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "experiments/data/sampler.h"
 #include "framework/device.h"
 #include "framework/learning_rate.h"
 #include "framework/ops/elementwise.h"
+#include "parallel/flat_shard.h"
 
 namespace heddle {
 
-Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer)
-    : Trainer(experiment, dataset, rank, tracer,
-              [&](Construction& construction) { return make_model(experiment.model, dataset.image(), construction); }) {
+int owner(const ParameterPart& part, const Rank& rank) {
+  AxisSet alike = every_axis;
+  part.sharded.for_each([&](Axis axis) { alike.erase(axis); });
+  return rank.mesh.ranks_over(alike, rank.index).front();
 }
 
+Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer)
+    : Trainer(experiment, dataset, rank, tracer,
+              std::make_shared<ModelDescription>(make_model(experiment.model, dataset.image()))) {}
+
 Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer,
-                 const ModelMaker& make_backbone)
+                 std::shared_ptr<const ModelDescription> backbone)
     : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
-  backbone_ = make_backbone(construction);
-  head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank.along(Axis::dp), construction);
+  const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
+  PlacementPlan plan = place(*backbone, rank.mesh, samples);
+  backbone_ = Model(std::move(backbone), std::move(plan), rank.coordinates, construction);
+  head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank, construction);
+  std::vector<PartialGradient> partial;
   std::vector<Trained> trained;
-  for (const Parameter* parameter : parameters())
-    if (parameter->trainable) trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
+  for (const Parameter* parameter : parameters()) {
+    if (!parameter->trainable) continue;
+    Communicator& ranks = rank.over(parameter->part.partial);
+    const bool sharded = shards_step(*parameter);
+    partial.push_back({parameter->value, parameter->gradient, &ranks, sharded});
+    trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
+                       parameter->is_norm_or_bias});
+  }
+  buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment.train.bucket_bytes);
   optimizer_ = make_optimizer(experiment.train.optimizer, std::move(trained));
+}
+
+bool Trainer::shards_step(const Parameter& parameter) const {
+  return experiment_.train.shard == ShardedState::optimizer && parameter.trainable && !parameter.part.partial.empty();
+}
+
+ParameterPart Trainer::stepped_part(const Parameter& parameter) const {
+  ParameterPart part = parameter.part;
+  if (!shards_step(parameter)) return part;
+  const Communicator& ranks = rank_.over(part.partial);
+  const ShardRange range = flat_range(parameter.value, ranks, ranks.rank());
+  part.elements = ShardRange{part.elements.value_or(ShardRange{}).begin + range.begin, range.size};
+  part.partial.for_each([&](Axis axis) { part.sharded.insert(axis); });
+  return part;
 }
 
 std::vector<Parameter*> Trainer::parameters() {
@@ -58,30 +89,50 @@ Tensor Trainer::read_images(std::span<const std::int64_t> indices, std::int64_t 
   return cast(Variable(x), experiment_.dtype()).value();
 }
 
-std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const std::int64_t> batch, std::int64_t index) {
-  const auto size = static_cast<std::int64_t>(batch.size());
-  // The batch falls into sample groups, micro-batch by micro-batch and in each rank by rank: the same groups as those
-  // of one rank with ranks * micro_batches micro-batches, also where they do not divide the batch.
-  const int ranks = rank_.along(Axis::dp).size();
-  const std::int64_t groups = experiment_.train.micro_batches * ranks;
-  std::vector<std::int64_t> rows;
-  for (int rank = 0; rank < ranks; ++rank) rows.push_back(shard(size, groups, index * ranks + rank).size);
-  const ShardRange mine = shard(size, groups, index * ranks + rank_.along(Axis::dp).rank());
-  const std::int64_t first = mine.begin;
-  const auto indices = batch.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(mine.size));
+ShardRange Trainer::input_rows(std::int64_t samples) const {
+  return local_box({samples}, backbone_.plan().input, rank_.mesh, rank_.coordinates)[0];
+}
 
-  const Pass pass{.rank = rank_, .training = true, .step = step, .first_sample = first};
+ShardRange Trainer::output_rows(std::int64_t samples, int rank) const {
+  return local_box({samples}, backbone_.plan().output, rank_.mesh, rank_.mesh.coordinates(rank))[0];
+}
+
+ShardRange Trainer::micro_batch_samples(std::int64_t index) const {
+  // The batch falls into sample groups, micro-batch by micro-batch and in each rank by rank along dp: the same groups
+  // as those of one rank with ranks * micro_batches micro-batches, also where they do not divide the batch.
+  const std::int64_t batch = experiment_.train.batch;
+  const std::int64_t ranks = rank_.mesh.size(Axis::dp);
+  const std::int64_t groups = experiment_.train.micro_batches * ranks;
+  const std::int64_t begin = shard(batch, groups, index * ranks).begin;
+  return {begin, shard(batch, groups, index * ranks + ranks - 1).end() - begin};
+}
+
+std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const std::int64_t> batch, std::int64_t index) {
+  const ShardRange samples = micro_batch_samples(index);
+  const auto indices = [&](const ShardRange& rows) {
+    return batch.subspan(static_cast<std::size_t>(samples.begin + rows.begin), static_cast<std::size_t>(rows.size));
+  };
+  const ShardRange taken = input_rows(samples.size);
+  const ShardRange given = output_rows(samples.size, rank_.index);
+  std::vector<std::int64_t> rows;
+  for (int rank = 0; rank < rank_.size; ++rank) rows.push_back(output_rows(samples.size, rank).size);
+
+  const Pass pass{.rank = rank_, .training = true, .step = step, .samples = samples};
   const Tensor images = [&] {
     const Tracer::Computing span(tracer_, "load");
-    return read_images(indices, step, first);
+    return read_images(indices(taken), step, samples.begin + taken.begin);
   }();
   const Variable embedding = [&] {
     const Tracer::Computing span(tracer_, "forward");
     return backbone_.forward(Variable(images), pass);
   }();
-  const std::vector<std::int64_t> labels = labels_of(dataset_, Split::train, indices);
-  HeadOutput output = head_->forward_backward(
-      {.embedding = embedding.value(), .labels = labels, .rows = rows, .first_sample = first, .global_batch = size});
+  const std::vector<std::int64_t> labels = labels_of(dataset_, Split::train, indices(given));
+  HeadOutput output = head_->forward_backward({.embedding = embedding.value(),
+                                               .labels = labels,
+                                               .rows = rows,
+                                               .first_sample = samples.begin + given.begin,
+                                               .global_batch = experiment_.train.batch});
+  if (index + 1 == experiment_.train.micro_batches) buckets_->begin();
   {
     const Tracer::Computing span(tracer_, "backward");
     backward({{embedding, std::move(output.embedding_gradient)}});
@@ -100,46 +151,39 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
     const Tracer::Computing span(tracer_, "head weight");
     head_->store_weight_gradient();
   }
-  sum_gradients();
+  buckets_->finish();
   return loss;
 }
 
-void Trainer::sum_gradients() {
-  if (rank_.along(Axis::dp).size() == 1) return;
-  const MemoryScope scope(rank_.device, Category::gradients);
-  for (Parameter* parameter : parameters()) {
-    if (!parameter->trainable || parameter->holding == Holding::sharded) continue;
-    Accumulator& accumulator = *parameter->gradient;
-    const Tensor sum = rank_.along(Axis::dp).all_reduce(accumulator.gradient());
-    accumulator.set(sum);
+double Trainer::gradient_norm() {
+  // A square a parameter, added in model order; what several ranks hold alike counts on the first of them.
+  const std::vector<Parameter*> all = parameters();
+  Tensor squares = Tensor::zeros(rank_.device, {static_cast<std::int64_t>(all.size())}, DType::f64);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Tensor& gradient = all[i]->gradient->gradient();
+    if (!gradient.defined() || owner(stepped_part(*all[i]), rank_) != rank_.index) continue;
+    Tensor square = squares.rows(static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1);
+    rank_.device.backend().training().add_squared_norm(gradient, square);
   }
+  if (rank_.size > 1) squares = rank_.world.all_reduce(squares);
+  // On plan the norm is unknown; scaling is counted as if it were too large.
+  if (!rank_.device.has_data()) return 2 * experiment_.train.clip.norm;
+  const std::vector<double> values = squares.to_doubles();
+  return std::sqrt(std::accumulate(values.begin(), values.end(), 0.0));
 }
 
 std::optional<double> Trainer::clip_gradients() {
   const ClipConfig& clip = experiment_.train.clip;
-  Device& device = rank_.device;
-  std::vector<Tensor> gradients;
-  std::vector<Tensor> sharded;
-  for (Parameter* parameter : parameters()) {
-    if (!parameter->gradient->gradient().defined()) continue;
-    (parameter->holding == Holding::sharded ? sharded : gradients).push_back(parameter->gradient->gradient());
-  }
+  const MemoryScope scope(rank_.device, Category::workspace);
   const auto for_all = [&](auto&& change) {
-    for (Tensor& gradient : gradients) change(gradient);
-    for (Tensor& gradient : sharded) change(gradient);
+    for (Parameter* parameter : parameters())
+      if (Tensor gradient = parameter->gradient->gradient(); gradient.defined()) change(gradient);
   };
-  if (clip.value > 0) for_all([&](Tensor& g) { device.backend().training().clamp(g, clip.value); });
+  const Backend& backend = rank_.device.backend();
+  if (clip.value > 0) for_all([&](Tensor& g) { backend.training().clamp(g, clip.value); });
   if (clip.norm == 0) return {};
-  const MemoryScope scope(device, Category::workspace);
-  Tensor squares = Tensor::zeros(device, {1}, DType::f64);
-  Tensor sharded_squares = Tensor::zeros(device, {1}, DType::f64);
-  for (const Tensor& g : gradients) device.backend().training().add_squared_norm(g, squares);
-  for (const Tensor& g : sharded) device.backend().training().add_squared_norm(g, sharded_squares);
-  sharded_squares = rank_.along(Axis::dp).all_reduce(sharded_squares);
-  // On plan the norm is unknown; scaling is counted as if it were too large.
-  const double norm = device.has_data() ? std::sqrt(squares.item() + sharded_squares.item()) : clip.norm * 2;
-  if (norm > clip.norm)
-    for_all([&](Tensor& g) { device.backend().elementwise().scale_add(clip.norm / norm, g, 0, g); });
+  const double norm = gradient_norm();
+  if (norm > clip.norm) for_all([&](Tensor& g) { backend.elementwise().scale_add(clip.norm / norm, g, 0, g); });
   return norm;
 }
 
@@ -153,14 +197,18 @@ Trainer::Update Trainer::apply_gradients(std::int64_t step) {
     if (parameter->trainable) gradients.push_back(parameter->gradient->gradient());
   const Tracer::Computing span(tracer_, "optimizer");
   optimizer_->step(step, update.learning_rate, gradients);
+  std::vector<FlatSharded> stepped;
+  for (const Parameter* parameter : parameters())
+    if (shards_step(*parameter)) stepped.push_back({parameter->value, &rank_.over(parameter->part.partial)});
+  gather_shards(stepped, train.bucket_bytes);
   for (const Parameter* parameter : parameters()) parameter->gradient->clear();
   backbone_.end_step(rank_);
   return update;
 }
 
-Tensor Trainer::embed(const Tensor& images) {
+Tensor Trainer::embed(const Tensor& images, std::int64_t samples) {
   const NoGrad no_grad(rank_.device);
-  const Pass pass{.rank = rank_, .training = false, .step = 0, .first_sample = 0};
+  const Pass pass{.rank = rank_, .training = false, .step = 0, .samples = {0, samples}};
   return backbone_.forward(Variable(images), pass).value();
 }
 

@@ -26,6 +26,7 @@ class AxisSet {
   }
 
   constexpr void insert(Axis axis) { bits_ |= 1U << static_cast<unsigned>(axis); }
+  constexpr void erase(Axis axis) { bits_ &= ~(1U << static_cast<unsigned>(axis)); }
   constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool operator==(const AxisSet&) const = default;
@@ -40,6 +41,8 @@ class AxisSet {
  private:
   unsigned bits_ = 0;
 };
+
+inline constexpr AxisSet every_axis{Axis::dp, Axis::pp, Axis::tp};
 
 /// `dp x tp`, `no axis`.
 std::string to_string(const AxisSet& axes);

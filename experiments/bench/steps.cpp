@@ -10,6 +10,7 @@
 #include "framework/device.h"
 #include "framework/ops/linear.h"
 #include "framework/optimizer.h"
+#include "layers/model.h"
 #include "models/models.h"
 #include "parallel/world.h"
 
@@ -27,7 +28,9 @@ class Backbone {
     Construction construction{.device = rank.device, .key = rank.key};
     {
       const MemoryScope scope(rank.device, Category::parameters);
-      model_ = make_model({.type = type}, image, construction);
+      auto description = std::make_shared<ModelDescription>(make_model({.type = type}, image));
+      PlacementPlan plan = place(*description, rank.mesh, batch);
+      model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
     }
     std::vector<Trained> trained;
     for (const Parameter* parameter : model_.parameters())
@@ -38,7 +41,7 @@ class Backbone {
   }
 
   void step() {
-    const Variable y = model_.forward(images_, {.rank = rank_, .training = true, .step = step_});
+    const Variable y = model_.forward(images_, {.rank = rank_, .training = true, .step = step_, .samples = {0, batch}});
     backward({{y, y.value().clone()}});
     std::vector<Tensor> gradients;
     for (const Parameter* parameter : model_.parameters()) gradients.push_back(parameter->gradient->gradient());
