@@ -330,7 +330,7 @@ TEST_CASE("pooling: errors") {
   CHECK_THROWS_WITH_AS(max_pool2d(x, {.kernel = {2, 2}, .padding = {2, 0}}),
                        "max_pool2d: padding 2x0 must lie between 0 and half of the kernel 2x2", InputError);
   CHECK_THROWS_WITH_AS(average_pool2d(x, {.kernel = {4, 4}, .padding = {0, 0}}),
-                       "average_pool2d: f32[1,3,3,2] is smaller than the kernel 4x4", InputError);
+                       "average_pool2d: [1,3,3,2] is smaller than the kernel 4x4", InputError);
 }
 
 }  // namespace

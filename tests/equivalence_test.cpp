@@ -1,12 +1,11 @@
 // Serial is the judge (design, convention 2): every layout gives its judge's losses, gradients and weights.
+#include <cstdlib>
+
 #include <doctest/doctest.h>
 
-#include "layers/activation.h"
-#include "layers/convolution.h"
 #include "layers/linear.h"
 #include "layers/normalization.h"
-#include "layers/pooling.h"
-#include "tests/support/layouts.h"
+#include "tests/support/random_model.h"
 
 namespace heddle {
 
@@ -14,125 +13,49 @@ namespace {
 
 using test::Layout;
 
-/// A random network on 8 x 8 images: convolutions (also strided, grouped, with bias) with norms and activations of
-/// every kind, residual branches, pooling, dropout, linear layers. No bias stands before a norm: its gradient is 0 but
-/// for rounding, which AdamW would divide by itself.
-class RandomModel {
- public:
-  RandomModel(std::uint64_t seed, bool with_norms, std::int64_t embedding)
-      : draws_({seed}, Purpose::test, 0, 0), with_norms_(with_norms), embedding_(embedding) {}
+test::ModelPointer model_of(std::uint64_t seed, bool with_norms, const Mesh& mesh) {
+  RandomStream draws({seed}, Purpose::test, 0, 0);
+  return test::random_model(draws, {.with_norms = with_norms}, mesh);
+}
 
-  Model operator()(Construction& construction) {
-    RandomStream draws = draws_;  // every rank and layout builds the same model
-    Model model;
-    std::int64_t channels = 3;
-    std::int64_t size = 8;
-    const auto blocks = 1 + draws.below(3);
-    for (std::uint64_t block = 0; block < blocks; ++block) {
-      const std::string name = fmt::format("block{}", block);
-      const bool groups = channels % 2 == 0 && draws.below(2) == 0;
-      const std::int64_t out = 2 * static_cast<std::int64_t>(2 + draws.below(3));
-      const std::int64_t stride = size > 2 ? 1 + static_cast<std::int64_t>(draws.below(2)) : 1;
-      model.then(name + ".conv",
-                 std::make_unique<Convolution>(construction, name + ".conv",
-                                               ConvolutionLayerOptions{.in = channels,
-                                                                       .out = out,
-                                                                       .stride = stride,
-                                                                       .groups = groups ? 2 : 1,
-                                                                       .bias = draws.below(2) == 0 && !with_norms_}));
-      channels = out;
-      size = (size - 1) / stride + 1;
-      norm_or_activation(model, construction, name, channels, draws);
-      if (draws.below(2) == 0) {  // a residual branch
-        const int input = model.last_value();
-        model.then(name + ".branch",
-                   std::make_unique<Convolution>(construction, name + ".branch",
-                                                 ConvolutionLayerOptions{.in = channels, .out = channels}));
-        if (with_norms_)
-          model.apply(
-              name + ".sum",
-              std::make_unique<BatchNorm>(construction, name + ".sum",
-                                          BatchNormOptions{.channels = channels, .activation = NormActivation::relu}),
-              {model.last_value(), input});
-        else
-          model.apply(name + ".sum", std::make_unique<Add>(), {model.last_value(), input});
-      }
-      if (size > 2 && draws.below(2) == 0) {
-        const PoolOp op = draws.below(2) == 0 ? PoolOp::max : PoolOp::average;
-        model.then(name + ".pool",
-                   std::make_unique<Pool>(op, PoolOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
-        size = (size - 1) / 2 + 1;
-      }
-    }
-    if (draws.below(2) == 0) {
-      model.then("avgpool", std::make_unique<GlobalAveragePool>());
-      size = 1;
-    }
-    if (draws.below(2) == 0) model.then("dropout", std::make_unique<Dropout>(construction, 0.3));
-    model.then("fc", std::make_unique<Linear>(construction, "fc",
-                                              LinearOptions{.in = channels * size * size, .out = embedding_}));
-    if (draws.below(3) == 0) model.then("norm", std::make_unique<LayerNorm>(construction, "norm", embedding_));
-    return model;
-  }
+/// A mesh of 1 to 8 ranks along dp and tp.
+Mesh random_mesh(RandomStream& draws) {
+  const auto dp = 1 + static_cast<int>(draws.below(4));
+  const auto tp = 1 + static_cast<int>(draws.below(static_cast<std::uint64_t>(8 / dp)));
+  return Mesh(dp, 1, tp);
+}
 
- private:
-  void norm_or_activation(Model& model, Construction& construction, const std::string& name, std::int64_t channels,
-                          RandomStream& draws) const {
-    const auto kind = draws.below(3);
-    if (with_norms_) {
-      model.then(name + ".bn",
-                 std::make_unique<BatchNorm>(construction, name + ".bn",
-                                             BatchNormOptions{.channels = channels,
-                                                              .activation = static_cast<NormActivation>(kind),
-                                                              .slope_name = name + ".slope"}));
-      return;
-    }
-    if (kind == 0)
-      model.then(name + ".prelu", std::make_unique<PRelu>(construction, name + ".prelu", channels));
-    else
-      model.then(name + ".act", std::make_unique<Activation>(kind == 1 ? ActivationKind::relu : ActivationKind::gelu));
-  }
-
-  RandomStream draws_;
-  bool with_norms_;
-  std::int64_t embedding_;
-};
-
-void check_against_judge(const Experiment& experiment, const ModelMaker& model, const Layout& layout) {
-  const double tolerance = experiment.dtype() == DType::f64 ? 1e-12 : 2e-5;
-  const test::Outcome judge = test::train(experiment, model, test::judge_of(layout), 3);
-  const test::Outcome outcome = test::train(experiment, model, layout, 3);
-  CAPTURE(layout.ranks);
-  CAPTURE(layout.micro_batches);
-  for (std::size_t i = 0; i < judge.losses.size(); ++i)
-    CHECK(outcome.losses[i] == doctest::Approx(judge.losses[i]).epsilon(tolerance));
-  CHECK(test::largest_error(outcome.gradients, judge.gradients) <= tolerance);
-  CHECK(test::largest_error(outcome.weights, judge.weights) <= tolerance);
+void check_random_case(std::uint64_t seed) {
+  RandomStream draws({seed}, Purpose::test, 1, 0);
+  const Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(3)),
+                      draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
+  test::RandomModelOptions options{.with_norms = draws.below(2) == 0};
+  options.synchronized = options.with_norms && draws.below(3) == 0;
+  const test::ModelPointer model = test::random_model(draws, options, layout.mesh);
+  // Groups of unequal size; without norms also empty ones.
+  const std::int64_t least = options.with_norms ? 2 * layout.mesh.size(Axis::dp) * layout.micro_batches : 1;
+  std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
+  // A synchronised norm's groups are the micro-batches, which those of the judge cut elsewhere if they are uneven.
+  if (options.synchronized) batch -= batch % (layout.mesh.size(Axis::dp) * layout.micro_batches);
+  const DType dtype = draws.below(2) == 0 ? DType::f64 : DType::f32;
+  Experiment experiment =
+      test::small_experiment(static_cast<std::int64_t>(2 + draws.below(40)), batch, options.embedding, dtype);
+  experiment.seed = static_cast<std::int64_t>(seed);
+  if (draws.below(3) == 0) experiment.train.optimizer.type = OptimizerType::adamw;
+  if (experiment.train.optimizer.type == OptimizerType::adamw) experiment.train.optimizer.learning_rate = 1e-3;
+  if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
+  if (draws.below(3) == 0) experiment.train.clip.value = 0.05;
+  if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;
+  experiment.train.bucket_bytes = std::int64_t{1} << draws.below(14);
+  experiment.data.augmentation.shift = 1;
+  CAPTURE(seed);
+  test::check_against_judge(experiment, model, layout, options.synchronized);
 }
 
 }  // namespace
 
 TEST_CASE("random models over random layouts equal their serial judge") {
-  RandomStream draws({2026}, Purpose::test, 0, 0);
-  for (int trial = 0; trial < 24; ++trial) {
-    const bool with_norms = draws.below(2) == 0;
-    const DType dtype = draws.below(2) == 0 ? DType::f64 : DType::f32;
-    const Layout layout{1 + static_cast<int>(draws.below(4)), 1 + static_cast<std::int64_t>(draws.below(3)),
-                        draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
-    // Groups of unequal size; without norms also empty ones.
-    const std::int64_t least = with_norms ? 2 * layout.ranks * layout.micro_batches : 1;
-    const std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
-    const auto classes = static_cast<std::int64_t>(2 + draws.below(40));
-    Experiment experiment = test::small_experiment(classes, batch, 6, dtype);
-    experiment.seed = trial;
-    if (draws.below(3) == 0) experiment.train.optimizer.type = OptimizerType::adamw;
-    if (experiment.train.optimizer.type == OptimizerType::adamw) experiment.train.optimizer.learning_rate = 1e-3;
-    if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
-    if (draws.below(3) == 0) experiment.train.clip.value = 0.05;
-    experiment.data.augmentation.shift = 1;
-    CAPTURE(trial);
-    check_against_judge(experiment, RandomModel(static_cast<std::uint64_t>(trial), with_norms, 6), layout);
-  }
+  for (std::uint64_t seed = 0; seed < 300; ++seed) check_random_case(seed);
 }
 
 TEST_CASE("a network with batch norm over 1, 2 and 4 ranks, gathered and sharded, equals its judge") {
@@ -140,15 +63,15 @@ TEST_CASE("a network with batch norm over 1, 2 and 4 ranks, gathered and sharded
     for (const int ranks : {1, 2, 4})
       for (const Logits logits : {Logits::gathered, Logits::sharded}) {
         const Experiment experiment = test::small_experiment(33, 16, 6, dtype);
-        check_against_judge(experiment, RandomModel(5, true, 6), {ranks, 2, logits});
+        test::check_against_judge(experiment, model_of(5, true, Mesh()), {Mesh(ranks), 2, logits});
       }
 }
 
 TEST_CASE("the same run twice gives the same bits") {
   const Experiment experiment = test::small_experiment(33, 16, 6, DType::f32);
-  const Layout layout{3, 2, Logits::sharded};
-  const test::Outcome first = test::train(experiment, RandomModel(7, true, 6), layout, 3);
-  const test::Outcome second = test::train(experiment, RandomModel(7, true, 6), layout, 3);
+  const Layout layout{Mesh(3), 2, Logits::sharded};
+  const test::Outcome first = test::train(experiment, model_of(7, true, Mesh()), layout, 3);
+  const test::Outcome second = test::train(experiment, model_of(7, true, Mesh()), layout, 3);
   CHECK(first.losses == second.losses);
   CHECK(first.weights == second.weights);
 }
@@ -156,14 +79,13 @@ TEST_CASE("the same run twice gives the same bits") {
 TEST_CASE("running statistics are those of the whole batch, whatever its cut") {
   const Experiment experiment = test::small_experiment(10, 12, 4, DType::f64);
   // One norm right after the images: its inputs do not depend on how groups were normalised.
-  const ModelMaker model = [](Construction& construction) {
-    Model m;
-    m.then("bn", std::make_unique<BatchNorm>(construction, "bn", BatchNormOptions{.channels = 3}));
-    m.then("fc", std::make_unique<Linear>(construction, "fc", LinearOptions{.in = 192, .out = 4}));
-    return m;
-  };
-  const test::Outcome whole = test::train(experiment, model, {1, 1, Logits::sharded}, 1);
-  for (const Layout& layout : {Layout{1, 5}, Layout{3, 1}, Layout{4, 3}}) {
+  ModelDescription description({8, 8, 3});
+  description.then("bn", BatchNorm::describe({.channels = 3}));
+  description.then("flatten", Flatten::describe());
+  description.then("fc", Linear::describe({.in = 192, .out = 4}));
+  const auto model = std::make_shared<ModelDescription>(description);
+  const test::Outcome whole = test::train(experiment, model, {Mesh(), 1, Logits::sharded}, 1);
+  for (const Layout& layout : {Layout{Mesh(), 5}, Layout{Mesh(3), 1}, Layout{Mesh(4), 3}, Layout{Mesh(2, 1, 2), 2}}) {
     const test::Outcome cut = test::train(experiment, model, layout, 1);
     for (const char* name : {"bn.running_mean", "bn.running_var"})
       for (std::size_t i = 0; i < 3; ++i)

@@ -54,7 +54,7 @@ Answer solve(const Problem& problem, int ranks, std::int64_t micro_batches = 1, 
   const std::int64_t d = problem.dimension;
   run_ranks(world(ranks), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, dtype};
-    Head head(problem.config, d, rank.along(Axis::dp), construction);
+    Head head(problem.config, d, rank, construction);
     Parameter& weight = *head.parameters()[0];
     weight.value.copy_from(
         test::tensor(rank.device, weight.value.shape(), part(problem.weights, d, head.classes()), dtype));
@@ -289,7 +289,7 @@ TEST_CASE("logits stay sharded: only gathering makes rank 0 hold more than the o
     std::vector<std::int64_t> peaks(4);
     run_ranks(world(4), [&](Rank& rank) {
       Construction construction{rank.device, rank.key, DType::f32};
-      Head head({.classes = 4000, .logits = logits, .margin = {}}, 8, rank.along(Axis::dp), construction);
+      Head head({.classes = 4000, .logits = logits, .margin = {}}, 8, rank, construction);
       const std::vector<std::int64_t> labels(16, 5);
       rank.device.meter().reset_peak();
       (void)head.forward_backward({.embedding = Tensor::full(rank.device, {16, 8}, DType::f32, 1),

@@ -4,17 +4,22 @@
 #include <limits>
 #include <mutex>
 
+#include <doctest/doctest.h>
+
 #include "parallel/world.h"
 
 namespace heddle::test {
 
 namespace {
 
-void collect(Tensors& tensors, const std::string& name, const Tensor& value, bool append) {
-  std::vector<double>& all = tensors[name];
-  if (!all.empty() && !append) return;
-  const std::vector<double> values = value.to_doubles();
-  all.insert(all.end(), values.begin(), values.end());
+/// Puts what a rank holds into its place in the whole.
+void collect(Tensors& tensors, const std::string& name, const ParameterPart& part, const Tensor& held) {
+  std::vector<double>& whole = tensors[name];
+  whole.resize(static_cast<std::size_t>(part.whole.numel()));
+  const std::vector<double> values = held.to_doubles();
+  for_each_run(part, [&](const ElementRun& run) {
+    std::copy_n(values.begin() + run.held, run.count, whole.begin() + run.whole);
+  });
 }
 
 double norm(const std::vector<double>& values) {
@@ -25,60 +30,73 @@ double norm(const std::vector<double>& values) {
 
 }  // namespace
 
-Outcome train(Experiment experiment, const ModelMaker& model, const Layout& layout, std::int64_t steps) {
+Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, std::int64_t steps) {
   experiment.train.micro_batches = layout.micro_batches;
   experiment.head.logits = layout.logits;
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = make_dataset(experiment.data, key);
-  WorldOptions options{.mesh = Mesh(layout.ranks), .key = key};
+  WorldOptions options{.mesh = layout.mesh, .key = key};
   options.threads = 1;
   Outcome outcome;
+  std::mutex mutex;
   run_ranks(options, [&](Rank& rank) {
     Tracer tracer(Tracer::Clock::now());
     Trainer trainer(experiment, *dataset, rank, tracer, model);
-    // Rank by rank, so that the shards come in order.
-    const auto in_turn = [&](auto&& f) {
-      for (int turn = 0; turn < rank.size; ++turn) {
-        if (turn == rank.index) f();
-        rank.world.barrier().wait();
-      }
-    };
     for (std::int64_t step = 0; step < steps; ++step) {
       const double loss = trainer.compute_gradients(step).value();
       if (rank.index == 0) outcome.losses.push_back(loss);
-      in_turn([&] {
-        if (step > 0) return;
+      if (step == 0) {
+        const std::lock_guard lock(mutex);
         for (const Parameter* parameter : trainer.parameters())
           if (parameter->trainable)
-            collect(outcome.gradients, parameter->name, parameter->gradient->gradient(),
-                    parameter->holding == Holding::sharded);
-      });
+            collect(outcome.gradients, parameter->name, trainer.stepped_part(*parameter),
+                    parameter->gradient->gradient());
+      }
       (void)trainer.apply_gradients(step);
     }
-    in_turn([&] {
-      for (const Parameter* parameter : trainer.parameters())
-        collect(outcome.weights, parameter->name, parameter->value, parameter->holding == Holding::sharded);
-      for (const Buffer* buffer : trainer.buffers()) collect(outcome.weights, buffer->name, buffer->value, false);
-    });
+    const std::lock_guard lock(mutex);
+    for (const Parameter* parameter : trainer.parameters())
+      collect(outcome.weights, parameter->name, parameter->part, parameter->value);
+    for (const Buffer* buffer : trainer.buffers()) collect(outcome.weights, buffer->name, buffer->part, buffer->value);
   });
   return outcome;
 }
 
-double largest_error(const Tensors& a, const Tensors& b) {
+void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
+                         bool synchronized) {
+  const double tolerance = experiment.dtype() == DType::f64 ? 1e-12 : 2e-5;
+  const Outcome judge = train(experiment, model, judge_of(layout, synchronized), 3);
+  const Outcome outcome = train(experiment, model, layout, 3);
+  CAPTURE(to_string(layout.mesh));
+  CAPTURE(layout.micro_batches);
+  for (std::size_t i = 0; i < judge.losses.size(); ++i)
+    CHECK(outcome.losses[i] == doctest::Approx(judge.losses[i]).epsilon(tolerance));
+  const auto check_all = [&](const Tensors& a, const Tensors& b) {
+    const Difference largest = largest_difference(a, b);
+    CAPTURE(largest.tensor);
+    CHECK(largest.error <= tolerance);
+  };
+  check_all(outcome.gradients, judge.gradients);
+  check_all(outcome.weights, judge.weights);
+}
+
+Difference largest_difference(const Tensors& a, const Tensors& b) {
   double all_squares = 0;
   double all_size = 0;
   for (const auto& [name, values] : b) {
     all_squares += norm(values) * norm(values);
     all_size += static_cast<double>(values.size());
   }
-  double largest = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  constexpr double none = std::numeric_limits<double>::infinity();
+  Difference largest{a.size() == b.size() ? 0 : none, "the number of tensors"};
   for (const auto& [name, expected] : b) {
     const auto found = a.find(name);
-    if (found == a.end() || found->second.size() != expected.size()) return std::numeric_limits<double>::infinity();
+    if (found == a.end() || found->second.size() != expected.size()) return {none, name};
     std::vector<double> difference = found->second;
     for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= expected[i];
     const double share = std::sqrt(static_cast<double>(expected.size()) / all_size) * std::sqrt(all_squares);
-    largest = std::max(largest, norm(difference) / (norm(expected) + share));
+    const double error = norm(difference) / (norm(expected) + share);
+    if (error > largest.error) largest = {error, name};
   }
   return largest;
 }

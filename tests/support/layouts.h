@@ -11,14 +11,15 @@
 namespace heddle::test {
 
 struct Layout {
-  int ranks = 1;
+  Mesh mesh{};
   std::int64_t micro_batches = 1;
   Logits logits = Logits::sharded;
 };
 
-/// The serial run that judges a layout: one rank, as many micro-batches as the layout has sample groups.
-inline Layout judge_of(const Layout& layout) {
-  return {1, layout.micro_batches * layout.ranks, Logits::sharded};
+/// The serial run that judges a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
+/// norms make one group of a micro-batch's.
+inline Layout judge_of(const Layout& layout, bool synchronized = false) {
+  return {Mesh(), layout.micro_batches * (synchronized ? 1 : layout.mesh.size(Axis::dp)), Logits::sharded};
 }
 
 using Tensors = std::map<std::string, std::vector<double>>;
@@ -29,10 +30,21 @@ struct Outcome {
   Tensors weights;    // after the last step, running statistics included
 };
 
-Outcome train(Experiment experiment, const ModelMaker& model, const Layout& layout, std::int64_t steps);
+using ModelPointer = std::shared_ptr<const ModelDescription>;
 
+Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, std::int64_t steps);
+
+/// Losses, gradients and weights after three steps against the layout's judge, at the tolerance of the dtype.
+void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
+                         bool synchronized = false);
+
+/// Where two sets of tensors differ most.
+struct Difference {
+  double error = 0;
+  std::string tensor{};
+};
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
-double largest_error(const Tensors& a, const Tensors& b);
+Difference largest_difference(const Tensors& a, const Tensors& b);
 
 /// An experiment on drawn faces with a model of `embedding` outputs.
 Experiment small_experiment(std::int64_t classes, std::int64_t batch, std::int64_t embedding, DType dtype);

@@ -1,0 +1,86 @@
+// What a rank holds of a parameter, and which placements layers offer.
+#include <doctest/doctest.h>
+
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "layers/pooling.h"
+#include "tests/support/ranks.h"
+
+namespace heddle {
+
+namespace {
+
+LayerLayout layout_over(const Mesh& mesh, int rank, Axis axis, const LayerOption& option) {
+  LayerLayout layout{.mesh = mesh, .at = mesh.coordinates(rank)};
+  for (const Axis other : all_axes)
+    layout.options[other] = {Parallel::replicate, option.inputs, option.output, option.parameters};
+  layout.options[axis] = option;
+  return layout;
+}
+
+/// How often each element of the whole is held by the ranks.
+std::vector<int> times_held(const Mesh& mesh, Axis axis, const LayerOption& option, const Shape& whole) {
+  std::vector<int> times(static_cast<std::size_t>(whole.numel()));
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const ParameterPart part = layout_over(mesh, rank, axis, option).part(0, whole);
+    std::int64_t next = 0;
+    for_each_run(part, [&](const ElementRun& run) {
+      CHECK(run.held == next);
+      next += run.count;
+      for (std::int64_t i = 0; i < run.count; ++i) ++times[static_cast<std::size_t>(run.whole + i)];
+    });
+    CHECK(next == part.held_shape().numel());
+  }
+  return times;
+}
+
+std::string refusal(const DescriptionPointer& layer, Parallel kind, AxisUse use, const Shape& input) {
+  const auto option = layer->option(kind, use, std::span(&input, 1));
+  const auto* refused = std::get_if<Refusal>(&option);
+  return refused ? refused->why : "";
+}
+
+}  // namespace
+
+TEST_CASE("the parts of a parameter cover it once, whatever dimension is cut and however unevenly") {
+  const Shape whole{5, 3, 2, 7};
+  for (const int ranks : {2, 3, 4})
+    for (const int dimension : {0, 1, 3}) {
+      const LayerOption option{Parallel::column, {}, {}, {Placement::shard(dimension)}};
+      const std::vector<int> times = times_held(Mesh(1, 1, ranks), Axis::tp, option, whole);
+      CHECK(std::all_of(times.begin(), times.end(), [](int t) { return t == 1; }));
+    }
+}
+
+TEST_CASE("weights that are gathered before use are held in ranges of their elements") {
+  const LayerOption option{Parallel::parameter, {}, {}, {Placement::replicate_partial()}};
+  const std::vector<int> times = times_held(Mesh(3), Axis::dp, option, {5, 7});
+  CHECK(std::all_of(times.begin(), times.end(), [](int t) { return t == 1; }));
+}
+
+TEST_CASE("layers say precisely why they cannot be placed") {
+  const auto convolution = Convolution::describe({.in = 6, .out = 6, .groups = 3});
+  const Shape image{2, 8, 8, 6};
+  const AxisUse two{Axis::tp, 2};
+  CHECK(refusal(convolution, Parallel::group, two, image) == "its 3 groups do not divide by the ranks");
+  CHECK(refusal(convolution, Parallel::group, {Axis::tp, 3}, image).empty());
+  CHECK(refusal(convolution, Parallel::column, two, image) == "it has 3 groups: group is what cuts it by channels");
+  const auto plain = Convolution::describe({.in = 6, .out = 3});
+  CHECK(refusal(plain, Parallel::group, two, image) == "it has one group only");
+  CHECK(refusal(plain, Parallel::column, {Axis::tp, 4}, image) == "its 3 output channels are fewer than the ranks");
+  CHECK(refusal(plain, Parallel::row, {Axis::tp, 8}, image) == "its 6 input channels are fewer than the ranks");
+  const auto depthwise = Convolution::describe({.in = 6, .out = 6, .groups = 6});
+  CHECK(refusal(depthwise, Parallel::group, {Axis::tp, 4}, image).empty());
+  const auto norm = BatchNorm::describe({.channels = 6});
+  CHECK(refusal(norm, Parallel::group, {Axis::dp, 2}, image) ==
+        "it normalises each dp rank's samples by themselves, unless it is synchronized");
+  CHECK(refusal(norm, Parallel::group, two, image).empty());
+  CHECK(refusal(norm, Parallel::group, {Axis::tp, 8}, image) == "its 6 channels are fewer than the ranks");
+  CHECK(refusal(LayerNorm::describe(6), Parallel::group, two, image) == "it works on whole samples only");
+  CHECK(refusal(GlobalAveragePool::describe(), Parallel::column, two, image) ==
+        "each of its outputs comes from one channel: group is what cuts it by channels");
+  CHECK(refusal(norm, Parallel::parameter, two, image) == "its parameters are too small to be gathered");
+}
+
+}  // namespace heddle

@@ -1,0 +1,101 @@
+#include "tests/support/random_model.h"
+
+#include "layers/activation.h"
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "layers/pooling.h"
+
+namespace heddle::test {
+
+namespace {
+
+class Builder {
+ public:
+  Builder(RandomStream& draws, const RandomModelOptions& options, const Mesh& mesh)
+      : draws_(draws), options_(options), mesh_(mesh), model_({8, 8, 3}) {}
+
+  ModelPointer build() {
+    const std::int64_t blocks = 1 + below(3);
+    for (std::int64_t block = 0; block < blocks; ++block) append_block(fmt::format("block{}", block));
+    if (size() > 1 && draw()) model_.then("avgpool", GlobalAveragePool::describe());
+    if (model_.sample(model_.last_value()).rank() > 1) model_.then("flatten", Flatten::describe());
+    if (draw()) model_.then("dropout", Dropout::describe(0.3));
+    if (below(3) == 0) {
+      model_.then("hidden", Linear::describe({.in = channels(), .out = 7}));
+      model_.then("hidden.relu", Activation::describe(ActivationKind::relu));
+    }
+    model_.then("fc", Linear::describe({.in = channels(), .out = options_.embedding}));
+    if (below(3) == 0) model_.then("norm", LayerNorm::describe(options_.embedding));
+    place_at_random();
+    return std::make_shared<ModelDescription>(std::move(model_));
+  }
+
+ private:
+  std::int64_t below(std::uint64_t end) { return static_cast<std::int64_t>(draws_.below(end)); }
+  bool draw() { return below(2) == 0; }
+  std::int64_t channels() const { return model_.sample(model_.last_value()).back(); }
+  std::int64_t size() const { return model_.sample(model_.last_value())[0]; }
+
+  void append_block(const std::string& name) {
+    const std::int64_t in = channels();
+    std::int64_t out = 2 * (2 + below(3));
+    std::int64_t groups = 1;
+    if (in % 2 == 0 && draw()) groups = 2;
+    if (in > 3 && below(4) == 0) groups = out = in;  // depthwise
+    const std::int64_t stride = size() > 2 ? 1 + below(2) : 1;
+    model_.then(
+        name + ".conv",
+        Convolution::describe(
+            {.in = in, .out = out, .stride = stride, .groups = groups, .bias = draw() && !options_.with_norms}));
+    append_norm_or_activation(name, out);
+    if (draw()) append_branch(name, out);
+    if (size() > 2 && draw()) {
+      const PoolOp op = draw() ? PoolOp::max : PoolOp::average;
+      model_.then(name + ".pool", Pool::describe(op, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+    }
+  }
+  void append_branch(const std::string& name, std::int64_t width) {
+    const int input = model_.last_value();
+    model_.then(name + ".branch", Convolution::describe({.in = width, .out = width}));
+    const BatchNormOptions norm{
+        .channels = width, .activation = NormActivation::relu, .synchronized = options_.synchronized};
+    model_.apply(name + ".sum", options_.with_norms ? BatchNorm::describe(norm, true) : Add::describe(),
+                 {model_.last_value(), input});
+  }
+  void append_norm_or_activation(const std::string& name, std::int64_t width) {
+    const std::int64_t kind = below(3);
+    if (options_.with_norms)
+      model_.then(name + ".bn", BatchNorm::describe({.channels = width,
+                                                     .activation = static_cast<NormActivation>(kind),
+                                                     .slope_name = name + ".slope",
+                                                     .synchronized = options_.synchronized}));
+    else if (kind == 0)
+      model_.then(name + ".prelu", PRelu::describe(width));
+    else
+      model_.then(name + ".act", Activation::describe(kind == 1 ? ActivationKind::relu : ActivationKind::gelu));
+  }
+  void place_at_random() {
+    for (const ModelDescription::Application& application : model_.applications()) {
+      const Axis axis = draw() ? Axis::dp : Axis::tp;
+      const PlacementWish wish{static_cast<Parallel>(below(6)), axis};
+      const std::vector<Shape> inputs = model_.input_shapes(application, 1);
+      if (mesh_.size(axis) == 1 || application.layer->follows()) continue;
+      if (std::holds_alternative<LayerOption>(application.layer->option(wish.kind, {axis, mesh_.size(axis)}, inputs)))
+        model_.place(application.name, wish);
+    }
+  }
+
+  RandomStream& draws_;
+  RandomModelOptions options_;
+  Mesh mesh_;
+  ModelDescription model_;
+};
+
+}  // namespace
+
+ModelPointer random_model(RandomStream& draws, const RandomModelOptions& options, const Mesh& mesh) {
+  return Builder(draws, options, mesh).build();
+}
+
+}  // namespace heddle::test
