@@ -137,7 +137,8 @@ TEST_CASE("resuming on another number of ranks is refused") {
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
   const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--set", "mesh.dp=1"});
   CHECK(resumed.code == 2);
-  CHECK(resumed.err.find("step-000002: was saved with mesh = dp 2, this run has 1 rank: it would not go on as the same run") !=
+  CHECK(resumed.err.find(
+            "step-000002: was saved with mesh = dp 2, this run has 1 rank: it would not go on as the same run") !=
         std::string::npos);
 }
 

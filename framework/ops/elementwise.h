@@ -31,7 +31,7 @@ Variable cast(const Variable& x, DType dtype);
 
 /// Zeroes each element with `probability` and scales the others by 1 / (1 - probability). `window` tells where
 /// x lies in the whole activation (a number: where it begins), so the mask is the same however the batch and the
-/// channels are cut; `window_of` in framework/fill.h makes one.
+/// channels are cut.
 Variable dropout(const Variable& x, double probability, const DrawKey& key, const DrawWindow& window);
 
 }  // namespace heddle
