@@ -67,6 +67,19 @@ TEST_CASE("random models over random layouts equal their serial judge") {
   for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed);
 }
 
+TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the byte") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    RandomStream draws({seed}, Purpose::test, 2, 0);
+    const Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(2)), Logits::sharded};
+    const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, layout.mesh);
+    Experiment experiment = test::small_experiment(20, 4 * layout.mesh.size() + 1, 6, DType::f32);
+    if (draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
+    CAPTURE(seed);
+    CAPTURE(to_string(layout.mesh));
+    CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout, "cpu"));
+  }
+}
+
 TEST_CASE("a network with batch norm over 1, 2 and 4 ranks, gathered and sharded, equals its judge") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const int ranks : {1, 2, 4})

@@ -62,6 +62,25 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   return outcome;
 }
 
+std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, const Layout& layout,
+                             const std::string& backend) {
+  experiment.train.micro_batches = layout.micro_batches;
+  const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
+  const auto dataset = make_dataset(experiment.data, key);
+  WorldOptions options{.mesh = layout.mesh, .backend = backend, .key = key};
+  options.threads = 1;
+  std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
+  run_ranks(options, [&](Rank& rank) {
+    Tracer tracer(Tracer::Clock::now());
+    Trainer trainer(experiment, *dataset, rank, tracer, model);
+    (void)trainer.compute_gradients(0);
+    (void)trainer.apply_gradients(0);
+    const auto& peak = rank.device.meter().peak().bytes;
+    uses[static_cast<std::size_t>(rank.index)] = {{peak.begin(), peak.end()}, rank.bytes.sent_bytes()};
+  });
+  return uses;
+}
+
 void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                          bool synchronized) {
   const double tolerance = experiment.dtype() == DType::f64 ? 1e-12 : 2e-5;

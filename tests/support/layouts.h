@@ -38,6 +38,15 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
 void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                          bool synchronized = false);
 
+/// What each rank held when it held the most in each category, and what it sent, in one step.
+struct Use {
+  std::vector<std::int64_t> bytes;
+  std::int64_t sent = 0;
+  bool operator==(const Use&) const = default;
+};
+std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, const Layout& layout,
+                             const std::string& backend);
+
 /// Where two sets of tensors differ most.
 struct Difference {
   double error = 0;
