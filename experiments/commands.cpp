@@ -59,6 +59,13 @@ void check(const Member& member) {
   if (!e.head.normalize && (margin.m1 != 1 || margin.m2 != 0 || margin.m3 != 0))
     fail<InputError>("{}: margins act on angles: with head.normalize = false expected m1 = 1, m2 = 0 and m3 = 0",
                      member.document.where("/head/margin"));
+  if (e.clock == ClockType::virtual_time && e.threads > 1)
+    fail<InputError>("{}: expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only",
+                     member.document.where("/threads"), e.threads);
+  const auto ranks = static_cast<std::size_t>(e.mesh.dp);
+  if (e.ranks.speed.size() > ranks)
+    fail<InputError>("{}: expected at most {} speed{}, one for each rank, got {}",
+                     member.document.where("/ranks/speed"), ranks, ranks == 1 ? "" : "s", e.ranks.speed.size());
   const bool is_folder = e.data.type == DataType::image_folder;
   const std::vector<std::int64_t>& image = is_folder ? e.data.image_folder.image : e.data.synthetic_identities.image;
   if (image[0] != 1 && image[0] != 3)

@@ -20,6 +20,12 @@ std::span<const std::string_view> names_of<TransportType>() {
 }
 
 template <>
+std::span<const std::string_view> names_of<ClockType>() {
+  static constexpr std::array<std::string_view, 2> names{"wall", "virtual"};
+  return names;
+}
+
+template <>
 std::span<const std::string_view> names_of<TrainDType>() {
   static constexpr std::array<std::string_view, 2> names{"f32", "f64"};
   return names;
@@ -34,6 +40,29 @@ std::span<const std::string_view> names_of<ShardedState>() {
 static void describe(Describer& d, MeshConfig& c) {
   d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");
   d.field("tp", c.tp, between(1, 1024), "ranks along the tensor axis, neighbours");
+}
+
+static void describe(Describer& d, LinkModel& c) {
+  const Range latency = between(0, 1e6);
+  const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
+  d.field("latency", c.within_node.latency, latency, "seconds that a message takes however short it is");
+  d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes a second between two ranks of a node");
+  d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6), "0: all ranks are on one node");
+  d.field("node_latency", c.between_nodes.latency, latency, "the same between ranks of different nodes");
+  d.field("node_bandwidth", c.between_nodes.bandwidth, bandwidth, "the same between ranks of different nodes");
+}
+
+static void describe(Describer& d, RanksConfig& c) {
+  d.field("speed", c.speed, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true}, between(0, 1e6),
+          "how fast each rank computes, relative to the machine or the profile; 1 for ranks past the list's end");
+  d.field("jitter", c.jitter, from_to_below(0, 1),
+          "each stretch of computing between two calls of communicators takes 1 - jitter to 1 + jitter times as long");
+}
+
+static void describe(Describer& d, DeviceProfile& c) {
+  const Range rate{.minimum = 0, .maximum = 1e21, .minimum_excluded = true};
+  d.field("flops", c.flops, rate, "floating-point operations a second; the default is about one core's");
+  d.field("bandwidth", c.bandwidth, rate, "bytes of memory a second that kernels read and write");
 }
 
 static void describe(Describer& d, ClipConfig& c) {
@@ -65,7 +94,14 @@ void describe(Describer& d, Experiment& c) {
   choice(d, "device", c.device, "cpu computes; plan counts bytes and FLOPs without computing");
   choice(d, "transport", c.transport,
          "how ranks talk: threads of one process, or mpi: one process each (mpirun -n 4 ./heddle run FILE)");
-  object(d, "mesh", c.mesh, "the ranks");
+  choice(d, "clock", c.clock,
+         "virtual: ranks tell the CPU time of their one thread, messages the time that links gives them; plan always "
+         "tells virtual time");
+  object(d, "links", c.links, "what messages cost, for virtual time");
+  object(d, "ranks", c.ranks, "how the ranks differ in virtual time");
+  object(d, "profile", c.profile,
+         "the device of each rank that plan tells the time of: a kernel takes as long as its operations or its bytes");
+  object(d, "mesh", c.mesh, "the mesh of ranks");
   d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");

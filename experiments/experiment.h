@@ -4,13 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "experiments/data/dataset.h"
+#include "framework/backend.h"
 #include "framework/dtype.h"
 #include "framework/learning_rate.h"
 #include "framework/optimizer.h"
 #include "layers/head/head.h"
 #include "models/models.h"
+#include "parallel/link_model.h"
 #include "parallel/mesh.h"
 
 namespace heddle {
@@ -19,6 +22,7 @@ class Describer;
 
 enum class DeviceType { cpu, plan };
 enum class TransportType { threads, mpi };
+enum class ClockType { wall, virtual_time };
 enum class TrainDType { f32, f64 };
 /// What ranks with equal copies of the parameters share out.
 enum class ShardedState { none, optimizer };
@@ -26,6 +30,12 @@ enum class ShardedState { none, optimizer };
 struct MeshConfig {
   std::int64_t dp = 1;
   std::int64_t tp = 1;
+};
+
+/// What distinguishes ranks for a virtual clock.
+struct RanksConfig {
+  std::vector<double> speed;  // by rank; 1 where there is none
+  double jitter = 0;
 };
 
 struct ClipConfig {
@@ -56,6 +66,10 @@ struct Experiment {
   std::string name;
   DeviceType device = DeviceType::cpu;
   TransportType transport = TransportType::threads;
+  ClockType clock = ClockType::wall;
+  LinkModel links;
+  RanksConfig ranks;
+  DeviceProfile profile;
   MeshConfig mesh;
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
@@ -69,6 +83,8 @@ struct Experiment {
   bool evaluate = false;
   EvaluationConfig evaluation;
 
+  /// Times come from models, not from the wall: on plan always.
+  bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }
   DType dtype() const { return train.dtype == TrainDType::f64 ? DType::f64 : DType::f32; }
 };
 

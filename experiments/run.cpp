@@ -21,8 +21,6 @@ constexpr std::int64_t traced_steps = 5;
 // On plan one step is like another, once the optimizer and the kept statistics are there.
 constexpr std::int64_t planned_steps = 2;
 
-using Clock = std::chrono::steady_clock;
-
 /// One rank's part of a run.
 class RankRun {
  public:
@@ -62,6 +60,7 @@ class RankRun {
       const std::int64_t others = experiment_.train.steps - end;
       unwalked_.sent_bytes = rank_.bytes.sent_bytes() / end * others;
       unwalked_.received_bytes = rank_.bytes.received_bytes() / end * others;
+      unwalked_busy_ = last_step_busy_ * static_cast<double>(others);
       if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
     }
     const bool saved_last =
@@ -93,7 +92,8 @@ class RankRun {
   }
 
   void train(std::int64_t step) {
-    const Clock::time_point start = Clock::now();
+    const double start = rank_.clock.now();
+    const double busy_before = rank_.clock.busy_seconds();
     StepRecord record{.step = step};
     record.loss = trainer_->compute_gradients(step);
     // Stopped before the weights and an earlier checkpoint are lost to it.
@@ -102,8 +102,8 @@ class RankRun {
     const Trainer::Update update = trainer_->apply_gradients(step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
-    // On plan it would be the time of counting, which says nothing about the step's.
-    if (has_data()) record.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    record.seconds = rank_.clock.now() - start;
+    last_step_busy_ = rank_.clock.busy_seconds() - busy_before;
     if (leads()) {
       result_.steps.push_back(record);
       settings_.on_step(record);
@@ -134,7 +134,7 @@ class RankRun {
     own.peak = rank_.device.meter().peak();
     own.sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent_bytes;
     own.received_bytes = rank_.bytes.received_bytes() + unwalked_.received_bytes;
-    own.busy_seconds = rank_.clock.busy_seconds();
+    own.busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
     own.trace = tracer_.take_spans();
   }
 
@@ -146,7 +146,9 @@ class RankRun {
   Tracer& tracer_;
   std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
   CheckpointFolder checkpoints_;
+  double last_step_busy_ = 0;
   Outcome unwalked_;  // traffic of the steps that plan does not walk
+  double unwalked_busy_ = 0;
 };
 
 VariantResult empty_result(const Experiment& experiment, const std::string& name) {
@@ -154,6 +156,7 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   result.name = name;
   result.batch = experiment.train.batch;
   result.micro_batches = experiment.train.micro_batches;
+  result.clock = experiment.is_virtual_time() ? "virtual" : "wall";
   const Mesh mesh = mesh_of(experiment);
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const Mesh::Coordinates at = mesh.coordinates(rank);
@@ -171,10 +174,20 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
                        .transport = experiment.transport == TransportType::mpi ? "mpi" : "threads",
                        .processes = job,
                        .key = {static_cast<std::uint64_t>(experiment.seed)},
+                       .clock = {.is_virtual = experiment.clock == ClockType::virtual_time,
+                                 .links = experiment.links,
+                                 .speeds = experiment.ranks.speed,
+                                 .jitter = experiment.ranks.jitter},
                        .threads = static_cast<int>(experiment.threads),
+                       .profile = experiment.profile,
                        .winograd = experiment.winograd};
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
+  if (experiment.device == DeviceType::plan) {
+    // The bytes are those of a run with its own clock and threads; the time is always the model's.
+    options.threads = threads_per_rank(options);
+    options.clock.is_virtual = true;
+  }
   return options;
 }
 
@@ -201,10 +214,9 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
   options.on_stall = settings.on_stall;
 
   VariantResult result = empty_result(experiment, name);
-  const Clock::time_point epoch = Clock::now();
   try {
     run_ranks(options, [&](Rank& rank) {
-      RankRun(experiment, *dataset, settings, result, rank, std::make_shared<Tracer>(epoch)).run();
+      RankRun(experiment, *dataset, settings, result, rank, std::make_shared<Tracer>(rank.clock)).run();
     });
   } catch (const OutOfMemory& error) {
     result.status = VariantResult::Status::out_of_memory;

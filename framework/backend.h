@@ -20,6 +20,13 @@
 
 namespace heddle {
 
+/// The device that plan counts time for: what it reaches on large products and on large copies. The defaults are about
+/// one core's.
+struct DeviceProfile {
+  double flops = 150e9;     // floating-point operations a second
+  double bandwidth = 10e9;  // bytes a second, reading and writing together
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -46,6 +53,8 @@ class Backend {
 
   /// Floating-point operations counted so far: on plan only, else 0.
   virtual std::int64_t flops() const = 0;
+  /// How long what was counted takes on the profile's device: on plan only, else 0.
+  virtual double seconds() const = 0;
 
   virtual const ElementwiseKernels& elementwise() const = 0;
   virtual const LinearAlgebraKernels& linear_algebra() const = 0;
@@ -59,10 +68,11 @@ class Backend {
 /// 3 x 3), two to three times as fast, with rounding errors (rms) of 2e-6 to 5e-6 in place of 3e-7.
 std::unique_ptr<Backend> make_cpu_backend(int threads, bool winograd = false);
 /// Counts what the cpu backend so made would hold and do.
-std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd = false);
+std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd = false, const DeviceProfile& profile = {});
 
-/// Makes the backend that an experiment names; InputError lists the names there are.
-std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd = false);
+/// Makes the backend that an experiment names; InputError lists the names there are. `profile` is plan's.
+std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd = false,
+                                      const DeviceProfile& profile = {});
 std::span<const std::string_view> backend_names();
 
 /// What the backends compute with, and so what a result's bits depend on: libraries' versions, the CPU's instructions.

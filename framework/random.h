@@ -45,6 +45,7 @@ enum class Purpose : std::uint32_t {
   rounding,
   evaluation_pairs,
   test,
+  jitter,
 };
 
 struct RandomKey {

@@ -98,6 +98,7 @@ Call Communicator::describe(Operation operation, int peer, std::span<const Tenso
   Call call;
   call.rank = transport_->world_rank(rank());
   call.operation = operation;
+  call.start_seconds = traffic_->clock.now();
   if (peer >= 0) call.peer = transport_->world_rank(peer);
   std::transform(parts.begin(), parts.end(), std::back_inserter(call.parts), [](const Tensor& x) {
     return Call::Part{x.dtype(), x.shape()};
@@ -276,6 +277,7 @@ std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
   const Communicating communicating(traffic_->clock);
   Call call = describe(Operation::send, to, std::span(&x, 1));
   call.sequence = ++sent_[static_cast<std::size_t>(to)];
+  call.start_seconds = traffic_->clock.departure(call.peer, x.bytes());
   // The call keeps x, so that it is let go when this rank waits, not when the receiver happens to have it.
   auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_,
                                                [x](PendingCall&) { return std::vector<Tensor>(); });

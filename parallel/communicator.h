@@ -34,10 +34,13 @@
 
 namespace heddle {
 
-/// Bytes of elements that this rank handed to the transport for others, and got from others.
+/// Bytes of elements that this rank handed to the transport for others, and got from others; and when the call began
+/// and ended by this rank's clock.
 struct Outcome {
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
+  double begin_seconds = 0;
+  double end_seconds = 0;
 };
 
 /// Sees every call of a rank, on all its communicators: `before` when it starts, `after` when it is complete.
@@ -84,6 +87,8 @@ std::vector<Tensor> complete(PendingCall& call);
 
 /// What all communicators of one rank share.
 struct RankTraffic {
+  explicit RankTraffic(RankClock rank_clock = RankClock()) : clock(std::move(rank_clock)) {}
+
   RankClock clock;
   std::vector<std::shared_ptr<Hook>> hooks;
   /// Collectives started and not yet complete, oldest first.

@@ -4,13 +4,14 @@ namespace heddle {
 
 void LetterWriter::put_call(const Call& call) {
   // Bound, so that a further member does not compile until it travels too.
-  const auto& [rank, sequence, operation, reduction, peer, color, parts] = call;
+  const auto& [rank, sequence, operation, reduction, peer, color, parts, start_seconds] = call;
   put(rank);
   put(sequence);
   put(operation);
   put(reduction);
   put(peer);
   put(color);
+  put(start_seconds);
   put(parts.size());
   for (const Call::Part& part : parts) {
     put(part.dtype);
@@ -27,6 +28,7 @@ Call LetterReader::get_call() {
   call.reduction = get<Reduction>();
   call.peer = get<int>();
   call.color = get<int>();
+  call.start_seconds = get<double>();
   call.parts.resize(get<std::size_t>());
   for (Call::Part& part : call.parts) {
     part.dtype = get<DType>();

@@ -13,7 +13,7 @@ double seconds(const Link& link, double bytes) {
 
 /// One message of so many bytes to and from every other rank, as long as the busiest rank needs for them.
 double direct_exchange(const LinkModel& links, double bytes, std::span<const int> world_ranks) {
-  std::map<int, int> ranks_on_node;
+  std::map<std::int64_t, int> ranks_on_node;
   for (const int rank : world_ranks) ++ranks_on_node[links.node(rank)];
   const auto ranks = static_cast<int>(world_ranks.size());
   double longest = 0;

@@ -1,5 +1,9 @@
 #include "parallel/pending_call.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "framework/error.h"
 
 namespace heddle {
@@ -24,6 +28,51 @@ bool agree(const Call& a, const Call& b) {
   }
 }
 
+std::int64_t bytes_of(const Call::Part& part) {
+  return part.shape.numel() * static_cast<std::int64_t>(size_of(part.dtype));
+}
+
+std::int64_t bytes_of(const Call& call) {
+  return std::accumulate(call.parts.begin(), call.parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Call::Part& part) { return sum + bytes_of(part); });
+}
+
+/// Every rank's parts are for the ranks in their order, as in an all_to_all; those of ranks without parts count
+/// nothing. k/(k-1) of what the busiest rank sends to others or gets from them.
+std::int64_t whole_of_parts(std::span<const Call* const> calls) {
+  const std::size_t ranks = calls.size();
+  std::vector<std::int64_t> sent(ranks);
+  std::vector<std::int64_t> received(ranks);
+  for (std::size_t from = 0; from < ranks; ++from)
+    for (std::size_t to = 0; to < calls[from]->parts.size(); ++to)
+      if (to != from) {
+        sent[from] += bytes_of(calls[from]->parts[to]);
+        received[to] += bytes_of(calls[from]->parts[to]);
+      }
+  const std::int64_t busiest =
+      std::max(*std::max_element(sent.begin(), sent.end()), *std::max_element(received.begin(), received.end()));
+  return ranks == 1
+             ? 0
+             : std::llround(static_cast<double>(busiest) * static_cast<double>(ranks) / static_cast<double>(ranks - 1));
+}
+
+/// The bytes that the link model times a collective by.
+std::int64_t whole_bytes(std::span<const Call* const> calls) {
+  std::int64_t whole = 0;
+  switch (calls[0]->operation) {
+    case Operation::all_gather:
+    case Operation::gather:
+      for (const Call* call : calls) whole += bytes_of(*call);
+      return whole;
+    case Operation::all_to_all:
+    case Operation::scatter:
+      return whole_of_parts(calls);
+    default:  // one tensor on all ranks or on the root; those that do not have it say nothing
+      for (const Call* call : calls) whole = std::max(whole, bytes_of(*call));
+      return whole;
+  }
+}
+
 }  // namespace
 
 PendingCall::PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish)
@@ -39,6 +88,7 @@ PendingCall::PendingCall(Call call, Device& device, int rank, RankTraffic& traff
 void PendingCall::start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered) {
   exchange_ = std::move(exchange);
   outcome_.sent_bytes = bytes_for_others(offered);
+  outcome_.begin_seconds = call_.start_seconds;
 }
 
 void PendingCall::run() {
@@ -46,12 +96,19 @@ void PendingCall::run() {
   calls_ = exchange_->calls();
   if (!is_message()) check_agreement();
   result_ = finish_(*this);
+  // Before the peers' calls become theirs again.
+  const bool is_virtual = traffic_.clock.is_virtual();
+  const double told = is_virtual ? virtual_end() : 0;
   exchange_->finish();
+  outcome_.end_seconds = std::max(outcome_.begin_seconds, is_virtual ? told : traffic_.clock.now());
   // What the call held goes now, at a fixed point of the program, not when its handle does.
   exchange_.reset();
   finish_ = nullptr;
   for (const auto& hook : traffic_.hooks) hook->after(call_, outcome_);
-  if (const auto partner = std::move(partner_)) partner->run();
+  if (const auto partner = std::move(partner_)) {
+    partner->run();
+    outcome_.end_seconds = std::max(outcome_.end_seconds, partner->end_seconds());
+  }
 }
 
 std::vector<Tensor> PendingCall::take_result() {
@@ -98,6 +155,22 @@ void PendingCall::check_agreement() const {
       fail<RankFailed>("calls do not match: {}, but {}", to_string(*calls_[0]), to_string(*other));
 }
 
+/// Depends on the calls alone, never on when this rank looks.
+double PendingCall::virtual_end() const {
+  RankClock& clock = traffic_.clock;
+  if (call_.operation == Operation::send)
+    return clock.left(call_.start_seconds, call_.rank, call_.peer, outcome_.sent_bytes);
+  if (call_.operation == Operation::recv)
+    return clock.arrival(calls_[0]->start_seconds, call_.peer, call_.rank, outcome_.received_bytes);
+  double latest = 0;
+  std::vector<int> ranks;
+  for (const Call* call : calls_) {
+    latest = std::max(latest, call->start_seconds);
+    ranks.push_back(call->rank);
+  }
+  return clock.end(latest, call_.operation, whole_bytes(calls_), ranks);
+}
+
 void complete_oldest(RankTraffic& traffic) {
   const std::shared_ptr<PendingCall> oldest = std::move(traffic.started.front());
   traffic.started.pop_front();
@@ -108,6 +181,7 @@ std::vector<Tensor> complete(PendingCall& call) {
   const Communicating communicating(call.traffic().clock);
   if (call.is_message() && !call.is_complete()) call.run();
   while (!call.is_complete()) complete_oldest(call.traffic());
+  call.traffic().clock.wait_until(call.end_seconds());
   return call.take_result();
 }
 

@@ -29,6 +29,8 @@ class PendingCall {
   RankTraffic& traffic() { return traffic_; }
   bool is_message() const { return call_.operation == Operation::send || call_.operation == Operation::recv; }
   bool is_complete() const { return exchange_ == nullptr; }
+  /// When it ended, once it is complete.
+  double end_seconds() const { return outcome_.end_seconds; }
   std::vector<Tensor> take_result();
 
   /// What a finish is made of; the bytes that move between ranks are counted.
@@ -42,6 +44,7 @@ class PendingCall {
  private:
   std::int64_t bytes_for_others(std::span<const Tensor> parts) const;
   void check_agreement() const;
+  double virtual_end() const;
 
   Call call_;
   Device& device_;

@@ -22,7 +22,7 @@ struct Rank {
   RandomKey key;
   /// What this rank sent and received so far, on all its communicators.
   const ByteCounter& bytes;
-  /// CPU time outside communicators.
+  /// Wall or virtual.
   const RankClock& clock;
 
   /// The ranks that differ from this one along one axis only, e.g. along dp those that hold the same part of the model

@@ -1,12 +1,12 @@
 // Records what a rank did and when: spans of computing, and every call of its communicators.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "parallel/communicator.h"
+#include "parallel/rank_clock.h"
 
 namespace heddle {
 
@@ -14,16 +14,15 @@ namespace heddle {
 struct Span {
   std::string name;
   bool is_communication = false;
-  double begin_seconds = 0;  // since the tracer's epoch
+  double begin_seconds = 0;  // by the rank's clock
   double seconds = 0;
   std::int64_t bytes = 0;  // communication: bytes sent
 };
 
 class Tracer : public Hook {
  public:
-  using Clock = std::chrono::steady_clock;
-  /// `epoch`: the zero of all ranks' times.
-  explicit Tracer(Clock::time_point epoch) : epoch_(epoch) {}
+  /// `clock` is the rank's and outlives the tracer.
+  explicit Tracer(const RankClock& clock) : clock_(clock) {}
 
   /// Nothing is recorded while this is false, so that long runs stay small.
   void set_recording(bool recording) { recording_ = recording; }
@@ -32,8 +31,8 @@ class Tracer : public Hook {
   /// A span of computing, from here to the end of its life.
   class Computing {
    public:
-    Computing(Tracer& tracer, const char* name) : tracer_(tracer), name_(name), begin_(tracer.now()) {}
-    ~Computing() { tracer_.record({name_, false, begin_, tracer_.now() - begin_, 0}); }
+    Computing(Tracer& tracer, const char* name) : tracer_(tracer), name_(name), begin_(tracer.clock_.now()) {}
+    ~Computing() { tracer_.record({name_, false, begin_, tracer_.clock_.now() - begin_, 0}); }
     Computing(const Computing&) = delete;
     Computing& operator=(const Computing&) = delete;
 
@@ -43,18 +42,16 @@ class Tracer : public Hook {
     double begin_;
   };
 
-  void before(const Call& call) override;
+  void before(const Call& /*call*/) override {}
   void after(const Call& call, const Outcome& outcome) override;
 
  private:
-  double now() const { return std::chrono::duration<double>(Clock::now() - epoch_).count(); }
   void record(Span span) {
     if (recording_) spans_.push_back(std::move(span));
   }
 
-  Clock::time_point epoch_;
+  const RankClock& clock_;
   bool recording_ = false;
-  double call_began_ = 0;
   std::vector<Span> spans_;
 };
 

@@ -54,6 +54,8 @@ struct Call {
   int color = 0;
   /// What this rank hands over: one tensor, or one for each receiver; empty if it only receives.
   std::vector<Part> parts;
+  /// When it was made, by the caller's clock; of a send, when the message is put on its link.
+  double start_seconds = 0;
 };
 
 /// `rank 0, call 3: all_reduce(sum) f32[4,2]`.

@@ -31,11 +31,22 @@ namespace {
   fail<RankFailed>("rank {} failed: {}", rank, failure.why);
 }
 
+RankClock make_clock(const WorldOptions& options, int rank, const Device& device, RankClock::Steady::time_point epoch) {
+  const ClockOptions& clock = options.clock;
+  if (!clock.is_virtual) return RankClock(epoch);
+  ClockModel model{.links = clock.links, .jitter = clock.jitter, .key = options.key};
+  if (const auto index = static_cast<std::size_t>(rank); index < clock.speeds.size()) model.speed = clock.speeds[index];
+  if (clock.computed) return {rank, model, [&clock, &device] { return clock.computed(device); }};
+  if (!device.has_data()) return {rank, model, [&device] { return device.backend().seconds(); }};
+  return {rank, model};
+}
+
 /// The life of one rank, on its own thread.
 void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& body, Device& device,
-              std::unique_ptr<Transport> transport) {
+              std::unique_ptr<Transport> transport, RankClock::Steady::time_point epoch) {
   device.backend().enter_thread();
-  const auto traffic = std::make_shared<RankTraffic>();
+  const auto traffic =
+      std::make_shared<RankTraffic>(make_clock(options, transport->world_rank(transport->rank()), device, epoch));
   const auto bytes = std::make_shared<ByteCounter>();
   traffic->hooks.push_back(bytes);
   Communicator world(std::move(transport), device, traffic);
@@ -61,8 +72,9 @@ int cores_of_a_process(int processes_here) {
 }
 
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
-  return std::make_unique<Device>(make_backend(options.backend, threads_per_rank(options), options.winograd), rank,
-                                  options.memory_budget);
+  return std::make_unique<Device>(
+      make_backend(options.backend, threads_per_rank(options), options.winograd, options.profile), rank,
+      options.memory_budget);
 }
 
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
@@ -70,6 +82,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
   // Tensors may be on their way when a rank fails: the world that holds them goes before the devices.
   std::vector<std::unique_ptr<Device>> devices;
   for (int r = 0; r < ranks; ++r) devices.push_back(make_device(options, r));
+  const auto epoch = RankClock::Steady::now();
   ThreadsWorld world(ranks, options.timeout);
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   {
@@ -81,7 +94,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     };
     const auto live = [&](int r) {
       try {
-        run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r));
+        run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r), epoch);
         world.ended(r);
       } catch (...) {
         fails(r);
@@ -115,7 +128,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   try {
     if (processes.rank() < ranks) {
       device = make_device(options, processes.rank());
-      run_rank(options, body, *device, processes.connect(ranks, options.timeout));
+      run_rank(options, body, *device, processes.connect(ranks, options.timeout), RankClock::Steady::now());
     }
   } catch (...) {
     exception = std::current_exception();
@@ -128,6 +141,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
 
 int threads_per_rank(const WorldOptions& options) {
   if (options.threads > 0) return options.threads;
+  if (options.clock.is_virtual) return 1;
   const int cores = options.processes != nullptr
                         ? cores_of_a_process(options.processes->local_size())
                         : static_cast<int>(std::thread::hardware_concurrency()) / options.mesh.size();

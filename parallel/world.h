@@ -7,12 +7,24 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "parallel/rank.h"
 
 namespace heddle {
 
 class Processes;
+
+/// How the ranks' time is told.
+struct ClockOptions {
+  bool is_virtual = false;
+  /// The rest is for virtual clocks. Speeds of the ranks in order, relative to the machine; 1 where there is none.
+  LinkModel links{};
+  std::vector<double> speeds{};
+  double jitter = 0;
+  /// Seconds that a rank has computed so far; if empty, its thread's CPU time, and on plan what the backend counts.
+  std::function<double(const Device&)> computed{};
+};
 
 struct WorldOptions {
   Mesh mesh{};
@@ -23,8 +35,11 @@ struct WorldOptions {
   RandomKey key{};
   /// Bytes a rank may hold.
   std::optional<std::int64_t> memory_budget{};
-  /// Computing threads a rank; 0: cores / ranks, at least 1.
+  ClockOptions clock{};
+  /// Computing threads a rank; 0: cores / ranks, at least 1; with a virtual clock 1, which sees no others.
   int threads = 0;
+  /// The device that plan counts time for.
+  DeviceProfile profile{};
   /// Faster 3 x 3 convolutions in f32, with larger rounding errors.
   bool winograd = false;
   /// How long a wait may take before it names the peer that did not come.

@@ -19,7 +19,7 @@ struct StepRecord {
   std::optional<double> loss{};  // mean over the global batch; absent on plan
   double learning_rate = 0;
   std::optional<double> gradient_norm{};  // present when clipping by the global norm
-  double seconds = 0;                     // wall time on rank 0, which has waited for all others' gradients by then
+  double seconds = 0;                     // by rank 0's clock, which has waited for all others' gradients by then
 };
 
 struct RankResult {
@@ -28,7 +28,7 @@ struct RankResult {
   MemoryUse peak;                                        // at the moment of the largest total
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
-  double busy_seconds = 0;  // CPU time outside communicators
+  double busy_seconds = 0;  // outside communicators: CPU time, or virtual
   std::vector<Span> trace;
 };
 
@@ -62,7 +62,7 @@ struct VariantResult {
   std::optional<double> ideal_speedup;
 };
 
-/// Absent if no step was timed (plan, or a variant that failed before its first step's end).
+/// Absent if no step was timed (a variant that failed before its first step's end).
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
 /// The batch over the median step.
 std::optional<double> samples_per_second(const VariantResult& result);

@@ -95,6 +95,15 @@ std::string variants_table(const RunResult& run) {
   return grid.to_text();
 }
 
+/// Says where times are not the wall's.
+std::string clock_text(const RunResult& run) {
+  const bool is_virtual = std::any_of(run.variants.begin(), run.variants.end(),
+                                      [](const VariantResult& v) { return v.clock == "virtual" && step_seconds(v); });
+  if (!is_virtual) return "";
+  if (run.device == "plan") return "times are modelled: kernels by `profile`, messages by `links`\n";
+  return "times are virtual: each rank's own CPU time, and messages by `links`\n";
+}
+
 std::string errors_text(const RunResult& run) {
   std::string text;
   for (const VariantResult& variant : run.variants) {
@@ -184,7 +193,7 @@ std::string accuracy_table(const RunResult& run) {
 }  // namespace
 
 std::string results_table(const RunResult& run) {
-  std::string text = variants_table(run) + errors_text(run);
+  std::string text = variants_table(run) + clock_text(run) + errors_text(run);
   if (const std::string memory = memory_table(run); !memory.empty())
     text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;

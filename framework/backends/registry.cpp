@@ -12,13 +12,15 @@ namespace heddle {
 namespace {
 
 constexpr std::array<std::string_view, 2> names{"cpu", "plan"};
-constexpr std::array<std::unique_ptr<Backend> (*)(int, bool), names.size()> makers{make_cpu_backend, make_plan_backend};
+constexpr std::array<std::unique_ptr<Backend> (*)(int, bool, const DeviceProfile&), names.size()> makers{
+    [](int threads, bool winograd, const DeviceProfile&) { return make_cpu_backend(threads, winograd); },
+    make_plan_backend};
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd) {
+std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd, const DeviceProfile& profile) {
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == name) return makers[i](threads, winograd);
+    if (names[i] == name) return makers[i](threads, winograd, profile);
   fail<InputError>("unknown device '{}': expected {}", name, fmt::join(names, " or "));
 }
 

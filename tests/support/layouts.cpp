@@ -40,7 +40,7 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   Outcome outcome;
   std::mutex mutex;
   run_ranks(options, [&](Rank& rank) {
-    Tracer tracer(Tracer::Clock::now());
+    Tracer tracer(rank.clock);
     Trainer trainer(experiment, *dataset, rank, tracer, model);
     for (std::int64_t step = 0; step < steps; ++step) {
       const double loss = trainer.compute_gradients(step).value();

@@ -43,6 +43,7 @@ class CpuBackend final : public Backend {
   void enter_thread() override { omp_set_num_threads(threads_); }
 
   std::int64_t flops() const override { return 0; }
+  double seconds() const override { return 0; }
 
   const ElementwiseKernels& elementwise() const override { return *elementwise_; }
   const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }

@@ -6,8 +6,9 @@ namespace {
 
 class PlanBackend final : public Backend {
  public:
-  PlanBackend(int threads, bool winograd)
-      : linear_algebra_(plan::make_plan_linear_algebra(counter_, threads)),
+  PlanBackend(int threads, bool winograd, const DeviceProfile& profile)
+      : counter_(profile),
+        linear_algebra_(plan::make_plan_linear_algebra(counter_, threads)),
         convolution_(plan::make_plan_convolution(counter_, threads, winograd)) {}
 
   std::string_view name() const override { return "plan"; }
@@ -19,11 +20,12 @@ class PlanBackend final : public Backend {
 
   void copy_from_host(void* /*device*/, std::span<const std::byte> /*host*/) override {}
   void copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/) override {}
-  void copy(void* /*to*/, const void* /*from*/, std::int64_t /*bytes*/) override {}
+  void copy(void* /*to*/, const void* /*from*/, std::int64_t bytes) override { counter_.add(0, 2 * bytes); }
   void synchronize() override {}
   void enter_thread() override {}
 
-  std::int64_t flops() const override { return counter_.flops; }
+  std::int64_t flops() const override { return counter_.flops(); }
+  double seconds() const override { return counter_.seconds(); }
 
   const ElementwiseKernels& elementwise() const override { return *elementwise_; }
   const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }
@@ -33,7 +35,7 @@ class PlanBackend final : public Backend {
   const TrainingKernels& training() const override { return *training_; }
 
  private:
-  plan::FlopCounter counter_;
+  plan::WorkCounter counter_;
   std::unique_ptr<ElementwiseKernels> elementwise_ = plan::make_plan_elementwise(counter_);
   std::unique_ptr<RowKernels> rows_ = plan::make_plan_rows(counter_);
   std::unique_ptr<HeadKernels> head_ = plan::make_plan_head(counter_);
@@ -44,8 +46,8 @@ class PlanBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd) {
-  return std::make_unique<PlanBackend>(threads, winograd);
+std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd, const DeviceProfile& profile) {
+  return std::make_unique<PlanBackend>(threads, winograd, profile);
 }
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
-// The plan backend's kernels: they look at shapes, count floating-point operations and touch nothing.
+// The plan backend's kernels: they look at shapes, count operations, bytes and seconds, and touch nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -8,17 +9,37 @@
 
 namespace heddle::plan {
 
-/// What the kernels of one backend add to.
-struct FlopCounter {
-  std::int64_t flops = 0;
+/// What the kernels of one backend add to. A kernel lasts as its operations or as the bytes that it moves, whichever
+/// takes longer on the device of the profile (the roofline: Williams, Waterman, Patterson, CACM 2009).
+class WorkCounter {
+ public:
+  explicit WorkCounter(const DeviceProfile& profile) : profile_(profile) {}
+
+  void add(std::int64_t flops, std::int64_t bytes) {
+    flops_ += flops;
+    seconds_ += std::max(static_cast<double>(flops) / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
+  }
+  /// A kernel that reads or writes each of these once; one that does both names it twice. Undefined ones are nothing.
+  template <class... Tensors>
+  void kernel(std::int64_t flops, const Tensors&... tensors) {
+    add(flops, (std::int64_t{0} + ... + (tensors.defined() ? tensors.bytes() : 0)));
+  }
+
+  std::int64_t flops() const { return flops_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  DeviceProfile profile_;
+  std::int64_t flops_ = 0;
+  double seconds_ = 0;
 };
 
-std::unique_ptr<ElementwiseKernels> make_plan_elementwise(FlopCounter& counter);
-std::unique_ptr<RowKernels> make_plan_rows(FlopCounter& counter);
-std::unique_ptr<HeadKernels> make_plan_head(FlopCounter& counter);
-std::unique_ptr<TrainingKernels> make_plan_training(FlopCounter& counter);
+std::unique_ptr<ElementwiseKernels> make_plan_elementwise(WorkCounter& counter);
+std::unique_ptr<RowKernels> make_plan_rows(WorkCounter& counter);
+std::unique_ptr<HeadKernels> make_plan_head(WorkCounter& counter);
+std::unique_ptr<TrainingKernels> make_plan_training(WorkCounter& counter);
 /// Workspaces are those of the cpu backend with so many threads.
-std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(FlopCounter& counter, int threads);
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(FlopCounter& counter, int threads, bool winograd);
+std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, int threads);
+std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, int threads, bool winograd);
 
 }  // namespace heddle::plan

@@ -7,12 +7,12 @@ namespace {
 
 class PlanLinearAlgebra final : public LinearAlgebraKernels {
  public:
-  PlanLinearAlgebra(FlopCounter& counter, int threads)
+  PlanLinearAlgebra(WorkCounter& counter, int threads)
       : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads)) {}
 
-  void gemm(const Tensor& a, bool transpose_a, const Tensor& /*b*/, bool /*transpose_b*/, double /*alpha*/,
-            double /*beta*/, Tensor& c, Tensor& /*workspace*/) const override {
-    counter_.flops += 2 * c.numel() * a.shape()[transpose_a ? 0 : 1];
+  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool /*transpose_b*/, double /*alpha*/, double beta,
+            Tensor& c, Tensor& /*workspace*/) const override {
+    counter_.kernel(2 * c.numel() * a.shape()[transpose_a ? 0 : 1], a, b, beta == 0 ? Tensor() : c, c);
   }
   std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& /*b*/, bool transpose_b, double alpha,
                               double beta, const Tensor& c) const override {
@@ -21,76 +21,79 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
   }
 
  private:
-  FlopCounter& counter_;
+  WorkCounter& counter_;
   std::unique_ptr<cpu::Needs> needs_;
 };
 
 class PlanConvolution final : public ConvolutionKernels {
  public:
-  PlanConvolution(FlopCounter& counter, int threads, bool winograd)
+  PlanConvolution(WorkCounter& counter, int threads, bool winograd)
       : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads, winograd)) {}
 
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override {
     return needs_->convolution(g, part, dtype);
   }
-  void pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& /*weight*/,
-                   Tensor& /*packed*/) const override {}
-  void convolution_forward(const ConvolutionGeometry& g, const Tensor& /*x*/, const Tensor& /*weight*/, Tensor& /*y*/,
+  void pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& weight,
+                   Tensor& packed) const override {
+    counter_.kernel(0, weight, packed);
+  }
+  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
                            Tensor& /*workspace*/) const override {
-    count_convolution(g);
+    counter_.kernel(flops(g), x, weight, y);
   }
-  void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& /*dy*/, const Tensor& /*weight*/,
-                                  Tensor& /*dx*/, Tensor& /*workspace*/) const override {
-    count_convolution(g);
+  void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
+                                  Tensor& /*workspace*/) const override {
+    counter_.kernel(flops(g), dy, weight, dx);
   }
-  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& /*x*/, const Tensor& /*dy*/,
-                                   Tensor& /*dweight*/, Tensor& /*packed*/, Tensor& /*workspace*/) const override {
-    count_convolution(g);
+  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, Tensor& dweight,
+                                   Tensor& /*packed*/, Tensor& /*workspace*/) const override {
+    counter_.kernel(flops(g), x, dy, dweight);
   }
 
-  void moments(const Tensor& x, Tensor& /*moments*/) const override { counter_.flops += 4 * x.numel(); }
+  void moments(const Tensor& x, Tensor& /*moments*/) const override { counter_.kernel(4 * x.numel(), x); }
   void normalize(const Tensor& x, const Tensor& /*mean*/, const Tensor& /*inverse_deviation*/, const Tensor& /*gamma*/,
                  const Tensor& /*beta*/, const Tensor& residual, NormActivation activation, const Tensor& /*slope*/,
-                 Tensor& /*y*/) const override {
-    counter_.flops += (2 + (residual.defined() ? 1 : 0) + (activation == NormActivation::none ? 0 : 1)) * x.numel();
+                 Tensor& y) const override {
+    counter_.kernel((2 + (residual.defined() ? 1 : 0) + (activation == NormActivation::none ? 0 : 1)) * x.numel(), x,
+                    residual, y);
   }
   void normalize_backward_sums(const Tensor& x, const Tensor& /*mean*/, const Tensor& /*inverse_deviation*/,
                                const Tensor& /*gamma*/, const Tensor& /*beta*/, NormActivation activation,
-                               const Tensor& /*slope*/, const Tensor& /*y*/, const Tensor& /*dy*/, Tensor& /*sums*/,
-                               Tensor& /*dresidual*/) const override {
-    counter_.flops += (5 + (activation == NormActivation::none ? 0 : 1)) * x.numel();
+                               const Tensor& /*slope*/, const Tensor& y, const Tensor& dy, Tensor& /*sums*/,
+                               Tensor& dresidual) const override {
+    counter_.kernel((5 + (activation == NormActivation::none ? 0 : 1)) * x.numel(), x, y, dy, dresidual);
   }
   void normalize_backward_input(const Tensor& x, const Tensor& /*mean*/, const Tensor& /*inverse_deviation*/,
                                 const Tensor& /*gamma*/, const Tensor& /*beta*/, NormActivation activation,
-                                const Tensor& /*slope*/, const Tensor& /*dy*/, const Tensor& /*sums*/, double count,
-                                Tensor& /*dx*/) const override {
-    counter_.flops += ((count == 0 ? 1 : 5) + (activation == NormActivation::none ? 0 : 1)) * x.numel();
+                                const Tensor& /*slope*/, const Tensor& dy, const Tensor& /*sums*/, double count,
+                                Tensor& dx) const override {
+    counter_.kernel(((count == 0 ? 1 : 5) + (activation == NormActivation::none ? 0 : 1)) * x.numel(), x, dy, dx);
   }
 
-  void pool(PoolOp /*op*/, const PoolGeometry& g, const Tensor& /*x*/, Tensor& y, Tensor& /*choice*/) const override {
-    counter_.flops += g.kernel.height * g.kernel.width * y.numel();
+  void pool(PoolOp /*op*/, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const override {
+    counter_.kernel(g.kernel.height * g.kernel.width * y.numel(), x, y, choice);
   }
-  void pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& /*choice*/,
-                     Tensor& /*dx*/) const override {
-    counter_.flops += (op == PoolOp::max ? 1 : g.kernel.height * g.kernel.width) * dy.numel();
+  void pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
+                     Tensor& dx) const override {
+    counter_.kernel((op == PoolOp::max ? 1 : g.kernel.height * g.kernel.width) * dy.numel(), dy, choice, dx);
   }
 
  private:
-  void count_convolution(const ConvolutionGeometry& g) const {
-    counter_.flops += 2 * g.batch * g.output.height * g.output.width * g.out_channels * g.kernel.height *
-                      g.kernel.width * (g.in_channels / g.groups);
+  static std::int64_t flops(const ConvolutionGeometry& g) {
+    return 2 * g.batch * g.output.height * g.output.width * g.out_channels * g.kernel.height * g.kernel.width *
+           (g.in_channels / g.groups);
   }
 
-  FlopCounter& counter_;
+  WorkCounter& counter_;
   std::unique_ptr<cpu::Needs> needs_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(FlopCounter& counter, int threads) {
+std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, int threads) {
   return std::make_unique<PlanLinearAlgebra>(counter, threads);
 }
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(FlopCounter& counter, int threads, bool winograd) {
+std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, int threads, bool winograd) {
   return std::make_unique<PlanConvolution>(counter, threads, winograd);
 }
 

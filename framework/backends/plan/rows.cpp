@@ -6,79 +6,86 @@ namespace {
 
 class PlanRows final : public RowKernels {
  public:
-  explicit PlanRows(FlopCounter& counter) : counter_(counter) {}
+  explicit PlanRows(WorkCounter& counter) : counter_(counter) {}
 
-  void gather(const Tensor& /*x*/, const Tensor& /*index*/, Tensor& /*y*/) const override {}
-  void scatter_add(const Tensor& x, const Tensor& /*index*/, Tensor& /*y*/) const override { count(1, x); }
-  void top_k(const Tensor& x, Tensor& /*values*/, Tensor& /*index*/) const override { count(1, x); }
-  void softmax(const Tensor& x, Tensor& /*y*/) const override { count(4, x); }
-  void softmax_backward(const Tensor& y, const Tensor& /*dy*/, Tensor& /*dx*/) const override { count(4, y); }
+  // Of the tables only the rows that are named are read and written.
+  void gather(const Tensor& /*x*/, const Tensor& index, Tensor& y) const override { counter_.kernel(0, index, y, y); }
+  void scatter_add(const Tensor& x, const Tensor& index, Tensor& /*y*/) const override {
+    counter_.kernel(x.numel(), index, x, x, x);
+  }
+  void top_k(const Tensor& x, Tensor& values, Tensor& index) const override { count(1, x, values, index); }
+  void softmax(const Tensor& x, Tensor& y) const override { count(4, x, y); }
+  void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const override { count(4, y, dy, dx); }
   void log_sum_exp(const Tensor& x, Tensor& /*y*/) const override { count(3, x); }
-  void log_sum_exp_backward(const Tensor& x, const Tensor& /*y*/, const Tensor& /*dy*/, Tensor& /*dx*/) const override {
-    count(3, x);
+  void log_sum_exp_backward(const Tensor& x, const Tensor& /*y*/, const Tensor& /*dy*/, Tensor& dx) const override {
+    count(3, x, dx);
   }
   void cross_entropy(const Tensor& /*x*/, const Tensor& log_sums, const Tensor& /*labels*/,
                      Tensor& /*loss*/) const override {
     count(1, log_sums);
   }
   void cross_entropy_backward(const Tensor& x, const Tensor& /*log_sums*/, const Tensor& /*labels*/,
-                              const Tensor& /*dloss*/, Tensor& /*dx*/) const override {
-    count(3, x);
+                              const Tensor& /*dloss*/, Tensor& dx) const override {
+    count(3, x, dx);
   }
   void l2_normalize(const Tensor& x, double /*epsilon*/, Tensor& y, Tensor& /*inverse_norm*/) const override {
-    count(y.defined() ? 3 : 2, x);
+    count(y.defined() ? 3 : 2, x, y);
   }
-  void l2_normalize_backward(const Tensor& x, const Tensor& /*inverse_norm*/, const Tensor& /*dy*/,
-                             Tensor& /*dx*/) const override {
-    count(5, x);
+  void l2_normalize_backward(const Tensor& x, const Tensor& /*inverse_norm*/, const Tensor& dy,
+                             Tensor& dx) const override {
+    count(5, x, dy, dx);
   }
-  void layer_norm(const Tensor& x, const Tensor& /*gamma*/, const Tensor& /*beta*/, double /*epsilon*/, Tensor& /*y*/,
+  void layer_norm(const Tensor& x, const Tensor& /*gamma*/, const Tensor& /*beta*/, double /*epsilon*/, Tensor& y,
                   Tensor& /*statistics*/) const override {
-    count(8, x);
+    count(8, x, y);
   }
-  void layer_norm_backward(const Tensor& x, const Tensor& /*gamma*/, const Tensor& /*statistics*/, const Tensor& /*dy*/,
+  void layer_norm_backward(const Tensor& x, const Tensor& /*gamma*/, const Tensor& /*statistics*/, const Tensor& dy,
                            Tensor& dx, Tensor& dgamma, Tensor& dbeta) const override {
-    count((dx.defined() ? 10 : 0) + (dgamma.defined() ? 4 : 0) + (dbeta.defined() ? 1 : 0), x);
+    count((dx.defined() ? 10 : 0) + (dgamma.defined() ? 4 : 0) + (dbeta.defined() ? 1 : 0), x, dy, dx);
   }
 
  private:
-  void count(std::int64_t operations, const Tensor& x) const { counter_.flops += operations * x.numel(); }
+  /// So many operations an element of x.
+  template <class... Tensors>
+  void count(std::int64_t operations, const Tensor& x, const Tensors&... others) const {
+    counter_.kernel(operations * x.numel(), x, others...);
+  }
 
-  FlopCounter& counter_;
+  WorkCounter& counter_;
 };
 
 class PlanHead final : public HeadKernels {
  public:
-  explicit PlanHead(FlopCounter& counter) : counter_(counter) {}
+  explicit PlanHead(WorkCounter& counter) : counter_(counter) {}
 
   void margin_logits(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*labels*/,
                      std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*target_logit*/, Tensor& /*target_slope*/,
                      Tensor& /*row_max*/) const override {
-    counter_.flops += (class_scale.defined() ? 3 : 2) * logits.numel();
+    counter_.kernel((class_scale.defined() ? 3 : 2) * logits.numel(), logits, logits);
   }
   void exponential_sums(const Tensor& logits, const Tensor& /*row_max*/, Tensor& /*sums*/) const override {
-    counter_.flops += 3 * logits.numel();
+    counter_.kernel(3 * logits.numel(), logits);
   }
   void margin_loss(const Tensor& row_max, const Tensor& /*sums*/, const Tensor& /*target_logit*/, Tensor& /*log_sums*/,
                    Tensor& /*loss*/) const override {
-    counter_.flops += 3 * row_max.numel();
+    counter_.kernel(3 * row_max.numel(), row_max);
   }
   void margin_gradient(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*log_sums*/,
                        const Tensor& /*target_slope*/, const Tensor& /*labels*/, std::int64_t /*class_begin*/,
                        double /*loss_scale*/, Tensor& logits) const override {
-    counter_.flops += (class_scale.defined() ? 4 : 3) * logits.numel();
+    counter_.kernel((class_scale.defined() ? 4 : 3) * logits.numel(), logits, logits);
   }
 
  private:
-  FlopCounter& counter_;
+  WorkCounter& counter_;
 };
 
 }  // namespace
 
-std::unique_ptr<RowKernels> make_plan_rows(FlopCounter& counter) {
+std::unique_ptr<RowKernels> make_plan_rows(WorkCounter& counter) {
   return std::make_unique<PlanRows>(counter);
 }
-std::unique_ptr<HeadKernels> make_plan_head(FlopCounter& counter) {
+std::unique_ptr<HeadKernels> make_plan_head(WorkCounter& counter) {
   return std::make_unique<PlanHead>(counter);
 }
 
