@@ -21,10 +21,10 @@
 namespace heddle {
 
 /// The device that plan counts time for: what it reaches on large products and on large copies. The defaults are about
-/// one core's.
+/// those of one core of a server.
 struct DeviceProfile {
-  double flops = 150e9;     // floating-point operations a second
-  double bandwidth = 10e9;  // bytes a second, reading and writing together
+  double flops = 100e9;     // floating-point operations a second
+  double bandwidth = 25e9;  // bytes a second, reading and writing together
 };
 
 class Backend {

@@ -268,6 +268,56 @@ TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
   CHECK(plan["loss_per_step"][0].is_null());
 }
 
+TEST_CASE("plan's time of a step is its operations at the profile's rate, and its bytes on the links") {
+  Files files;
+  Json experiment = small();
+  experiment["mesh"]["dp"] = 1;
+  experiment["profile"] = {{"flops", 1e6}, {"bandwidth", 1e20}};
+  const Json computing = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
+  CHECK(computing["clock"] == "virtual");
+  const double seconds = computing["flops_per_step"].get<double>() / 1e6;
+  CHECK(computing["step_seconds"]["median"].get<double>() == doctest::Approx(seconds));
+  CHECK(computing["samples_per_second"].get<double>() == doctest::Approx(8 / seconds));
+  CHECK(computing["ranks"][0]["busy_seconds"].get<double>() == doctest::Approx(6 * seconds));
+
+  // Two ranks of equal shards, to which computing and latency cost nothing: each byte that one sends takes its time.
+  experiment["mesh"]["dp"] = 2;
+  experiment["head"]["classes"] = 10;
+  experiment["profile"]["flops"] = 1e20;
+  experiment["links"] = {{"latency", 0}, {"bandwidth", 1e3}};
+  const Json sending = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
+  CHECK(sending["step_seconds"]["median"].get<double>() ==
+        doctest::Approx(sending["ranks"][0]["sent_bytes"].get<double>() / 6 / 1e3));
+}
+
+TEST_CASE("tables say which times are not the wall's") {
+  Files files;
+  const std::string file = files.write(small());
+  const auto notes = [&](const Called& called) {
+    CHECK(called.code == 0);
+    std::string found;
+    std::istringstream lines(called.out);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("times are ")) found += line + "\n";
+    return found;
+  };
+  CHECK(notes(call({"plan", file})) == "times are modelled: kernels by `profile`, messages by `links`\n");
+  CHECK(notes(call({"run", file, "--out", files.path("wall")})).empty());
+  CHECK(notes(call({"run", file, "--out", files.path("virtual"), "--set", "clock=virtual"})) ==
+        "times are virtual: each rank's own CPU time, and messages by `links`\n");
+}
+
+TEST_CASE("with a virtual clock a run tells the time that its links would take") {
+  Files files;
+  Json experiment = small();
+  experiment["clock"] = "virtual";
+  experiment["links"] = {{"latency", 1000}};
+  const Json run = summary(call({"run", files.write(experiment), "--out", files.path("out"), "--json"}))["variants"][0];
+  CHECK(run["clock"] == "virtual");
+  CHECK(run["step_seconds"]["min"].get<double>() > 1000);
+  CHECK(run["ranks"][0]["busy_seconds"].get<double>() < 1000);
+}
+
 TEST_CASE("errors of an experiment name file, place and what was expected; exit code 2") {
   Files files;
   const std::string file = files.write(small());
@@ -285,6 +335,14 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
         "heddle: --set data.image: /data/image/0: expected 1 (gray) or 3 (colour) channels, got 2\n");
   CHECK(error("data.train_per_identity=9223372036854775807").find("--set data.train_per_identity: expected") !=
         std::string::npos);
+  CHECK(call({"validate", file, "--set", "clock=virtual", "--set", "threads=2"}).err ==
+        "heddle: --set threads: expected 1, got 2: a virtual clock sees the CPU time of a rank's own thread only\n");
+  CHECK(error("ranks.speed=[1,1,2]") ==
+        "heddle: --set ranks.speed: expected at most 2 speeds, one for each rank, got 3\n");
+  CHECK(error("ranks.speed=[0]") == "heddle: --set ranks.speed: /ranks/speed/0: expected a number > 0 and <= 1000000, got 0\n");
+  CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");
+  CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
+  CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=cuda").find("expected \"cpu\" or \"plan\"") != std::string::npos);
 }

@@ -148,6 +148,7 @@ TEST_CASE("Every verb takes the seconds of what it moves") {
   CHECK(seconds([](Rank& rank) { (void)rank.world.broadcast(bytes(rank, 8), 1).wait(); }) == alpha + 1);
   CHECK(seconds([](Rank& rank) { (void)rank.world.all_gather(bytes(rank, 8 * (rank.index + 1))).wait(); }) ==
         alpha + 12 * beta);  // rows of 8 and of 16 bytes: half of the whole
+  CHECK(seconds([](Rank& rank) { (void)rank.world.reduce(floats(rank, 4), 1).wait(); }) == 2 * (alpha + 1));
   CHECK(seconds([](Rank& rank) { (void)rank.world.reduce_scatter(floats(rank, 4)).wait(); }) == alpha + 1);
   CHECK(seconds([](Rank& rank) {
           const std::vector<Tensor> parts{bytes(rank, 100), bytes(rank, rank.index == 0 ? 8 : 100)};
@@ -158,6 +159,15 @@ TEST_CASE("Every verb takes the seconds of what it moves") {
           (void)rank.world.scatter(std::vector{bytes(rank, 100), bytes(rank, 8)}, 0).wait();
         }) == alpha + 1);
   CHECK(seconds([](Rank& rank) { rank.world.barrier().wait(); }) == alpha);
+}
+
+TEST_CASE("An exchange ends when the message has come and the own one has left") {
+  Timeline line(2);
+  const auto ends = times(line.options(), [&](Rank& rank) {
+    line.compute(rank, rank.index);
+    (void)rank.world.exchange(bytes(rank, rank.index == 0 ? 80 : 8), 1 - rank.index).wait();
+  });
+  CHECK(ends == std::vector<double>{10, 10 + alpha});  // not 1 + alpha + 1: the 80 bytes take ten seconds
 }
 
 TEST_CASE("Collectives of the same ranks follow one another, and computing hides them") {
