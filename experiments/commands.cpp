@@ -62,7 +62,7 @@ void check(const Member& member) {
   if (e.clock == ClockType::virtual_time && e.threads > 1)
     fail<InputError>("{}: expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only",
                      member.document.where("/threads"), e.threads);
-  const auto ranks = static_cast<std::size_t>(e.mesh.dp);
+  const auto ranks = static_cast<std::size_t>(mesh_of(e).size());
   if (e.ranks.speed.size() > ranks)
     fail<InputError>("{}: expected at most {} speed{}, one for each rank, got {}",
                      member.document.where("/ranks/speed"), ranks, ranks == 1 ? "" : "s", e.ranks.speed.size());
