@@ -71,7 +71,7 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   options.threads = 1;
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
   run_ranks(options, [&](Rank& rank) {
-    Tracer tracer(Tracer::Clock::now());
+    Tracer tracer(rank.clock);
     Trainer trainer(experiment, *dataset, rank, tracer, model);
     (void)trainer.compute_gradients(0);
     (void)trainer.apply_gradients(0);
