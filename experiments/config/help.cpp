@@ -10,6 +10,7 @@
 #include "experiments/config/outline.h"
 #include "experiments/config/wording.h"
 #include "framework/error.h"
+#include "framework/nearest.h"
 
 namespace heddle {
 namespace {

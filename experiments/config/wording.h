@@ -23,8 +23,6 @@ std::string one_of_words(std::span<const std::string> names);
 /// A value as it appears after "got": a scalar as JSON, `a list of 3`, `an object`.
 std::string value_words(const Value& value);
 
-/// The name most like `name`, or nothing if none is near.
-std::string nearest(std::string_view name, std::span<const std::string> names);
 /// `; did you mean "batch"?`, or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
 
