@@ -17,7 +17,8 @@ struct Kind {
   std::string_view key;
 };
 
-constexpr std::array<Kind, 9> kinds{{{"models", "model"},
+constexpr std::array<Kind, 10> kinds{{{"models", "model"},
+                                     {"layers", "model.layers"},
                                      {"data", "data"},
                                      {"logits", "head.logits"},
                                      {"gradients", "head.margin.gradient"},
@@ -27,15 +28,24 @@ constexpr std::array<Kind, 9> kinds{{{"models", "model"},
                                      {"devices", "device"},
                                      {"transports", "transport"}}};
 
+/// Its own, or that of the first alternative that has it.
+const Node* field_of(const Node& node, std::string_view name) {
+  const Node* field = node.field(name, "");
+  for (const Node::Alternative& alternative : node.alternatives)
+    if (field == nullptr) field = node.field(name, alternative.type);
+  return field;
+}
+
+/// Of a list: its elements.
 const Node& node_at(const Node& root, std::string_view key) {
   const Node* node = &root;
   while (!key.empty()) {
     const std::size_t dot = std::min(key.find('.'), key.size());
-    node = node->field(key.substr(0, dot), "");
+    node = field_of(*node, key.substr(0, dot));
     if (node == nullptr) fail("list: no such key: {}", key);
     key.remove_prefix(std::min(dot + 1, key.size()));
   }
-  return *node;
+  return node->kind == Node::Kind::list ? node->element() : *node;
 }
 
 void print_kind(const Kind& kind, const Node& root, std::ostream& out) {

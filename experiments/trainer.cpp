@@ -27,9 +27,10 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
     : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
   const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
+  const std::int64_t embedding = backbone->sample(backbone->last_value())[0];
   PlacementPlan plan = place(*backbone, rank.mesh, samples);
   backbone_ = Model(std::move(backbone), std::move(plan), rank.coordinates, construction);
-  head_ = std::make_unique<Head>(experiment.head, experiment.model.embedding, rank, construction);
+  head_ = std::make_unique<Head>(experiment.head, embedding, rank, construction);
   std::vector<PartialGradient> partial;
   std::vector<Trained> trained;
   for (const Parameter* parameter : parameters()) {

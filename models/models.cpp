@@ -3,18 +3,15 @@
 #include <array>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "framework/describe.h"
+#include "framework/error.h"
 #include "layers/activation.h"
 #include "layers/linear.h"
 #include "layers/normalization.h"
 
 namespace heddle {
-
-template <>
-std::span<const std::string_view> names_of<AxisChoice>() {
-  static constexpr std::array<std::string_view, 3> names{"automatic", "dp", "tp"};
-  return names;
-}
 
 template <>
 std::span<const std::string_view> names_of<Stem>() {
@@ -30,51 +27,99 @@ static void describe(Describer& d, PlacementConfig& config) {
 
 namespace {
 
+void describe_backbone(Describer& d, ModelConfig& config) {
+  d.field("embedding", config.embedding, between(1, 65536), "size of the embedding");
+  d.field("dropout", config.dropout, from_to_below(0, 1), "probability of dropout before the last linear layer");
+  d.field("synchronized_norms", config.synchronized_norms, "batch norms take statistics over all dp ranks' samples");
+}
+
+void describe_embedding_norm(Describer& d, ModelConfig& config) {
+  d.field("embedding_norm", config.embedding_norm, "batch norm on the embedding, in place of a bias");
+}
+
+void describe_hidden(Describer& d, std::vector<std::int64_t>& hidden) {
+  d.field("hidden", hidden, between(1, 1 << 20), between(0, 64), "sizes of the hidden layers");
+}
+
+void describe_blocks(Describer& d, std::vector<std::int64_t>& blocks) {
+  d.field("blocks", blocks, between(1, 1000), between(4, 4), "residual blocks of each stage");
+}
+
+void describe_mlp(Describer& d, ModelConfig& config) {
+  describe_backbone(d, config);
+  describe_hidden(d, config.hidden);
+  describe_embedding_norm(d, config);
+}
+
+void describe_resnet(Describer& d, ModelConfig& config) {
+  describe_backbone(d, config);
+  choice(d, "stem", config.stem, "imagenet: 7 x 7, stride 2, max pooling; small: 3 x 3, stride 1");
+  describe_embedding_norm(d, config);
+}
+
+void describe_resnext(Describer& d, ModelConfig& config) {
+  describe_resnet(d, config);
+  describe_blocks(d, config.resnext.blocks);
+  d.field("cardinality", config.resnext.cardinality, between(1, 4096), "groups of the 3 x 3 convolutions");
+  d.field("width", config.resnext.width, between(1, 4096), "channels a group in the first stage; doubles each stage");
+}
+
+void describe_vgg(Describer& d, ModelConfig& config) {
+  describe_backbone(d, config);
+  d.field("norms", config.vgg.norms, "batch norm after each convolution");
+  describe_hidden(d, config.vgg.hidden);
+}
+
+void describe_mobilefacenet(Describer& d, ModelConfig& config) {
+  describe_backbone(d, config);
+  describe_blocks(d, config.mobilefacenet.blocks);
+  d.field("scale", config.mobilefacenet.scale, between(1, 64), "the blocks have 64 and 128 channels times this");
+}
+
+void describe_layers(Describer& d, ModelConfig& config) {
+  list(d, required("layers"), config.layers, between(1, 100000), "the layers, each after those that it reads");
+}
+
+ModelDescription make_written_model(const ModelConfig& config, const ImageShape& image) {
+  return make_layers(config.layers, image);
+}
+
 struct Row {
   std::string_view name;
   std::string_view help;
   ModelDescription (*make)(const ModelConfig&, const ImageShape&);
+  void (*describe)(Describer&, ModelConfig&);
 };
 
 // In the order of ModelType.
-constexpr std::array<Row, 8> table{{{"mlp", "linear layers with ReLU between them", make_mlp},
-                                    {"resnet18", "torchvision's ResNet-18", make_resnet},
-                                    {"resnet34", "torchvision's ResNet-34", make_resnet},
-                                    {"resnet50", "torchvision's ResNet-50 (bottleneck blocks)", make_resnet},
-                                    {"iresnet18", "InsightFace's IR-18", make_iresnet},
-                                    {"iresnet34", "InsightFace's IR-34", make_iresnet},
-                                    {"iresnet50", "InsightFace's IR-50", make_iresnet},
-                                    {"iresnet100", "InsightFace's IR-100", make_iresnet}}};
-
-PlacementWish wish_of(const PlacementConfig& config) {
-  PlacementWish wish{.kind = config.parallel};
-  if (config.over == AxisChoice::dp) wish.over = Axis::dp;
-  if (config.over == AxisChoice::tp) wish.over = Axis::tp;
-  return wish;
-}
-
-void describe_common(Describer& d, ModelConfig& config) {
-  d.field("embedding", config.embedding, between(1, 65536), "size of the embedding");
-  d.field("dropout", config.dropout, from_to_below(0, 1), "probability of dropout before the last linear layer");
-  d.field("synchronized_norms", config.synchronized_norms, "batch norms take statistics over all dp ranks' samples");
-  list(d, "placements", config.placements, between(0, 10000), "layers that are not data-parallel");
-}
+constexpr std::array<Row, 15> table{
+    {{"mlp", "linear layers with ReLU between them", make_mlp, describe_mlp},
+     {"resnet18", "torchvision's ResNet-18", make_resnet, describe_resnet},
+     {"resnet34", "torchvision's ResNet-34", make_resnet, describe_resnet},
+     {"resnet50", "torchvision's ResNet-50 (bottleneck blocks)", make_resnet, describe_resnet},
+     {"resnext", "torchvision's ResNeXt, a ResNet of grouped convolutions", make_resnext, describe_resnext},
+     {"vgg11", "torchvision's VGG-11", make_vgg, describe_vgg},
+     {"vgg13", "torchvision's VGG-13", make_vgg, describe_vgg},
+     {"vgg16", "torchvision's VGG-16", make_vgg, describe_vgg},
+     {"vgg19", "torchvision's VGG-19", make_vgg, describe_vgg},
+     {"iresnet18", "InsightFace's IR-18", make_iresnet, describe_backbone},
+     {"iresnet34", "InsightFace's IR-34", make_iresnet, describe_backbone},
+     {"iresnet50", "InsightFace's IR-50", make_iresnet, describe_backbone},
+     {"iresnet100", "InsightFace's IR-100", make_iresnet, describe_backbone},
+     {"mobilefacenet", "InsightFace's MobileFaceNet (depthwise convolutions)", make_mobilefacenet,
+      describe_mobilefacenet},
+     {"layers", "written out, layer by layer", make_written_model, describe_layers}}};
 
 }  // namespace
 
 void describe_model(Describer& d, ModelConfig& config) {
   std::vector<Describer::Alternative> alternatives;
   for (const Row& row : table) {
-    alternatives.push_back(
-        {row.name, row.help, [&config, make = row.make](Describer& inner) {
-           describe_common(inner, config);
-           if (make == make_mlp)
-             inner.field("hidden", config.hidden, between(1, 1 << 20), between(0, 64), "sizes of the hidden layers");
-           if (make == make_resnet)
-             choice(inner, "stem", config.stem, "imagenet: 7 x 7, stride 2, max pooling; small: 3 x 3, stride 1");
-           if (make != make_iresnet)
-             inner.field("embedding_norm", config.embedding_norm, "batch norm on the embedding, in place of a bias");
-         }});
+    alternatives.push_back({row.name, row.help, [&config, fields = row.describe](Describer& inner) {
+                              fields(inner, config);
+                              list(inner, "placements", config.placements, between(0, 10000),
+                                   "layers that are placed as asked; the last that names a layer decides");
+                            }});
   }
   int type = static_cast<int>(config.type);
   d.tagged("model", type, alternatives, "the backbone, from images to embeddings");
@@ -83,7 +128,14 @@ void describe_model(Describer& d, ModelConfig& config) {
 
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image) {
   ModelDescription model = table[static_cast<std::size_t>(config.type)].make(config, image);
-  for (const PlacementConfig& placement : config.placements) model.place(placement.layers, wish_of(placement));
+  const Shape& embedding = model.sample(model.last_value());
+  if (embedding.rank() != 1)
+    fail<InputError>(
+        "model: expected its last layer to give an embedding [n,d], \"{}\" gives [n,{}]: append a flatten "
+        "or a global_average_pool",
+        model.applications().back().name, fmt::join(embedding.dimensions(), ","));
+  for (const PlacementConfig& placement : config.placements)
+    model.place(placement.layers, placement_wish(placement.parallel, placement.over));
   return model;
 }
 

@@ -5,18 +5,30 @@
 #include <string>
 #include <vector>
 
-#include "layers/model_description.h"
-#include "models/image_shape.h"
+#include "models/layer_list.h"
 
 namespace heddle {
 
 class Describer;
 
 /// One row of the model table each; `model_type_names` gives their names in this order.
-enum class ModelType { mlp, resnet18, resnet34, resnet50, iresnet18, iresnet34, iresnet50, iresnet100 };
-
-/// The axis over which a layer is placed; automatic: tp if the mesh has several ranks there, else dp.
-enum class AxisChoice { automatic, dp, tp };
+enum class ModelType {
+  mlp,
+  resnet18,
+  resnet34,
+  resnet50,
+  resnext,
+  vgg11,
+  vgg13,
+  vgg16,
+  vgg19,
+  iresnet18,
+  iresnet34,
+  iresnet50,
+  iresnet100,
+  mobilefacenet,
+  layers
+};
 
 /// How a ResNet begins: 7 x 7 with stride 2 and max pooling for large images, 3 x 3 with stride 1 for small ones.
 enum class Stem { imagenet, small };
@@ -28,28 +40,58 @@ struct PlacementConfig {
   AxisChoice over = AxisChoice::automatic;
 };
 
+/// The defaults are torchvision's resnext50_32x4d.
+struct ResnextConfig {
+  std::vector<std::int64_t> blocks{3, 4, 6, 3};  // of each stage
+  std::int64_t cardinality = 32;                 // groups of the 3 x 3 convolutions
+  std::int64_t width = 4;                        // channels a group in the first stage; doubles from stage to stage
+};
+
+struct VggConfig {
+  bool norms = false;                            // batch norm after each convolution
+  std::vector<std::int64_t> hidden{4096, 4096};  // linear layers before the last
+};
+
+/// The defaults are InsightFace's `mbf`; scale 1 is the paper's network.
+struct MobileFaceNetConfig {
+  std::vector<std::int64_t> blocks{1, 4, 6, 2};  // residual blocks of each stage
+  std::int64_t scale = 2;                        // of the blocks' channels: 64 and 128 times this
+};
+
 struct ModelConfig {
   ModelType type = ModelType::resnet18;
   std::int64_t embedding = 512;
   std::vector<std::int64_t> hidden{256};  // mlp
-  Stem stem = Stem::imagenet;             // resnet
-  bool embedding_norm = false;            // resnet, mlp: batch norm in place of the last linear layer's bias
+  Stem stem = Stem::imagenet;             // resnet, resnext
+  bool embedding_norm = false;            // mlp, resnet, resnext: batch norm in place of the last linear layer's bias
   double dropout = 0;                     // before the last linear layer
   bool synchronized_norms = false;        // batch norms share statistics over dp
+  ResnextConfig resnext{};
+  VggConfig vgg{};
+  MobileFaceNetConfig mobilefacenet{};
+  std::vector<LayerConfig> layers{};
   std::vector<PlacementConfig> placements{};
 };
 
 void describe_model(Describer& d, ModelConfig& config);
 
-/// Takes images [n, height, width, channels]. InputError if they are too small for the model.
+/// Takes images [n, height, width, channels] and gives embeddings [n, d], where d is the configured size, or, where the
+/// layers are written out, what the last one gives. InputError if images are too small for the model.
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image);
 
 // The families, one file each.
 ModelDescription make_mlp(const ModelConfig& config, const ImageShape& image);
 /// He et al. 2016, in torchvision's form and with its parameter names.
 ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image);
+/// Xie et al. 2017, in torchvision's form and with its parameter names.
+ModelDescription make_resnext(const ModelConfig& config, const ImageShape& image);
+/// Simonyan and Zisserman 2015, in torchvision's form and with its parameter names; the last linear layer gives the
+/// embedding. torchvision averages the features to 7 x 7, ours are what the image gives: 7 x 7 from 224 x 224.
+ModelDescription make_vgg(const ModelConfig& config, const ImageShape& image);
 /// InsightFace's improved ResNet for faces, with its parameter names.
 ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image);
+/// Chen et al. 2018, in InsightFace's form and with its parameter names.
+ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
 
 /// The end that most families have: dropout, the last linear layer `fc`, the norm `features`; each as the
 /// configuration says.

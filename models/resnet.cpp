@@ -1,5 +1,3 @@
-#include <array>
-
 #include "layers/activation.h"
 #include "layers/convolution.h"
 #include "layers/linear.h"
@@ -12,18 +10,20 @@ namespace heddle {
 namespace {
 
 struct Variant {
-  std::array<int, 4> blocks;
-  bool bottleneck;
+  std::vector<std::int64_t> blocks;  // of each stage
+  bool bottleneck = false;
+  std::int64_t groups = 1;  // of the bottlenecks' 3 x 3 convolutions
+  std::int64_t width = 64;  // channels of a group there, in the first stage
 };
 
 Variant variant_of(ModelType type) {
   switch (type) {
     case ModelType::resnet18:
-      return {{2, 2, 2, 2}, false};
+      return {.blocks = {2, 2, 2, 2}};
     case ModelType::resnet34:
-      return {{3, 4, 6, 3}, false};
+      return {.blocks = {3, 4, 6, 3}};
     case ModelType::resnet50:
-      return {{3, 4, 6, 3}, true};
+      return {.blocks = {3, 4, 6, 3}, .bottleneck = true};
     default:
       fail("resnet: model type {} is of another family", static_cast<int>(type));
   }
@@ -57,11 +57,12 @@ class Builder {
     y = convolution(name + ".conv2", y, {.in = out, .out = out});
     return norm(name + ".bn2", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
   }
-  int bottleneck_block(const std::string& name, int x, std::int64_t in, std::int64_t width, std::int64_t stride) {
-    const std::int64_t out = 4 * width;
+  /// `width`: of the 3 x 3 convolution.
+  int bottleneck_block(const std::string& name, int x, std::int64_t in, std::int64_t width, std::int64_t groups,
+                       std::int64_t out, std::int64_t stride) {
     int y = convolution(name + ".conv1", x, {.in = in, .out = width, .kernel = 1, .padding = 0});
     y = norm(name + ".bn1", {y}, width, NormActivation::relu);
-    y = convolution(name + ".conv2", y, {.in = width, .out = width, .stride = stride});
+    y = convolution(name + ".conv2", y, {.in = width, .out = width, .stride = stride, .groups = groups});
     y = norm(name + ".bn2", {y}, width, NormActivation::relu);
     y = convolution(name + ".conv3", y, {.in = width, .out = out, .kernel = 1, .padding = 0});
     return norm(name + ".bn3", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
@@ -73,10 +74,7 @@ class Builder {
   bool synchronized_;
 };
 
-}  // namespace
-
-ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image) {
-  const Variant variant = variant_of(config.type);
+ModelDescription make_variant(const Variant& variant, const ModelConfig& config, const ImageShape& image) {
   Builder builder(image, config.synchronized_norms);
   ModelDescription& model = builder.model;
   if (config.stem == Stem::imagenet) {
@@ -90,20 +88,34 @@ ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image)
   }
   std::int64_t in = 64;
   for (int stage = 0; stage < 4; ++stage) {
-    const std::int64_t width = std::int64_t{64} << stage;
+    const std::int64_t channels = std::int64_t{64} << stage;
+    const std::int64_t out = variant.bottleneck ? 4 * channels : channels;
     for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
       const std::string name = fmt::format("layer{}.{}", stage + 1, block);
       const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
       if (variant.bottleneck)
-        builder.bottleneck_block(name, model.last_value(), in, width, stride);
+        builder.bottleneck_block(name, model.last_value(), in, (variant.groups * variant.width) << stage,
+                                 variant.groups, out, stride);
       else
-        builder.basic_block(name, model.last_value(), in, width, stride);
-      in = variant.bottleneck ? 4 * width : width;
+        builder.basic_block(name, model.last_value(), in, out, stride);
+      in = out;
     }
   }
   model.then("avgpool", GlobalAveragePool::describe());
   append_embedding(model, config, in);
   return std::move(model);
+}
+
+}  // namespace
+
+ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image) {
+  return make_variant(variant_of(config.type), config, image);
+}
+
+ModelDescription make_resnext(const ModelConfig& config, const ImageShape& image) {
+  const ResnextConfig& c = config.resnext;
+  return make_variant({.blocks = c.blocks, .bottleneck = true, .groups = c.cardinality, .width = c.width}, config,
+                      image);
 }
 
 }  // namespace heddle

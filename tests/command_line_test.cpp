@@ -362,6 +362,7 @@ TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(Json::parse(call({"schema"}).out).contains("properties"));
   CHECK(call({"help", "train.optimizer"}).out.find("nesterov") != std::string::npos);
   CHECK(call({"list", "models"}).out.find("iresnet100") != std::string::npos);
+  CHECK(call({"list", "layers"}).out.find("global_average_pool") != std::string::npos);
   CHECK(call({"--version"}).out.starts_with("heddle "));
   CHECK(call({"--help"}).code == 0);
 }

@@ -1,0 +1,256 @@
+#include "models/layer_list.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "framework/describe.h"
+#include "framework/nearest.h"
+#include "layers/activation.h"
+#include "layers/pooling.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<AxisChoice>() {
+  static constexpr std::array<std::string_view, 3> names{"automatic", "dp", "tp"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<ParallelChoice>() {
+  static constexpr std::array<std::string_view, 7> names{"automatic", "replicate", "data", "parameter",
+                                                         "column",    "row",       "group"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<NormActivation>() {
+  static constexpr std::array<std::string_view, 3> names{"none", "relu", "prelu"};
+  return names;
+}
+
+namespace {
+
+constexpr double largest_size = 1e9;
+
+/// A layer to be made.
+struct Given {
+  const LayerConfig& config;
+  const std::string& name;
+  const Shape& first;  // its first input, of one sample
+  std::size_t inputs = 1;
+
+  std::int64_t channels() const { return first.back(); }
+};
+
+/// As messages show the shape of samples: [n,8,8,16].
+std::string words(const Shape& sample) {
+  return fmt::format("[n,{}]", fmt::join(sample.dimensions(), ","));
+}
+
+void expect_image(std::string_view type, const Shape& sample) {
+  if (sample.rank() != 3)
+    fail<InputError>("{}: expected images [n,height,width,channels], got {}", type, words(sample));
+}
+
+DescriptionPointer make_linear(const Given& given) {
+  if (given.first.rank() != 1)
+    fail<InputError>("linear: expected vectors [n,d], got {}: put a flatten before it", words(given.first));
+  LinearOptions options = given.config.linear;
+  options.in = given.channels();
+  return Linear::describe(options);
+}
+
+DescriptionPointer make_convolution(const Given& given) {
+  expect_image("conv2d", given.first);
+  ConvolutionLayerOptions options = given.config.convolution;
+  options.in = given.channels();
+  return Convolution::describe(options);
+}
+
+DescriptionPointer make_batch_norm(const Given& given) {
+  BatchNormOptions options = given.config.batch_norm;
+  options.channels = given.channels();
+  options.slope_name = given.name + ".prelu";
+  return BatchNorm::describe(options, given.inputs == 2);
+}
+
+template <ActivationKind kind>
+DescriptionPointer make_activation(const Given& /*given*/) {
+  return Activation::describe(kind);
+}
+
+template <PoolOp op>
+DescriptionPointer make_pool(const Given& given) {
+  expect_image(op == PoolOp::max ? "max_pool" : "average_pool", given.first);
+  const PoolConfig& pool = given.config.pool;
+  return Pool::describe(op, {.kernel = {pool.kernel, pool.kernel},
+                             .stride = {pool.stride, pool.stride},
+                             .padding = {pool.padding, pool.padding}});
+}
+
+DescriptionPointer make_global_pool(const Given& given) {
+  expect_image("global_average_pool", given.first);
+  return GlobalAveragePool::describe();
+}
+
+void describe_nothing(Describer& /*d*/, LayerConfig& /*config*/) {}
+
+void describe_linear(Describer& d, LayerConfig& config) {
+  d.field(required("out"), config.linear.out, between(1, largest_size), "size of the output");
+  d.field("bias", config.linear.bias, "adds a vector");
+}
+
+void describe_convolution(Describer& d, LayerConfig& config) {
+  ConvolutionLayerOptions& c = config.convolution;
+  d.field(required("out"), c.out, between(1, largest_size), "output channels");
+  d.field("kernel", c.kernel, between(1, 1024), "height and width of the kernel");
+  d.field("stride", c.stride, between(1, 1024), "pixels from one window to the next");
+  d.field("padding", c.padding, between(0, 1024), "rows of zeros around the image");
+  d.field("dilation", c.dilation, between(1, 1024), "pixels from one tap of the kernel to the next");
+  d.field("groups", c.groups, between(1, largest_size), "parts that the channels fall into, each for itself");
+  d.field("bias", c.bias, "adds a number a channel");
+}
+
+void describe_batch_norm(Describer& d, LayerConfig& config) {
+  BatchNormOptions& c = config.batch_norm;
+  choice(d, "activation", c.activation, "what follows it and the sum, in the same pass over memory");
+  d.field("synchronized", c.synchronized, "statistics over all dp ranks' samples");
+  d.field("epsilon", c.epsilon, above(0), "added to the variance");
+  d.field("momentum", c.momentum, between(0, 1), "share of a step's statistics in the running ones");
+}
+
+void describe_layer_norm(Describer& d, LayerConfig& config) {
+  d.field("epsilon", config.layer_norm_epsilon, above(0), "added to the variance");
+}
+
+void describe_dropout(Describer& d, LayerConfig& config) {
+  d.field("probability", config.dropout, from_to_below(0, 1), "share of the values that become zero");
+}
+
+void describe_pool(Describer& d, LayerConfig& config) {
+  d.field("kernel", config.pool.kernel, between(1, 1024), "height and width of the window");
+  d.field("stride", config.pool.stride, between(1, 1024), "pixels from one window to the next");
+  d.field("padding", config.pool.padding, between(0, 512), "rows around the image, at most half the kernel");
+}
+
+struct Row {
+  std::string_view name;
+  std::string_view help;
+  void (*describe)(Describer&, LayerConfig&);
+  DescriptionPointer (*make)(const Given&);
+};
+
+// In the order of LayerType.
+constexpr std::array<Row, 15> table{
+    {{"linear", "fully connected layer", describe_linear, make_linear},
+     {"conv2d", "convolution", describe_convolution, make_convolution},
+     {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm},
+     {"layer_norm", "norm over the last dimension", describe_layer_norm,
+      [](const Given& given) { return LayerNorm::describe(given.channels(), given.config.layer_norm_epsilon); }},
+     {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>},
+     {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>},
+     {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>},
+     {"gelu", "x times the normal distribution function of x", describe_nothing, make_activation<ActivationKind::gelu>},
+     {"prelu", "ReLU with a trained slope below zero, one a channel", describe_nothing,
+      [](const Given& given) { return PRelu::describe(given.channels()); }},
+     {"dropout", "sets values to zero at random", describe_dropout,
+      [](const Given& given) { return Dropout::describe(given.config.dropout); }},
+     {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::describe(); }},
+     {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>},
+     {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>},
+     {"global_average_pool", "mean of each channel: an image becomes a vector", describe_nothing, make_global_pool},
+     {"flatten", "an image becomes a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}}};
+
+/// The values that layers may name as inputs.
+class Names {
+ public:
+  void add(const std::string& name, int value) {
+    names_.push_back(name);
+    values_.push_back(value);
+  }
+  const int* find(const std::string& name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    return found == names_.end() ? nullptr : &values_[static_cast<std::size_t>(found - names_.begin())];
+  }
+  std::string suggestion(const std::string& name) const {
+    const std::string near = nearest(name, names_);
+    return near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<int> values_;
+};
+
+void check_name(const std::string& name, std::size_t index, const Names& names) {
+  if (name.find('*') != std::string::npos)
+    fail<InputError>("model: layer {}: the name \"{}\" has a *, which stands for any text in model.placements", index,
+                     name);
+  const int* const first = names.find(name);
+  if (first == nullptr) return;
+  if (*first == 0) fail<InputError>("model: layer {} is called \"input\", which is the image's name", index);
+  fail<InputError>("model: layers {} and {} are both called \"{}\"", *first - 1, index, name);
+}
+
+std::vector<int> inputs_of(const LayerConfig& layer, const std::string& name, const Names& names, int before) {
+  if (layer.inputs.empty()) return {before};
+  std::vector<int> inputs;
+  for (const std::string& input : layer.inputs) {
+    const int* const value = names.find(input);
+    if (value == nullptr)
+      fail<InputError>("model: {}: no layer before it is called \"{}\"{}", name, input, names.suggestion(input));
+    inputs.push_back(*value);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+void describe(Describer& d, LayerConfig& config) {
+  d.field("name", config.name, "begins the names of its parameters; empty: TYPE_INDEX, counted from 0");
+  d.field("inputs", config.inputs, between(0, 2), "layers before it, or \"input\"; none: the layer before it");
+  choice(d, "parallel", config.parallel, "how it is split; automatic: as costs the least communication");
+  choice(d, "over", config.over, "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
+  std::vector<Describer::Alternative> alternatives;
+  for (const Row& row : table)
+    alternatives.push_back(
+        {row.name, row.help, [&config, fields = row.describe](Describer& inner) { fields(inner, config); }});
+  d.alternatives(config.type, alternatives, "what the layer does");
+}
+
+PlacementWish placement_wish(Parallel parallel, AxisChoice over) {
+  PlacementWish wish{.kind = parallel};
+  if (over == AxisChoice::dp) wish.over = Axis::dp;
+  if (over == AxisChoice::tp) wish.over = Axis::tp;
+  return wish;
+}
+
+ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image) {
+  ModelDescription model(shape_of(image));
+  Names names;
+  names.add("input", 0);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerConfig& layer = layers[i];
+    const Row& row = table.at(static_cast<std::size_t>(layer.type));
+    const std::string name = layer.name.empty() ? fmt::format("{}_{}", row.name, i) : layer.name;
+    check_name(name, i, names);
+    const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());
+    DescriptionPointer description;
+    try {
+      description = row.make({layer, name, model.sample(inputs[0]), inputs.size()});
+    } catch (const InputError& error) {
+      fail<InputError>("model: {}: {}", name, error.what());
+    }
+    names.add(name, model.apply(name, std::move(description), inputs));
+    if (layer.parallel != ParallelChoice::automatic)
+      model.place(name, placement_wish(static_cast<Parallel>(static_cast<int>(layer.parallel) - 1), layer.over));
+  }
+  return model;
+}
+
+}  // namespace heddle

@@ -1,0 +1,72 @@
+// A model written out layer by layer, as `"type": "layers"` in an experiment: what each layer is, what it reads and
+// where it is placed. Sizes of inputs follow from the image.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/model_description.h"
+#include "layers/normalization.h"
+#include "models/image_shape.h"
+
+namespace heddle {
+
+class Describer;
+
+/// The axis over which a layer is placed; automatic: tp if the mesh has several ranks there, else dp.
+enum class AxisChoice { automatic, dp, tp };
+
+/// As Parallel, or left to the planner.
+enum class ParallelChoice { automatic, replicate, data, parameter, column, row, group };
+
+/// Square windows.
+struct PoolConfig {
+  std::int64_t kernel = 2;
+  std::int64_t stride = 2;
+  std::int64_t padding = 0;
+};
+
+/// One row of the table of layers each.
+enum class LayerType {
+  linear,
+  conv2d,
+  batch_norm,
+  layer_norm,
+  relu,
+  sigmoid,
+  tanh,
+  gelu,
+  prelu,
+  dropout,
+  add,
+  max_pool,
+  average_pool,
+  global_average_pool,
+  flatten
+};
+
+struct LayerConfig {
+  std::string name{};                 // TYPE_INDEX if empty
+  std::vector<std::string> inputs{};  // the layer before, if empty
+  ParallelChoice parallel = ParallelChoice::automatic;
+  AxisChoice over = AxisChoice::automatic;
+  int type = -1;  // a LayerType, chosen by the user
+  LinearOptions linear{};
+  ConvolutionLayerOptions convolution{};
+  BatchNormOptions batch_norm{};
+  double layer_norm_epsilon = 1e-5;
+  double dropout = 0.5;
+  PoolConfig pool{};
+};
+
+void describe(Describer& d, LayerConfig& config);
+
+/// InputError names the layer: a name given twice, an input that is none before it, inputs that do not fit.
+ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image);
+
+/// `parallel` over `over`, as the planner takes it.
+PlacementWish placement_wish(Parallel parallel, AxisChoice over);
+
+}  // namespace heddle
