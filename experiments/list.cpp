@@ -18,15 +18,15 @@ struct Kind {
 };
 
 constexpr std::array<Kind, 10> kinds{{{"models", "model"},
-                                     {"layers", "model.layers"},
-                                     {"data", "data"},
-                                     {"logits", "head.logits"},
-                                     {"gradients", "head.margin.gradient"},
-                                     {"optimizers", "train.optimizer"},
-                                     {"schedules", "train.schedule"},
-                                     {"dtypes", "train.dtype"},
-                                     {"devices", "device"},
-                                     {"transports", "transport"}}};
+                                      {"layers", "model.layers"},
+                                      {"data", "data"},
+                                      {"logits", "head.logits"},
+                                      {"gradients", "head.margin.gradient"},
+                                      {"optimizers", "train.optimizer"},
+                                      {"schedules", "train.schedule"},
+                                      {"dtypes", "train.dtype"},
+                                      {"devices", "device"},
+                                      {"transports", "transport"}}};
 
 /// Its own, or that of the first alternative that has it.
 const Node* field_of(const Node& node, std::string_view name) {

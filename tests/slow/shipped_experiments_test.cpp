@@ -116,6 +116,22 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
   }
 }
 
+TEST_CASE("layers placed in other ways train as their serial judge at every step") {
+  Scratch scratch;
+  for (const char* name : {"chains", "three_convolutions"}) {
+    CAPTURE(name);
+    const std::string file = fmt::format("{}/experiments/{}.json", HEDDLE_SOURCE_DIR, name);
+    const Ended ran = run_program({"run", file, "--json", "--out", (scratch / "out").string()}, scratch / "run.json");
+    REQUIRE(ran.code == 0);
+    const Json& variants = ran.summary["variants"];
+    REQUIRE(variants.size() == 4);
+    for (std::size_t v = 1; v < variants.size(); ++v)
+      for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
+        CHECK(variants[v]["loss_per_step"][step].get<double>() ==
+              doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+  }
+}
+
 TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only gathering burdens rank 0") {
   Scratch scratch;
   const Ended ran = run_program(
