@@ -32,8 +32,9 @@ void check_random_case(std::uint64_t seed) {
   test::RandomModelOptions options{.with_norms = draws.below(2) == 0};
   options.synchronized = options.with_norms && draws.below(3) == 0;
   const test::ModelPointer model = test::random_model(draws, options, layout.mesh);
-  // Groups of unequal size; without norms also empty ones.
-  const std::int64_t least = options.with_norms ? 2 * layout.mesh.size(Axis::dp) * layout.micro_batches : 1;
+  // Groups of unequal size; without norms also empty ones. A norm over two values of a channel gives -1 and 1 whatever
+  // they are, and a gradient that is nothing but rounding: four samples a group are the least that says something.
+  const std::int64_t least = options.with_norms ? 4 * layout.mesh.size(Axis::dp) * layout.micro_batches : 1;
   std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
   // A synchronised norm's groups are the micro-batches, which those of the judge cut elsewhere if they are uneven.
   if (options.synchronized) batch -= batch % (layout.mesh.size(Axis::dp) * layout.micro_batches);
