@@ -31,6 +31,8 @@ void check_random_case(std::uint64_t seed) {
                       draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
   test::RandomModelOptions options{.with_norms = draws.below(2) == 0};
   options.synchronized = options.with_norms && draws.below(3) == 0;
+  const bool adamw = draws.below(3) == 0;
+  options.with_depthwise = !(adamw && options.with_norms);
   const test::ModelPointer model = test::random_model(draws, options, layout.mesh);
   // Groups of unequal size; without norms also empty ones. A norm over two values of a channel gives -1 and 1 whatever
   // they are, and a gradient that is nothing but rounding: four samples a group are the least that says something.
@@ -42,8 +44,10 @@ void check_random_case(std::uint64_t seed) {
   Experiment experiment =
       test::small_experiment(static_cast<std::int64_t>(2 + draws.below(40)), batch, options.embedding, dtype);
   experiment.seed = static_cast<std::int64_t>(seed);
-  if (draws.below(3) == 0) experiment.train.optimizer.type = OptimizerType::adamw;
-  if (experiment.train.optimizer.type == OptimizerType::adamw) experiment.train.optimizer.learning_rate = 1e-3;
+  if (adamw) {
+    experiment.train.optimizer.type = OptimizerType::adamw;
+    experiment.train.optimizer.learning_rate = 1e-3;
+  }
   if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
   if (draws.below(3) == 0) experiment.train.clip.value = 0.05;
   if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;

@@ -42,7 +42,7 @@ class Builder {
     std::int64_t out = 2 * (2 + below(3));
     std::int64_t groups = 1;
     if (in % 2 == 0 && draw()) groups = 2;
-    if (in > 3 && below(4) == 0) groups = out = in;  // depthwise
+    if (in > 3 && below(4) == 0 && options_.with_depthwise) groups = out = in;
     const std::int64_t stride = size() > 2 ? 1 + below(2) : 1;
     model_.then(
         name + ".conv",
