@@ -11,13 +11,13 @@
 #include "experiments/config/writer.h"
 #include "experiments/experiment.h"
 #include "experiments/job.h"
+#include "experiments/placement.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "experiments/run.h"
 #include "framework/backend.h"
 #include "framework/error.h"
-#include "layers/placement_plan.h"
 #include "notebooks_export/notebook.h"
 
 namespace heddle {
@@ -41,7 +41,7 @@ void check_model(const Member& member) {
   try {
     const ModelDescription model = make_model(e.model, image_shape(e.data));
     needs_two = normalises_vectors(model);
-    (void)place(model, mesh_of(e), shard(e.train.batch, e.train.micro_batches, 0).size);
+    (void)plan_of(model, e, mesh_of(e));
   } catch (const InputError& error) {
     fail<InputError>("{}: {}", member.document.where("/model"), error.what());
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "experiments/data/sampler.h"
+#include "experiments/placement.h"
 #include "framework/device.h"
 #include "framework/learning_rate.h"
 #include "framework/ops/elementwise.h"
@@ -26,9 +27,8 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
                  std::shared_ptr<const ModelDescription> backbone)
     : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
-  const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
   const std::int64_t embedding = backbone->sample(backbone->last_value())[0];
-  PlacementPlan plan = place(*backbone, rank.mesh, samples);
+  PlacementPlan plan = plan_of(*backbone, experiment, rank.mesh);
   backbone_ = Model(std::move(backbone), std::move(plan), rank.coordinates, construction);
   head_ = std::make_unique<Head>(experiment.head, embedding, rank, construction);
   std::vector<PartialGradient> partial;

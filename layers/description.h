@@ -14,6 +14,7 @@
 
 #include "layers/layer.h"
 #include "layers/layout.h"
+#include "parallel/transport.h"
 
 namespace heddle {
 
@@ -26,6 +27,16 @@ struct Refusal {
 struct AxisUse {
   Axis axis = Axis::tp;
   int ranks = 1;
+};
+
+/// A collective that is the layer's own, beside those that bring its inputs, weights and gradients into place.
+struct LayerExchange {
+  enum class When { forward, backward, step_end };
+  When when = When::forward;
+  Operation operation = Operation::all_reduce;
+  AxisSet axes{};
+  std::int64_t elements = 0;  // what link_model.h's table gives in bytes
+  DType dtype = DType::f32;
 };
 
 class LayerDescription {
@@ -42,6 +53,11 @@ class LayerDescription {
   /// What it takes and gives if it is `kind` along an axis.
   virtual std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use,
                                                     std::span<const Shape> inputs) const = 0;
+  /// What the layer's ranks tell each other in training, of tensors of a type; `step_end` once for all micro-batches.
+  virtual std::vector<LayerExchange> exchanges(const LayerLayout& /*layout*/, DType /*dtype*/,
+                                               std::int64_t /*micro_batches*/) const {
+    return {};
+  }
   /// Whether it works where its neighbours are placed, unless told otherwise; else it is `data` by default.
   virtual bool follows() const { return true; }
   virtual LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const = 0;

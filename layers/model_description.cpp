@@ -71,6 +71,10 @@ void ModelDescription::place(std::string_view pattern, const PlacementWish& wish
   if (!found) fail<InputError>("model: no layer's name matches \"{}\"", pattern);
 }
 
+void ModelDescription::forget_wishes() {
+  for (Application& application : applications_) application.wish.reset();
+}
+
 Shape ModelDescription::shape(int index, std::int64_t samples) const {
   return with_samples(sample(index), samples);
 }

@@ -34,6 +34,7 @@ class ModelDescription {
   int then(std::string name, DescriptionPointer layer);
   /// InputError if no application's name matches; `*` stands for any text.
   void place(std::string_view pattern, const PlacementWish& wish);
+  void forget_wishes();
 
   const std::vector<Application>& applications() const { return applications_; }
   int last_value() const { return static_cast<int>(applications_.size()); }

@@ -7,6 +7,20 @@ namespace heddle {
 
 namespace {
 
+/// Axes whose ranks hold samples of one group, and axes whose ranks hold other groups.
+struct StatisticsAxes {
+  AxisSet shared;
+  AxisSet separate;
+};
+StatisticsAxes statistics_axes(const BatchNormOptions& options, const LayerLayout& layout) {
+  StatisticsAxes axes{layout.axes(Parallel::data), {}};
+  if (!options.synchronized && axes.shared.contains(Axis::dp)) {
+    axes.shared.erase(Axis::dp);
+    axes.separate.insert(Axis::dp);
+  }
+  return axes;
+}
+
 class BatchNormDescription final : public LayerDescription {
  public:
   BatchNormDescription(BatchNormOptions options, bool with_residual)
@@ -30,6 +44,22 @@ class BatchNormDescription final : public LayerDescription {
     if (use.axis == Axis::dp && !options_.synchronized && kind != Parallel::data)
       return Refusal{"it normalises each dp rank's samples by themselves, unless it is synchronized"};
     return samples_or_channels(kind, use, inputs, inputs[0], parameters().size());
+  }
+  std::vector<LayerExchange> exchanges(const LayerLayout& layout, DType dtype,
+                                       std::int64_t micro_batches) const override {
+    using When = LayerExchange::When;
+    const DType type = compute_dtype(dtype);
+    const std::int64_t channels = layout.part(0, {options_.channels}).shape()[0];
+    const std::int64_t row = 2 * channels + 1;
+    const StatisticsAxes axes = statistics_axes(options_, layout);
+    std::vector<LayerExchange> exchanges;
+    if (const int ranks = layout.mesh.size(axes.shared); ranks > 1) {
+      exchanges.push_back({When::forward, Operation::all_gather, axes.shared, row * ranks, type});
+      exchanges.push_back({When::backward, Operation::all_reduce, axes.shared, 2 * channels, type});
+    }
+    if (const int ranks = layout.mesh.size(axes.separate); ranks > 1)
+      exchanges.push_back({When::step_end, Operation::all_gather, axes.separate, row * ranks * micro_batches, type});
+    return exchanges;
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<BatchNorm>(construction, name, options_, layout);
@@ -84,11 +114,9 @@ DescriptionPointer BatchNorm::describe(const BatchNormOptions& options, bool wit
 
 BatchNorm::BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options,
                      const LayerLayout& layout)
-    : options_(options), shared_(layout.axes(Parallel::data)) {
-  if (!options.synchronized && shared_.contains(Axis::dp)) {
-    shared_.erase(Axis::dp);
-    separate_.insert(Axis::dp);
-  }
+    : options_(options),
+      shared_(statistics_axes(options, layout).shared),
+      separate_(statistics_axes(options, layout).separate) {
   const ParameterPart part = layout.part(0, {options.channels});
   gamma_ = make_parameter(construction, name + ".weight", part, Initial::constant(options.initial_scale),
                           {.is_norm_or_bias = true, .trainable = !options.fixed_scale});

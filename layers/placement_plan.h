@@ -2,7 +2,6 @@
 // only follows it.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "layers/model_description.h"
@@ -21,9 +20,5 @@ struct PlacementPlan {
   Placements made(int index) const;
   LayerLayout layout(const ModelDescription& model, std::size_t application, Mesh::Coordinates at) const;
 };
-
-/// `samples` of one traversal (a micro-batch over all its ranks). InputError names the layer that cannot be placed as
-/// wished, and why.
-PlacementPlan place(const ModelDescription& model, const Mesh& mesh, std::int64_t samples);
 
 }  // namespace heddle

@@ -10,6 +10,12 @@ Mesh::Mesh(int dp, int pp, int tp) : sizes_{dp, pp, tp} {
       fail<InputError>("mesh: expected at least one rank along {}, got {}", axis_names[i], size(static_cast<Axis>(i)));
 }
 
+int Mesh::size(AxisSet axes) const {
+  int product = 1;
+  axes.for_each([&](Axis axis) { product *= size(axis); });
+  return product;
+}
+
 Mesh::Coordinates Mesh::coordinates(int rank) const {
   return {rank / (sizes_.pp * sizes_.tp), rank / sizes_.tp % sizes_.pp, rank % sizes_.tp};
 }

@@ -71,6 +71,8 @@ class Mesh {
 
   int size() const { return sizes_.dp * sizes_.pp * sizes_.tp; }
   int size(Axis axis) const { return sizes_[axis]; }
+  /// Of a group of ranks that differ along these axes only.
+  int size(AxisSet axes) const;
   Coordinates coordinates(int rank) const;
   int rank(Coordinates at) const { return (at.dp * sizes_.pp + at.pp) * sizes_.tp + at.tp; }
   /// The ranks that differ from `rank` along these axes only, itself included, ascending.

@@ -11,6 +11,7 @@
 #include "framework/ops/linear.h"
 #include "framework/optimizer.h"
 #include "layers/model.h"
+#include "layers/planner.h"
 #include "models/models.h"
 #include "parallel/world.h"
 
@@ -29,7 +30,7 @@ class Backbone {
     {
       const MemoryScope scope(rank.device, Category::parameters);
       auto description = std::make_shared<ModelDescription>(make_model({.type = type}, image));
-      PlacementPlan plan = place(*description, rank.mesh, batch);
+      PlacementPlan plan = place(*description, {.mesh = rank.mesh, .samples = batch});
       model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
     }
     std::vector<Trained> trained;

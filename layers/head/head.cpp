@@ -50,6 +50,26 @@ Head::Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Constru
   weight_ = make_parameter(construction, "head.weight", part, Initial::normal(config.initial_deviation));
 }
 
+std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
+                                           const Mesh& mesh, DType dtype) {
+  using When = LayerExchange::When;
+  const AxisSet all = mesh.larger_than_one(every_axis);
+  if (all.empty()) return {};
+  std::vector<LayerExchange> exchanges{{When::forward, Operation::all_gather, all, rows * dimension, dtype},
+                                       {When::forward, Operation::all_gather, all, rows, DType::i64}};
+  if (config.logits == Logits::sharded) {
+    exchanges.push_back({When::forward, Operation::all_reduce, all, rows, dtype});
+    exchanges.push_back({When::forward, Operation::all_reduce, all, 2 * rows, DType::f64});
+  } else {
+    exchanges.push_back({When::forward, Operation::gather, all, rows * config.classes, dtype});
+    if (config.normalize) exchanges.push_back({When::forward, Operation::gather, all, config.classes, dtype});
+    exchanges.push_back({When::forward, Operation::broadcast, all, 2 * rows, dtype});
+    exchanges.push_back({When::backward, Operation::scatter, all, rows * config.classes, dtype});
+  }
+  exchanges.push_back({When::backward, Operation::reduce_scatter, all, rows * dimension, dtype});
+  return exchanges;
+}
+
 void Head::check_labels(const HeadInput& input) const {
   for (std::size_t i = 0; i < input.labels.size(); ++i)
     if (input.labels[i] < 0 || input.labels[i] >= config_.classes)

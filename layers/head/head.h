@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "framework/margin.h"
+#include "layers/description.h"
 #include "layers/parameter.h"
 #include "parallel/rank.h"
 #include "parallel/shard.h"
@@ -69,6 +70,9 @@ class Head {
   /// Phase 2 with a gradient as the consumer: fills the weight's accumulator.
   void store_weight_gradient();
 
+  /// What the ranks of a mesh tell each other about a micro-batch of so many rows.
+  static std::vector<LayerExchange> exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
+                                              const Mesh& mesh, DType dtype);
   std::vector<Parameter*> parameters() { return {&weight_}; }
   ShardRange classes() const { return shard_; }
 

@@ -1,0 +1,19 @@
+// From an experiment to the plan of its model on its mesh.
+#pragma once
+
+#include "experiments/experiment.h"
+#include "layers/planner.h"
+
+namespace heddle {
+
+/// Of a run of this experiment on a mesh; the budget is what the head leaves of the experiment's.
+PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh);
+
+/// What one rank's part of the head costs.
+LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options);
+
+/// The plan that a run follows. Where none fits into the budget by the planner's estimate, the one that is best without
+/// a budget: the rank's meter has the last word.
+PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
+
+}  // namespace heddle
