@@ -55,6 +55,22 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   add_run_options(plan_app, plan);
   plan_app.callback([&] { code = plan_command(plan, console); });
 
+  ExplainCommand explain;
+  std::string placements = "written";
+  CLI::App& explain_app =
+      *app.add_subcommand("explain", "the model as a table: placements, and what moves between ranks in a step");
+  explain_app.add_option("FILE", explain.file, "the experiment (JSON)")->required();
+  add_set_option(explain_app, explain.sets);
+  explain_app.add_flag("--json", explain.json, "print JSON instead of the table");
+  explain_app
+      .add_option("--placements", placements,
+                  "written: as in the file; auto: the fastest within memory_budget, beside the plain choices")
+      ->check(CLI::IsMember({"written", "auto"}));
+  explain_app.callback([&] {
+    explain.automatic = placements == "auto";
+    explain_command(explain, console);
+  });
+
   std::vector<std::filesystem::path> files;
   std::vector<std::string> sets;
   CLI::App& validate_app = *app.add_subcommand("validate", "check experiment files");

@@ -10,6 +10,7 @@
 #include "experiments/config/study.h"
 #include "experiments/config/writer.h"
 #include "experiments/experiment.h"
+#include "experiments/explain/explanation.h"
 #include "experiments/job.h"
 #include "experiments/placement.h"
 #include "experiments/results/results_folder.h"
@@ -191,6 +192,24 @@ int plan_command(const RunCommand& command, const Console& console) {
     console.out << fmt::format("{}  {:.3g} G\n", variant.name,
                                static_cast<double>(variant.flops_per_step.value_or(0)) / 1e9);
   return code;
+}
+
+void explain_command(const ExplainCommand& command, const Console& console) {
+  const Study<Experiment> study = read(command.file, command.sets);
+  std::vector<Explanation> explanations;
+  for (const Member& member : study.variants) {
+    try {
+      explanations.push_back(explain(member.root, member.name, command.automatic));
+    } catch (const InputError& error) {
+      fail<InputError>("{}: {}", member.name, error.what());
+    }
+  }
+  if (command.json) {
+    console.out << explanations_json(study.name, explanations) << std::flush;
+    return;
+  }
+  for (std::size_t i = 0; i < explanations.size(); ++i)
+    console.out << (i > 0 ? "\n" : "") << explanation_text(explanations[i]) << std::flush;
 }
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,

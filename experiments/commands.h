@@ -37,6 +37,15 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
 /// The same file on the plan backend; writes no results folder.
 int plan_command(const RunCommand& command, const Console& console);
 
+struct ExplainCommand {
+  std::filesystem::path file;
+  std::vector<std::string> sets;
+  bool json = false;
+  bool automatic = false;  // the planner's own choice in place of the file's placements
+};
+/// Each variant's model as a table: where its layers are placed, and what is on its way between them.
+void explain_command(const ExplainCommand& command, const Console& console);
+
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
                       const Console& console);
 void schema_command(const Console& console);

@@ -3,11 +3,10 @@
 
 #include <string>
 
+#include "experiments/results/grid.h"
 #include "experiments/results/result.h"
 
 namespace heddle {
-
-inline constexpr int table_width = 100;
 
 /// Variants with loss, time and memory; each rank's memory by category; accuracies where measured. Long names are
 /// shortened in their middle, and neighbouring ranks with equal rows share one.

@@ -1,0 +1,121 @@
+#include <nlohmann/json.hpp>
+
+#include "experiments/explain/explanation.h"
+#include "framework/describe.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json placements_json(const Placements& placements, const Mesh& mesh) {
+  Json json = Json::object();
+  mesh.larger_than_one(every_axis).for_each([&](Axis axis) {
+    json[std::string(name_of(axis))] = to_string(placements[axis]);
+  });
+  return json;
+}
+
+Json collective_json(const PlannedCollective& collective) {
+  Json axes = Json::array();
+  collective.axes.for_each([&](Axis axis) { axes.push_back(name_of(axis)); });
+  return {{"operation", name_of(collective.operation)},
+          {"of", cargo_names[static_cast<std::size_t>(collective.cargo)]},
+          {"over", axes},
+          {"bytes", collective.bytes},
+          {"seconds", collective.seconds}};
+}
+
+Json costs_json(Json json, const LayerCosts& costs) {
+  json["parameters"] = costs.parameters;
+  json["flops"] = costs.flops;
+  json["seconds"] = costs.seconds;
+  json["collectives"] = Json::array();
+  for (const PlannedCollective& collective : costs.collectives)
+    json["collectives"].push_back(collective_json(collective));
+  return json;
+}
+
+Json layer_json(const Explanation& e, std::size_t index) {
+  const ModelDescription::Application& application = e.model.applications()[index];
+  Json parallel = Json::object();
+  e.options.mesh.larger_than_one(every_axis).for_each([&](Axis axis) {
+    const Parallel kind = e.plan.layers[index][axis].kind;
+    parallel[std::string(name_of(axis))] = names_of<Parallel>()[static_cast<std::size_t>(kind)];
+  });
+  return costs_json({{"layer", application.name},
+                     {"type", application.layer->type()},
+                     {"parallel", parallel},
+                     {"output", placements_json(e.plan.made(static_cast<int>(index) + 1), e.options.mesh)}},
+                    e.report.layers[index]);
+}
+
+Json redistribution_json(const Explanation& e, const PlannedRedistribution& redistribution) {
+  const auto& applications = e.model.applications();
+  const auto optional = [](const std::optional<PlannedCollective>& collective) {
+    return collective ? collective_json(*collective) : Json(nullptr);
+  };
+  Json steps = Json::array();
+  for (const PlannedConversion& step : redistribution.steps)
+    steps.push_back({{"axis", name_of(step.step.axis)},
+                     {"from", to_string(step.step.from)},
+                     {"to", to_string(step.step.to)},
+                     {"forward", optional(step.forward)},
+                     {"backward", optional(step.backward)}});
+  const auto value = static_cast<std::size_t>(redistribution.value);
+  return {{"value", value == 0 ? "input" : applications[value - 1].name},
+          {"reader", redistribution.reader == applications.size() ? "head" : applications[redistribution.reader].name},
+          {"from", placements_json(redistribution.from, e.options.mesh)},
+          {"to", placements_json(redistribution.to, e.options.mesh)},
+          {"steps", steps}};
+}
+
+Json totals_json(const PlanTotals& totals) {
+  const auto traffic = [](const PlanTotals::Traffic& t) { return Json{{"bytes", t.bytes}, {"seconds", t.seconds}}; };
+  Json json;
+  for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
+    json[std::string(cargo_names[cargo])] = traffic(totals.traffic[cargo]);
+  json["communication"] = traffic(totals.communication());
+  json["computing"] = {{"seconds", totals.computing_seconds}};
+  json["memory"] = {
+      {"parameters", totals.parameter_bytes}, {"activations", totals.activation_bytes}, {"total", totals.bytes()}};
+  return json;
+}
+
+Json variant_json(const Explanation& e) {
+  Json layers = Json::array();
+  for (std::size_t i = 0; i < e.report.layers.size(); ++i) layers.push_back(layer_json(e, i));
+  Json redistributions = Json::array();
+  for (const PlannedRedistribution& redistribution : e.report.redistributions)
+    redistributions.push_back(redistribution_json(e, redistribution));
+  Json choices = Json::array();
+  for (const Explanation::Choice& choice : e.choices)
+    choices.push_back({{"name", choice.name},
+                       {"fits", e.memory_budget == 0 || choice.totals.bytes() <= e.memory_budget},
+                       {"totals", totals_json(choice.totals)}});
+  Json mesh;
+  for (const Axis axis : all_axes) mesh[std::string(name_of(axis))] = e.options.mesh.size(axis);
+  return {{"name", e.name},
+          {"placements", e.is_automatic ? "auto" : "written"},
+          {"mesh", mesh},
+          {"samples", e.options.samples},
+          {"micro_batches", e.options.micro_batches},
+          {"memory_budget", e.memory_budget == 0 ? Json(nullptr) : Json(e.memory_budget)},
+          {"input", placements_json(e.plan.input, e.options.mesh)},
+          {"layers", layers},
+          {"head", costs_json(Json::object(), e.head)},
+          {"redistributions", redistributions},
+          {"totals", totals_json(e.totals)},
+          {"choices", choices}};
+}
+
+}  // namespace
+
+std::string explanations_json(const std::string& study, std::span<const Explanation> explanations) {
+  Json variants = Json::array();
+  for (const Explanation& explanation : explanations) variants.push_back(variant_json(explanation));
+  return Json{{"name", study}, {"variants", variants}}.dump(2) + "\n";
+}
+
+}  // namespace heddle

@@ -1,0 +1,172 @@
+// `heddle explain`: the planner's figures as a user meets them, beside what a run sends.
+#include <fstream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/command_line.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Called {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Called call(const std::vector<std::string>& arguments, const Json& experiment) {
+  const Scratch folder;
+  const std::string file = (folder / "small.json").string();
+  std::ofstream(file) << experiment.dump();
+  std::vector<const char*> argv{"heddle", arguments[0].c_str(), file.c_str()};
+  for (std::size_t i = 1; i < arguments.size(); ++i) argv.push_back(arguments[i].c_str());
+  std::ostringstream out;
+  std::ostringstream err;
+  const int code = run_command_line(static_cast<int>(argv.size()), argv.data(), {out, err, Terminal{}});
+  return {code, out.str(), err.str()};
+}
+
+Json explained(const Json& experiment, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments{"explain", "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Called called = call(arguments, experiment);
+  CHECK(called.err.empty());
+  REQUIRE(called.code == 0);
+  return Json::parse(called.out)["variants"][0];
+}
+
+/// A column-parallel and a row-parallel layer on two ranks, in two micro-batches of 4 samples.
+Json two_layers() {
+  return Json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"tp": 2},
+    "links": {"latency": 1e-3, "bandwidth": 1e6}, "profile": {"flops": 1e6, "bandwidth": 1e9},
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4},
+    "model": {"type": "mlp", "hidden": [32], "embedding": 8,
+              "placements": [{"layers": "layers.0", "parallel": "column"}, {"layers": "fc", "parallel": "row"}]},
+    "head": {"classes": 10},
+    "train": {"batch": 8, "micro_batches": 2, "steps": 2}})");
+}
+
+/// Sums of bytes and seconds over all collectives that stand anywhere in a tree.
+void add_collectives(const Json& json, Json& sums) {
+  if (json.is_object() && json.contains("operation")) {
+    Json& sum = sums[json["of"].get<std::string>()];
+    if (sum.is_null()) sum = Json::object();
+    sum["bytes"] = sum.value("bytes", std::int64_t{0}) + json["bytes"].get<std::int64_t>();
+    sum["seconds"] = sum.value("seconds", 0.0) + json["seconds"].get<double>();
+    return;
+  }
+  if (json.is_structured())
+    for (const Json& member : json) add_collectives(member, sums);
+}
+
+}  // namespace
+
+TEST_CASE("explain prints layers, what moves between them, and the sums") {
+  const Called called = call({"explain"}, two_layers());
+  CHECK(called.code == 0);
+  CHECK(called.out == R"(small: tp 2, 4 samples in each of 2 micro-batches
+layer                      type           tp  weights    FLOP   sent  messages
+input                         -            R        -       -      -         -
+flatten                 flatten  replicate R        -       -      -         -
+ flatten             no message     R -> R/P                       -         -
+layers.0                 linear  column S(1)     1040  32.8 k      -         -
+layers.0.relu              relu   group S(1)        -       -      -         -
+fc                       linear        row P      136  6.14 k      -         -
+ fc            > reduce_scatter    P -> S(0)                   128 B   2.13 ms
+ fc                < all_gather    P -> S(0)                   128 B   2.13 ms
+head                       head  column S(1)       40  2.56 k  448 B   14.4 ms
+
+a rank, a step   sent     time
+activations     704 B  18.7 ms
+weights             -        -
+gradients           -        -
+statistics          -        -
+communication   704 B  18.7 ms
+computing           -  41.5 ms
+memory a rank: 14.2 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
+)");
+}
+
+TEST_CASE("explain's totals are the sums of what its rows say") {
+  Json experiment = two_layers();
+  experiment["mesh"]["dp"] = 2;
+  experiment["model"]["embedding_norm"] = true;
+  experiment["model"]["placements"].push_back({{"layers", "layers.0"}, {"parallel", "parameter"}, {"over", "dp"}});
+  const Json variant = explained(experiment);
+  Json sums;
+  for (const char* part : {"layers", "head", "redistributions"}) add_collectives(variant[part], sums);
+  for (const char* cargo : {"activations", "weights", "gradients", "statistics"}) {
+    CAPTURE(cargo);
+    CHECK(variant["totals"][cargo]["bytes"] == sums[cargo]["bytes"]);
+    CHECK(variant["totals"][cargo]["seconds"].get<double>() == doctest::Approx(sums[cargo]["seconds"].get<double>()));
+    CHECK(variant["totals"][cargo]["bytes"] > 0);
+  }
+}
+
+TEST_CASE("what explain says that a rank sends in a step, it sends") {
+  const std::vector<std::string> sets{"{}", R"({"mesh": {"dp": 2, "tp": 2}})",
+                                      R"({"mesh": {"dp": 2, "tp": 1}, "train": {"shard": "optimizer"}})",
+                                      R"({"mesh": {"dp": 2}, "model": {"embedding_norm": true}})",
+                                      R"({"mesh": {"dp": 4, "tp": 1}, "model": {"placements": [
+                                            {"layers": "*", "parallel": "data"},
+                                            {"layers": "fc", "parallel": "parameter"}]}})"};
+  for (const std::string& patch : sets) {
+    CAPTURE(patch);
+    Json experiment = two_layers();
+    experiment["train"]["batch"] = 16;
+    experiment.merge_patch(Json::parse(patch));
+    const auto sent = [&](int steps) {
+      const Called called = call({"plan", "--json", "--set", fmt::format("train.steps={}", steps)}, experiment);
+      REQUIRE(called.code == 0);
+      return Json::parse(called.out)["variants"][0]["ranks"][0]["sent_bytes"].get<std::int64_t>();
+    };
+    CHECK(explained(experiment)["totals"]["communication"]["bytes"] == sent(2) - sent(1));
+  }
+}
+
+TEST_CASE("placements auto are no slower than the plain choices that fit, and stay within the budget") {
+  Json experiment = two_layers();
+  experiment["model"]["hidden"] = {512, 512};
+  experiment["model"]["placements"] = Json::array();
+  for (const std::int64_t budget : {0, 3000000, 2500000}) {
+    CAPTURE(budget);
+    experiment["memory_budget"] = budget;
+    const Json variant = explained(experiment, {"--placements", "auto"});
+    const auto seconds = [](const Json& totals) {
+      return totals["communication"]["seconds"].get<double>() + totals["computing"]["seconds"].get<double>();
+    };
+    CHECK(variant["placements"] == "auto");
+    if (budget > 0) CHECK(variant["totals"]["memory"]["total"] <= budget);
+    std::vector<std::string> names;
+    for (const Json& choice : variant["choices"]) {
+      names.push_back(choice["name"]);
+      CAPTURE(names.back());
+      if (choice["fits"]) CHECK(seconds(variant["totals"]) <= seconds(choice["totals"]) + 1e-9);
+    }
+    CHECK(names == std::vector<std::string>{"as written", "data", "column and row", "parameter", "auto"});
+  }
+}
+
+TEST_CASE("explain says what does not fit, and where") {
+  Json experiment = two_layers();
+  experiment["memory_budget"] = 5000;
+  CHECK(call({"explain", "--placements", "auto"}, experiment).err ==
+        "heddle: small: the model: no placement fits into 4.41 KiB a rank, the least that is possible is 15.3 KiB (the "
+        "head takes 480 B of the 4.88 KiB of memory_budget)\n");
+  experiment = two_layers();
+  experiment["model"]["placements"][0] = {{"layers", "layers.0"}, {"parallel", "group"}};
+  const Called called = call({"explain"}, experiment);
+  CHECK(called.code == 2);
+  CHECK(called.err.find("layers.0: cannot be placed as group over tp (2 ranks): it has one group only") !=
+        std::string::npos);
+  CHECK(call({"explain", "--placements", "best"}, two_layers()).code == 2);
+}
+
+}  // namespace heddle
