@@ -22,13 +22,12 @@ Mesh::Coordinates Mesh::coordinates(int rank) const {
 
 std::vector<int> Mesh::ranks_over(AxisSet axes, int rank) const {
   const Coordinates here = coordinates(rank);
+  const auto first = [&](Axis axis) { return axes.contains(axis) ? 0 : here[axis]; };
+  const auto last = [&](Axis axis) { return axes.contains(axis) ? size(axis) - 1 : here[axis]; };
   std::vector<int> ranks;
-  for (int other = 0; other < size(); ++other) {
-    const Coordinates there = coordinates(other);
-    bool differs_elsewhere = false;
-    for (const Axis axis : all_axes) differs_elsewhere |= !axes.contains(axis) && here[axis] != there[axis];
-    if (!differs_elsewhere) ranks.push_back(other);
-  }
+  for (int dp = first(Axis::dp); dp <= last(Axis::dp); ++dp)
+    for (int pp = first(Axis::pp); pp <= last(Axis::pp); ++pp)
+      for (int tp = first(Axis::tp); tp <= last(Axis::tp); ++tp) ranks.push_back(this->rank({dp, pp, tp}));
   return ranks;
 }
 

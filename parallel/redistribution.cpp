@@ -221,11 +221,18 @@ RedistributionSeconds redistribution_seconds(const LinkModel& links, const Shape
   for_each_step(whole, from, to, mesh, [&](const RedistributionStep& step, const auto& outer_at) {
     RedistributionSeconds slowest;
     for (int rank = 0; rank < mesh.size(); ++rank) {
-      const Mesh::Coordinates at = mesh.coordinates(rank);
+      if (mesh.coordinates(rank)[step.axis] != 0) continue;  // each group by its first rank
       const std::vector<int> group = mesh.ranks_over({step.axis}, rank);
       const auto seconds = [&](const Half& before, const Half& after) {
-        const Traffic traffic = traffic_of(before, after, outer_at(at), dtype, mesh.size(step.axis), at[step.axis]);
-        return traffic.operation ? collective_seconds(links, *traffic.operation, traffic.whole, group) : 0.0;
+        const std::optional<Operation> operation = operation_between(before, after);
+        if (!operation) return 0.0;
+        std::int64_t most = 0;
+        for (const int member : group) {
+          const Mesh::Coordinates at = mesh.coordinates(member);
+          const int k = mesh.size(step.axis);
+          most = std::max(most, traffic_of(before, after, outer_at(at), dtype, k, at[step.axis]).whole);
+        }
+        return collective_seconds(links, *operation, most, group);
       };
       slowest.forward = std::max(slowest.forward, seconds(value_half(step.from), value_half(step.to)));
       slowest.backward = std::max(slowest.backward, seconds(gradient_half(step.to), gradient_half(step.from)));
