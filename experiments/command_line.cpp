@@ -37,7 +37,9 @@ class Nowhere : public std::streambuf {
 int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console,
              std::unique_ptr<Processes>& job) {
   app.require_subcommand(1);
-  app.footer("The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.");
+  app.footer(
+      "The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.\n"
+      "`mpirun -n 4 ./heddle run FILE` gives each of four ranks a process of its own (Open MPI, MPICH, srun).");
   app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION + " (cpu)");
   int code = 0;
   RunCommand run;
@@ -170,7 +172,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     code = report_errors(argc, argv, {silent, silent, {}}, job);
   }
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.
-  if (job) job->leave();
+  if (job) job->leave(code);
   return code;
 }
 

@@ -1,12 +1,18 @@
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "experiments/command_line.h"
 
 int main(int argc, char** argv) {
+  // Started by the launcher, which watches over this process and would not be there to end it once it is killed itself.
+  if (const char* launcher = std::getenv("HEDDLE_SUPERVISOR"); launcher && launcher == std::to_string(::getppid()))
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // A stream that the caller closed: the next file to be opened would take its number, and get what was meant for it.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);

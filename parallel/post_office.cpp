@@ -15,8 +15,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
 // How long a rank waits before it asks whether others wait for it in turn, and how often it asks.
 constexpr auto probe_interval = std::chrono::seconds(1);
-// How long others may take at least to notice a failure, e.g. when they compute.
-constexpr auto least_grace = std::chrono::seconds(10);
+// How long others may take to notice a failure, e.g. because they compute: as long as a wait may last, within these.
+constexpr Clock::duration least_grace = std::chrono::seconds(10);
+constexpr Clock::duration most_grace = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -290,7 +291,7 @@ bool PostOffice::wait_for_others(const Ready& ready) {
     if (ready()) return true;
     const Clock::time_point now = Clock::now();
     if (!deadline && !section_of(section_).failures.empty())
-      deadline = now + std::max<Clock::duration>(timeout_, least_grace);
+      deadline = now + std::clamp<Clock::duration>(timeout_, least_grace, most_grace);
     is_broken_ = deadline && now > *deadline;
     rest(idle_polls);
   }
@@ -343,13 +344,20 @@ std::vector<std::string> PostOffice::gather(const std::string& content) {
   return all;
 }
 
-void PostOffice::leave() {
+void PostOffice::leave(int code) {
   begin(Kind::ended, no_more_sections);
   send_to_all();
   left_[static_cast<std::size_t>(rank())] = true;
-  const bool all_left =
-      wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); });
-  if (all_left) wire_->leave();
+  if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
+    return wire_->leave();
+  const Clock::time_point deadline = Clock::now() + least_grace;
+  for (int idle_polls = 0; !left_[0] && Clock::now() < deadline; ++idle_polls) {
+    poll();
+    rest(idle_polls);
+  }
+  // What was written last is still to be passed on by what started the processes.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  wire_->abort(code);
 }
 
 }  // namespace heddle

@@ -111,7 +111,7 @@ class PostOffice {
   /// Ends the section; gives what failed in it, by rank.
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
-  void leave();
+  void leave(int code);
 
  private:
   struct Section {

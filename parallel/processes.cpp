@@ -114,8 +114,12 @@ std::vector<std::string> Processes::gather(const std::string& content) {
   return office_->gather(content);
 }
 
-void Processes::leave() {
-  office_->leave();
+bool Processes::plain(Operation operation, std::span<float> in, std::span<float> out) {
+  return office_->wire().plain(operation, in, out);
+}
+
+void Processes::leave(int code) {
+  office_->leave(code);
 }
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,9 +60,12 @@ class Processes {
   /// Between sections: on rank 0 what each process gave, elsewhere nothing. Empty for a process that is gone.
   std::vector<std::string> gather(const std::string& content);
 
-  /// The end of the job: waits for all processes to be here. The last call; without it, what started the processes
-  /// ends the others when this one exits.
-  void leave();
+  /// The library's own collective, see `Wire::plain`.
+  bool plain(Operation operation, std::span<float> in, std::span<float> out);
+
+  /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
+  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results.
+  void leave(int code);
 
  private:
   std::unique_ptr<PostOffice> office_;

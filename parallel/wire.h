@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "parallel/transport.h"
+
 namespace heddle {
 
 /// Bytes under way, straight from one process's memory into another's. Both must stay until it is done.
@@ -33,7 +35,6 @@ class Wire {
     bool more_follow;                    // of this letter
   };
 
-  /// Without `leave` the processes do not part in peace: what started them ends the others.
   virtual ~Wire() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -50,8 +51,15 @@ class Wire {
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) = 0;
 
+  /// The library's own collective of f32 on all processes: what ours are measured against. `in` and `out` are what the
+  /// library takes, of equal parts; the same span is reduced in place. `send` is a message from process 0 to 1. Waits;
+  /// false if there is none.
+  virtual bool plain(Operation operation, std::span<float> in, std::span<float> out) = 0;
+
   /// Waits for all processes to call it; nothing may be under way. The last call.
   virtual void leave() = 0;
+  /// Ends all processes, this one included, by this exit code.
+  [[noreturn]] virtual void abort(int code) = 0;
 };
 
 /// Joins the job that this process was started in; once a process. Null in a program built without MPI.

@@ -5,7 +5,8 @@ set -u
 launcher=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/heddle
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-unset HEDDLE_BUILD_DIR HEDDLE_PRESET HEDDLE_SKIP_PACKAGES RANK OMPI_COMM_WORLD_RANK PMI_RANK SLURM_PROCID
+unset HEDDLE_BUILD_DIR HEDDLE_PRESET HEDDLE_SKIP_PACKAGES RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMI_FD PMIX_RANK \
+  SLURM_PROCID
 tree="$work/a house"  # the space is part of the test
 passed=0 failed=0
 
@@ -38,6 +39,10 @@ include_directories(${PROJECT_SOURCE_DIR})
 add_executable(heddle_program experiments/main.cpp)
 add_executable(heddle_tests tests/main.cpp)
 set_target_properties(heddle_program PROPERTIES OUTPUT_NAME heddle RUNTIME_OUTPUT_DIRECTORY experiments)
+foreach(name openmpi mpich)
+  add_executable(heddle_${name} experiments/main.cpp)
+  set_target_properties(heddle_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY experiments)
+endforeach()
 set_target_properties(heddle_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
 END
 echo 'const int value = 1;' >"$tree/framework/value.h"
@@ -182,7 +187,15 @@ call raise 11
 is "death by a signal ends with 4" 4 "$code"
 has "death by a signal names process and signal" "/experiments/heddle raise 11) was killed by SIGSEGV" "$err"
 has "the process is named by its number" "heddle: process " "$err"
-err=$(OMPI_COMM_WORLD_RANK=3 "$tree/heddle" raise 9 2>&1)
+# Each mpirun has a program of its own.
+for name in "OMPI_COMM_WORLD_RANK=0 openmpi" "PMI_RANK=0 mpich" "PMIX_RANK=0 openmpi"; do
+  err=$(env HEDDLE_SKIP_PACKAGES=1 "${name% *}" "$tree/heddle" raise 9 2>&1)
+  has "${name% *} chooses its program" "/experiments/heddle_${name#* } raise 9) was killed" "$err"
+done
+err=$(SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$tree/heddle" value 2>&1)
+is "srun without an MPI is wrong input" 2 $?
+has "srun is told how" "srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)" "$err"
+err=$(HEDDLE_SKIP_PACKAGES=1 OMPI_COMM_WORLD_RANK=3 "$tree/heddle" raise 9 2>&1)
 is "a killed rank ends with 4" 4 $?
 has "a killed rank is named" "heddle: rank 3: process " "$err"
 has "death by SIGKILL names a likely cause" "killed by SIGKILL: by hand, by a scheduler, or by the kernel" "$err"

@@ -1,4 +1,4 @@
-// Runs the tests: in one process, or as one rank of a job that HEDDLE_TEST_TRANSPORT=mpi says this process is part of.
+// Runs the tests: in one process, or as one rank of the job that started this process.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -7,12 +7,13 @@
 int main(int argc, char** argv) {
   using namespace heddle;
   doctest::Context context(argc, argv);
-  if (test::ranks_share_a_process()) return context.run();
-  Processes job(join_job());
+  std::unique_ptr<Wire> wire = launch_of_environment() ? join_job() : nullptr;
+  if (!wire) return context.run();
+  Processes job(std::move(wire));
   test::job = &job;
   // One report of what passed; of what failed everybody's.
   if (job.rank() > 0) context.setOption("minimal", true);
   const int code = context.run();
-  job.leave();
+  job.leave(code);
   return code;
 }

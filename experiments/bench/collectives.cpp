@@ -1,10 +1,13 @@
-// Collectives among ranks of one thread each, over the transport that the process was started for. A row's size n is
+// Collectives among ranks of one thread each: threads of this process, or the processes of the job that it was started
+// in (mpirun -n 2 ./heddle bench collectives), beside MPI's own collectives as the peer. A row's size n is
 // that of the whole tensor: what a rank puts into a reduction, what it holds for all in an all_to_all, what a gather
 // gives, a scatter takes, a message carries. Latency is the time of a call, bandwidth is n over that time, and stands
 // beside a plain memory copy of this run: bytes that one rank copies a second between tensors far larger than caches.
 // (In place, an all_reduce of two ranks reads 2 n and writes 2 n; a copy reads n and writes n.)
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -25,6 +28,8 @@ struct Collective {
   const char* name;
   /// One call of every rank; `x` is the whole tensor.
   void (*call)(Communicator& world, Tensor& x);
+  /// The same of a library of processes; `split`: it has none.
+  Operation peer = Operation::split;
 };
 
 Tensor own_part(const Communicator& world, const Tensor& x, int rank) {
@@ -39,20 +44,26 @@ std::vector<Tensor> parts(const Communicator& world, const Tensor& x) {
 }
 
 constexpr Collective collectives[]{
-    {"all_reduce in place", [](Communicator& world, Tensor& x) { world.all_reduce_in_place(x).wait(); }},
-    {"all_reduce", [](Communicator& world, Tensor& x) { world.all_reduce(x).wait(); }},
-    {"reduce", [](Communicator& world, Tensor& x) { world.reduce(x, 0).wait(); }},
-    {"reduce_scatter", [](Communicator& world, Tensor& x) { world.reduce_scatter(x).wait(); }},
-    {"all_gather", [](Communicator& world, Tensor& x) { world.all_gather(own_part(world, x, world.rank())).wait(); }},
-    {"all_to_all", [](Communicator& world, Tensor& x) { world.all_to_all(parts(world, x)).wait(); }},
-    {"broadcast", [](Communicator& world, Tensor& x) { world.broadcast(x, 0).wait(); }},
-    {"gather", [](Communicator& world, Tensor& x) { world.gather(own_part(world, x, world.rank()), 0).wait(); }},
-    {"scatter", [](Communicator& world, Tensor& x) { world.scatter(parts(world, x), 0).wait(); }},
+    {"all_reduce in place", [](Communicator& world, Tensor& x) { world.all_reduce_in_place(x).wait(); },
+     Operation::all_reduce},
+    {"all_reduce", [](Communicator& world, Tensor& x) { world.all_reduce(x).wait(); }, Operation::all_reduce},
+    {"reduce", [](Communicator& world, Tensor& x) { world.reduce(x, 0).wait(); }, Operation::reduce},
+    {"reduce_scatter", [](Communicator& world, Tensor& x) { world.reduce_scatter(x).wait(); },
+     Operation::reduce_scatter},
+    {"all_gather", [](Communicator& world, Tensor& x) { world.all_gather(own_part(world, x, world.rank())).wait(); },
+     Operation::all_gather},
+    {"all_to_all", [](Communicator& world, Tensor& x) { world.all_to_all(parts(world, x)).wait(); },
+     Operation::all_to_all},
+    {"broadcast", [](Communicator& world, Tensor& x) { world.broadcast(x, 0).wait(); }, Operation::broadcast},
+    {"gather", [](Communicator& world, Tensor& x) { world.gather(own_part(world, x, world.rank()), 0).wait(); },
+     Operation::gather},
+    {"scatter", [](Communicator& world, Tensor& x) { world.scatter(parts(world, x), 0).wait(); }, Operation::scatter},
     {"send and recv",
      [](Communicator& world, Tensor& x) {
        if (world.rank() == 0 && world.size() > 1) world.send(x, 1).wait();
        if (world.rank() == 1) world.recv(0).wait();
-     }},
+     },
+     Operation::send},
     {"exchange in a ring",
      [](Communicator& world, Tensor& x) {
        const int size = world.size();
@@ -132,22 +143,38 @@ class CollectivesBench {
   void latencies(Rank& rank) {
     Communicator& world = rank.world;
     Tensor x = Tensor::empty(rank.device, {4 * kib / 4}, DType::f32);
-    const auto latency = [&](const std::string& name, const auto& call) {
-      add(rank, {.name = transport_ + name, .value = seconds_of_call(world, x, 200, 25, call) * 1e6, .unit = "us"});
+    constexpr int calls = 200;
+    constexpr int rounds = 25;
+    const auto latency = [&](const std::string& name, const Collective& collective) {
+      BenchRow row{.name = transport_ + name, .unit = "us"};
+      row.value = 1e6 * seconds_of_call(world, x, calls, rounds, [&] { collective.call(world, x); });
+      if (const auto seconds = seconds_of_peer(rank, collective, x, calls, rounds)) row.peer = 1e6 * *seconds;
+      add(rank, std::move(row));
     };
-    latency("barrier", [&] { world.barrier().wait(); });
-    for (const Collective& collective : collectives)
-      latency(fmt::format("{}, 4 KiB", collective.name), [&] { collective.call(world, x); });
+    latency("barrier", {"barrier", [](Communicator& all, Tensor&) { all.barrier().wait(); }, Operation::barrier});
+    for (const Collective& collective : collectives) latency(fmt::format("{}, 4 KiB", collective.name), collective);
   }
 
   void bandwidth(Rank& rank, const Collective& collective, std::int64_t bytes) {
     Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);
-    const double seconds = seconds_of_call(rank.world, x, bytes == mib ? 20 : 1, bytes > 64 * mib ? 5 : 12,
-                                           [&] { collective.call(rank.world, x); });
-    add(rank, {.name = fmt::format("{}{}, {} MiB", transport_, collective.name, bytes / mib),
-               .value = static_cast<double>(bytes) / seconds * 1e-9,
-               .unit = "GB/s",
-               .limit = copy_rate_ * 1e-9});
+    const int calls = bytes == mib ? 20 : 1;
+    const int rounds = bytes > 64 * mib ? 5 : 12;
+    const auto rate = [bytes](double seconds) { return static_cast<double>(bytes) / seconds * 1e-9; };
+    BenchRow row{.name = fmt::format("{}{}, {} MiB", transport_, collective.name, bytes / mib), .unit = "GB/s"};
+    row.value = rate(seconds_of_call(rank.world, x, calls, rounds, [&] { collective.call(rank.world, x); }));
+    row.limit = copy_rate_ * 1e-9;
+    if (const auto seconds = seconds_of_peer(rank, collective, x, calls, rounds)) row.peer = rate(*seconds);
+    add(rank, std::move(row));
+  }
+
+  /// The job's library's own call, with its result in memory that is there.
+  std::optional<double> seconds_of_peer(Rank& rank, const Collective& collective, Tensor& x, int calls, int rounds) {
+    if (settings_.job == nullptr || collective.peer == Operation::split) return {};
+    const bool in_place = &collective == collectives;
+    const Tensor y = in_place ? x : Tensor::empty_like(x);
+    const auto values = [](const Tensor& t) { return std::span(t.as<float>(), static_cast<std::size_t>(t.numel())); };
+    return seconds_of_call(rank.world, x, calls, rounds,
+                           [&] { settings_.job->plain(collective.peer, values(x), values(y)); });
   }
 
   const BenchSettings& settings_;

@@ -136,6 +136,49 @@ class MpiWire : public Wire {
     });
   }
 
+  bool plain(Operation operation, std::span<float> in, std::span<float> out) override {
+    const int part = static_cast<int>(in.size()) / size_;
+    const int all = static_cast<int>(in.size());
+    float* const x = in.data();
+    float* const y = out.data();
+    switch (operation) {
+      case Operation::all_reduce:
+        check(MPI_Allreduce(x == y ? MPI_IN_PLACE : x, y, all, MPI_FLOAT, MPI_SUM, transfers_), "MPI_Allreduce");
+        return true;
+      case Operation::reduce:
+        check(MPI_Reduce(x, y, all, MPI_FLOAT, MPI_SUM, 0, transfers_), "MPI_Reduce");
+        return true;
+      case Operation::reduce_scatter:
+        check(MPI_Reduce_scatter_block(x, y, part, MPI_FLOAT, MPI_SUM, transfers_), "MPI_Reduce_scatter_block");
+        return true;
+      case Operation::all_gather:
+        check(MPI_Allgather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, transfers_), "MPI_Allgather");
+        return true;
+      case Operation::all_to_all:
+        check(MPI_Alltoall(x, part, MPI_FLOAT, y, part, MPI_FLOAT, transfers_), "MPI_Alltoall");
+        return true;
+      case Operation::broadcast:
+        check(MPI_Bcast(x, all, MPI_FLOAT, 0, transfers_), "MPI_Bcast");
+        return true;
+      case Operation::gather:
+        check(MPI_Gather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, transfers_), "MPI_Gather");
+        return true;
+      case Operation::scatter:
+        check(MPI_Scatter(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, transfers_), "MPI_Scatter");
+        return true;
+      case Operation::barrier:
+        check(MPI_Barrier(transfers_), "MPI_Barrier");
+        return true;
+      case Operation::send:
+        // A message is complete when the receiver has it: so are ours.
+        if (rank_ == 0) check(MPI_Ssend(x, all, MPI_FLOAT, 1, 0, transfers_), "MPI_Ssend");
+        if (rank_ == 1) check(MPI_Recv(x, all, MPI_FLOAT, 0, 0, transfers_, MPI_STATUS_IGNORE), "MPI_Recv");
+        return true;
+      default:
+        return false;
+    }
+  }
+
   void leave() override {
     // The last sheets may still be on their way to a process that has left its mailbox open for them.
     for (Slot& slot : outgoing_) MPI_Wait(&slot.request, MPI_STATUS_IGNORE);
@@ -150,6 +193,10 @@ class MpiWire : public Wire {
     MPI_Comm_free(&sheets_);
     MPI_Comm_free(&transfers_);
     MPI_Finalize();
+  }
+
+  [[noreturn]] void abort(int code) override {
+    for (;;) MPI_Abort(MPI_COMM_WORLD, code);
   }
 
  private:

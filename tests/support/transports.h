@@ -1,12 +1,10 @@
 // One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for.
-// Where the process is one rank of many (HEDDLE_TEST_TRANSPORT names the transport, and HEDDLE_TEST_RANKS their
-// number), cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
+// Where the process is one rank of a job, the ranks are the job's processes (`mpi`); cases for other numbers of ranks
+// are passed over, and say so: the suite is run once for each number.
 #pragma once
 
-#include <cstdlib>
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include <doctest/doctest.h>
 
@@ -15,23 +13,21 @@
 
 namespace heddle::test {
 
-/// The processes that `mpi` runs over.
+/// The job that this process is a rank of, if any.
 inline Processes* job = nullptr;
 
 /// What this process runs its cases over.
 inline std::string transport() {
-  const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
-  return name == nullptr ? "threads" : name;
+  return job != nullptr ? "mpi" : "threads";
 }
 
 /// Whether the ranks are threads of this process, so that a case sees all of them at once.
 inline bool ranks_share_a_process() {
-  return transport() == "threads";
+  return job == nullptr;
 }
 
 inline bool can_run(int count) {
-  const char* const ranks = std::getenv("HEDDLE_TEST_RANKS");
-  return ranks == nullptr || std::string_view(ranks) == std::to_string(count);
+  return job == nullptr || job->size() == count;
 }
 
 inline void pass_over(int count) {
