@@ -1,6 +1,7 @@
 #include "experiments/placement.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace heddle {
 
@@ -13,10 +14,6 @@ std::int64_t optimizer_states(const OptimizerConfig& config) {
 
 std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
   return shard(experiment.head.classes, mesh.size(), 0).size;
-}
-
-std::int64_t embedding_of(const ModelDescription& model) {
-  return model.sample(model.last_value())[0];
 }
 
 /// Of the head's part of one rank: weight, gradient, the optimizer's states.
@@ -39,13 +36,13 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelDescript
                          .shards_optimizer = train.shard == ShardedState::optimizer};
   if (experiment.memory_budget > 0)
     options.memory_budget =
-        std::max<std::int64_t>(experiment.memory_budget - head_bytes(experiment, embedding_of(model), mesh), 0);
+        std::max<std::int64_t>(experiment.memory_budget - head_bytes(experiment, embedding_size(model), mesh), 0);
   return options;
 }
 
 LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options) {
   const PlanCosts prices(model, options);
-  const std::int64_t dimension = embedding_of(model);
+  const std::int64_t dimension = embedding_size(model);
   LayerCosts costs;
   for (const LayerExchange& exchange :
        Head::exchanges(experiment.head, dimension, options.samples, options.mesh, options.dtype))
@@ -62,6 +59,30 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
   costs.flops = flops * static_cast<double>(options.micro_batches);
   costs.seconds = prices.computing_seconds(flops, touched);
   return costs;
+}
+
+std::int64_t StepBytes::total() const {
+  return std::accumulate(model.begin(), model.end(), head);
+}
+
+StepBytes step_bytes(const Experiment& experiment, const ModelDescription& model, const PlacementPlan& plan) {
+  const PlannerOptions options = planner_options(experiment, model, plan.mesh);
+  const PlanReport planned = report(model, plan, options);
+  StepBytes bytes;
+  for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo)
+    bytes.model[cargo] = planned.totals.traffic[cargo].bytes;
+  for (const PlannedCollective& collective : head_costs(experiment, model, options).collectives)
+    if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
+  if (experiment.train.clip.norm > 0) {
+    std::int64_t parameters = 1;  // the head's
+    for (const auto& application : model.applications())
+      parameters += static_cast<std::int64_t>(application.layer->parameters().size());
+    const LayerExchange squares{LayerExchange::When::step_end, Operation::all_reduce,
+                                options.mesh.larger_than_one(every_axis), parameters, DType::f64};
+    bytes.model[static_cast<std::size_t>(Cargo::gradients)] +=
+        PlanCosts(model, options).exchange(Cargo::gradients, squares).bytes;
+  }
+  return bytes;
 }
 
 PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh) {

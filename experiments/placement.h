@@ -2,6 +2,7 @@
 #pragma once
 
 #include "experiments/experiment.h"
+#include "layers/plan_report.h"
 #include "layers/planner.h"
 
 namespace heddle {
@@ -11,6 +12,14 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelDescript
 
 /// What one rank's part of the head costs.
 LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options);
+
+/// What rank 0 hands to the transport in a step, by formula: the head's part, and the model's by what it carries.
+struct StepBytes {
+  PerCargo<std::int64_t> model{};
+  std::int64_t head = 0;
+  std::int64_t total() const;
+};
+StepBytes step_bytes(const Experiment& experiment, const ModelDescription& model, const PlacementPlan& plan);
 
 /// The plan that a run follows. Where none fits into the budget by the planner's estimate, the one that is best without
 /// a budget: the rank's meter has the last word.

@@ -56,6 +56,10 @@ class RankRun {
       train(step);
     }
     tracer_.set_recording(false);
+    if (leads() && rank_.size > 1 && end > first)
+      result_.sent_in_step =
+          SentInStep{sent_in_steps_ / (end - first),
+                     step_bytes(experiment_, trainer_->backbone().description(), trainer_->backbone().plan())};
     if (!has_data()) {
       const std::int64_t others = experiment_.train.steps - end;
       unwalked_.sent_bytes = rank_.bytes.sent_bytes() / end * others;
@@ -94,6 +98,7 @@ class RankRun {
   void train(std::int64_t step) {
     const double start = rank_.clock.now();
     const double busy_before = rank_.clock.busy_seconds();
+    const std::int64_t sent_before = rank_.bytes.sent_bytes();
     StepRecord record{.step = step};
     record.loss = trainer_->compute_gradients(step);
     // Stopped before the weights and an earlier checkpoint are lost to it.
@@ -102,6 +107,7 @@ class RankRun {
     const Trainer::Update update = trainer_->apply_gradients(step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
+    sent_in_steps_ += rank_.bytes.sent_bytes() - sent_before;
     record.seconds = rank_.clock.now() - start;
     last_step_busy_ = rank_.clock.busy_seconds() - busy_before;
     if (leads()) {
@@ -147,6 +153,7 @@ class RankRun {
   std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
   CheckpointFolder checkpoints_;
   double last_step_busy_ = 0;
+  std::int64_t sent_in_steps_ = 0;
   Outcome unwalked_;  // traffic of the steps that plan does not walk
   double unwalked_busy_ = 0;
 };

@@ -27,7 +27,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
                  std::shared_ptr<const ModelDescription> backbone)
     : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
-  const std::int64_t embedding = backbone->sample(backbone->last_value())[0];
+  const std::int64_t embedding = embedding_size(*backbone);
   PlacementPlan plan = plan_of(*backbone, experiment, rank.mesh);
   backbone_ = Model(std::move(backbone), std::move(plan), rank.coordinates, construction);
   head_ = std::make_unique<Head>(experiment.head, embedding, rank, construction);

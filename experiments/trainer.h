@@ -54,6 +54,7 @@ class Trainer {
   std::vector<Buffer*> buffers() { return backbone_.buffers(); }
   Optimizer& optimizer() { return *optimizer_; }
   Head& head() { return *head_; }
+  const Model& backbone() const { return backbone_; }
   Rank& rank() { return rank_; }
   const Experiment& experiment() const { return experiment_; }
 

@@ -43,7 +43,12 @@ class BatchNormDescription final : public LayerDescription {
     // Along dp the ranks' samples are groups of their own.
     if (use.axis == Axis::dp && !options_.synchronized && kind != Parallel::data)
       return Refusal{"it normalises each dp rank's samples by themselves, unless it is synchronized"};
-    return samples_or_channels(kind, use, inputs, inputs[0], parameters().size());
+    auto option = samples_or_channels(kind, use, inputs, inputs[0], parameters().size());
+    auto* const possible = std::get_if<LayerOption>(&option);
+    // What is not trained has no gradient to be summed.
+    if (possible != nullptr && options_.fixed_scale && possible->parameters[0].gradient() == Spread::partial)
+      possible->parameters[0] = Placement::replicate();
+    return option;
   }
   std::vector<LayerExchange> exchanges(const LayerLayout& layout, DType dtype,
                                        std::int64_t micro_batches) const override {
@@ -120,10 +125,11 @@ BatchNorm::BatchNorm(Construction& construction, const std::string& name, const 
   const ParameterPart part = layout.part(0, {options.channels});
   gamma_ = make_parameter(construction, name + ".weight", part, Initial::constant(options.initial_scale),
                           {.is_norm_or_bias = true, .trainable = !options.fixed_scale});
-  beta_ = make_parameter(construction, name + ".bias", part, Initial::constant(0), {.is_norm_or_bias = true});
+  beta_ = make_parameter(construction, name + ".bias", layout.part(1, {options.channels}), Initial::constant(0),
+                         {.is_norm_or_bias = true});
   if (options.activation == NormActivation::prelu)
-    slope_ = make_parameter(construction, options.slope_name + ".weight", part, Initial::constant(0.25),
-                            {.is_norm_or_bias = true});
+    slope_ = make_parameter(construction, options.slope_name + ".weight", layout.part(2, {options.channels}),
+                            Initial::constant(0.25), {.is_norm_or_bias = true});
   running_mean_ = make_buffer(construction, name + ".running_mean", part, 0);
   running_variance_ = make_buffer(construction, name + ".running_var", part, 1);
 }

@@ -78,6 +78,10 @@ void describe_model(Describer& d, ModelConfig& config);
 /// Takes images [n, height, width, channels] and gives embeddings [n, d], where d is the configured size, or, where the
 /// layers are written out, what the last one gives. InputError if images are too small for the model.
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image);
+/// d of the embeddings that a model gives.
+inline std::int64_t embedding_size(const ModelDescription& model) {
+  return model.sample(model.last_value())[0];
+}
 
 // The families, one file each.
 ModelDescription make_mlp(const ModelConfig& config, const ImageShape& image);

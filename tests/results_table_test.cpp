@@ -36,6 +36,10 @@ sharded
 2     12.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     3.00 MiB      512 B            0 B  1002 B
 3     13.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     4.00 MiB      512 B            0 B  1003 B
 
+what rank 0 sends in a step: counted, and by formula with its parts
+variant   counted   formula  activations   weights  gradients  statistics      head
+sharded  21.0 MiB  21.0 MiB     1.00 MiB  2.00 MiB   3.00 MiB    4.00 MiB  11.0 MiB
+
 accuracy
 variant   rank-1       verification  TAR at FAR 1e-3  TAR at FAR 1e-4
 serial   99.00 %  97.50 % +- 1.25 %          90.00 %          80.00 %

@@ -55,6 +55,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].bubble_fraction",
                                                      "variants[].ideal_speedup",
                                                      "variants[].speedup_over_first",
+                                                     "variants[].sent_in_step",
                                                      "variants[].ranks[].rank",
                                                      "variants[].ranks[].coordinates.dp",
                                                      "variants[].ranks[].coordinates.pp",
@@ -93,6 +94,14 @@ TEST_CASE("summary.json gives what was measured: times without the first step, s
   CHECK(sharded["ideal_speedup"].is_null());
   CHECK(sharded["speedup_over_first"] == 2.0);
   CHECK(sharded["evaluation"].is_null());
+  CHECK(sharded["sent_in_step"] == Json{{"counted", 21 * mebi},
+                                        {"formula",
+                                         {{"total", 21 * mebi},
+                                          {"activations", mebi},
+                                          {"weights", 2 * mebi},
+                                          {"gradients", 3 * mebi},
+                                          {"statistics", 4 * mebi},
+                                          {"head", 11 * mebi}}}});
   const Json& rank = sharded["ranks"][3];
   CHECK(rank["coordinates"] == Json{{"dp", 3}, {"pp", 0}, {"tp", 0}});
   CHECK(rank["peak_bytes"]["total"] == 13 * mebi + 512);
@@ -117,7 +126,8 @@ TEST_CASE("what was not measured is null, also in a variant that failed and wher
   CHECK(failed["steps"] == 0);
   CHECK(failed["loss_per_step"] == Json::array());
   CHECK(failed["ranks"] == Json::array());
-  for (const char* key : {"samples_per_second", "speedup_over_first", "evaluation"}) CHECK(failed[key].is_null());
+  for (const char* key : {"samples_per_second", "speedup_over_first", "sent_in_step", "evaluation"})
+    CHECK(failed[key].is_null());
   for (const char* key : {"median", "min", "max"}) CHECK(failed["step_seconds"][key].is_null());
   for (const char* key : {"first", "last"}) CHECK(failed["loss"][key].is_null());
 }

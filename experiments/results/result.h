@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/evaluation.h"
+#include "experiments/placement.h"
 #include "framework/memory.h"
 #include "parallel/tracer.h"
 
@@ -45,6 +46,12 @@ struct Evaluation {
   std::optional<Verification> verification;  // absent when the test images give too few pairs
 };
 
+/// What rank 0 sent in a training step.
+struct SentInStep {
+  std::int64_t counted = 0;  // the mean over the steps
+  StepBytes formula;
+};
+
 struct VariantResult {
   std::string name;
   enum class Status { ok, out_of_memory, failed } status = Status::ok;
@@ -55,6 +62,7 @@ struct VariantResult {
   std::vector<StepRecord> steps;
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
+  std::optional<SentInStep> sent_in_step;      // absent on one rank, and if not all steps ended
   std::optional<std::int64_t> flops_per_step;  // plan only
   std::string clock = "wall";                  // wall | virtual
   // Both from the timeline, by pipelines of two stages and more; without stages there is no bubble.

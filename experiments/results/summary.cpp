@@ -56,6 +56,15 @@ Json evaluation_json(const std::optional<Evaluation>& evaluation) {
   return {{"rank1", evaluation->rank1}, {"verification", verification}};
 }
 
+Json sent_json(const std::optional<SentInStep>& sent) {
+  if (!sent) return nullptr;
+  Json formula{{"total", sent->formula.total()}};
+  for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
+    formula[std::string(cargo_names[cargo])] = sent->formula.model[cargo];
+  formula["head"] = sent->formula.head;
+  return {{"counted", sent->counted}, {"formula", formula}};
+}
+
 Json variant_json(const VariantResult& variant, const std::optional<double>& first_samples_per_second) {
   const auto samples = samples_per_second(variant);
   std::optional<double> speedup;
@@ -78,6 +87,7 @@ Json variant_json(const VariantResult& variant, const std::optional<double>& fir
              stages(variant) == 1 && !variant.bubble_fraction ? Json(0.0) : or_null(variant.bubble_fraction)},
             {"ideal_speedup", or_null(variant.ideal_speedup)},
             {"speedup_over_first", or_null(speedup)},
+            {"sent_in_step", sent_json(variant.sent_in_step)},
             {"ranks", ranks},
             {"evaluation", evaluation_json(variant.evaluation)}};
   if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;

@@ -120,6 +120,25 @@ std::string memory_table(const RunResult& run) {
   return text;
 }
 
+std::string sent_table(const RunResult& run) {
+  std::vector<std::string> headers{"variant", "counted", "formula"};
+  for (const std::string_view cargo : cargo_names) headers.emplace_back(cargo);
+  headers.emplace_back("head");
+  Grid grid(headers);
+  bool is_sent = false;
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.sent_in_step) continue;
+    is_sent = true;
+    const StepBytes& formula = variant.sent_in_step->formula;
+    std::vector<std::string> row{variant.name, format_bytes(variant.sent_in_step->counted),
+                                 format_bytes(formula.total())};
+    for (const std::int64_t bytes : formula.model) row.push_back(format_bytes(bytes));
+    row.push_back(format_bytes(formula.head));
+    grid.add(std::move(row));
+  }
+  return is_sent ? grid.to_text() : "";
+}
+
 std::string accuracy_table(const RunResult& run) {
   std::set<int> exponents;
   bool is_evaluated = false;
@@ -157,6 +176,8 @@ std::string results_table(const RunResult& run) {
   std::string text = variants_table(run) + clock_text(run) + errors_text(run);
   if (const std::string memory = memory_table(run); !memory.empty())
     text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
+  if (const std::string sent = sent_table(run); !sent.empty())
+    text += "\nwhat rank 0 sends in a step: counted, and by formula with its parts\n" + sent;
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
   return text;
 }

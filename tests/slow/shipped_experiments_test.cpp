@@ -109,6 +109,10 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
     REQUIRE(planned.summary["variants"].size() == variants.size());
     for (std::size_t v = 0; v < variants.size(); ++v) {
       CHECK(variants[v]["status"] == "ok");
+      const Json& sent = variants[v]["sent_in_step"];
+      CHECK(sent == planned.summary["variants"][v]["sent_in_step"]);
+      CHECK(sent.is_null() == (variants[v]["ranks"].size() == 1));
+      if (!sent.is_null()) CHECK(sent["counted"] == sent["formula"]["total"]);
       for (std::size_t rank = 0; rank < variants[v]["ranks"].size(); ++rank)
         for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
           CHECK(planned.summary["variants"][v]["ranks"][rank][key] == variants[v]["ranks"][rank][key]);

@@ -63,6 +63,8 @@ inline RunResult run_result() {
   run.device = "cpu";
   run.variants = {variant_result("serial", 1, 0.5), variant_result("sharded", 4, 0.25), failed_variant("too_big")};
   run.variants[0].evaluation = evaluation();
+  run.variants[1].sent_in_step =
+      SentInStep{21 * mebi, {.model = {mebi, 2 * mebi, 3 * mebi, 4 * mebi}, .head = 11 * mebi}};
   return run;
 }
 

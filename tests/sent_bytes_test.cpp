@@ -1,0 +1,59 @@
+// What a rank sends in a step is what the formulas say, to the byte.
+#include <doctest/doctest.h>
+
+#include "experiments/run.h"
+#include "tests/support/layouts.h"
+
+namespace heddle {
+
+namespace {
+
+/// On plan, whose bytes are cpu's.
+Experiment planned(const ModelConfig& model, int dp, int tp) {
+  Experiment experiment = test::small_experiment(12, 16, 8, DType::f32);
+  experiment.device = DeviceType::plan;
+  experiment.data.synthetic_identities.image = {3, 16, 16};
+  experiment.model = model;
+  experiment.model.embedding = 8;
+  experiment.mesh = {.dp = dp, .tp = tp};
+  return experiment;
+}
+
+void check_sent(const Experiment& experiment) {
+  const VariantResult result = run_variant(experiment, "planned", {});
+  REQUIRE(result.error.empty());
+  REQUIRE(result.sent_in_step.has_value());
+  CHECK(result.sent_in_step->counted == result.sent_in_step->formula.total());
+}
+
+}  // namespace
+
+TEST_CASE("rank 0 sends in a step what the formulas say: micro-batches, clipping, either head, a sharded optimizer") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}, .embedding_norm = true}, 4, 1);
+  check_sent(experiment);
+  experiment.train.micro_batches = 2;
+  experiment.train.clip.norm = 1;
+  check_sent(experiment);
+  experiment.head.logits = Logits::gathered;
+  check_sent(experiment);
+  experiment.train.shard = ShardedState::optimizer;
+  check_sent(experiment);
+  experiment.model.synchronized_norms = true;
+  check_sent(experiment);
+}
+
+TEST_CASE("rank 0 sends in a step what the formulas say: layers placed in every way, along one axis and two") {
+  Experiment experiment = planned({.type = ModelType::iresnet18}, 2, 2);
+  check_sent(experiment);
+  experiment.model = {.type = ModelType::resnext, .embedding = 8, .stem = Stem::small};
+  experiment.model.resnext = {.blocks = {1, 1, 1, 1}, .cardinality = 4, .width = 4};
+  for (const Parallel kind : {Parallel::data, Parallel::parameter, Parallel::column, Parallel::row})
+    for (const AxisChoice axis : {AxisChoice::dp, AxisChoice::tp}) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(static_cast<int>(axis));
+      experiment.model.placements = {{"layer*.conv1", kind, axis}, {"layer*.conv2", Parallel::group, AxisChoice::tp}};
+      check_sent(experiment);
+    }
+}
+
+}  // namespace heddle
