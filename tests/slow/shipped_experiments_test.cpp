@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -133,6 +134,23 @@ TEST_CASE("layers placed in other ways train as their serial judge at every step
       for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
         CHECK(variants[v]["loss_per_step"][step].get<double>() ==
               doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+  }
+}
+
+TEST_CASE("features are cheaper to move than weights until the batch is as large as the layer is wide") {
+  Scratch scratch;
+  const Ended planned =
+      run_program({"plan", HEDDLE_SOURCE_DIR "/experiments/volumes.json", "--json"}, scratch / "plan.json");
+  REQUIRE(planned.code == 0);
+  std::map<std::string, double> sent;
+  for (const Json& variant : planned.summary["variants"])
+    sent[variant["name"].get<std::string>()] = variant["sent_in_step"]["counted"].get<double>();
+  CHECK(sent.at("4096 x 1024 tensor") < sent.at("4096 x 1024 data"));
+  CHECK(sent.at("4096 x 4096 tensor") == doctest::Approx(sent.at("4096 x 4096 data")).epsilon(1e-3));
+  CHECK(sent.at("4096 x 16384 tensor") > sent.at("4096 x 16384 data"));
+  for (const char* batch : {"1024", "4096", "16384"}) {
+    CHECK(sent.at(fmt::format("256 x {} tensor", batch)) > sent.at(fmt::format("256 x {} data", batch)));
+    CHECK(sent.at(fmt::format("1M x {} tensor", batch)) < 0.03 * sent.at(fmt::format("1M x {} data", batch)));
   }
 }
 
