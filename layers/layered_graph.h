@@ -14,7 +14,7 @@ namespace heddle {
 struct PathCost {
   double first = 0;
   double second = 0;
-  auto operator<=>(const PathCost&) const = default;
+  auto operator<=>(const PathCost&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
   PathCost operator+(const PathCost& other) const { return {first + other.first, second + other.second}; }
 };
 
