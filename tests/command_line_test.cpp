@@ -339,7 +339,8 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
         "heddle: --set threads: expected 1, got 2: a virtual clock sees the CPU time of a rank's own thread only\n");
   CHECK(error("ranks.speed=[1,1,2]") ==
         "heddle: --set ranks.speed: expected at most 2 speeds, one for each rank, got 3\n");
-  CHECK(error("ranks.speed=[0]") == "heddle: --set ranks.speed: /ranks/speed/0: expected a number > 0 and <= 1000000, got 0\n");
+  CHECK(error("ranks.speed=[0]") ==
+        "heddle: --set ranks.speed: /ranks/speed/0: expected a number > 0 and <= 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");
   CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
