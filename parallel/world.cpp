@@ -31,9 +31,26 @@ namespace {
   fail<RankFailed>("rank {} failed: {}", rank, failure.why);
 }
 
+/// This machine's cores a rank; 0 if there are more ranks. A process that its launcher has bound to some has them for
+/// itself.
+int cores_of_a_rank(const WorldOptions& options) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (options.processes == nullptr) return cores / options.mesh.size();
+  return cores < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) ? cores : cores / options.processes->local_size();
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(RankClock::Steady::now().time_since_epoch()).count();
+}
+
 RankClock make_clock(const WorldOptions& options, int rank, const Device& device, RankClock::Steady::time_point epoch) {
   const ClockOptions& clock = options.clock;
-  if (!clock.is_virtual) return RankClock(epoch);
+  if (!clock.is_virtual) {
+    // With a core for every thread the time is the CPU time, and takes a twentieth of the time to read: of a small
+    // collective that is the half.
+    if (cores_of_a_rank(options) >= threads_per_rank(options)) return RankClock(epoch, steady_seconds);
+    return RankClock(epoch);
+  }
   ClockModel model{.links = clock.links, .jitter = clock.jitter, .key = options.key};
   if (const auto index = static_cast<std::size_t>(rank); index < clock.speeds.size()) model.speed = clock.speeds[index];
   if (clock.computed) return {rank, model, [&clock, &device] { return clock.computed(device); }};
@@ -63,12 +80,6 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
             .bytes = *bytes,
             .clock = traffic->clock};
   body(rank);
-}
-
-/// Cores of this machine that are one process's. A process that its launcher has bound to some has them for itself.
-int cores_of_a_process(int processes_here) {
-  const int usable = static_cast<int>(std::thread::hardware_concurrency());
-  return usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) ? usable : usable / processes_here;
 }
 
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
@@ -142,10 +153,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
 int threads_per_rank(const WorldOptions& options) {
   if (options.threads > 0) return options.threads;
   if (options.clock.is_virtual) return 1;
-  const int cores = options.processes != nullptr
-                        ? cores_of_a_process(options.processes->local_size())
-                        : static_cast<int>(std::thread::hardware_concurrency()) / options.mesh.size();
-  return std::max(1, cores);
+  return std::max(1, cores_of_a_rank(options));
 }
 
 void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body) {

@@ -177,6 +177,20 @@ TEST_CASE("a thread's CPU time within communicators is not computing") {
   CHECK(everything.busy_seconds() - computing.busy_seconds() >= 0.01 - 0.001);
 }
 
+TEST_CASE("busy is the time outside communicators, and only CPU time where ranks share cores") {
+  const auto busy_of_a_nap = [](int count) {
+    double busy = 0;
+    run_ranks(ranks(count), [&](Rank& rank) {
+      const double begin = rank.clock.busy_seconds();
+      if (rank.index == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      if (rank.index == 0) busy = rank.clock.busy_seconds() - begin;
+    });
+    return busy;
+  };
+  CHECK(busy_of_a_nap(1) >= 0.2);
+  CHECK(busy_of_a_nap(2 * static_cast<int>(std::thread::hardware_concurrency())) < 0.1);
+}
+
 TEST_CASE("a transport that does not exist is an error that says which ones do") {
   WorldOptions options = ranks(2);
   options.transport = "pigeons";

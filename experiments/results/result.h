@@ -29,7 +29,7 @@ struct RankResult {
   MemoryUse peak;                                        // at the moment of the largest total
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
-  double busy_seconds = 0;  // outside communicators: CPU time, or virtual
+  double busy_seconds = 0;  // outside communicators: CPU time where cores are short, or virtual
   std::vector<Span> trace;
 };
 
