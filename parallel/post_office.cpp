@@ -69,13 +69,17 @@ LetterWriter& PostOffice::begin(Kind kind, const ExchangeName& name) {
   return letter_;
 }
 
-void PostOffice::send(int to) {
+void PostOffice::send(int to, std::span<const std::byte> content) {
+  const std::size_t words = letter_.bytes().size();
+  if (words + content.size() <= Wire::max_sheet) return wire_->post(to, letter_.bytes(), content, false);
+  letter_.put_bytes(content);
   std::span<const std::byte> rest = letter_.bytes();
   do {
     const std::span<const std::byte> sheet = rest.first(std::min(rest.size(), Wire::max_sheet));
     rest = rest.subspan(sheet.size());
-    wire_->post(to, sheet, !rest.empty());
+    wire_->post(to, sheet, {}, !rest.empty());
   } while (!rest.empty());
+  letter_.shrink(words);
 }
 
 void PostOffice::send_to_all() {

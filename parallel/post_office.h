@@ -95,7 +95,8 @@ class PostOffice {
   /// A letter about an exchange is begun, written and sent.
   enum class Kind : std::uint8_t { call, content, want, taken, failed, ended, probe, gathered };
   LetterWriter& begin(Kind kind, const ExchangeName& name);
-  void send(int to);
+  /// `content` comes after its words.
+  void send(int to, std::span<const std::byte> content = {});
 
   std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor);
   /// Asks for a slice of what was offered here; its bytes are the tensor's.

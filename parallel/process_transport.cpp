@@ -48,7 +48,9 @@ class Offers : public Addressee {
   const ExchangeName& name() const { return name_; }
 
   /// To the world ranks `to`: call and small tensors at once, what others have asked for already, and the rest later.
-  void put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call) {
+  /// `for_all`, if it is defined, is what travels to each with the call in place of its own tensor, which is small.
+  void put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call,
+           const Tensor& for_all = {}) {
     synchronize(tensors);
     Step& mine = steps_[static_cast<std::size_t>(step)];
     mine.to = to;
@@ -57,14 +59,12 @@ class Offers : public Addressee {
     LetterWriter& letter = office_.begin(step == 0 ? Kind::call : Kind::content, name_);
     letter.put(step);
     if (step == 0) letter.put_call(call);
-    const std::size_t words = letter.bytes().size();
     for (std::size_t i = 0; i < to.size(); ++i) {
       const Tensor& x = mine.tensors[i];
       if (to[i] == office_.rank()) continue;
-      const bool has_content = moving_bytes(x) > 0 && is_inline(x);
-      if (has_content) letter.put_bytes(content(x));
-      if (has_content || step == 0) office_.send(to[i]);
-      letter.shrink(words);
+      const Tensor& travels = for_all.defined() ? for_all : x;
+      const bool has_content = moving_bytes(travels) > 0 && is_inline(travels);
+      if (has_content || step == 0) office_.send(to[i], has_content ? content(travels) : std::span<const std::byte>());
       if (!is_inline(x)) mine.owed[i] = x.bytes();
     }
     mine.is_offered = true;
@@ -128,7 +128,8 @@ class CollectiveExchange : public Exchange {
  public:
   CollectiveExchange(PostOffice& office, const Group& group, Call call, std::vector<Tensor> offered)
       : office_(office), group_(group), call_(std::move(call)), offers_(office, {group.id, call_.sequence, -1}) {
-    offers_.put(0, std::move(offered), group_.members, call_);
+    whole_ = whole_of(offered);
+    offers_.put(0, std::move(offered), group_.members, call_, whole_);
     office_.poll();
   }
 
@@ -173,6 +174,23 @@ class CollectiveExchange : public Exchange {
     result.device().backend().synchronize();
   }
 
+  void all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) override {
+    if (!whole_.defined()) return Exchange::all_reduce(reduction, rank, std::move(results));
+    const std::size_t peer = 1 - group_.rank;
+    Tensor theirs;
+    {
+      const MemoryScope scope(whole_.device(), Category::communication);
+      theirs = Tensor::empty_like(whole_);
+    }
+    copy_content(peer, theirs);
+    std::array<Tensor, 2> operands;
+    operands[group_.rank] = whole_;
+    operands[peer] = theirs;
+    Tensor result = Tensor::view(results[0].storage(), results[0].byte_offset(), whole_.shape(), whole_.dtype());
+    combine(reduction, operands, result);
+    result.device().backend().synchronize();
+  }
+
   void offer(std::vector<Tensor> offered) override {
     ++step_;
     offers_.put(step_, std::move(offered), group_.members, call_);
@@ -185,6 +203,21 @@ class CollectiveExchange : public Exchange {
   }
 
  private:
+  /// Two ranks that all_reduce few elements exchange all of them at once, which are no more than the slices of two
+  /// steps, and both reduce them. All that this rank offers, where that is so.
+  Tensor whole_of(const std::vector<Tensor>& offered) const {
+    if (call_.operation != Operation::all_reduce || offered.size() != 2) return {};
+    const Tensor& first = offered[0];
+    const std::int64_t count = first.numel() + offered[1].numel();
+    const Tensor whole = Tensor::view(first.storage(), first.byte_offset(), {count}, first.dtype());
+    return moving_bytes(whole) > 0 && is_inline(whole) ? whole : Tensor();
+  }
+
+  static void combine(Reduction reduction, std::span<const Tensor> operands, Tensor result) {
+    result.device().backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max,
+                                                    operands, std::span(&result, 1));
+  }
+
   Arrival& arrival_of(std::size_t p) { return office_.arrival(offers_.name(), group_.members[p]); }
 
   template <class Ready>
@@ -227,9 +260,7 @@ class CollectiveExchange : public Exchange {
       std::vector<Tensor> operands;
       for (std::size_t p = 0; p < group_.members.size(); ++p)
         operands.push_back(p == group_.rank ? mine.rows(at, at + count) : row_of(p, pieces[b], count));
-      Tensor piece = result.rows(at, at + count);
-      result.device().backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max,
-                                                      operands, std::span(&piece, 1));
+      combine(reduction, operands, result.rows(at, at + count));
     }
   }
 
@@ -257,6 +288,7 @@ class CollectiveExchange : public Exchange {
   const Group& group_;
   Call call_;
   Offers offers_;
+  Tensor whole_;
   int step_ = 0;
 };
 

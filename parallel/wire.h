@@ -43,8 +43,9 @@ class Wire {
   /// `Open MPI 4.1.4`.
   virtual std::string name() const = 0;
 
-  /// Copies the sheet. Those of one pair arrive in order, whatever transfers are under way.
-  virtual void post(int to, std::span<const std::byte> content, bool more_follow) = 0;
+  /// Copies the sheet, which is `words` and `content` one after the other. Those of one pair arrive in order, whatever
+  /// transfers are under way.
+  virtual void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) = 0;
   virtual std::optional<Sheet> next_sheet() = 0;
 
   /// Any number of bytes; the receiver gives the same number and tag.

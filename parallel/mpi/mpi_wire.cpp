@@ -1,6 +1,7 @@
 // The only file that knows MPI; compiled once for each MPI that is there.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -60,6 +61,8 @@ class MpiTransfer : public WireTransfer {
 class MpiWire : public Wire {
  public:
   MpiWire() {
+    // Open MPI sends up to 4 KiB at once within a machine, by default: here whole sheets. An own setting stands.
+    ::setenv("OMPI_MCA_btl_vader_eager_limit", "20480", 0);
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &sheets_), "MPI_Comm_dup");
@@ -95,10 +98,11 @@ class MpiWire : public Wire {
     return std::string(line);
   }
 
-  void post(int to, std::span<const std::byte> content, bool more_follow) override {
+  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
     Slot& slot = free_slot();
-    std::memcpy(slot.content.data(), content.data(), content.size());
-    check(MPI_Isend(slot.content.data(), static_cast<int>(content.size()), MPI_BYTE, to,
+    std::memcpy(slot.content.data(), words.data(), words.size());
+    if (!content.empty()) std::memcpy(slot.content.data() + words.size(), content.data(), content.size());
+    check(MPI_Isend(slot.content.data(), static_cast<int>(words.size() + content.size()), MPI_BYTE, to,
                     more_follow ? more_follow_tag : last_tag, sheets_, &slot.request),
           "MPI_Isend");
   }
