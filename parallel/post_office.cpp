@@ -27,8 +27,8 @@ PostOffice::PostOffice(std::unique_ptr<Wire> wire)
       is_crowded_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
 
 PostOffice::~PostOffice() {
-  // What the wire still writes to must not go before it.
-  for (std::shared_ptr<Transfer>& transfer : transfers_) new std::shared_ptr<Transfer>(std::move(transfer));
+  // What the wire still writes to must not go before it: it is there until the process ends.
+  for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->keeper = transfer;
 }
 
 PostOffice::Section& PostOffice::section_of(std::uint64_t number) {

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "framework/tensor.h"
@@ -28,7 +28,9 @@ struct ExchangeName {
   std::uint64_t sequence = 0;
   /// World rank of the other side of a message; -1: a collective.
   int other = -1;
-  auto operator<=>(const ExchangeName&) const = default;
+  bool operator<(const ExchangeName& name) const {
+    return std::tie(group, sequence, other) < std::tie(name.group, name.sequence, name.other);
+  }
 };
 
 /// Part of what was offered, asked for by its receiver, who holds the memory ready for it.
@@ -66,6 +68,7 @@ struct Transfer {
   bool is_send;
   bool is_done = false;
   std::unique_ptr<WireTransfer> wire;
+  std::shared_ptr<Transfer> keeper;  // itself, when it cannot be ended any more
 };
 
 /// What a wait waits for: a word of the peer, or elements that are under way already.
