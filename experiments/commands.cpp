@@ -30,7 +30,8 @@ using Member = Study<Experiment>::Member;
 /// Whether a batch norm sees one value of a channel in each sample.
 bool normalises_vectors(const ModelDescription& model) {
   return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
-    return application.layer->type() == "batch_norm" && model.sample(application.inputs[0]).rank() == 1;
+    return application.layer->type() == "batch_norm" &&
+           model.sample(application.inputs[0]).numel() == model.sample(application.inputs[0]).back();
   });
 }
 
@@ -56,6 +57,10 @@ void check_model(const Member& member) {
 /// What no single field can know.
 void check(const Member& member) {
   const Experiment& e = member.root;
+  constexpr std::int64_t most_ranks = 1024;
+  if (e.mesh.dp * e.mesh.tp > most_ranks)
+    fail<InputError>("{}: expected at most {} ranks, got {} x {}", member.document.where("/mesh"), most_ranks,
+                     e.mesh.dp, e.mesh.tp);
   const MarginConfig& margin = e.head.margin;
   if (!e.head.normalize && (margin.m1 != 1 || margin.m2 != 0 || margin.m3 != 0))
     fail<InputError>("{}: margins act on angles: with head.normalize = false expected m1 = 1, m2 = 0 and m3 = 0",

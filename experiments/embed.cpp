@@ -15,7 +15,7 @@ EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset
   const std::int64_t images = dataset.size(split);
   EmbeddedSplit result;
   std::vector<float> pixels;
-  const std::int64_t together = config.batch * rank.size;
+  const std::int64_t together = config.batch * rank.mesh.size(Axis::dp);
   for (std::int64_t begin = 0; begin < images; begin += together) {
     const std::int64_t samples = std::min(together, images - begin);
     const ShardRange mine = trainer.input_rows(samples);

@@ -84,7 +84,7 @@ static void describe(Describer& d, TrainConfig& c) {
 }
 
 static void describe(Describer& d, EvaluationConfig& c) {
-  d.field("batch", c.batch, between(1, 1e6), "images a forward pass");
+  d.field("batch", c.batch, between(1, 1e6), "images a forward pass, of each rank along dp");
   d.field("pairs", c.pairs, between(20, 1e8), "pairs of test images for verification, at most");
   d.field("flip", c.flip, "add the embedding of the mirror image");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "experiments/data/sampler.h"
 #include "experiments/placement.h"
@@ -31,6 +32,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
   PlacementPlan plan = plan_of(*backbone, experiment, rank.mesh);
   backbone_ = Model(std::move(backbone), std::move(plan), rank.coordinates, construction);
   head_ = std::make_unique<Head>(experiment.head, embedding, rank, construction);
+  check_names();
   std::vector<PartialGradient> partial;
   std::vector<Trained> trained;
   for (const Parameter* parameter : parameters()) {
@@ -43,6 +45,16 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
   }
   buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment.train.bucket_bytes);
   optimizer_ = make_optimizer(experiment.train.optimizer, std::move(trained));
+}
+
+void Trainer::check_names() {
+  std::set<std::string> names;
+  const auto check = [&](const std::string& name) {
+    if (!names.insert(name).second)
+      fail<InputError>("model: two parameters or statistics have the name {}: name the layers otherwise", name);
+  };
+  for (const Parameter* parameter : parameters()) check(parameter->name);
+  for (const Buffer* buffer : buffers()) check(buffer->name);
 }
 
 bool Trainer::shards_step(const Parameter& parameter) const {
@@ -136,7 +148,8 @@ std::optional<double> Trainer::micro_batch(std::int64_t step, std::span<const st
   if (index + 1 == experiment_.train.micro_batches) buckets_->begin();
   {
     const Tracer::Computing span(tracer_, "backward");
-    backward({{embedding, std::move(output.embedding_gradient)}});
+    // A backbone without parameters leads nowhere: the head alone learns.
+    if (embedding.leads().anywhere()) backward({{embedding, std::move(output.embedding_gradient)}});
   }
   if (!rank_.device.has_data()) return {};
   return output.loss_sum.item();

@@ -65,6 +65,8 @@ class Trainer {
   std::optional<double> micro_batch(std::int64_t step, std::span<const std::int64_t> batch, std::int64_t index);
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
+  /// InputError if two parameters or buffers have one name: a checkpoint could not tell them apart.
+  void check_names();
   double gradient_norm();
   std::optional<double> clip_gradients();
 

@@ -230,6 +230,17 @@ PlacementWish placement_wish(Parallel parallel, AxisChoice over) {
   return wish;
 }
 
+/// Every value but the last goes somewhere: the weights of a layer that nobody reads would decay and nothing else.
+static void check_read(const ModelDescription& model) {
+  std::vector<bool> read(static_cast<std::size_t>(model.last_value()) + 1);
+  for (const ModelDescription::Application& application : model.applications())
+    for (const int input : application.inputs) read[static_cast<std::size_t>(input)] = true;
+  for (std::size_t i = 0; i + 1 < model.applications().size(); ++i)
+    if (!read[i + 1])
+      fail<InputError>("model: {}: nothing reads its output; only the last layer's goes to the head",
+                       model.applications()[i].name);
+}
+
 ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image) {
   ModelDescription model(shape_of(image));
   Names names;
@@ -250,6 +261,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
     if (layer.parallel != ParallelChoice::automatic)
       model.place(name, placement_wish(static_cast<Parallel>(static_cast<int>(layer.parallel) - 1), layer.over));
   }
+  check_read(model);
   return model;
 }
 

@@ -339,6 +339,8 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
         "heddle: --set threads: expected 1, got 2: a virtual clock sees the CPU time of a rank's own thread only\n");
   CHECK(error("ranks.speed=[1,1,2]") ==
         "heddle: --set ranks.speed: expected at most 2 speeds, one for each rank, got 3\n");
+  CHECK(error("mesh={\"dp\": 1024, \"tp\": 1024}")
+            .find("small.json: /mesh: expected at most 1024 ranks, got 1024 x 1024\n") != std::string::npos);
   CHECK(error("ranks.speed=[0]") ==
         "heddle: --set ranks.speed: /ranks/speed/0: expected a number > 0 and <= 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");

@@ -124,8 +124,35 @@ TEST_CASE("a model written out wrongly is refused with the layer, what came and 
   CHECK(error_of("[]").find("/model/layers: expected a list of 1 to 100000 objects, got an empty list") !=
         std::string::npos);
   CHECK(error_of(R"([{"type": "linear"}])").find("/model/layers/0/out: expected an integer") != std::string::npos);
+  CHECK(error_of("[" + stem + R"({"type": "flatten", "inputs": ["input"]}])") ==
+        "model: stem: nothing reads its output; only the last layer's goes to the head");
   CHECK(error_of("[" + stem + R"({"type": "flatten"}])", R"([{"layers": "fc", "parallel": "parameter"}])") ==
         "model: no layer's name matches \"fc\"");
+}
+
+TEST_CASE("names that a checkpoint could not tell apart are refused before training") {
+  Experiment experiment = read_layers(R"([{"type": "flatten"}, {"type": "linear", "name": "head", "out": 7}])");
+  experiment.train.batch = 4;
+  const auto dataset = make_dataset(experiment.data, {1});
+  CHECK_THROWS_WITH_AS(run_ranks({.mesh = Mesh()},
+                                 [&](Rank& rank) {
+                                   Tracer tracer(rank.clock);
+                                   const Trainer trainer(experiment, *dataset, rank, tracer);
+                                 }),
+                       "model: two parameters or statistics have the name head.weight: name the layers otherwise",
+                       InputError);
+}
+
+TEST_CASE("a backbone without parameters lets the head learn alone") {
+  Experiment experiment = read_layers(R"([{"type": "flatten"}])");
+  experiment.train.batch = 4;
+  const auto dataset = make_dataset(experiment.data, {1});
+  run_ranks({.mesh = Mesh(2)}, [&](Rank& rank) {
+    Tracer tracer(rank.clock);
+    Trainer trainer(experiment, *dataset, rank, tracer);
+    CHECK(trainer.compute_gradients(0).value() > 0);
+    (void)trainer.apply_gradients(0);
+  });
 }
 
 TEST_CASE("the embedding of a model written out is what its last layer gives") {
