@@ -42,7 +42,7 @@ Shape without_samples(const Shape& shape) {
 
 }  // namespace
 
-ModelDescription::ModelDescription(Shape sample) : samples_{std::move(sample)} {}
+ModelDescription::ModelDescription(const Shape& sample) : samples_{sample} {}
 
 int ModelDescription::apply(std::string name, DescriptionPointer layer, std::vector<int> inputs) {
   for (const int input : inputs)

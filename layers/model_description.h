@@ -26,7 +26,7 @@ class ModelDescription {
   };
 
   /// `sample`: the shape of one sample, e.g. [height, width, channels].
-  explicit ModelDescription(Shape sample);
+  explicit ModelDescription(const Shape& sample);
 
   /// Appends an application and gives the index of its output. InputError names the layer whose inputs do not fit.
   int apply(std::string name, DescriptionPointer layer, std::vector<int> inputs);
