@@ -1,0 +1,68 @@
+// Pipeline schedules as data: for each rank the list of what it does, in order. A schedule knows nothing of tensors. It
+// is made by a pure function (schedules.h) or read from a file (schedule_csv.h) with its computing only; passes
+// (passes.h) add recomputation, the loss, sends and receives. The same lists are validated, drawn, simulated, planned
+// and executed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+enum class ActionKind {
+  forward,          // F
+  backward,         // B: input part and weight part in one
+  backward_input,   // I: the gradient of what the stage was given
+  backward_weight,  // W: the gradient of the stage's parameters
+  recompute,        // R: forward once more, this time keeping what backward needs
+  loss,             // H: the head: loss and the gradient of the last stage's output, on one or on all ranks
+  send_forward,     // what the stage made, to the next stage
+  recv_forward,     // what the stage before made
+  send_backward,    // the gradient of what the stage was given, to the stage before
+  recv_backward     // the gradient of what the stage made
+};
+inline constexpr std::size_t action_kinds = 10;
+
+constexpr bool is_message(ActionKind kind) {
+  return kind >= ActionKind::send_forward;
+}
+constexpr bool is_send(ActionKind kind) {
+  return kind == ActionKind::send_forward || kind == ActionKind::send_backward;
+}
+
+struct Action {
+  ActionKind kind = ActionKind::forward;
+  /// The stage that computes, or that sends or receives.
+  int stage = 0;
+  int micro_batch = 0;
+  /// Computed together with the next action of this rank: the forward of one micro-batch beside the backward of
+  /// another. They are still executed in order.
+  bool overlaps_next = false;
+  bool operator==(const Action&) const = default;
+};
+
+/// `2F0`: in stage 2 the forward of micro-batch 0; PyTorch's notation, plus R and H.
+std::string to_string(const Action& action);
+/// `F`, `SEND_F`.
+std::string_view name_of(ActionKind kind);
+
+struct Schedule {
+  int micro_batches = 0;
+  /// Which rank has stage s: rank_of[s]. Several stages may lie on one rank.
+  std::vector<int> rank_of;
+  /// Of each rank, in order.
+  std::vector<std::vector<Action>> ranks;
+
+  int stages() const { return static_cast<int>(rank_of.size()); }
+  int size() const { return static_cast<int>(ranks.size()); }
+  bool operator==(const Schedule&) const = default;
+};
+
+/// Stage s on rank s mod p: a loop over the ranks, v times. One stage a rank: v = 1.
+std::vector<int> looped_stages(int ranks, int chunks);
+/// Stages down the ranks and up again: stage s < p on rank s, stage s >= p on rank 2p - 1 - s.
+std::vector<int> folded_stages(int ranks);
+
+}  // namespace heddle
