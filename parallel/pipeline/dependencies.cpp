@@ -1,0 +1,187 @@
+#include "parallel/pipeline/dependencies.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace heddle {
+namespace {
+
+/// What is known of one micro-batch in one stage.
+enum Fact : unsigned char {
+  forward_done = 1,
+  backward_done = 2,   // B or I
+  forward_there = 4,   // what the stage made, on the rank of the next stage
+  backward_there = 8,  // the gradient of what the stage was given, on the rank of the stage before
+};
+
+class Walker {
+ public:
+  explicit Walker(const Schedule& schedule)
+      : schedule_(schedule),
+        facts_(schedule.rank_of.size() * static_cast<std::size_t>(schedule.micro_batches)),
+        arrived_(static_cast<std::size_t>(schedule.micro_batches)),
+        arrived_at_(schedule.ranks.size(), -1),
+        queued_(schedule.ranks.size(), true) {
+    walk_.reached.resize(schedule.ranks.size());
+    walk_.waits_for.resize(schedule.ranks.size());
+    for (int rank = schedule.size() - 1; rank >= 0; --rank) queue_.push_back(rank);
+    for (const std::vector<Action>& list : schedule.ranks) {
+      bool loss = false;
+      for (const Action& action : list) {
+        loss = loss || action.kind == ActionKind::loss;
+        messages_ = messages_ || is_message(action.kind);
+      }
+      loss_ranks_ += loss ? 1 : 0;
+    }
+  }
+
+  Walk run(const Visit& visit) {
+    while (!queue_.empty()) {
+      const int rank = queue_.back();
+      queue_.pop_back();
+      queued_[at(rank)] = false;
+      advance(rank, visit);
+    }
+    return std::move(walk_);
+  }
+
+ private:
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  unsigned char& facts(int stage, int micro_batch) {
+    return facts_[at(stage) * at(schedule_.micro_batches) + at(micro_batch)];
+  }
+  bool known(int stage, int micro_batch, Fact fact) { return (facts(stage, micro_batch) & fact) != 0; }
+  bool loss_done(int micro_batch) const { return arrived_[at(micro_batch)] == loss_ranks_; }
+
+  void wake(int rank) {
+    if (queued_[at(rank)]) return;
+    queued_[at(rank)] = true;
+    queue_.push_back(rank);
+  }
+
+  void advance(int rank, const Visit& visit) {
+    const std::vector<Action>& list = schedule_.ranks[at(rank)];
+    int& next = walk_.reached[at(rank)];
+    while (next < static_cast<int>(list.size())) {
+      const int end = end_of_overlap(list, next);
+      for (int i = next; i < end; ++i) {
+        if (const std::optional<Action> missing = missing_input(rank, list[at(i)])) {
+          walk_.waits_for[at(rank)] = *missing;
+          return;
+        }
+      }
+      if (visit) visit(rank, next, end);
+      for (int i = next; i < end; ++i) finish(rank, list[at(i)]);
+      next = end;
+    }
+  }
+
+  std::optional<Action> missing_input(int rank, const Action& action) {
+    const int s = action.stage;
+    const int i = action.micro_batch;
+    const int last = schedule_.stages() - 1;
+    const bool forward_known = known(s, i, forward_done);
+    switch (action.kind) {
+      case ActionKind::forward:
+        if (s > 0 && !known(s - 1, i, forward_there)) return from(s - 1, s, ActionKind::forward, i);
+        break;
+      case ActionKind::backward:
+      case ActionKind::backward_input:
+        if (!forward_known) return Action{ActionKind::forward, s, i};
+        if (s == last && loss_ranks_ > 0 && !loss_done(i)) return Action{ActionKind::loss, last, i};
+        if (s < last && !known(s + 1, i, backward_there)) return from(s + 1, s, ActionKind::backward, i);
+        break;
+      case ActionKind::backward_weight:
+        if (!known(s, i, backward_done)) return Action{ActionKind::backward_input, s, i};
+        break;
+      case ActionKind::recompute:
+        if (!forward_known) return Action{ActionKind::forward, s, i};
+        break;
+      case ActionKind::loss:
+        return missing_at_loss(rank, i);
+      default:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  /// What a stage makes for its neighbour, as the action that brings it there.
+  Action from(int stage, int neighbour, ActionKind kind, int micro_batch) const {
+    if (messages_ && schedule_.rank_of[at(stage)] != schedule_.rank_of[at(neighbour)]) {
+      kind = kind == ActionKind::forward ? ActionKind::send_forward : ActionKind::send_backward;
+    }
+    return {kind, stage, micro_batch};
+  }
+
+  /// A rank arrives at a collective once, when it comes first to it; on the last stage's rank its input must be there.
+  std::optional<Action> missing_at_loss(int rank, int micro_batch) {
+    const int last = schedule_.stages() - 1;
+    if (rank == schedule_.rank_of[at(last)] && !known(last, micro_batch, forward_done)) {
+      return Action{ActionKind::forward, last, micro_batch};
+    }
+    if (arrived_at_[at(rank)] != micro_batch) {
+      arrived_at_[at(rank)] = micro_batch;
+      if (++arrived_[at(micro_batch)] == loss_ranks_) {
+        for (int other = 0; other < schedule_.size(); ++other) {
+          if (other != rank) wake(other);
+        }
+      }
+    }
+    if (loss_done(micro_batch)) return std::nullopt;
+    return Action{ActionKind::loss, last, micro_batch};
+  }
+
+  void finish(int rank, const Action& action) {
+    const int s = action.stage;
+    const int i = action.micro_batch;
+    if (action.kind == ActionKind::forward) {
+      facts(s, i) |= forward_done;
+      if (s + 1 < schedule_.stages() && (!messages_ || schedule_.rank_of[at(s + 1)] == rank)) bring_forward(s, i);
+    } else if (is_backward(action.kind)) {
+      facts(s, i) |= backward_done;
+      if (s > 0 && (!messages_ || schedule_.rank_of[at(s - 1)] == rank)) bring_backward(s, i);
+    } else if (action.kind == ActionKind::send_forward) {
+      bring_forward(s, i);
+    } else if (action.kind == ActionKind::send_backward) {
+      bring_backward(s, i);
+    }
+  }
+
+  void bring_forward(int stage, int micro_batch) {
+    facts(stage, micro_batch) |= forward_there;
+    wake(schedule_.rank_of[at(stage + 1)]);
+  }
+  void bring_backward(int stage, int micro_batch) {
+    facts(stage, micro_batch) |= backward_there;
+    wake(schedule_.rank_of[at(stage - 1)]);
+  }
+
+  const Schedule& schedule_;
+  std::vector<unsigned char> facts_;
+  std::vector<int> arrived_;     // at each H: how many ranks
+  std::vector<int> arrived_at_;  // of each rank: the H at which it arrived last
+  std::vector<int> queue_;       // ranks that may go on
+  std::vector<bool> queued_;
+  int loss_ranks_ = 0;
+  bool messages_ = false;
+  Walk walk_;
+};
+
+}  // namespace
+
+int end_of_overlap(const std::vector<Action>& list, int first) {
+  auto last = static_cast<std::size_t>(first);
+  while (last + 1 < list.size() && list[last].overlaps_next) ++last;
+  return static_cast<int>(last) + 1;
+}
+
+bool Walk::complete(const Schedule& schedule) const {
+  return std::equal(reached.begin(), reached.end(), schedule.ranks.begin(), schedule.ranks.end(),
+                    [](int count, const std::vector<Action>& list) { return count == static_cast<int>(list.size()); });
+}
+
+Walk walk(const Schedule& schedule, const Visit& visit) {
+  return Walker(schedule).run(visit);
+}
+
+}  // namespace heddle

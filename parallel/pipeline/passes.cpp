@@ -1,0 +1,253 @@
+#include "parallel/pipeline/passes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
+
+namespace heddle {
+namespace {
+
+/// Calls `insert(list, first, end, result)` for each group of actions that begin together; it appends the group and
+/// what the pass adds around it.
+template <class Insert>
+std::vector<Action> rewritten(const std::vector<Action>& list, const Insert& insert) {
+  std::vector<Action> result;
+  result.reserve(2 * list.size());
+  for (int first = 0; first < static_cast<int>(list.size());) {
+    const int end = end_of_overlap(list, first);
+    insert(first, end, result);
+    first = end;
+  }
+  return result;
+}
+
+void append(std::vector<Action>& result, const std::vector<Action>& list, int first, int end) {
+  result.insert(result.end(), list.begin() + first, list.begin() + end);
+}
+
+/// Of each rank: how many actions stand before the place where all its F are done and no B or I has begun; nothing if
+/// some rank has no such place.
+std::optional<std::vector<int>> between_forward_and_backward(const Schedule& schedule) {
+  std::vector<int> places;
+  for (const std::vector<Action>& list : schedule.ranks) {
+    int place = 0;
+    bool backward = false;
+    for (int i = 0; i < static_cast<int>(list.size()); ++i) {
+      const ActionKind kind = list[static_cast<std::size_t>(i)].kind;
+      backward = backward || is_backward(kind);
+      if (kind != ActionKind::forward) continue;
+      if (backward || list[static_cast<std::size_t>(i)].overlaps_next) return std::nullopt;
+      place = i + 1;
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+/// When each rank's actions begin and when the last stage's F end, if all of them take one unit.
+struct UnitTimes {
+  std::vector<std::vector<std::int64_t>> begin;
+  std::vector<std::pair<std::int64_t, int>> last_forward;  // end and micro-batch, in order of time
+};
+
+UnitTimes unit_times(const Schedule& schedule) {
+  const int last = schedule.stages() - 1;
+  const auto cell = [&](int stage, int micro_batch) {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule.micro_batches) +
+           static_cast<std::size_t>(micro_batch);
+  };
+  std::vector<std::int64_t> forward(cell(schedule.stages(), 0));
+  std::vector<std::int64_t> backward(cell(schedule.stages(), 0));
+  std::vector<std::int64_t> free(schedule.ranks.size());
+  UnitTimes times;
+  for (const std::vector<Action>& list : schedule.ranks) times.begin.emplace_back(list.size());
+  const Walk walked = walk(schedule, [&](int rank, int first, int end) {
+    const std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::int64_t begin = free[static_cast<std::size_t>(rank)];
+    for (int i = first; i < end; ++i) {
+      const Action& action = list[static_cast<std::size_t>(i)];
+      if (action.kind == ActionKind::forward && action.stage > 0) {
+        begin = std::max(begin, forward[cell(action.stage - 1, action.micro_batch)]);
+      } else if (is_backward(action.kind) && action.stage < last) {
+        begin = std::max(begin, backward[cell(action.stage + 1, action.micro_batch)]);
+      }
+    }
+    const std::int64_t done = begin + (end - first);
+    for (int i = first; i < end; ++i) {
+      const Action& action = list[static_cast<std::size_t>(i)];
+      times.begin[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)] = begin;
+      if (action.kind == ActionKind::forward) forward[cell(action.stage, action.micro_batch)] = done;
+      if (is_backward(action.kind)) backward[cell(action.stage, action.micro_batch)] = done;
+      if (action.kind == ActionKind::forward && action.stage == last) {
+        times.last_forward.emplace_back(done, action.micro_batch);
+      }
+    }
+    free[static_cast<std::size_t>(rank)] = done;
+  });
+  if (!walked.complete(schedule)) fail<InputError>("with_loss: the schedule cannot be executed");
+  std::sort(times.last_forward.begin(), times.last_forward.end());
+  return times;
+}
+
+/// H of all ranks, each before a rank's first action that begins when or after the last stage's F has ended. In the
+/// order of these times no action waits for a later one, so that the collectives close no circle.
+Schedule with_loss_by_time(Schedule schedule) {
+  const UnitTimes times = unit_times(schedule);
+  const int last = schedule.stages() - 1;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const std::vector<Action> list = std::move(schedule.ranks[rank]);
+    std::size_t next = 0;
+    const auto add_until = [&](std::int64_t time, std::vector<Action>& result) {
+      for (; next < times.last_forward.size() && times.last_forward[next].first <= time; ++next) {
+        result.push_back({ActionKind::loss, last, times.last_forward[next].second});
+      }
+    };
+    schedule.ranks[rank] = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
+      add_until(times.begin[rank][static_cast<std::size_t>(first)], result);
+      append(result, list, first, end);
+    });
+    add_until(std::numeric_limits<std::int64_t>::max(), schedule.ranks[rank]);
+  }
+  return schedule;
+}
+
+Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
+  std::vector<Action> losses;
+  for (int i = 0; i < schedule.micro_batches; ++i) losses.push_back({ActionKind::loss, schedule.stages() - 1, i});
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    std::vector<Action>& list = schedule.ranks[rank];
+    list.insert(list.begin() + places[rank], losses.begin(), losses.end());
+  }
+  return schedule;
+}
+
+/// What an action makes goes to this stage; -1: to none.
+int receiver_stage(const Schedule& schedule, const Action& action) {
+  int to = -1;
+  if (action.kind == ActionKind::forward && action.stage + 1 < schedule.stages()) to = action.stage + 1;
+  if (is_backward(action.kind)) to = action.stage - 1;
+  if (to < 0) return -1;
+  const auto rank = [&](int stage) { return schedule.rank_of[static_cast<std::size_t>(stage)]; };
+  return rank(to) == rank(action.stage) ? -1 : to;
+}
+
+Action sent(const Action& action) {
+  const bool forward = action.kind == ActionKind::forward;
+  return {forward ? ActionKind::send_forward : ActionKind::send_backward, action.stage, action.micro_batch};
+}
+
+Action received(const Action& action, int stage) {
+  const bool forward = action.kind == ActionKind::forward;
+  return {forward ? ActionKind::recv_forward : ActionKind::recv_backward, stage, action.micro_batch};
+}
+
+/// All messages of a schedule, each pair's in the order of its sends.
+class Mail {
+ public:
+  explicit Mail(const Schedule& schedule)
+      : schedule_(schedule), sent_(schedule.ranks.size()), place_(2 * schedule.rank_of.size() * micro_batches()) {
+    for (int rank = 0; rank < schedule.size(); ++rank) {
+      for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+        const int to = receiver_stage(schedule, action);
+        if (to < 0) continue;
+        std::vector<Action>& messages = sent_[static_cast<std::size_t>(rank)][rank_of(to)];
+        place_[place(action.kind, to, action.micro_batch)] = messages.size();
+        messages.push_back(received(action, to));
+      }
+    }
+  }
+
+  /// Appends the receive of what `action` needs from another rank, and of all that its sender has sent before it.
+  /// `taken` counts what a rank has received of each other one.
+  void receive_for(int rank, const Action& action, std::map<int, std::size_t>& taken,
+                   std::vector<Action>& result) const {
+    int from = -1;
+    if (action.kind == ActionKind::forward) from = action.stage - 1;
+    if (is_backward(action.kind) && action.stage + 1 < schedule_.stages()) from = action.stage + 1;
+    if (from < 0 || rank_of(from) == rank) return;
+    const std::vector<Action>& messages = sent_[static_cast<std::size_t>(rank_of(from))].at(rank);
+    const std::size_t last = place_[place(action.kind, action.stage, action.micro_batch)];
+    for (std::size_t& next = taken[rank_of(from)]; next <= last; ++next) result.push_back(messages[next]);
+  }
+
+ private:
+  int rank_of(int stage) const { return schedule_.rank_of[static_cast<std::size_t>(stage)]; }
+  std::size_t micro_batches() const { return static_cast<std::size_t>(schedule_.micro_batches); }
+  std::size_t place(ActionKind kind, int stage, int micro_batch) const {
+    const std::size_t direction = kind == ActionKind::forward ? 0 : 1;
+    return (2 * static_cast<std::size_t>(stage) + direction) * micro_batches() + static_cast<std::size_t>(micro_batch);
+  }
+
+  const Schedule& schedule_;
+  std::vector<std::map<int, std::vector<Action>>> sent_;  // sender, receiver
+  std::vector<std::size_t> place_;                        // of a stage's message among those of its pair
+};
+
+}  // namespace
+
+Schedule with_recompute(Schedule schedule, Recompute mode) {
+  if (mode == Recompute::never || mode == Recompute::sqrt) return schedule;
+  const int recomputed = schedule.micro_batches - (mode == Recompute::except_last ? 1 : 0);
+  for (std::vector<Action>& list : schedule.ranks) {
+    list = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
+      for (int i = first; i < end; ++i) {
+        const Action& action = list[static_cast<std::size_t>(i)];
+        if (!is_backward(action.kind) || action.micro_batch >= recomputed) continue;
+        result.push_back({ActionKind::recompute, action.stage, action.micro_batch});
+      }
+      append(result, list, first, end);
+    });
+  }
+  return schedule;
+}
+
+Schedule with_loss(Schedule schedule, LossRanks ranks) {
+  if (ranks == LossRanks::all) {
+    if (const auto places = between_forward_and_backward(schedule)) return with_loss_at(std::move(schedule), *places);
+    return with_loss_by_time(std::move(schedule));
+  }
+  const int last = schedule.stages() - 1;
+  std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(schedule.rank_of.back())];
+  list = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
+    append(result, list, first, end);
+    for (int i = first; i < end; ++i) {
+      const Action& action = list[static_cast<std::size_t>(i)];
+      if (action.kind != ActionKind::forward || action.stage != last) continue;
+      result.push_back({ActionKind::loss, last, action.micro_batch});
+    }
+  });
+  return schedule;
+}
+
+Schedule with_communication(Schedule schedule, Receives receives) {
+  const Mail mail(schedule);
+  std::vector<std::vector<Action>> ranks;
+  for (int rank = 0; rank < schedule.size(); ++rank) {
+    std::map<int, std::size_t> taken;
+    const std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    const auto receive_for = [&](int first, int end, std::vector<Action>& result) {
+      for (int i = first; i < end; ++i) mail.receive_for(rank, list[static_cast<std::size_t>(i)], taken, result);
+    };
+    ranks.push_back(rewritten(list, [&](int first, int end, std::vector<Action>& result) {
+      receive_for(first, end, result);
+      if (receives == Receives::early && end < static_cast<int>(list.size())) {
+        receive_for(end, end_of_overlap(list, end), result);
+      }
+      append(result, list, first, end);
+      for (int i = first; i < end; ++i) {
+        const Action& action = list[static_cast<std::size_t>(i)];
+        if (receiver_stage(schedule, action) >= 0) result.push_back(sent(action));
+      }
+    }));
+  }
+  schedule.ranks = std::move(ranks);
+  return schedule;
+}
+
+}  // namespace heddle

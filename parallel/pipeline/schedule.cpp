@@ -1,0 +1,33 @@
+#include "parallel/pipeline/schedule.h"
+
+#include <array>
+
+#include <fmt/core.h>
+
+namespace heddle {
+
+std::string_view name_of(ActionKind kind) {
+  static constexpr std::array<std::string_view, action_kinds> names{"F", "B",      "I",      "W",      "R",
+                                                                    "H", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
+  return names.at(static_cast<std::size_t>(kind));
+}
+
+std::string to_string(const Action& action) {
+  return fmt::format("{}{}{}", action.stage, name_of(action.kind), action.micro_batch);
+}
+
+std::vector<int> looped_stages(int ranks, int chunks) {
+  std::vector<int> rank_of;
+  rank_of.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));
+  for (int stage = 0; stage < ranks * chunks; ++stage) rank_of.push_back(stage % ranks);
+  return rank_of;
+}
+
+std::vector<int> folded_stages(int ranks) {
+  std::vector<int> rank_of;
+  rank_of.reserve(2 * static_cast<std::size_t>(ranks));
+  for (int stage = 0; stage < 2 * ranks; ++stage) rank_of.push_back(stage < ranks ? stage : 2 * ranks - 1 - stage);
+  return rank_of;
+}
+
+}  // namespace heddle

@@ -1,0 +1,113 @@
+#include "parallel/pipeline/schedules.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "framework/error.h"
+#include "framework/nearest.h"
+
+namespace heddle {
+namespace {
+
+Schedule empty(const ScheduleShape& shape, std::vector<int> rank_of) {
+  return {shape.micro_batches, std::move(rank_of),
+          std::vector<std::vector<Action>>(static_cast<std::size_t>(shape.ranks))};
+}
+
+constexpr std::array types{
+    ScheduleType{"naive", "one rank computes at a time, micro-batch by micro-batch", naive},
+    ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe},
+    ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b},
+};
+
+const ScheduleType& type_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ScheduleType& type : types) {
+    if (type.name == name) return type;
+    names.emplace_back(type.name);
+  }
+  const std::string meant = nearest(name, names);
+  if (meant.empty()) fail<InputError>("unknown schedule {}", name);
+  fail<InputError>("unknown schedule {}: did you mean {}?", name, meant);
+}
+
+}  // namespace
+
+/// Bubble rate (p-1)/p; one micro-batch is alive.
+///
+///   0: F0          B0 F1          B1
+///   1:    F0    B0       F1    B1
+///   2:       F0B0           F1B1
+Schedule naive(const ScheduleShape& shape) {
+  Schedule schedule = empty(shape, looped_stages(shape.ranks, 1));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    for (int i = 0; i < shape.micro_batches; ++i) {
+      list.push_back({ActionKind::forward, rank, i});
+      list.push_back({ActionKind::backward, rank, i});
+    }
+  }
+  return schedule;
+}
+
+/// Huang et al. 2019, "GPipe: efficient training of giant neural networks using pipeline parallelism". Bubble
+/// (p-1)(F+B), rate (p-1)/(m+p-1); all m micro-batches are alive.
+///
+///   0: F0 F1 F2                   B0 B1 B2
+///   1:    F0 F1 F2             B0 B1 B2
+///   2:       F0 F1 F2 B0 B1 B2
+Schedule gpipe(const ScheduleShape& shape) {
+  Schedule schedule = empty(shape, looped_stages(shape.ranks, 1));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::forward, rank, i});
+    for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::backward, rank, i});
+  }
+  return schedule;
+}
+
+/// Narayanan et al. 2019, "PipeDream", and 2021, "Efficient large-scale language model training on GPU clusters using
+/// Megatron-LM", with flushes. Bubble (p-1)(F+B) as gpipe's; min(m, p-r) micro-batches are alive on rank r.
+///
+///   0: F0 F1 F2       B0 F3 B1    B2    B3
+///   1:    F0 F1    B0 F2 B1 F3 B2    B3
+///   2:       F0 B0 F1 B1 F2 B2 F3 B3
+Schedule one_f_one_b(const ScheduleShape& shape) {
+  Schedule schedule = empty(shape, looped_stages(shape.ranks, 1));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    int forward = 0;
+    for (int i = 0; i < shape.micro_batches; ++i) {
+      const int alive = std::min(shape.micro_batches, i + shape.ranks - rank);
+      for (; forward < alive; ++forward) list.push_back({ActionKind::forward, rank, forward});
+      list.push_back({ActionKind::backward, rank, i});
+    }
+  }
+  return schedule;
+}
+
+std::span<const ScheduleType> schedule_types() {
+  return types;
+}
+
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+  const ScheduleType& type = type_named(name);
+  if (shape.ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, shape.ranks);
+  if (shape.micro_batches < 1) {
+    fail<InputError>("{}: expected at least 1 micro-batch, got {}", name, shape.micro_batches);
+  }
+  const auto chunks = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
+  if (type.least_chunks == type.most_chunks && shape.chunks != type.least_chunks) {
+    fail<InputError>("{}: expected {}, got {}", name, chunks(type.least_chunks), shape.chunks);
+  }
+  if (shape.chunks < type.least_chunks) {
+    fail<InputError>("{}: expected at least {}, got {}", name, chunks(type.least_chunks), shape.chunks);
+  }
+  return type.make(shape);
+}
+
+}  // namespace heddle

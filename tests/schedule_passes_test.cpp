@@ -1,0 +1,118 @@
+// Passes over schedules: where R, H, sends and receives come to stand.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedules.h"
+
+using namespace heddle;
+
+namespace {
+
+std::string text(const Schedule& schedule, int rank) {
+  std::string result;
+  for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+    result += (result.empty() ? "" : " ") + to_string(action);
+  }
+  return result;
+}
+
+/// Of two ranks: 0 has stages 0 and 3, 1 has stages 1 and 2; rank 1 computes 2F1 beside 1B0.
+Schedule overlapped() {
+  using enum ActionKind;
+  Schedule schedule{2, folded_stages(2), {}};
+  schedule.ranks.push_back({{forward, 0, 0},
+                            {forward, 0, 1},
+                            {forward, 3, 0},
+                            {backward, 3, 0},
+                            {forward, 3, 1, true},
+                            {backward, 0, 0},
+                            {backward, 3, 1},
+                            {backward, 0, 1}});
+  schedule.ranks.push_back({{forward, 1, 0},
+                            {forward, 2, 0},
+                            {forward, 1, 1},
+                            {backward, 2, 0},
+                            {forward, 2, 1, true},
+                            {backward, 1, 0},
+                            {backward, 2, 1},
+                            {backward, 1, 1}});
+  return schedule;
+}
+
+}  // namespace
+
+TEST_CASE("with_recompute: R stands right before the backward of what is recomputed") {
+  const Schedule schedule = one_f_one_b({2, 2});
+  CHECK(text(with_recompute(schedule, Recompute::always), 0) == "0F0 0F1 0R0 0B0 0R1 0B1");
+  CHECK(text(with_recompute(schedule, Recompute::always), 1) == "1F0 1R0 1B0 1F1 1R1 1B1");
+  CHECK(text(with_recompute(schedule, Recompute::except_last), 0) == "0F0 0F1 0R0 0B0 0B1");
+  CHECK(with_recompute(schedule, Recompute::never) == schedule);
+  CHECK(with_recompute(schedule, Recompute::sqrt) == schedule);
+}
+
+TEST_CASE("with_recompute: an overlapped pair stays together, R before it") {
+  CHECK(text(with_recompute(overlapped(), Recompute::always), 1) == "1F0 2F0 1F1 2R0 2B0 1R0 2F1 1B0 2R1 2B1 1R1 1B1");
+}
+
+TEST_CASE("with_loss: on the last stage's rank alone, H follows its F") {
+  const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossRanks::last_stage);
+  CHECK(text(schedule, 0) == "0F0 0F1 0B0 0F2 0B1 0B2");
+  CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");
+}
+
+TEST_CASE("with_loss: of all ranks, between forward and backward where every rank has such a point") {
+  const Schedule schedule = with_loss(with_recompute(gpipe({2, 2}), Recompute::always), LossRanks::all);
+  CHECK(text(schedule, 0) == "0F0 0F1 1H0 1H1 0R0 0B0 0R1 0B1");
+  CHECK(text(schedule, 1) == "1F0 1F1 1H0 1H1 1R0 1B0 1R1 1B1");
+}
+
+TEST_CASE("with_loss: of all ranks, else when the last stage's F has ended") {
+  const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossRanks::all);
+  CHECK(text(schedule, 0) == "0F0 0F1 1H0 0B0 1H1 0F2 0B1 1H2 0B2");
+  CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");
+  CHECK(walk(schedule).complete(schedule));
+}
+
+TEST_CASE("with_communication: sends follow what they send, receives stand before their use") {
+  const Schedule schedule = with_communication(one_f_one_b({2, 2}));
+  CHECK(text(schedule, 0) == "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1");
+  CHECK(text(schedule, 1) == "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1");
+}
+
+TEST_CASE("with_communication: early receives stand one computing action before") {
+  const Schedule schedule = with_communication(one_f_one_b({2, 2}), Receives::early);
+  CHECK(text(schedule, 0) == "0F0 0SEND_F0 0RECV_B0 0F1 0SEND_F1 0RECV_B1 0B0 0B1");
+  CHECK(text(schedule, 1) == "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1");
+}
+
+TEST_CASE("with_communication: nothing is sent between stages of one rank") {
+  CHECK(text(with_communication(overlapped()), 1) ==
+        "1RECV_F0 1F0 2F0 2SEND_F0 1RECV_F1 1F1 2RECV_B0 2B0 2F1 1B0 2SEND_F1 1SEND_B0 2RECV_B1 2B1 1B1 1SEND_B1");
+}
+
+TEST_CASE("with_communication: a pair's receives stand in the order of its sends, whatever is needed first") {
+  using enum ActionKind;
+  Schedule schedule{2, looped_stages(2, 1), {}};
+  schedule.ranks.push_back({{forward, 0, 0}, {forward, 0, 1}, {backward, 0, 0}, {backward, 0, 1}});
+  schedule.ranks.push_back({{forward, 1, 1}, {forward, 1, 0}, {backward, 1, 1}, {backward, 1, 0}});
+  const Schedule sent = with_communication(schedule);
+  CHECK(text(sent, 1) == "1RECV_F0 1RECV_F1 1F1 1F0 1B1 1SEND_B1 1B0 1SEND_B0");
+  CHECK(text(sent, 0) == "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B1 0RECV_B0 0B0 0B1");
+  CHECK(walk(sent).complete(sent));
+}
+
+TEST_CASE("walk: says what a rank waits for when the lists cannot be executed") {
+  using enum ActionKind;
+  Schedule schedule{1, looped_stages(2, 1), {}};
+  schedule.ranks.push_back({{forward, 0, 0}, {backward, 0, 0}});
+  schedule.ranks.push_back({{backward, 1, 0}, {forward, 1, 0}});
+  const Walk walked = walk(schedule);
+  CHECK_FALSE(walked.complete(schedule));
+  CHECK(walked.reached == std::vector<int>{1, 0});
+  CHECK(to_string(walked.waits_for[0]) == "1B0");
+  CHECK(to_string(walked.waits_for[1]) == "1F0");
+}
