@@ -1,9 +1,11 @@
 #include "experiments/experiment.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "framework/describe.h"
+#include "parallel/pipeline/schedules.h"
 
 namespace heddle {
 
@@ -37,8 +39,21 @@ std::span<const std::string_view> names_of<ShardedState>() {
   return names;
 }
 
+template <>
+std::span<const std::string_view> names_of<Recompute>() {
+  static constexpr std::array<std::string_view, 4> names{"never", "always", "except_last", "sqrt"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<Receives>() {
+  static constexpr std::array<std::string_view, 2> names{"at_use", "early"};
+  return names;
+}
+
 static void describe(Describer& d, MeshConfig& c) {
   d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");
+  d.field("pp", c.pp, between(1, 1024), "ranks along the pipeline axis, each with its stages of the model");
   d.field("tp", c.tp, between(1, 1024), "ranks along the tensor axis, neighbours");
 }
 
@@ -50,6 +65,25 @@ static void describe(Describer& d, LinkModel& c) {
   d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6), "0: all ranks are on one node");
   d.field("node_latency", c.between_nodes.latency, latency, "the same between ranks of different nodes");
   d.field("node_bandwidth", c.between_nodes.bandwidth, bandwidth, "the same between ranks of different nodes");
+}
+
+static void describe(Describer& d, PipelineConfig& c) {
+  static const std::vector<std::string_view> schedules = [] {
+    std::vector<std::string_view> names;
+    for (const ScheduleType& type : schedule_types()) names.push_back(type.name);
+    names.emplace_back("csv");
+    return names;
+  }();
+  int index = static_cast<int>(std::find(schedules.begin(), schedules.end(), c.schedule) - schedules.begin());
+  d.choice("schedule", index, schedules,
+           "what each rank does when (heddle list schedules, heddle schedule NAME draws it); csv: it stands in a file");
+  c.schedule = schedules[static_cast<std::size_t>(index)];
+  d.field("file", c.file, "the file of the schedule csv, as PyTorch's pipelining writes it");
+  d.field("chunks", c.chunks, between(0, 1024), "stages a rank; 0: the least that the schedule takes");
+  choice(d, "recompute", c.recompute,
+         "run a stage's forward again before its backward, and keep its inputs only: always, or except for the last "
+         "micro-batch; sqrt: keep the ends of about sqrt(n) segments of its n layers");
+  choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
 }
 
 static void describe(Describer& d, RanksConfig& c) {
@@ -102,6 +136,7 @@ void describe(Describer& d, Experiment& c) {
   object(d, "profile", c.profile,
          "the device of each rank that plan tells the time of: a kernel takes as long as its operations or its bytes");
   object(d, "mesh", c.mesh, "the mesh of ranks");
+  object(d, "pipeline", c.pipeline, "how the stages along pp share a step");
   d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
@@ -118,7 +153,8 @@ void describe(Describer& d, Experiment& c) {
 }
 
 Mesh mesh_of(const Experiment& experiment) {
-  return Mesh(static_cast<int>(experiment.mesh.dp), 1, static_cast<int>(experiment.mesh.tp));
+  return Mesh(static_cast<int>(experiment.mesh.dp), static_cast<int>(experiment.mesh.pp),
+              static_cast<int>(experiment.mesh.tp));
 }
 
 }  // namespace heddle

@@ -15,6 +15,7 @@
 #include "models/models.h"
 #include "parallel/link_model.h"
 #include "parallel/mesh.h"
+#include "parallel/pipeline/passes.h"
 
 namespace heddle {
 
@@ -29,7 +30,17 @@ enum class ShardedState { none, optimizer };
 
 struct MeshConfig {
   std::int64_t dp = 1;
+  std::int64_t pp = 1;
   std::int64_t tp = 1;
+};
+
+/// How the stages along pp share a step.
+struct PipelineConfig {
+  std::string schedule = "1f1b";  // a name of schedule_types(), or csv
+  std::string file;               // of csv
+  std::int64_t chunks = 0;        // stages a rank; 0: the least that the schedule takes
+  Recompute recompute = Recompute::never;
+  Receives receives = Receives::at_use;
 };
 
 /// What distinguishes ranks for a virtual clock.
@@ -71,6 +82,7 @@ struct Experiment {
   RanksConfig ranks;
   DeviceProfile profile;
   MeshConfig mesh;
+  PipelineConfig pipeline;
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
   bool winograd = false;           // 3 x 3 convolutions in f32 by Winograd's method

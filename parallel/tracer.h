@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/communicator.h"
@@ -31,14 +32,15 @@ class Tracer : public Hook {
   /// A span of computing, from here to the end of its life.
   class Computing {
    public:
-    Computing(Tracer& tracer, const char* name) : tracer_(tracer), name_(name), begin_(tracer.clock_.now()) {}
-    ~Computing() { tracer_.record({name_, false, begin_, tracer_.clock_.now() - begin_, 0}); }
+    Computing(Tracer& tracer, std::string name)
+        : tracer_(tracer), name_(std::move(name)), begin_(tracer.clock_.now()) {}
+    ~Computing() { tracer_.record({std::move(name_), false, begin_, tracer_.clock_.now() - begin_, 0}); }
     Computing(const Computing&) = delete;
     Computing& operator=(const Computing&) = delete;
 
    private:
     Tracer& tracer_;
-    const char* name_;
+    std::string name_;
     double begin_;
   };
 

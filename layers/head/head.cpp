@@ -16,9 +16,16 @@ std::span<const std::string_view> names_of<Logits>() {
   return names;
 }
 
+template <>
+std::span<const std::string_view> names_of<HeadRanks>() {
+  static constexpr std::array<std::string_view, 2> names{"all", "last_stage"};
+  return names;
+}
+
 void describe(Describer& d, HeadConfig& c) {
   d.field(required("classes"), c.classes, between(2, 1e10), "number of identities; may exceed the data's");
   choice(d, "logits", c.logits, "where the logits live: all on rank 0, or sharded by class");
+  choice(d, "ranks", c.ranks, "who shares the classes: all ranks of the mesh, or those of the last pipeline stage");
   object(d, "margin", c.margin, "the margin softmax");
   d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
   d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of the initial weights");
@@ -40,8 +47,12 @@ Tensor statistics_row(const Tensor& logits) {
 
 }  // namespace
 
+AxisSet Head::axes(const HeadConfig& config) {
+  return config.ranks == HeadRanks::all ? every_axis : AxisSet{Axis::dp, Axis::tp};
+}
+
 Head::Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Construction& construction)
-    : config_(config), ranks_(rank.world), shard_(shard(config.classes, rank.size, rank.index)) {
+    : config_(config), ranks_(rank.over(axes(config))), shard_(shard(config.classes, ranks_.size(), ranks_.rank())) {
   if (!config.normalize && (config.margin.m1 != 1 || config.margin.m2 != 0 || config.margin.m3 != 0))
     fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
   ParameterPart part = ParameterPart::all_of({config.classes, dimension});
@@ -53,7 +64,7 @@ Head::Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Constru
 std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
                                            const Mesh& mesh, DType dtype) {
   using When = LayerExchange::When;
-  const AxisSet all = mesh.larger_than_one(every_axis);
+  const AxisSet all = mesh.larger_than_one(axes(config));
   if (all.empty()) return {};
   std::vector<LayerExchange> exchanges{{When::forward, Operation::all_gather, all, rows * dimension, dtype},
                                        {When::forward, Operation::all_gather, all, rows, DType::i64}};

@@ -31,9 +31,16 @@ enum class Logits {
   sharded    // they stay where they are; ranks exchange a maximum and two sums a row
 };
 
+/// Which ranks share the classes.
+enum class HeadRanks {
+  all,        // of the mesh, those of all pipeline stages
+  last_stage  // those that have the embeddings
+};
+
 struct HeadConfig {
   std::int64_t classes = 0;
   Logits logits = Logits::sharded;
+  HeadRanks ranks = HeadRanks::all;
   MarginConfig margin;
   bool normalize = true;            // cosines; else plain products of embedding and weight
   double initial_deviation = 0.01;  // of the normal initial weights
@@ -45,13 +52,13 @@ void describe(Describer& d, HeadConfig& config);
 struct HeadInput {
   Tensor embedding;                      // [b, d], f32 or f64; b may be 0
   std::span<const std::int64_t> labels;  // [b], in [0, classes)
-  std::vector<std::int64_t> rows;        // b of every rank, in rank order
+  std::vector<std::int64_t> rows;        // b of every rank of the head, in rank order
   std::int64_t first_sample = 0;         // position in the global batch, for messages
   std::int64_t global_batch = 1;         // the loss is the mean over so many samples
 };
 
 struct HeadOutput {
-  Tensor loss_sum;            // []: sum of the micro-batch's losses over all ranks, divided by the global batch
+  Tensor loss_sum;            // []: sum of the micro-batch's losses over the head's ranks, divided by the global batch
   Tensor embedding_gradient;  // [b, d]
 };
 
@@ -60,7 +67,9 @@ using TileConsumer = std::function<void(std::int64_t begin, const Tensor& gradie
 
 class Head {
  public:
-  /// The ranks of the world share the classes; dimension d is the embedding's size.
+  /// The mesh axes whose ranks share the classes.
+  static AxisSet axes(const HeadConfig& config);
+  /// These ranks share the classes, this one among them; dimension d is the embedding's size.
   Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Construction& construction);
 
   /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes).
