@@ -64,7 +64,7 @@ class RankRun {
       const std::int64_t others = experiment_.train.steps - end;
       unwalked_.sent_bytes = rank_.bytes.sent_bytes() / end * others;
       unwalked_.received_bytes = rank_.bytes.received_bytes() / end * others;
-      unwalked_busy_ = last_step_busy_ * static_cast<double>(others);
+      unwalked_busy_ = own().busy_in_step.back() * static_cast<double>(others);
       if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
     }
     const bool saved_last =
@@ -74,6 +74,7 @@ class RankRun {
   }
 
   bool leads() const { return rank_.index == 0; }
+  RankResult& own() { return result_.ranks[static_cast<std::size_t>(rank_.index)]; }
   bool has_data() const { return rank_.device.has_data(); }
 
   std::int64_t begin() {
@@ -109,7 +110,7 @@ class RankRun {
     if (has_data()) record.gradient_norm = update.gradient_norm;
     sent_in_steps_ += rank_.bytes.sent_bytes() - sent_before;
     record.seconds = rank_.clock.now() - start;
-    last_step_busy_ = rank_.clock.busy_seconds() - busy_before;
+    own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
     if (leads()) {
       result_.steps.push_back(record);
       settings_.on_step(record);
@@ -136,12 +137,11 @@ class RankRun {
   }
 
   void report() {
-    RankResult& own = result_.ranks[static_cast<std::size_t>(rank_.index)];
-    own.peak = rank_.device.meter().peak();
-    own.sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent_bytes;
-    own.received_bytes = rank_.bytes.received_bytes() + unwalked_.received_bytes;
-    own.busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
-    own.trace = tracer_.take_spans();
+    own().peak = rank_.device.meter().peak();
+    own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent_bytes;
+    own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received_bytes;
+    own().busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
+    own().trace = tracer_.take_spans();
   }
 
   const Experiment& experiment_;
@@ -152,7 +152,6 @@ class RankRun {
   Tracer& tracer_;
   std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
   CheckpointFolder checkpoints_;
-  double last_step_busy_ = 0;
   std::int64_t sent_in_steps_ = 0;
   Outcome unwalked_;  // traffic of the steps that plan does not walk
   double unwalked_busy_ = 0;

@@ -69,6 +69,28 @@ TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and larg
   for (const char* const end : {"one ", "two ", "f\u00FCnf "}) CHECK(table.find(end) != std::string::npos);
 }
 
+TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's share, bubble; and a line that predicts") {
+  RunResult run;
+  run.variants = {pipeline_variant("naive", "naive", 4, 8, 0.25, 1), pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5),
+                  pipeline_variant("zb_h1, recomputed", "zb_h1", 4, 3, 0.75, 3)};
+  run.variants[1].pipeline->predicted_seconds = 3.9;
+  run.variants[2].pipeline->recompute = "always";
+  const std::string table = results_table(run);
+  CHECK(table.find(R"(
+pipelines, p stages and m micro-batches: gain over naive with the same recomputation, and its ideal
+variant            p  m  recompute  time a step  over naive  ideal  share  bubble  fullest rank
+naive              4  2      never       8.00 s        1.00   1.00  1.000   0.750      13.0 MiB
+gpipe              4  2      never       4.00 s        2.00   2.50  0.800   0.500      13.0 MiB
+zb_h1, recomputed  4  2     always       3.00 s           -   3.00      -   0.250      13.0 MiB
+
+memory of each rank)") != std::string::npos);
+  CHECK(table.ends_with(R"(
+steps as the schedule predicts them from costs of the stages measured alone
+gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
+)"));
+  CHECK(widest_line(table) <= 100);
+}
+
 TEST_CASE("neighbouring ranks that read alike share a row") {
   RunResult run;
   run.variants = {variant_result("a", 8, 1)};

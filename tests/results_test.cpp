@@ -52,9 +52,16 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].step_seconds.max",
                                                      "variants[].samples_per_second",
                                                      "variants[].clock",
+                                                     "variants[].schedule",
+                                                     "variants[].recompute",
+                                                     "variants[].stages",
+                                                     "variants[].micro_batches",
                                                      "variants[].bubble_fraction",
                                                      "variants[].ideal_speedup",
                                                      "variants[].speedup_over_first",
+                                                     "variants[].speedup_over_naive",
+                                                     "variants[].share_of_ideal",
+                                                     "variants[].predicted_seconds",
                                                      "variants[].sent_in_step",
                                                      "variants[].ranks[].rank",
                                                      "variants[].ranks[].coordinates.dp",
@@ -114,12 +121,12 @@ TEST_CASE("summary.json gives what was measured: times without the first step, s
 TEST_CASE("what was not measured is null, also in a variant that failed and where a loss is no number") {
   RunResult run = run_result();
   run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();
-  run.variants[1].ranks[1].coordinates = {{"pp", 1}};
   run.variants[0].evaluation->verification.reset();
   const Json summary = Json::parse(summary_json(run));
   CHECK(summary["variants"][0]["evaluation"] == Json{{"rank1", 0.99}, {"verification", nullptr}});
   CHECK(summary["variants"][1]["loss"]["last"].is_null());
-  CHECK(summary["variants"][1]["bubble_fraction"].is_null());  // two stages, and nobody measured them
+  run.variants[1].pipeline.emplace();  // without the ranks' busy times
+  CHECK(Json::parse(summary_json(run))["variants"][1]["bubble_fraction"].is_null());
   const Json& failed = summary["variants"][2];
   CHECK(failed["status"] == "out_of_memory");
   CHECK(failed["error"] == "rank 1: out of memory");
@@ -130,6 +137,51 @@ TEST_CASE("what was not measured is null, also in a variant that failed and wher
     CHECK(failed[key].is_null());
   for (const char* key : {"median", "min", "max"}) CHECK(failed["step_seconds"][key].is_null());
   for (const char* key : {"first", "last"}) CHECK(failed["loss"][key].is_null());
+}
+
+TEST_CASE("a pipeline's speed-up is told over naive with as many stages and the same recomputation, and the ideal") {
+  RunResult run;
+  run.variants = {variant_result("serial", 1, 8), pipeline_variant("naive_2", "naive", 2, 6, 0.5, 1),
+                  pipeline_variant("recomputed", "naive", 4, 16, 0.25, 1),
+                  pipeline_variant("naive_4", "naive", 4, 8, 0.25, 1),
+                  pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5)};
+  run.variants[2].pipeline->recompute = "always";
+  run.variants[4].pipeline->predicted_seconds = 3.5;
+  CHECK(naive_of(run, run.variants[0]) == nullptr);
+  CHECK(naive_of(run, run.variants[2]) == &run.variants[2]);
+  CHECK(naive_of(run, run.variants[4]) == &run.variants[3]);
+  const Json summary = Json::parse(summary_json(run));
+  const Json& gpipe = summary["variants"][4];
+  CHECK(gpipe["schedule"] == "gpipe");
+  CHECK(gpipe["recompute"] == "never");
+  CHECK(gpipe["stages"] == 4);
+  CHECK(gpipe["micro_batches"] == 2);
+  CHECK(gpipe["bubble_fraction"] == 0.5);
+  CHECK(gpipe["ideal_speedup"] == 2.5);
+  CHECK(gpipe["speedup_over_naive"] == 2.0);
+  CHECK(gpipe["share_of_ideal"] == 0.8);
+  CHECK(gpipe["predicted_seconds"] == 3.5);
+  CHECK(summary["variants"][3]["share_of_ideal"] == 1.0);
+  CHECK(summary["variants"][3]["predicted_seconds"].is_null());
+  const Json& serial = summary["variants"][0];
+  CHECK(serial["stages"] == 1);
+  CHECK(serial["bubble_fraction"] == 0.0);
+  for (const char* key : {"schedule", "recompute", "speedup_over_naive", "share_of_ideal"})
+    CHECK(serial[key].is_null());
+  run.variants.erase(run.variants.begin() + 3);
+  CHECK(naive_of(run, run.variants.back()) == nullptr);
+}
+
+TEST_CASE("the bubble is the idle share of the median step; a resumed run's is that of its own steps") {
+  VariantResult variant = pipeline_variant("gpipe", "gpipe", 2, 4, 0.75, 1.5);
+  variant.steps = {step_record(0, 1, 9), step_record(1, 1, 1), step_record(2, 1, 4), step_record(3, 1, 5)};
+  for (RankResult& rank : variant.ranks) rank.busy_in_step = {9, 1, rank.rank == 0 ? 4.0 : 2.0, 0};
+  CHECK(bubble_fraction(variant) == 1 - 6.0 / 8);
+  variant.first_step = 3;
+  for (RankResult& rank : variant.ranks) rank.busy_in_step = {4};
+  CHECK(bubble_fraction(variant) == doctest::Approx(0.2));
+  variant.ranks[1].busy_in_step.clear();
+  CHECK_FALSE(bubble_fraction(variant));
 }
 
 TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") {

@@ -11,15 +11,12 @@ using Json = nlohmann::json;
 // Names and coordinates follow from the mesh: all processes have them.
 Json measured(const RankResult& row) {
   // Bound, so that a further member does not compile until it travels too.
-  const auto& [rank, coordinates, peak, sent_bytes, received_bytes, busy_seconds, trace] = row;
+  const auto& [rank, coordinates, peak, sent_bytes, received_bytes, busy_seconds, busy_in_step, trace] = row;
   Json spans = Json::array();
   for (const auto& [name, is_communication, begin_seconds, seconds, bytes] : trace)
     spans.push_back({name, is_communication, begin_seconds, seconds, bytes});
-  return {{"peak", peak.bytes},
-          {"sent_bytes", sent_bytes},
-          {"received_bytes", received_bytes},
-          {"busy_seconds", busy_seconds},
-          {"trace", std::move(spans)}};
+  return {{"peak", peak.bytes},           {"sent_bytes", sent_bytes},     {"received_bytes", received_bytes},
+          {"busy_seconds", busy_seconds}, {"busy_in_step", busy_in_step}, {"trace", std::move(spans)}};
 }
 
 void read(const Json& from, RankResult& row) {
@@ -27,6 +24,7 @@ void read(const Json& from, RankResult& row) {
   from.at("sent_bytes").get_to(row.sent_bytes);
   from.at("received_bytes").get_to(row.received_bytes);
   from.at("busy_seconds").get_to(row.busy_seconds);
+  from.at("busy_in_step").get_to(row.busy_in_step);
   for (const Json& span : from.at("trace"))
     row.trace.push_back(
         {.name = span[0], .is_communication = span[1], .begin_seconds = span[2], .seconds = span[3], .bytes = span[4]});

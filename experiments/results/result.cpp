@@ -2,19 +2,32 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace heddle {
 
+namespace {
+
+/// The positions in result.steps of those that were timed, after the first one, the fastest first.
+std::vector<std::size_t> timed_steps(const VariantResult& result) {
+  std::vector<std::size_t> timed;
+  for (std::size_t i = 0; i < result.steps.size(); ++i)
+    if (result.steps[i].seconds > 0) timed.push_back(i);
+  if (timed.size() > 1) timed.erase(timed.begin());
+  std::stable_sort(timed.begin(), timed.end(),
+                   [&](std::size_t a, std::size_t b) { return result.steps[a].seconds < result.steps[b].seconds; });
+  return timed;
+}
+
+}  // namespace
+
 std::optional<StepSeconds> step_seconds(const VariantResult& result) {
-  std::vector<double> seconds;
-  for (const StepRecord& record : result.steps)
-    if (record.seconds > 0) seconds.push_back(record.seconds);
-  if (seconds.empty()) return std::nullopt;
-  if (seconds.size() > 1) seconds.erase(seconds.begin());
-  std::sort(seconds.begin(), seconds.end());
-  const std::size_t middle = seconds.size() / 2;
-  const double median = seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
-  return StepSeconds{.median = median, .minimum = seconds.front(), .maximum = seconds.back()};
+  const std::vector<std::size_t> timed = timed_steps(result);
+  if (timed.empty()) return std::nullopt;
+  const auto seconds = [&](std::size_t i) { return result.steps[timed[i]].seconds; };
+  const std::size_t middle = timed.size() / 2;
+  const double median = timed.size() % 2 == 1 ? seconds(middle) : (seconds(middle - 1) + seconds(middle)) / 2;
+  return StepSeconds{.median = median, .minimum = seconds(0), .maximum = seconds(timed.size() - 1)};
 }
 
 std::optional<double> samples_per_second(const VariantResult& result) {
@@ -23,12 +36,19 @@ std::optional<double> samples_per_second(const VariantResult& result) {
   return static_cast<double>(result.batch) / seconds->median;
 }
 
-int stages(const VariantResult& result) {
-  int last = 0;
-  for (const RankResult& rank : result.ranks)
-    for (const auto& [axis, position] : rank.coordinates)
-      if (axis == "pp") last = std::max(last, position);
-  return last + 1;
+std::optional<double> bubble_fraction(const VariantResult& result) {
+  if (!result.pipeline) return 0;
+  std::size_t known = result.ranks.empty() ? 0 : std::numeric_limits<std::size_t>::max();
+  for (const RankResult& rank : result.ranks) known = std::min(known, rank.busy_in_step.size());
+  // Steps before a resumption were another run's.
+  const auto index = [&](std::size_t i) { return result.steps[i].step - result.first_step; };
+  std::vector<std::size_t> timed = timed_steps(result);
+  std::erase_if(timed, [&](std::size_t i) { return index(i) < 0 || static_cast<std::size_t>(index(i)) >= known; });
+  if (timed.empty()) return std::nullopt;
+  const std::size_t median = timed[timed.size() / 2];
+  double busy = 0;
+  for (const RankResult& rank : result.ranks) busy += rank.busy_in_step[static_cast<std::size_t>(index(median))];
+  return 1 - busy / (static_cast<double>(result.ranks.size()) * result.steps[median].seconds);
 }
 
 std::int64_t steps_done(const VariantResult& result) {
@@ -38,6 +58,32 @@ std::int64_t steps_done(const VariantResult& result) {
 std::string_view name_of(VariantResult::Status status) {
   constexpr std::array<std::string_view, 3> names{"ok", "out_of_memory", "failed"};
   return names[static_cast<std::size_t>(status)];
+}
+
+std::optional<double> speedup(const VariantResult& result, const VariantResult& over) {
+  const auto own = samples_per_second(result);
+  const auto others = samples_per_second(over);
+  if (!own || !others) return std::nullopt;
+  return *own / *others;
+}
+
+const VariantResult* naive_of(const RunResult& run, const VariantResult& result) {
+  if (!result.pipeline) return nullptr;
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.pipeline || variant.pipeline->schedule_name != "naive") continue;
+    if (variant.pipeline->stages == result.pipeline->stages &&
+        variant.pipeline->recompute == result.pipeline->recompute)
+      return &variant;
+  }
+  return nullptr;
+}
+
+std::optional<double> share_of_ideal(const RunResult& run, const VariantResult& result) {
+  const VariantResult* const naive = naive_of(run, result);
+  if (naive == nullptr) return std::nullopt;
+  const auto measured = speedup(result, *naive);
+  if (!measured) return std::nullopt;
+  return *measured / result.pipeline->ideal_speedup;
 }
 
 }  // namespace heddle

@@ -11,6 +11,7 @@
 #include "experiments/evaluation.h"
 #include "experiments/placement.h"
 #include "framework/memory.h"
+#include "parallel/pipeline/schedule.h"
 #include "parallel/tracer.h"
 
 namespace heddle {
@@ -29,7 +30,8 @@ struct RankResult {
   MemoryUse peak;                                        // at the moment of the largest total
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
-  double busy_seconds = 0;  // outside communicators: CPU time where cores are short, or virtual
+  double busy_seconds = 0;             // outside communicators: CPU time where cores are short, or virtual
+  std::vector<double> busy_in_step{};  // the same of each step since the variant's first_step
   std::vector<Span> trace;
 };
 
@@ -52,6 +54,20 @@ struct SentInStep {
   StepBytes formula;
 };
 
+/// How a model cut into stages was run, and what was to be expected of it.
+struct PipelineResult {
+  /// As the experiment names them.
+  std::string schedule_name;
+  std::string recompute;  // empty: forward only
+  int stages = 1;
+  /// What ran, a list a rank along pp.
+  Schedule schedule{};
+  /// Over `naive` at the same stages, if every stage took equally long and messages no time.
+  double ideal_speedup = 1;
+  /// Of a step, simulated from costs of the stages that were measured apart from the run.
+  std::optional<double> predicted_seconds{};
+};
+
 struct VariantResult {
   std::string name;
   enum class Status { ok, out_of_memory, failed } status = Status::ok;
@@ -65,9 +81,7 @@ struct VariantResult {
   std::optional<SentInStep> sent_in_step;      // absent on one rank, and if not all steps ended
   std::optional<std::int64_t> flops_per_step;  // plan only
   std::string clock = "wall";                  // wall | virtual
-  // Both from the timeline, by pipelines of two stages and more; without stages there is no bubble.
-  std::optional<double> bubble_fraction;
-  std::optional<double> ideal_speedup;
+  std::optional<PipelineResult> pipeline;      // absent with one stage
 };
 
 /// Absent if no step was timed (a variant that failed before its first step's end).
@@ -78,8 +92,9 @@ std::optional<double> samples_per_second(const VariantResult& result);
 std::int64_t steps_done(const VariantResult& result);
 /// `ok`, `out_of_memory`, `failed`.
 std::string_view name_of(VariantResult::Status status);
-/// How many pipeline stages the mesh has: 1 without an axis `pp`.
-int stages(const VariantResult& result);
+/// The share of the ranks' time that they did not compute, in the median step (the slower one of two); 0 with one
+/// stage. Absent if no step has ended on all ranks.
+std::optional<double> bubble_fraction(const VariantResult& result);
 
 struct RunResult {
   std::string name;
@@ -87,5 +102,13 @@ struct RunResult {
   std::vector<std::pair<std::string, std::string>> versions;  // of libraries, beside those that the summary adds
   std::vector<VariantResult> variants;
 };
+
+/// Samples a second over those of another variant. Absent where one of the two was not timed.
+std::optional<double> speedup(const VariantResult& result, const VariantResult& over);
+/// The variant that a pipeline's speed-up is fairly told over: the first one with the schedule `naive`, as many stages
+/// and the same recomputation; null if there is none, and without a pipeline.
+const VariantResult* naive_of(const RunResult& run, const VariantResult& result);
+/// Speed-up over `naive_of` divided by the ideal one.
+std::optional<double> share_of_ideal(const RunResult& run, const VariantResult& result);
 
 }  // namespace heddle

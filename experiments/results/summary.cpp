@@ -65,10 +65,24 @@ Json sent_json(const std::optional<SentInStep>& sent) {
   return {{"counted", sent->counted}, {"formula", formula}};
 }
 
-Json variant_json(const VariantResult& variant, const std::optional<double>& first_samples_per_second) {
+/// The keys of a pipeline, null where there is none.
+void add_pipeline(Json& json, const RunResult& run, const VariantResult& variant) {
+  const VariantResult* const naive = naive_of(run, variant);
+  const auto of = [&](auto member) { return variant.pipeline ? Json((*variant.pipeline).*member) : Json(nullptr); };
+  json["schedule"] = of(&PipelineResult::schedule_name);
+  json["recompute"] = of(&PipelineResult::recompute);
+  json["stages"] = variant.pipeline ? variant.pipeline->stages : 1;
+  json["micro_batches"] = variant.micro_batches;
+  json["bubble_fraction"] = or_null(bubble_fraction(variant));
+  json["ideal_speedup"] = of(&PipelineResult::ideal_speedup);
+  json["speedup_over_first"] = or_null(speedup(variant, run.variants.front()));
+  json["speedup_over_naive"] = naive == nullptr ? Json(nullptr) : or_null(speedup(variant, *naive));
+  json["share_of_ideal"] = or_null(share_of_ideal(run, variant));
+  json["predicted_seconds"] = variant.pipeline ? or_null(variant.pipeline->predicted_seconds) : Json(nullptr);
+}
+
+Json variant_json(const RunResult& run, const VariantResult& variant) {
   const auto samples = samples_per_second(variant);
-  std::optional<double> speedup;
-  if (samples && first_samples_per_second) speedup = *samples / *first_samples_per_second;
   Json losses = losses_json(variant);
   Json ranks = Json::array();
   for (const RankResult& rank : variant.ranks) ranks.push_back(rank_json(rank, samples.has_value()));
@@ -82,14 +96,11 @@ Json variant_json(const VariantResult& variant, const std::optional<double>& fir
             {"loss_per_step", losses},
             {"step_seconds", seconds_json(variant)},
             {"samples_per_second", or_null(samples)},
-            {"clock", variant.clock},
-            {"bubble_fraction",
-             stages(variant) == 1 && !variant.bubble_fraction ? Json(0.0) : or_null(variant.bubble_fraction)},
-            {"ideal_speedup", or_null(variant.ideal_speedup)},
-            {"speedup_over_first", or_null(speedup)},
-            {"sent_in_step", sent_json(variant.sent_in_step)},
-            {"ranks", ranks},
-            {"evaluation", evaluation_json(variant.evaluation)}};
+            {"clock", variant.clock}};
+  add_pipeline(json, run, variant);
+  json["sent_in_step"] = sent_json(variant.sent_in_step);
+  json["ranks"] = std::move(ranks);
+  json["evaluation"] = evaluation_json(variant.evaluation);
   if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;
   return json;
 }
@@ -115,10 +126,8 @@ std::string summary_json(const RunResult& run) {
   Json versions = Json::object();
   for (const auto& [name, version] : build_versions()) versions[name] = version;
   for (const auto& [name, version] : run.versions) versions[name] = version;
-  std::optional<double> first;
-  if (!run.variants.empty()) first = samples_per_second(run.variants.front());
   Json variants = Json::array();
-  for (const VariantResult& variant : run.variants) variants.push_back(variant_json(variant, first));
+  for (const VariantResult& variant : run.variants) variants.push_back(variant_json(run, variant));
   const Json summary = {{"name", run.name}, {"versions", versions}, {"host", host_json()}, {"variants", variants}};
   return summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

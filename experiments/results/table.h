@@ -8,8 +8,9 @@
 
 namespace heddle {
 
-/// Variants with loss, time and memory; each rank's memory by category; accuracies where measured. Long names are
-/// shortened in their middle, and neighbouring ranks with equal rows share one.
+/// Variants with loss, time and memory; pipelines with what they gained over naive; each rank's memory by category;
+/// accuracies and predictions where there are any. Long names are shortened in their middle, and neighbouring ranks
+/// with equal rows share one.
 std::string results_table(const RunResult& run);
 
 /// `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`.

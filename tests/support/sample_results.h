@@ -40,6 +40,20 @@ inline VariantResult variant_result(const std::string& name, int ranks, double s
   return variant;
 }
 
+/// Stages one rank each, which computed for `busy` of each step's time.
+inline VariantResult pipeline_variant(const std::string& name, const std::string& schedule, int stages, double seconds,
+                                      double busy, double ideal) {
+  VariantResult variant = variant_result(name, stages, seconds);
+  variant.steps = {step_record(0, 40.5, 9.0), step_record(1, 30.25, seconds), step_record(2, 20.125, seconds)};
+  for (RankResult& rank : variant.ranks) {
+    rank.coordinates = {{"dp", 0}, {"pp", rank.rank}, {"tp", 0}};
+    rank.busy_in_step = {9.0, busy * seconds, busy * seconds};
+  }
+  variant.pipeline =
+      PipelineResult{.schedule_name = schedule, .recompute = "never", .stages = stages, .ideal_speedup = ideal};
+  return variant;
+}
+
 inline VariantResult failed_variant(const std::string& name) {
   VariantResult variant;
   variant.name = name;
