@@ -1,0 +1,258 @@
+#include "parallel/pipeline/simulation.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// What a rank keeps for backward, and the most of it.
+class Held {
+ public:
+  void begin(const Action& action, const StageCosts& costs, bool recomputed) {
+    if (action.kind == ActionKind::forward && recomputed) add(0, 0, costs.input);
+    if (action.kind == ActionKind::forward && !recomputed) add(costs.activations, 0, 0);
+    if (action.kind == ActionKind::recompute) add(costs.activations, 0, -costs.input);
+  }
+  void end(const Action& action, const StageCosts& costs) {
+    if (action.kind == ActionKind::backward) add(-costs.activations, 0, 0);
+    if (action.kind == ActionKind::backward_input) add(-costs.activations, costs.weight_inputs, 0);
+    if (action.kind == ActionKind::backward_weight) add(0, -costs.weight_inputs, 0);
+  }
+
+  double most_activations = 0;
+  double most_weight_inputs = 0;
+  double most = 0;
+
+ private:
+  void add(double activations, double weight_inputs, double inputs) {
+    activations_ += activations;
+    weight_inputs_ += weight_inputs;
+    inputs_ += inputs;
+    most_activations = std::max(most_activations, activations_);
+    most_weight_inputs = std::max(most_weight_inputs, weight_inputs_);
+    most = std::max(most, activations_ + weight_inputs_ + inputs_);
+  }
+
+  double activations_ = 0;
+  double weight_inputs_ = 0;
+  double inputs_ = 0;
+};
+
+/// Visits a schedule's actions in an order in which they can be executed, and keeps the times.
+class Simulator {
+ public:
+  Simulator(const Schedule& schedule, const SimulationCosts& costs)
+      : schedule_(schedule),
+        costs_(costs),
+        input_there_(at(schedule.stages()) * at(schedule.micro_batches)),
+        gradient_there_(input_there_.size()),
+        is_recomputed_(input_there_.size()),
+        loss_begin_(at(schedule.micro_batches), never),
+        free_(schedule.ranks.size()),
+        held_(schedule.ranks.size()) {
+    check_costs();
+    timeline_.ranks.resize(schedule.ranks.size());
+    for (int rank = 0; rank < schedule.size(); ++rank) look_through(rank);
+  }
+
+  Simulation run() {
+    const Walk walked = walk(schedule_, [this](int rank, int first, int end) { execute(rank, first, end); });
+    if (!walked.complete(schedule_)) fail<InputError>("the schedule cannot be executed");
+    return result();
+  }
+
+ private:
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  std::size_t cell(int stage, int micro_batch) const {
+    return at(stage) * at(schedule_.micro_batches) + at(micro_batch);
+  }
+  std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
+  int rank_of(int stage) const { return schedule_.rank_of[at(stage)]; }
+  int last_stage() const { return schedule_.stages() - 1; }
+  const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at(stage)]; }
+  double speed(int rank) const { return at(rank) < costs_.speed.size() ? costs_.speed[at(rank)] : 1; }
+
+  void check_costs() const {
+    if (costs_.stages.size() != 1 && costs_.stages.size() != at(schedule_.stages()))
+      fail<InputError>("costs: expected those of 1 or of {} stages, got {}", schedule_.stages(), costs_.stages.size());
+    if (costs_.speed.size() > schedule_.ranks.size())
+      fail<InputError>("costs: expected at most {} speeds, one for each rank, got {}", schedule_.size(),
+                       costs_.speed.size());
+  }
+
+  void look_through(int rank) {
+    const std::vector<Action>& list = schedule_.ranks[at(rank)];
+    timeline_.ranks[at(rank)].reserve(list.size());
+    bool has_loss = false;
+    for (const Action& action : list) {
+      has_messages_ = has_messages_ || is_message(action.kind);
+      has_loss = has_loss || action.kind == ActionKind::loss;
+      if (action.kind == ActionKind::recompute) is_recomputed_[cell(action)] = true;
+    }
+    if (!has_loss) return;
+    loss_ranks_.push_back(rank);
+    slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
+  }
+
+  /// The actions [first, end) of a rank's list, which overlap if they are several. All that they need has been made.
+  void execute(int rank, int first, int end) {
+    const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
+    if (costs_.overlap > 0) return execute_together(rank, actions);
+    for (const Action& action : actions) execute_together(rank, {&action, 1});
+  }
+
+  void execute_together(int rank, std::span<const Action> actions) {
+    if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
+    double begin = free_[at(rank)];
+    for (const Action& action : actions) begin = std::max(begin, there(action));
+    double sum = 0;
+    double longest = 0;
+    for (const Action& action : actions) {
+      const double seconds = duration(action, rank);
+      sum += seconds;
+      longest = std::max(longest, seconds);
+    }
+    const double end = begin + longest + (1 - costs_.overlap) * (sum - longest);
+    free_[at(rank)] = end;
+    for (const Action& action : actions) {
+      timeline_.ranks[at(rank)].push_back({action, begin, end});
+      held_[at(rank)].begin(action, costs_of(action.stage), is_recomputed_[cell(action)]);
+    }
+    for (const Action& action : actions) {
+      held_[at(rank)].end(action, costs_of(action.stage));
+      give(action, end);
+    }
+  }
+
+  /// When all that an action works on is on its rank.
+  double there(const Action& action) {
+    if (action.kind == ActionKind::forward) return input_there_[cell(action)];
+    if (is_backward(action.kind)) return gradient_there_[cell(action)];
+    if (action.kind == ActionKind::loss) return loss_begin(action);
+    return 0;
+  }
+
+  /// A loss of several ranks begins when the last of them is there: the first visit of one finds them all before it.
+  double loss_begin(const Action& action) {
+    double& begin = loss_begin_[at(action.micro_batch)];
+    if (begin == never) {
+      begin = 0;
+      for (const int rank : loss_ranks_) begin = std::max(begin, free_[at(rank)]);
+    }
+    return begin;
+  }
+
+  double duration(const Action& action, int rank) const {
+    const StageCosts& costs = costs_of(action.stage);
+    switch (action.kind) {
+      case ActionKind::forward:
+        return costs.forward / speed(rank);
+      case ActionKind::backward:
+        return (costs.backward_input + costs.backward_weight) / speed(rank);
+      case ActionKind::backward_input:
+        return costs.backward_input / speed(rank);
+      case ActionKind::backward_weight:
+        return costs.backward_weight / speed(rank);
+      case ActionKind::recompute:
+        return costs.recompute / speed(rank);
+      case ActionKind::loss:
+        return costs.loss / slowest_at_loss_;
+      default:
+        return 0;
+    }
+  }
+
+  /// What an action has made, to those that wait for it on other ranks or on this one. Lists with communication send
+  /// by actions of their own.
+  void give(const Action& action, double end) {
+    const int s = action.stage;
+    if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
+    if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
+    if (s == last_stage() && action.kind == (loss_ranks_.empty() ? ActionKind::forward : ActionKind::loss))
+      gradient_there_[cell(action)] = end;
+  }
+
+  void give(int from_stage, int to_stage, int micro_batch, double end) {
+    if (rank_of(from_stage) == rank_of(to_stage)) {
+      arrival(from_stage, to_stage, micro_batch) = end;
+    } else if (!has_messages_) {
+      send(from_stage, to_stage, micro_batch, end);
+    }
+  }
+
+  void pass_message(int rank, const Action& action) {
+    if (!is_send(action.kind)) return;  // waited for where it is used
+    const int to_stage = action.kind == ActionKind::send_forward ? action.stage + 1 : action.stage - 1;
+    send(action.stage, to_stage, action.micro_batch, free_[at(rank)]);
+  }
+
+  void send(int from_stage, int to_stage, int micro_batch, double posted) {
+    const TransferCosts transfer = costs_.transfer ? costs_.transfer(from_stage, to_stage) : TransferCosts{};
+    double& link_free = link_free_[{rank_of(from_stage), rank_of(to_stage)}];
+    link_free = std::max(link_free, posted) + transfer.occupies;
+    arrival(from_stage, to_stage, micro_batch) = link_free + transfer.latency;
+  }
+
+  double& arrival(int from_stage, int to_stage, int micro_batch) {
+    return (from_stage < to_stage ? input_there_ : gradient_there_)[cell(to_stage, micro_batch)];
+  }
+
+  double optimizer_seconds(int rank) const {
+    double sum = 0;
+    for (int stage = 0; stage < schedule_.stages(); ++stage)
+      if (rank_of(stage) == rank) sum += costs_of(stage).optimizer / speed(rank);
+    return sum;
+  }
+
+  Simulation result() {
+    Simulation simulation;
+    double last = 0;
+    for (const double free : free_) last = std::max(last, free);
+    double begin = never;
+    double end = 0;
+    for (int rank = 0; rank < schedule_.size(); ++rank) {
+      const Held& held = held_[at(rank)];
+      simulation.peak_activations.push_back(held.most_activations);
+      simulation.peak_weight_inputs.push_back(held.most_weight_inputs);
+      simulation.peak_memory.push_back(held.most);
+      const std::vector<TimedAction>& timed = timeline_.ranks[at(rank)];
+      if (!timed.empty()) begin = std::min(begin, timed.front().begin);
+      end = std::max(end, (costs_.barrier_before_optimizer ? last : free_[at(rank)]) + optimizer_seconds(rank));
+    }
+    simulation.makespan = std::max(0.0, end - begin);
+    simulation.timeline = std::move(timeline_);
+    return simulation;
+  }
+
+  const Schedule& schedule_;
+  const SimulationCosts& costs_;
+  bool has_messages_ = false;
+  std::vector<int> loss_ranks_;
+  double slowest_at_loss_ = never;
+  std::vector<double> input_there_;     // of each stage and micro-batch: when
+  std::vector<double> gradient_there_;  // that of its output
+  std::vector<bool> is_recomputed_;
+  std::vector<double> loss_begin_;                   // of each micro-batch
+  std::vector<double> free_;                         // of each rank: the end of its last action
+  std::map<std::pair<int, int>, double> link_free_;  // of each ordered pair of ranks
+  std::vector<Held> held_;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const SimulationCosts& costs) {
+  return Simulator(schedule, costs).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,212 @@
+// The simulator on lists short enough to be timed by hand.
+#include "parallel/pipeline/simulation.h"
+
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+/// `0F0` or `1SEND_F0`; an asterisk behind it: overlaps the next.
+Action action_of(std::string cell) {
+  Action action;
+  action.overlaps_next = cell.ends_with('*');
+  if (action.overlaps_next) cell.pop_back();
+  const std::size_t letters = cell.find_first_not_of("0123456789");
+  const std::size_t digits = cell.find_last_not_of("0123456789") + 1;
+  action.stage = std::stoi(cell.substr(0, letters));
+  action.micro_batch = std::stoi(cell.substr(digits));
+  for (std::size_t kind = 0; kind < action_kinds; ++kind)
+    if (name_of(static_cast<ActionKind>(kind)) == cell.substr(letters, digits - letters))
+      action.kind = static_cast<ActionKind>(kind);
+  return action;
+}
+
+Schedule by_hand(int micro_batches, std::vector<int> rank_of, const std::vector<std::string>& lists) {
+  Schedule schedule{.micro_batches = micro_batches, .rank_of = std::move(rank_of), .ranks = {}};
+  for (const std::string& list : lists) {
+    std::istringstream words(list);
+    schedule.ranks.emplace_back();
+    for (std::string word; words >> word;) schedule.ranks.back().push_back(action_of(word));
+  }
+  return schedule;
+}
+
+/// `0F0 0-2  0B0 7-13`
+std::string times(const Simulation& simulation, int rank) {
+  std::string text;
+  for (const TimedAction& timed : simulation.timeline.ranks[static_cast<std::size_t>(rank)])
+    text += fmt::format("{}{} {}-{}", text.empty() ? "" : "  ", to_string(timed.action), timed.begin, timed.end);
+  return text;
+}
+
+SimulationCosts costs(StageCosts stage, TransferCosts transfer = {}) {
+  return {.stages = {stage}, .transfer = [transfer](int, int) { return transfer; }};
+}
+
+constexpr StageCosts two_three_four{.forward = 2, .backward_input = 3, .backward_weight = 4};
+
+}  // namespace
+
+TEST_CASE("an action begins when the one before it has ended and its input is there") {
+  const Schedule schedule = by_hand(2, {0, 1}, {"0F0 0F1 0I0 0W0 0B1", "1F0 1I0 1F1 1W0 1B1"});
+  const Simulation simulation = simulate(schedule, costs(two_three_four));
+  CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0I0 7-10  0W0 10-14  0B1 20-27");
+  CHECK(times(simulation, 1) == "1F0 2-4  1I0 4-7  1F1 7-9  1W0 9-13  1B1 13-20");
+  CHECK(simulation.makespan == 27);
+  CHECK(simulation.timeline.makespan() == 27);
+  CHECK(simulation.timeline.idle_fraction() == doctest::Approx(1 - 36.0 / 54));
+  // The busiest rank is busy for 18; rank 0's span is the longest.
+  CHECK(simulation.timeline.span_bubble() == doctest::Approx(1 - 18.0 / 27));
+}
+
+TEST_CASE("a message takes its time, queues on its link, and a link is one direction of a pair of ranks") {
+  const Schedule schedule = by_hand(2, {0, 1}, {"0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"});
+  // 0F0 is on its way from 2 to 7, and 0F1, ready at 4, from 7 to 12; each arrives 10 later. The other direction is
+  // free.
+  const Simulation simulation = simulate(schedule, costs(two_three_four, {.latency = 10, .occupies = 5}));
+  CHECK(times(simulation, 1) == "1F0 17-19  1F1 22-24  1B0 24-31  1B1 31-38");
+  CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0B0 46-53  0B1 53-60");
+}
+
+TEST_CASE("messages of several stages share the link of their ranks") {
+  // Rank 0 has stages 0 and 2: what it sends is stage 0's output and stage 2's gradient.
+  const Schedule schedule = by_hand(2, {0, 1, 0}, {"0F0 2F0 2B0 0F1 0B0 2F1 2B1 0B1", "1F0 1F1 1B0 1B1"});
+  const Simulation simulation = simulate(schedule, costs({}, {.latency = 0, .occupies = 10}));
+  CHECK(times(simulation, 0).starts_with("0F0 0-1  2F0 22-23  2B0 23-25  0F1 25-26"));
+  // The gradient is sent from 25 to 35, stage 0's second output after it; back come 1F1, from 46 to 56, and 1B0.
+  CHECK(times(simulation, 1) == "1F0 11-12  1F1 45-46  1B0 46-48  1B1 81-83");
+}
+
+TEST_CASE("what stays on its rank is no message") {
+  const Schedule schedule = by_hand(1, {0, 1, 1, 0}, {"0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"});
+  CHECK(times(simulate(schedule, costs({}, {.latency = 5})), 1) == "1F0 6-7  2F0 7-8  2B0 21-23  1B0 23-25");
+}
+
+TEST_CASE("transfers may differ from stage to stage and between the directions") {
+  const Schedule schedule = by_hand(1, {0, 1}, {"0F0 0B0", "1F0 1B0"});
+  SimulationCosts given;
+  given.transfer = [](int from, int to) { return TransferCosts{.latency = 10.0 * from + to}; };
+  const Simulation simulation = simulate(schedule, given);
+  CHECK(times(simulation, 1) == "1F0 2-3  1B0 3-5");
+  CHECK(times(simulation, 0) == "0F0 0-1  0B0 15-17");
+}
+
+TEST_CASE("lists with communication send where they say, and receive without blocking") {
+  // Rank 0 sends its first output late; rank 1 posts its receives early, which delays nothing.
+  const Schedule schedule = by_hand(
+      2, {0, 1},
+      {"0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1", "1RECV_F0 1RECV_F1 1F0 1F1 1B0 1SEND_B0 1B1 1SEND_B1"});
+  CHECK(times(simulate(schedule, costs({}, {.latency = 3})), 1) == "1F0 5-6  1F1 6-7  1B0 7-9  1B1 9-11");
+}
+
+TEST_CASE("the communication pass changes no time, wherever it posts receives") {
+  const SimulationCosts given = costs(two_three_four, {.latency = 1, .occupies = 2});
+  for (const std::string_view name : {"naive", "gpipe", "1f1b"}) {
+    CAPTURE(name);
+    const Schedule schedule = make_schedule(name, {.ranks = 4, .micro_batches = 6});
+    const Simulation simulation = simulate(schedule, given);
+    for (const Receives receives : {Receives::at_use, Receives::early}) {
+      const Simulation other = simulate(with_communication(schedule, receives), given);
+      for (int rank = 0; rank < 4; ++rank) CHECK(times(other, rank) == times(simulation, rank));
+    }
+  }
+}
+
+TEST_CASE("a loss on the last stage's rank stands between its forward and its backward") {
+  const Schedule schedule = by_hand(1, {0, 1}, {"0F0 0B0", "1F0 1H0 1B0"});
+  const Simulation simulation = simulate(schedule, costs({.loss = 7}));
+  CHECK(times(simulation, 1) == "1F0 1-2  1H0 2-9  1B0 9-11");
+}
+
+TEST_CASE("a loss on all ranks begins when the last of them is there, and lasts as long as the slowest takes") {
+  const Schedule schedule = by_hand(1, {0, 1}, {"0F0 1H0 0B0", "1F0 1H0 1B0"});
+  SimulationCosts given = costs({.loss = 6});
+  given.speed = {0.5};
+  const Simulation simulation = simulate(schedule, given);
+  CHECK(times(simulation, 0) == "0F0 0-2  1H0 3-15  0B0 17-21");
+  CHECK(times(simulation, 1) == "1F0 2-3  1H0 3-15  1B0 15-17");
+}
+
+TEST_CASE("stages have costs of their own, and ranks their speed") {
+  const Schedule schedule = by_hand(1, {0, 1}, {"0F0 0B0", "1F0 1R0 1I0 1W0"});
+  SimulationCosts given;
+  given.stages = {two_three_four,
+                  {.forward = 10, .backward_input = 20, .backward_weight = 30, .recompute = 40, .loss = 0}};
+  given.speed = {1, 10};
+  const Simulation simulation = simulate(schedule, given);
+  CHECK(times(simulation, 1) == "1F0 2-3  1R0 3-7  1I0 7-9  1W0 9-12");
+  CHECK(times(simulation, 0) == "0F0 0-2  0B0 9-16");
+}
+
+TEST_CASE("overlapped actions begin together and end together; without overlap they follow each other") {
+  const Schedule schedule = by_hand(2, {0, 1}, {"0F0 0F1* 0B0 0B1", "1F0 1B0 1F1* 1B1"});
+  // Rank 1's pair is nonsense: its B needs the F beside it.
+  CHECK_THROWS_AS(simulate(schedule, {}), InputError);
+  const Schedule sound = by_hand(2, {0, 1}, {"0F0 0F1* 0B0 0B1", "1F0 1B0 1F1 1B1"});
+  SimulationCosts given;
+  CHECK(times(simulate(sound, given), 0) == "0F0 0-1  0F1 1-2  0B0 4-6  0B1 7-9");
+  given.overlap = 1;
+  CHECK(times(simulate(sound, given), 0) == "0F0 0-1  0F1 4-6  0B0 4-6  0B1 9-11");
+  given.overlap = 0.5;
+  const Simulation half = simulate(sound, given);
+  CHECK(times(half, 0) == "0F0 0-1  0F1 4-6.5  0B0 4-6.5  0B1 9.5-11.5");
+  // Two actions at a time are one rank's time.
+  CHECK(half.timeline.idle_fraction() == doctest::Approx(1 - (1 + 2.5 + 2 + 6) / (2 * 11.5)));
+}
+
+TEST_CASE("the optimizer follows a rank's last action, or the last of all ranks behind a barrier") {
+  // Rank 1 has stages 1 and 2.
+  const Schedule schedule = by_hand(1, {0, 1, 1}, {"0F0 0B0", "1F0 2F0 2B0 1B0"});
+  SimulationCosts given = costs({.optimizer = 100});
+  CHECK(simulate(schedule, given).timeline.makespan() == 9);
+  CHECK(simulate(schedule, given).makespan == 207);
+  given.barrier_before_optimizer = true;
+  CHECK(simulate(schedule, given).makespan == 209);
+}
+
+TEST_CASE("activations are held from F to B or I, weight inputs from I to W") {
+  const Schedule schedule = by_hand(3, {0}, {"0F0 0F1 0I0 0F2 0I1 0I2 0W0 0W1 0W2"});
+  const Simulation simulation = simulate(schedule, costs({.activations = 10, .weight_inputs = 4, .input = 1000}));
+  CHECK(simulation.peak_activations == std::vector<double>{20});
+  CHECK(simulation.peak_weight_inputs == std::vector<double>{12});
+  CHECK(simulation.peak_memory == std::vector<double>{24});
+}
+
+TEST_CASE("where a stage recomputes, its input alone is held from F to R") {
+  const Schedule schedule = with_recompute(gpipe({.ranks = 2, .micro_batches = 4}), Recompute::always);
+  const Simulation all = simulate(schedule, costs({.activations = 10, .input = 3}));
+  CHECK(all.peak_activations == std::vector<double>{10, 10});
+  CHECK(all.peak_memory == std::vector<double>{19, 19});
+  const Schedule but_last = with_recompute(gpipe({.ranks = 2, .micro_batches = 4}), Recompute::except_last);
+  CHECK(simulate(but_last, costs({.activations = 10, .input = 3})).peak_memory == std::vector<double>{26, 26});
+}
+
+TEST_CASE("a stage of several on a rank counts with its own memory") {
+  const Schedule schedule = by_hand(1, {0, 0}, {"0F0 1F0 1B0 0B0"});
+  SimulationCosts given;
+  given.stages = {{.activations = 5}, {.activations = 7}};
+  CHECK(simulate(schedule, given).peak_activations == std::vector<double>{12});
+}
+
+TEST_CASE("costs that do not belong to the schedule are refused") {
+  const Schedule schedule = gpipe({.ranks = 3, .micro_batches = 1});
+  CHECK_THROWS_WITH_AS(simulate(schedule, {.stages = {{}, {}}}), "costs: expected those of 1 or of 3 stages, got 2",
+                       InputError);
+  CHECK_THROWS_WITH_AS(simulate(schedule, {.speed = {1, 1, 1, 1}}),
+                       "costs: expected at most 3 speeds, one for each rank, got 4", InputError);
+}
+
+TEST_CASE("256 ranks and 4,096 micro-batches are simulated") {
+  const Schedule schedule = one_f_one_b({.ranks = 256, .micro_batches = 4096});
+  const Simulation simulation = simulate(schedule, {});
+  CHECK(simulation.makespan == 3.0 * (4096 + 255));
+}
+
+}  // namespace heddle
