@@ -1,0 +1,185 @@
+// Which schedules can be executed, and what is said of those that cannot.
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedule_csv.h"
+#include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/validation.h"
+
+using namespace heddle;
+using enum ActionKind;
+
+namespace {
+
+/// Two ranks, two micro-batches.
+Schedule small() {
+  return one_f_one_b({2, 2});
+}
+
+Schedule with_cell(Schedule schedule, int rank, int index, Action action) {
+  schedule.ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(index)] = action;
+  return schedule;
+}
+
+Schedule without_cell(Schedule schedule, int rank, int index) {
+  auto& list = schedule.ranks[static_cast<std::size_t>(rank)];
+  list.erase(list.begin() + index);
+  return schedule;
+}
+
+Schedule with_swapped(Schedule schedule, int rank, int a, int b) {
+  auto& list = schedule.ranks[static_cast<std::size_t>(rank)];
+  std::swap(list[static_cast<std::size_t>(a)], list[static_cast<std::size_t>(b)]);
+  return schedule;
+}
+
+/// `rank/index: why`, or nothing.
+std::string fault_of(const Schedule& schedule) {
+  const auto fault = validate(schedule);
+  return fault ? std::to_string(fault->rank) + "/" + std::to_string(fault->index) + ": " + fault->why : "";
+}
+
+/// One stage a rank, one micro-batch whose backward is in two parts.
+Schedule in_parts(std::initializer_list<Action> list) {
+  return {1, looped_stages(1, 1), {std::vector<Action>(list)}};
+}
+
+}  // namespace
+
+TEST_CASE("validate: what passes make of every schedule of any shape can be executed, and its CSV is the same lists") {
+  for (const ScheduleType& type : schedule_types()) {
+    int made = 0;
+    for (int p = 1; p <= 8; ++p) {
+      for (int m = 1; m <= 16; ++m) {
+        for (int v = 1; v <= 4; ++v) {
+          Schedule schedule;
+          try {
+            schedule = make_schedule(type.name, {p, m, v});
+          } catch (const InputError&) {
+            continue;
+          }
+          ++made;
+          CAPTURE(type.name);
+          CAPTURE(p);
+          CAPTURE(m);
+          CAPTURE(v);
+          REQUIRE(fault_of(schedule) == "");
+          REQUIRE(from_csv(to_csv(schedule), "written") == schedule);
+          for (const Recompute recompute : {Recompute::never, Recompute::always, Recompute::except_last}) {
+            const Schedule recomputed = with_recompute(schedule, recompute);
+            for (const LossRanks loss : {LossRanks::last_stage, LossRanks::all}) {
+              const Schedule lossy = with_loss(recomputed, loss);
+              REQUIRE(fault_of(lossy) == "");
+              for (const Receives receives : {Receives::at_use, Receives::early}) {
+                REQUIRE(fault_of(with_communication(lossy, receives)) == "");
+              }
+            }
+          }
+        }
+      }
+    }
+    CHECK_MESSAGE(made >= 60, type.name);
+  }
+}
+
+TEST_CASE("validate: names the first wrong cell") {
+  CHECK(fault_of(small()) == "");
+  CHECK(fault_of(with_cell(small(), 0, 1, {forward, 2, 0})) == "0/1: 2F0: there are 2 stages");
+  CHECK(fault_of(with_cell(small(), 0, 1, {forward, 0, 2})) == "0/1: 0F2: there are 2 micro-batches");
+  CHECK(fault_of(with_cell(small(), 0, 1, {forward, -1, 0})) == "0/1: -1F0: there are 2 stages");
+  CHECK(fault_of(with_cell(small(), 1, 2, {forward, 0, 1})) == "1/2: 0F1: stage 0 is on rank 0");
+  CHECK(fault_of(with_cell(small(), 0, 1, {forward, 0, 0})) == "0/1: 0F0: comes twice");
+  CHECK(fault_of(without_cell(small(), 1, 3)) == "1/3: 1B1: is missing");
+  CHECK(fault_of(with_swapped(small(), 1, 0, 1)) == "1/0: 1B0: before its input 1F0");
+  CHECK(fault_of({0, {0}, {{}}}) == "0/0: there is nothing to compute");
+  CHECK(fault_of({1, {0, 1}, {{}}}) == "0/0: stage 1 is on rank 1, there are 1 ranks");
+}
+
+TEST_CASE("validate: a backward is one action, or an input part before a weight part") {
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_input, 0, 0}, {backward_weight, 0, 0}})) == "");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_weight, 0, 0}, {backward_input, 0, 0}})) ==
+        "0/1: 0W0: before its input 0I0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_input, 0, 0}})) == "0/2: 0W0: is missing");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_input, 0, 0}, {backward, 0, 0}})) == "0/2: 0B0: beside 0I0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {backward_weight, 0, 0}})) == "0/2: 0W0: beside 0B0");
+}
+
+TEST_CASE("validate: recomputation lies between forward and backward, the loss before the last stage's backward") {
+  CHECK(fault_of(in_parts({{recompute, 0, 0}, {forward, 0, 0}, {backward, 0, 0}})) == "0/0: 0R0: before its input 0F0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {recompute, 0, 0}})) == "0/2: 0R0: after its backward");
+  CHECK(fault_of(in_parts({{loss, 0, 0}, {forward, 0, 0}, {backward, 0, 0}})) == "0/0: 0H0: before its input 0F0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {loss, 0, 0}})) == "0/1: 0B0: before its input 0H0");
+  Schedule schedule = with_loss(small(), LossRanks::all);
+  CHECK(fault_of(without_cell(schedule, 0, 2)) == "0/5: 1H0: is missing");
+  CHECK(fault_of(with_cell(schedule, 0, 2, {loss, 0, 0})) == "0/2: 0H0: the loss follows the last stage, 1");
+  CHECK(fault_of(with_cell(schedule, 0, 4, {loss, 1, 0})) == "0/4: 1H0: comes twice");
+}
+
+TEST_CASE("validate: an overlapped pair is one forward and one backward that need nothing of each other") {
+  Schedule schedule = one_f_one_b({1, 2});
+  schedule.ranks[0] = {{forward, 0, 0}, {forward, 0, 1, true}, {backward, 0, 0}, {backward, 0, 1}};
+  CHECK(fault_of(schedule) == "");
+  CHECK(fault_of(with_cell(schedule, 0, 3, {backward, 0, 1, true})) ==
+        "0/3: 0B1: overlaps the next action, but there is none");
+  CHECK(fault_of(with_cell(schedule, 0, 0, {forward, 0, 0, true})) ==
+        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+  CHECK(fault_of(with_cell(one_f_one_b({1, 1}), 0, 0, {forward, 0, 0, true})) ==
+        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+}
+
+TEST_CASE("validate: messages follow what they send, are received before use, and in the order of their pair") {
+  const Schedule schedule = with_communication(small());
+  // 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 ..; 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 ..
+  CHECK(fault_of(without_cell(schedule, 0, 3)) == "0/7: 0SEND_F1: is missing");
+  CHECK(fault_of(with_swapped(schedule, 0, 0, 1)) == "0/0: 0SEND_F0: before its input 0F0");
+  CHECK(fault_of(with_swapped(schedule, 1, 0, 1)) == "1/0: 1F0: before its input 1RECV_F0");
+  CHECK(fault_of(without_cell(schedule, 1, 4)) == "1/4: 1F1: before its input 1RECV_F1");
+  CHECK(fault_of(with_swapped(schedule, 0, 4, 6)) == "0/5: 0B0: before its input 0RECV_B0");
+  CHECK(fault_of(with_cell(schedule, 1, 3, {send_forward, 1, 0})) == "1/3: 1SEND_F0: there is no stage 2");
+  CHECK(fault_of(with_cell(schedule, 1, 0, {recv_backward, 1, 0})) == "1/0: 1RECV_B0: there is no stage 2");
+
+  Schedule swapped = with_communication(gpipe({2, 2}));
+  // 1: 1RECV_F0 1F0 1RECV_F1 1F1 ..; receive both first, the second before the first.
+  std::swap(swapped.ranks[1][1], swapped.ranks[1][2]);
+  CHECK(fault_of(swapped) == "");
+  std::swap(swapped.ranks[1][0], swapped.ranks[1][1]);
+  CHECK(fault_of(swapped) == "1/0: 1RECV_F1: rank 0 sends 0SEND_F0 first");
+
+  Schedule folded =
+      with_communication({1, {0, 0}, {{{forward, 0, 0}, {forward, 1, 0}, {backward, 1, 0}, {backward, 0, 0}}}});
+  folded.ranks[0].insert(folded.ranks[0].begin() + 1, Action{send_forward, 0, 0});
+  CHECK(fault_of(folded) == "0/1: 0SEND_F0: stage 1 is on the same rank");
+}
+
+TEST_CASE("validate: ranks that wait for each other are named with their cells") {
+  Schedule schedule{2, looped_stages(2, 1), {}};
+  schedule.ranks.push_back({{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}});
+  schedule.ranks.push_back({{forward, 1, 0}, {forward, 1, 1}, {backward, 1, 0}, {backward, 1, 1}});
+  CHECK(fault_of(schedule) == "0/1: 0B0: a circle of waits: rank 0 in 0B0 for 1B0, rank 1 in 1F1 for 0F1");
+  CHECK(fault_of(with_communication(schedule)) ==
+        "0/3: 0B0: a circle of waits: rank 0 in 0B0 for 1SEND_B0, rank 1 in 1F1 for 0SEND_F1");
+
+  // The loss is a collective: rank 0 comes to that of micro-batch 0 only after a gradient that needs it.
+  Schedule lossy = with_loss(small(), LossRanks::all);
+  std::swap(lossy.ranks[0][2], lossy.ranks[0][3]);
+  CHECK(fault_of(lossy) == "0/2: 0B0: a circle of waits: rank 0 in 0B0 for 1B0, rank 1 in 1H0 for 1H0");
+}
+
+TEST_CASE("check: draws the cells around the fault") {
+  CHECK_NOTHROW(check(small(), "small"));
+  CHECK_THROWS_WITH_AS(check(with_cell(small(), 1, 2, {forward, 1, 0}), "small"),
+                       "small: rank 1, cell 3: 1F0: comes twice\n"
+                       "rank 0    0F0      0F1      0B0      0B1\n"
+                       "rank 1    1F0      1B0     >1F0<     1B1\n",
+                       InputError);
+  const Schedule schedule = without_cell(gpipe({2, 8}), 1, 15);
+  CHECK(draw_around(schedule, *validate(schedule)) ==
+        "rank 0   ..  0B3      0B4      0B5      0B6      0B7\n"
+        "rank 1   ..  1B3      1B4      1B5      1B6     ><\n");
+}
