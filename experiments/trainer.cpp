@@ -29,8 +29,9 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
     : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer) {
   Construction construction{rank.device, rank.key, experiment.dtype()};
   const std::int64_t embedding = embedding_size(*backbone);
-  PlacementPlan plan = plan_of(*backbone, experiment, rank.mesh);
-  backbone_ = Model(std::move(backbone), std::move(plan), rank.coordinates, construction);
+  auto plan = std::make_shared<PlacementPlan>(plan_of(*backbone, experiment, rank.mesh));
+  backbone_ = Model(backbone, std::move(plan), rank.coordinates, construction);
+  construction.next_stream += backbone->streams();
   head_ = std::make_unique<Head>(experiment.head, embedding, rank, construction);
   check_names();
   std::vector<PartialGradient> partial;

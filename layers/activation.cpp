@@ -46,6 +46,7 @@ Variable PRelu::forward(std::span<const Variable> inputs, const Pass& /*pass*/) 
 DescriptionPointer Dropout::describe(double probability) {
   return describe_channelwise(
       {.type = "dropout",
+       .own_streams = 1,
        .build = [probability](Construction& construction, const std::string&, const LayerLayout& layout) {
          return std::make_unique<Dropout>(construction, probability, layout);
        }});

@@ -24,6 +24,7 @@ class ChannelwiseDescription final : public LayerDescription {
     return layer_.output ? layer_.output(inputs[0]) : inputs[0];
   }
   std::vector<Shape> parameters() const override { return layer_.parameters; }
+  std::uint32_t streams() const override { return LayerDescription::streams() + layer_.own_streams; }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
     return samples_or_channels(kind, use, inputs, output(inputs), layer_.parameters.size());
   }

@@ -48,6 +48,8 @@ class LayerDescription {
   virtual Shape output(std::span<const Shape> inputs) const = 0;
   /// In the order of Layer::parameters().
   virtual std::vector<Shape> parameters() const { return {}; }
+  /// Random streams that building it takes: one a parameter, and those of its own draws.
+  virtual std::uint32_t streams() const { return static_cast<std::uint32_t>(parameters().size()); }
   /// Multiplications and additions of one forward pass.
   virtual double flops(std::span<const Shape> /*inputs*/) const { return 0; }
   /// What it takes and gives if it is `kind` along an axis.
@@ -76,6 +78,7 @@ struct ChannelwiseLayer {
   std::string_view type;
   std::size_t inputs = 1;
   std::vector<Shape> parameters{};
+  std::uint32_t own_streams = 0;  // random, beside those of the parameters
   /// That of the first input if there is no function.
   std::function<Shape(const Shape&)> output{};
   std::function<LayerPointer(Construction&, const std::string& name, const LayerLayout&)> build;

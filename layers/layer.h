@@ -22,6 +22,8 @@ struct Pass {
   std::int64_t step = 0;
   /// Positions in the global batch of the micro-batch's samples, those of all data-parallel ranks together.
   ShardRange samples{};
+  /// The same traversal was made before: what it tells of the samples is known already.
+  bool recomputing = false;
 };
 
 class Layer {

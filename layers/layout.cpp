@@ -56,21 +56,22 @@ void for_each_run(const ParameterPart& part, const std::function<void(const Elem
 
 Placements LayerLayout::input(std::size_t index) const {
   Placements placements;
-  for (const Axis axis : all_axes)
+  for (const Axis axis : layer_axes)
     if (mesh.size(axis) > 1) placements[axis] = options[axis].inputs[index];
   return placements;
 }
 
 Placements LayerLayout::output() const {
   Placements placements;
-  for (const Axis axis : all_axes)
+  for (const Axis axis : layer_axes)
     if (mesh.size(axis) > 1) placements[axis] = options[axis].output;
   return placements;
 }
 
 ParameterPart LayerLayout::part(std::size_t parameter, const Shape& whole) const {
   ParameterPart part = ParameterPart::all_of(whole);
-  for (const Axis axis : all_axes) {
+  if (mesh.size(Axis::pp) > 1) part.sharded.insert(Axis::pp);
+  for (const Axis axis : layer_axes) {
     const int ranks = mesh.size(axis);
     if (ranks == 1) continue;
     const Placement& placement = options[axis].parameters[parameter];
@@ -92,7 +93,7 @@ ParameterPart LayerLayout::part(std::size_t parameter, const Shape& whole) const
 
 AxisSet LayerLayout::axes(Parallel kind) const {
   AxisSet set;
-  for (const Axis axis : all_axes)
+  for (const Axis axis : layer_axes)
     if (mesh.size(axis) > 1 && options[axis].kind == kind) set.insert(axis);
   return set;
 }

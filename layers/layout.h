@@ -38,7 +38,7 @@ struct LayerOption {
 struct ParameterPart {
   Shape whole;
   std::vector<ShardRange> box;           // of each dimension
-  AxisSet sharded;                       // axes along which the ranks hold other parts
+  AxisSet sharded;                       // axes along which the ranks hold other parts, or nothing of it
   AxisSet partial;                       // axes along which gradients are partial sums
   std::optional<ShardRange> elements{};  // of the box, row-major; none: all of it
   std::optional<Axis> gathered{};        // the axis whose ranks gather their elements before use

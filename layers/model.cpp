@@ -1,70 +1,88 @@
 #include "layers/model.h"
 
-#include <algorithm>
+#include <map>
 
 #include "parallel/redistribute.h"
 
 namespace heddle {
 
-namespace {
-
-std::size_t at_index(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
-
-Model::Model(std::shared_ptr<const ModelDescription> description, PlacementPlan plan, Mesh::Coordinates at,
-             Construction& construction)
+Model::Model(std::shared_ptr<const ModelDescription> description, std::shared_ptr<const PlacementPlan> plan,
+             Mesh::Coordinates at, const Construction& construction, const std::optional<ShardRange>& range)
     : description_(std::move(description)), plan_(std::move(plan)) {
   const auto& applications = description_->applications();
-  for (int value = 0; value <= description_->last_value(); ++value) forms_.push_back({{plan_.made(value)}});
-  const auto reads = [this](int value, const Placements& where) {
-    std::vector<Form>& forms = forms_[at_index(value)];
-    auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.where == where; });
-    if (form == forms.end()) {
-      ++forms.front().readers;  // the redistribution
-      form = forms.insert(forms.end(), {where});
-    }
-    ++form->readers;
+  const ShardRange all{0, description_->last_value()};
+  const auto begin = static_cast<std::size_t>(range.value_or(all).begin);
+  const auto end = static_cast<std::size_t>(range.value_or(all).end());
+  Construction own = construction;
+  for (std::size_t i = 0; i < begin; ++i) own.next_stream += applications[i].layer->streams();
+  for (std::size_t i = begin; i < end; ++i)
+    layers_.push_back(applications[i].layer->build(own, applications[i].name, plan_->layout(*description_, i, at)));
+  take_forms(ValueForms(*description_, *plan_), static_cast<int>(begin), static_cast<int>(end));
+}
+
+void Model::take_forms(const ValueForms& all, int begin, int end) {
+  std::map<std::size_t, std::size_t> known;  // from places in `all` to those in forms_
+  const auto place_of = [&](std::size_t form) {
+    const auto [place, is_new] = known.try_emplace(form, forms_.size());
+    if (is_new) forms_.push_back({.value = all.all()[form].value, .where = all.all()[form].where});
+    return place->second;
   };
-  for (std::size_t i = 0; i < applications.size(); ++i) {
-    const LayerLayout layout = plan_.layout(*description_, i, at);
-    layers_.push_back(applications[i].layer->build(construction, applications[i].name, layout));
-    for (std::size_t input = 0; input < applications[i].inputs.size(); ++input)
-      reads(applications[i].inputs[input], layout.input(input));
+  for (const std::size_t form : all.crossing(begin)) inputs_.push_back(place_of(form));
+  const auto read = [&](std::size_t form) {
+    const bool is_new = known.count(form) == 0;
+    const std::size_t place = place_of(form);
+    ++forms_[place].readers;
+    if (is_new) {
+      forms_[place].origin = place_of(all.all()[form].origin);
+      ++forms_[forms_[place].origin].readers;
+    }
+    return place;
+  };
+  for (int i = begin; i < end; ++i) {
+    std::vector<std::size_t>& reads = reads_.emplace_back();
+    for (const std::size_t form : all.inputs(i)) reads.push_back(read(form));
+    made_.push_back(place_of(all.output(i)));
   }
-  reads(description_->last_value(), plan_.output);
+  for (const std::size_t form : all.crossing(end)) outputs_.push_back(read(form));
+}
+
+std::vector<Variable> Model::forward(std::vector<Variable> inputs, const Pass& pass) {
+  if (inputs.size() != inputs_.size()) fail("model: expected {} inputs, got {}", inputs_.size(), inputs.size());
+  struct Value {
+    int readers = 0;
+    Variable variable{};
+  };
+  std::vector<Value> values;
+  for (const Form& form : forms_) values.push_back({form.readers});
+  for (std::size_t i = 0; i < inputs.size(); ++i) values[inputs_[i]].variable = std::move(inputs[i]);
+  const auto take = [&](std::size_t index) {
+    Value& value = values[index];
+    Variable variable = value.variable;
+    if (--value.readers == 0) value.variable = Variable();
+    return variable;
+  };
+  const auto read = [&](std::size_t index) {
+    const Form& form = forms_[index];
+    if (!values[index].variable.defined()) {
+      const Placed made{take(form.origin), description_->shape(form.value, pass.samples.size),
+                        forms_[form.origin].where};
+      values[index].variable = redistribute(made, form.where, pass.rank).value;
+    }
+    return take(index);
+  };
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    std::vector<Variable> read_by_layer;
+    for (const std::size_t form : reads_[i]) read_by_layer.push_back(read(form));
+    Variable output = layers_[i]->forward(read_by_layer, pass);
+    if (values[made_[i]].readers > 0) values[made_[i]].variable = std::move(output);
+  }
+  std::vector<Variable> outputs;
+  for (const std::size_t form : outputs_) outputs.push_back(read(form));
+  return outputs;
 }
 
 Variable Model::forward(const Variable& x, const Pass& pass) {
-  std::vector<std::vector<Form>> values = forms_;
-  const auto read = [&](int index, const Placements& where) {
-    std::vector<Form>& forms = values[at_index(index)];
-    const auto take = [](Form& form) {
-      Variable value = form.value;
-      if (--form.readers == 0) form.value = Variable();
-      return value;
-    };
-    const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.where == where; });
-    if (!form->value.defined()) {
-      const Placed made{take(forms.front()), description_->shape(index, pass.samples.size), forms.front().where};
-      form->value = redistribute(made, where, pass.rank).value;
-    }
-    return take(*form);
-  };
-  values[0].front().value = x;
-  const auto& applications = description_->applications();
-  for (std::size_t i = 0; i < applications.size(); ++i) {
-    const LayerLayout layout = plan_.layout(*description_, i, pass.rank.coordinates);
-    std::vector<Variable> inputs;
-    for (std::size_t input = 0; input < applications[i].inputs.size(); ++input)
-      inputs.push_back(read(applications[i].inputs[input], layout.input(input)));
-    Form& made = values[i + 1].front();
-    Variable output = layers_[i]->forward(inputs, pass);
-    if (made.readers > 0) made.value = std::move(output);
-  }
-  return read(description_->last_value(), plan_.output);
+  return forward(std::vector<Variable>{x}, pass).front();
 }
 
 std::vector<Parameter*> Model::parameters() {

@@ -1,5 +1,7 @@
 #include "layers/model_description.h"
 
+#include <algorithm>
+
 #include "framework/error.h"
 
 namespace heddle {
@@ -42,7 +44,7 @@ Shape without_samples(const Shape& shape) {
 
 }  // namespace
 
-ModelDescription::ModelDescription(const Shape& sample) : samples_{sample} {}
+ModelDescription::ModelDescription(const Shape& sample) : samples_{sample}, has_gradient_{false} {}
 
 int ModelDescription::apply(std::string name, DescriptionPointer layer, std::vector<int> inputs) {
   for (const int input : inputs)
@@ -53,6 +55,9 @@ int ModelDescription::apply(std::string name, DescriptionPointer layer, std::vec
   } catch (const InputError& error) {
     fail<InputError>("model: {}: {}", application.name, error.what());
   }
+  has_gradient_.push_back(!application.layer->parameters().empty() ||
+                          std::any_of(application.inputs.begin(), application.inputs.end(),
+                                      [this](int input) { return has_gradient(input); }));
   applications_.push_back(std::move(application));
   return last_value();
 }
@@ -73,6 +78,12 @@ void ModelDescription::place(std::string_view pattern, const PlacementWish& wish
 
 void ModelDescription::forget_wishes() {
   for (Application& application : applications_) application.wish.reset();
+}
+
+std::uint32_t ModelDescription::streams() const {
+  std::uint32_t sum = 0;
+  for (const Application& application : applications_) sum += application.layer->streams();
+  return sum;
 }
 
 Shape ModelDescription::shape(int index, std::int64_t samples) const {

@@ -42,12 +42,17 @@ class ModelDescription {
   const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
   /// The same for so many samples.
   Shape shape(int index, std::int64_t samples) const;
+  /// Whether parameters went into a value, so that its gradient is wanted.
+  bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
+  /// Random streams that building all layers takes, in model order.
+  std::uint32_t streams() const;
   /// Shapes of an application's inputs for so many samples.
   std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
 
  private:
   std::vector<Application> applications_;
   std::vector<Shape> samples_;
+  std::vector<bool> has_gradient_;
 };
 
 }  // namespace heddle

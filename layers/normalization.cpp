@@ -145,7 +145,7 @@ Variable BatchNorm::forward(std::span<const Variable> inputs, const Pass& pass) 
   if (!shared_.empty()) exchange = std::make_shared<RankExchange>(pass.rank.over(shared_));
   Tensor statistics;
   Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, statistics, exchange);
-  groups_.push_back(std::move(statistics));
+  if (!pass.recomputing) groups_.emplace(pass.samples.begin, std::move(statistics));
   return y;
 }
 
@@ -153,8 +153,11 @@ void BatchNorm::end_step(Rank& rank) {
   if (groups_.empty()) return;
   const MemoryScope scope(rank.device, Category::workspace);
   const auto micro_batches = static_cast<std::int64_t>(groups_.size());
-  const std::int64_t width = groups_[0].numel();
-  const Tensor mine = concat_tensors(groups_, 0).reshape({micro_batches, width});
+  std::vector<Tensor> rows;
+  for (auto& [first_sample, row] : groups_) rows.push_back(std::move(row));
+  const std::int64_t width = rows[0].numel();
+  const Tensor mine = concat_tensors(rows, 0).reshape({micro_batches, width});
+  rows.clear();
   groups_.clear();
   // Gathered rank by rank; the batch's order is micro-batch by micro-batch, each over the ranks.
   const Tensor gathered = rank.over(separate_).all_gather(mine);

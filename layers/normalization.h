@@ -1,6 +1,7 @@
 // Batch norm, alone or in one pass over memory with the activation and the residual sum that follow it; layer norm.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "framework/ops/normalization.h"
@@ -44,7 +45,8 @@ class BatchNorm final : public Layer {
   std::optional<Parameter> slope_;
   Buffer running_mean_;
   Buffer running_variance_;
-  std::vector<Tensor> groups_;  // of this step: a row [2C + 1] for each micro-batch so far
+  /// Of this step: a row [2C + 1] for each micro-batch so far, by its first sample; empty ones share it.
+  std::multimap<std::int64_t, Tensor> groups_;
 };
 
 /// Over the last dimension.

@@ -5,7 +5,7 @@ namespace heddle {
 Placements PlacementPlan::made(int index) const {
   if (index == 0) return input;
   Placements placements;
-  for (const Axis axis : all_axes)
+  for (const Axis axis : layer_axes)
     if (mesh.size(axis) > 1) placements[axis] = layers[static_cast<std::size_t>(index) - 1][axis].output;
   return placements;
 }

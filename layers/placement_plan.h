@@ -10,7 +10,8 @@ namespace heddle {
 
 struct PlacementPlan {
   Mesh mesh{};
-  /// What the model takes and gives: the head takes other samples on every rank, along all axes.
+  /// What the model takes and gives: the head takes other samples on every rank, along dp and tp. Along pp everything
+  /// is R: a value lies with one stage.
   Placements input{};
   Placements output{};
   /// What each application's layer does.

@@ -55,11 +55,6 @@ int code_of(const Placements& placements) {
 }
 
 PlanCosts::PlanCosts(const ModelDescription& model, const PlannerOptions& options) : model_(model), options_(options) {
-  has_gradient_.push_back(false);
-  for (const ModelDescription::Application& application : model.applications())
-    has_gradient_.push_back(!application.layer->parameters().empty() ||
-                            std::any_of(application.inputs.begin(), application.inputs.end(),
-                                        [&](int value) { return has_gradient_[static_cast<std::size_t>(value)]; }));
   const Mesh& mesh = options.mesh;
   for (unsigned index = 1; index < groups_.size(); ++index) {
     const AxisSet axes = axis_set(index);
@@ -163,9 +158,8 @@ LayerCosts PlanCosts::layer(std::size_t index, const PerAxis<LayerOption>& optio
   // Backward does the work once more for the inputs' gradients and once more for the weights'.
   double passes = 1;
   std::int64_t touched = kept_bytes(static_cast<int>(index) + 1, layout.output());
-  const bool leads_to_parameters = std::any_of(application.inputs.begin(), application.inputs.end(), [&](int value) {
-    return has_gradient_[static_cast<std::size_t>(value)];
-  });
+  const bool leads_to_parameters = std::any_of(application.inputs.begin(), application.inputs.end(),
+                                               [&](int value) { return model_.has_gradient(value); });
   if (!layer.parameters().empty()) ++passes;
   if (leads_to_parameters) ++passes;
   for (std::size_t i = 0; i < application.inputs.size(); ++i)
@@ -178,10 +172,7 @@ LayerCosts PlanCosts::layer(std::size_t index, const PerAxis<LayerOption>& optio
 
 const std::vector<PlannedConversion>& PlanCosts::conversion(int value, const Placements& from, const Placements& to) {
   const auto dimensions = model_.sample(value).dimensions();
-  ConversionKey key{{dimensions.begin(), dimensions.end()},
-                    has_gradient_[static_cast<std::size_t>(value)],
-                    code_of(from),
-                    code_of(to)};
+  ConversionKey key{{dimensions.begin(), dimensions.end()}, model_.has_gradient(value), code_of(from), code_of(to)};
   const auto known = conversions_.find(key);
   if (known != conversions_.end()) return known->second;
   return conversions_.emplace(std::move(key), convert(value, from, to)).first->second;
@@ -206,7 +197,7 @@ std::vector<PlannedConversion> PlanCosts::convert(int value, const Placements& f
     };
     PlannedConversion conversion{.step = traffic.step};
     if (traffic.forward) conversion.forward = planned(*traffic.forward, traffic.forward_bytes, times.forward);
-    if (traffic.backward && has_gradient_[static_cast<std::size_t>(value)])
+    if (traffic.backward && model_.has_gradient(value))
       conversion.backward = planned(*traffic.backward, traffic.backward_bytes, times.backward);
     conversions.push_back(conversion);
     where = next;

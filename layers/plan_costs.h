@@ -92,7 +92,6 @@ class PlanCosts {
 
   const ModelDescription& model_;
   PlannerOptions options_;
-  std::vector<bool> has_gradient_;  // of each value
   /// By AxisSet::index(): groups of ranks, one of each way to lie on the nodes.
   std::array<std::vector<std::vector<int>>, 8> groups_;
   std::map<ConversionKey, std::vector<PlannedConversion>> conversions_;

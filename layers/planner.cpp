@@ -64,7 +64,7 @@ class Planner {
   Planner(const ModelDescription& model, const PlannerOptions& options)
       : model_(model), options_(options), costs_(model, options), values_(model.applications().size() + 2) {
     problem_.counts_bytes = options.memory_budget.has_value();
-    for (const Axis axis : all_axes)
+    for (const Axis axis : layer_axes)
       if (options.mesh.size(axis) > 1) output_[axis] = Placement::shard(0);
   }
 
@@ -97,7 +97,7 @@ class Planner {
   void add_input() {
     std::vector<Placements>& made = values_[0].made;
     made.emplace_back();
-    for (const Axis axis : all_axes) {
+    for (const Axis axis : layer_axes) {
       if (options_.mesh.size(axis) == 1) continue;
       for (std::size_t i = 0, count = made.size(); i < count; ++i) {
         made.push_back(made[i]);
@@ -133,7 +133,7 @@ class Planner {
 
   std::vector<PerAxis<LayerOption>> combinations(const ModelDescription::Application& application) const {
     std::vector<PerAxis<LayerOption>> all(1);
-    for (const Axis axis : all_axes) {
+    for (const Axis axis : layer_axes) {
       if (options_.mesh.size(axis) == 1) continue;
       const std::vector<LayerOption> offered = options_along(axis, model_, application, options_);
       std::vector<PerAxis<LayerOption>> extended;

@@ -5,7 +5,8 @@
 
 namespace heddle {
 
-/// Chooses what each layer does along each axis of the mesh. A layer is what the user wished along the wish's axis;
+/// Chooses what each layer does along dp and tp; how the layers fall to stages along pp is another question
+/// (stage_balance.h). A layer is what the user wished along the wish's axis;
 /// else `data`, or, if it follows its neighbours, whatever it offers; with `automatic` every layer may be all that it
 /// offers. No layer is column, row or group along two axes, nor parameter along two.
 ///

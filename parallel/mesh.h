@@ -12,6 +12,8 @@ namespace heddle {
 
 enum class Axis { dp, pp, tp };
 inline constexpr std::array<Axis, 3> all_axes{Axis::dp, Axis::pp, Axis::tp};
+/// Those over which the work of a layer may be shared: along pp lie other layers.
+inline constexpr std::array<Axis, 2> layer_axes{Axis::dp, Axis::tp};
 inline constexpr std::array<std::string_view, 3> axis_names{"dp", "pp", "tp"};
 constexpr std::string_view name_of(Axis axis) {
   return axis_names[static_cast<std::size_t>(axis)];

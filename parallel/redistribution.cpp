@@ -36,7 +36,9 @@ class CheapestWay {
   CheapestWay(const Placements& from, const Placements& to, const Mesh& mesh) : mesh_(mesh) {
     for (const Axis axis : all_axes) {
       candidates_[axis] = {Placement::replicate()};
-      if (mesh.size(axis) == 1) continue;
+      // No way leads over other stages.
+      const bool is_over_stages = axis == Axis::pp && from[axis] == Placement() && to[axis] == Placement();
+      if (mesh.size(axis) == 1 || is_over_stages) continue;
       add(axis, from[axis]);
       add(axis, to[axis]);
       for (const Axis other : all_axes)

@@ -30,7 +30,7 @@ class Backbone {
     {
       const MemoryScope scope(rank.device, Category::parameters);
       auto description = std::make_shared<ModelDescription>(make_model({.type = type}, image));
-      PlacementPlan plan = place(*description, {.mesh = rank.mesh, .samples = batch});
+      auto plan = std::make_shared<PlacementPlan>(place(*description, {.mesh = rank.mesh, .samples = batch}));
       model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
     }
     std::vector<Trained> trained;
