@@ -1,5 +1,10 @@
 #include "notebooks_export/cells.h"
 
+#include <utility>
+
+#include "notebooks_export/pipeline_cells.h"
+#include "notebooks_export/timeline_cells.h"
+
 namespace heddle {
 
 namespace {
@@ -35,7 +40,11 @@ def binary_unit(most):
     return ["B", "KiB", "MiB", "GiB", "TiB"][power], 1024**power
 )python";
 
-constexpr const char* overview = R"python(totals = memory.groupby(["variant", "rank"])["bytes"].sum()
+constexpr const char* overview = R"python(def percent(share):
+    return math.nan if share is None else 100 * share
+
+
+totals = memory.groupby(["variant", "rank"])["bytes"].sum()
 rows = []
 for variant in variants:
     ranks = totals.get(variant["name"], pd.Series(dtype=float))
@@ -49,16 +58,21 @@ for variant in variants:
             "last loss": variant["loss"]["last"],
             "s a step": variant["step_seconds"]["median"],
             "images/s": variant["samples_per_second"],
+            "over naive": variant["speedup_over_naive"],
+            "ideal": variant["ideal_speedup"],
+            "share of it, %": percent(variant["share_of_ideal"]),
+            "bubble, %": percent(variant["bubble_fraction"] if variant["schedule"] else None),
             "largest rank, MiB": ranks.max() / 2**20,
             "largest / mean": ranks.max() / ranks.mean(),
             "sent, MiB": sum(rank["sent_bytes"] for rank in variant["ranks"]) / 2**20,
-            "rank-1, %": 100 * evaluation.get("rank1", math.nan),
-            "verification, %": 100 * verification.get("accuracy", math.nan),
+            "rank-1, %": percent(evaluation.get("rank1")),
+            "verification, %": percent(verification.get("accuracy")),
         }
     )
 table = pd.DataFrame(rows).set_index("variant").dropna(axis="columns", how="all")
-table.style.format(precision=4, na_rep="-", formatter={"images/s": "{:.1f}", "largest rank, MiB": "{:.1f}",
-    "largest / mean": "{:.2f}", "sent, MiB": "{:.1f}", "rank-1, %": "{:.2f}", "verification, %": "{:.2f}"})
+table.style.format(precision=4, na_rep="-", formatter={"images/s": "{:.1f}", "over naive": "{:.2f}", "ideal": "{:.2f}",
+    "share of it, %": "{:.1f}", "bubble, %": "{:.1f}", "largest rank, MiB": "{:.1f}", "largest / mean": "{:.2f}",
+    "sent, MiB": "{:.1f}", "rank-1, %": "{:.2f}", "verification, %": "{:.2f}"})
 )python";
 
 constexpr const char* errors = R"python(for variant in variants:
@@ -155,11 +169,18 @@ else:
 
 }  // namespace
 
-std::vector<NotebookCell> results_cells() {
-  return {
+std::vector<NotebookCell> results_cells(bool has_pipelines) {
+  std::vector<NotebookCell> cells{
       {.id = "read", .is_code = true, .source = read_results},
       {.id = "overview", .is_code = true, .source = overview},
       {.id = "errors", .is_code = true, .source = errors},
+  };
+  const auto append = [&cells](std::vector<NotebookCell> more) {
+    for (NotebookCell& cell : more) cells.push_back(std::move(cell));
+  };
+  append(timeline_cells());
+  if (has_pipelines) append(pipeline_cells());
+  append({
       {.id = "memory-text",
        .is_code = false,
        .source = "## Memory\n\nWhat each rank held at the moment when it held the most, by category."},
@@ -170,7 +191,8 @@ std::vector<NotebookCell> results_cells() {
        .is_code = false,
        .source = "## Time\n\nThe first step is left out: it also builds the kernels."},
       {.id = "time", .is_code = true, .source = time_figure},
-  };
+  });
+  return cells;
 }
 
 }  // namespace heddle

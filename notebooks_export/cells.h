@@ -12,6 +12,7 @@ struct NotebookCell {
   std::string source;
 };
 
-std::vector<NotebookCell> results_cells();
+/// All that a results folder's notebook has below its title; some only where a model was cut into stages.
+std::vector<NotebookCell> results_cells(bool has_pipelines);
 
 }  // namespace heddle

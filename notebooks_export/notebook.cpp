@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* packages = "jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib";
 constexpr std::uint64_t longest_summary = std::uint64_t{1} << 30;
+constexpr std::uint64_t longest_page = std::uint64_t{1} << 30;
 
 /// Text that Markdown shows as it is, formulas and HTML included. Of escapes with a backslash, renderers know different
 /// ones.
@@ -49,11 +50,19 @@ Json cell_json(const NotebookCell& cell) {
   return json;
 }
 
-std::string title_of(const std::filesystem::path& summary) {
-  const Json json = Json::parse(read_file(summary, longest_summary), nullptr, false);
+struct Summary {
+  std::string name;
+  bool has_pipelines = false;
+};
+
+Summary read_summary(const std::filesystem::path& path) {
+  const Json json = Json::parse(read_file(path, longest_summary), nullptr, false);
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
-    fail<InputError>("{}: is not the summary of a run", summary.string());
-  return json["name"].get<std::string>();
+    fail<InputError>("{}: is not the summary of a run", path.string());
+  Summary summary{.name = json["name"].get<std::string>()};
+  for (const Json& variant : json["variants"])
+    summary.has_pipelines |= variant.is_object() && variant.value("stages", Json()) > 1;
+  return summary;
 }
 
 /// The end of a program's output, where Python says what went wrong, without colours.
@@ -65,6 +74,12 @@ std::string last_lines(const std::string& output) {
   for (int lines = 0; lines < most && begin != std::string::npos && begin > 0; ++lines)
     begin = plain.rfind('\n', begin - 1);
   return begin == std::string::npos || begin == 0 ? plain : plain.substr(begin + 1);
+}
+
+/// Jupyter's page loads libraries for formulas and widgets, which ours has none of.
+void remove_scripts(const std::filesystem::path& html) {
+  static const std::regex script(R"(<script src=[^>]*>\s*</script>)");
+  write_file_atomically(html, std::regex_replace(read_file(html, longest_page), script, ""));
 }
 
 void convert(const std::filesystem::path& folder, const std::vector<std::string>& arguments) {
@@ -88,10 +103,10 @@ void convert(const std::filesystem::path& folder, const std::vector<std::string>
 
 }  // namespace
 
-std::string notebook_json(const std::string& title) {
+std::string notebook_json(const std::string& title, bool has_pipelines) {
   Json cells = Json::array();
   cells.push_back(cell_json({.id = "title", .is_code = false, .source = "# " + plain_markdown(title)}));
-  for (const NotebookCell& cell : results_cells()) cells.push_back(cell_json(cell));
+  for (const NotebookCell& cell : results_cells(has_pipelines)) cells.push_back(cell_json(cell));
   const Json kernel = {{"display_name", "Python 3"}, {"language", "python"}, {"name", "python3"}};
   const Json notebook = {{"cells", cells},
                          {"metadata", {{"kernelspec", kernel}, {"language_info", {{"name", "python"}}}}},
@@ -102,10 +117,12 @@ std::string notebook_json(const std::string& title) {
 
 NotebookFiles write_notebook(const std::filesystem::path& results) {
   const NotebookFiles files{.notebook = results / "notebook.ipynb", .html = results / "notebook.html"};
-  write_file_atomically(files.notebook, notebook_json(title_of(results / "summary.json")));
+  const Summary summary = read_summary(results / "summary.json");
+  write_file_atomically(files.notebook, notebook_json(summary.name, summary.has_pipelines));
   // Run in the folder itself: no argument is a path that the user chose.
   convert(results, {"--to", "notebook", "--execute", "--inplace", "notebook.ipynb"});
-  convert(results, {"--to", "html", "notebook.ipynb"});
+  convert(results, {"--to", "html", "--no-input", "notebook.ipynb"});
+  remove_scripts(files.html);
   return files;
 }
 

@@ -1,5 +1,5 @@
-// A results folder as a Jupyter notebook: figures of memory, loss and time, with the code that draws them, so that a
-// reader can go on from there.
+// A results folder as a page: a step's timeline, memory, loss and time, and what pipelines gained; a Jupyter notebook
+// with the code that draws it, so that a reader can go on from there, and HTML without.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,15 @@
 namespace heddle {
 
 /// The notebook (nbformat 4.5), not yet executed; it reads its data from its own folder.
-std::string notebook_json(const std::string& title);
+std::string notebook_json(const std::string& title, bool has_pipelines);
 
 struct NotebookFiles {
   std::filesystem::path notebook;
   std::filesystem::path html;
 };
 
-/// Writes notebook.ipynb into a results folder, executes it with Jupyter and renders notebook.html beside it.
+/// Writes notebook.ipynb into a results folder, executes it with Jupyter and renders notebook.html beside it, one file
+/// that needs no other.
 /// InputError if the folder has no summary.json, and if Jupyter is missing: it names the packages, and notebook.ipynb
 /// is there all the same, not executed.
 NotebookFiles write_notebook(const std::filesystem::path& results);

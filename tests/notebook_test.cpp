@@ -39,7 +39,7 @@ void write_program(const fs::path& path, const std::string& script) {
 }
 
 TEST_CASE("the notebook has the structure of nbformat 4.5: a kernel, and cells with unique ids") {
-  const auto notebook = nlohmann::json::parse(notebook_json("a_name <b>$x$"));
+  const auto notebook = nlohmann::json::parse(notebook_json("a_name <b>$x$", true));
   CHECK(notebook.at("nbformat") == 4);
   CHECK(notebook.at("nbformat_minor") == 5);
   CHECK(notebook.at("metadata").at("kernelspec").at("name") == "python3");
@@ -59,6 +59,25 @@ TEST_CASE("the notebook has the structure of nbformat 4.5: a kernel, and cells w
   }
   CHECK(notebook.at("cells").at(0).at("source") == "# a_name &#60;b&#62;&#36;x&#36;");
   for (const char* file : {"summary.json", "memory.csv", "metrics.jsonl"}) CHECK(code.find(file) != std::string::npos);
+}
+
+TEST_CASE("a study of pipelines has figures of their own, and so does a notebook written for its folder") {
+  const std::string without = notebook_json("a", false);
+  const std::string with = notebook_json("a", true);
+  CHECK(without.find("\"timeline\"") != std::string::npos);
+  for (const char* id : {"\"gain\"", "\"prediction\""}) {
+    CHECK(without.find(id) == std::string::npos);
+    CHECK(with.find(id) != std::string::npos);
+  }
+  const Scratch scratch;
+  const OnlyPath path(scratch / "nothing");
+  const auto written = [&](const char* summary) {
+    write_file_atomically(scratch / "summary.json", summary);
+    CHECK_THROWS(write_notebook(scratch / "."));  // without Jupyter
+    return read_file(scratch / "notebook.ipynb", 1 << 20);
+  };
+  CHECK(written(R"({"name": "a", "variants": [{"stages": 1}, {"stages": 2}]})") == with);
+  CHECK(written(R"({"name": "a", "variants": [{"stages": 1}, {}]})") == without);
 }
 
 TEST_CASE("a program gets its arguments as they are, runs in the folder, and its output and code come back") {
@@ -81,7 +100,7 @@ TEST_CASE("without Jupyter the notebook is written, and the error names the pack
             ": written, but not executed: there is no jupyter-nbconvert. On Debian: apt-get install "
             "--no-install-recommends " +
             packages);
-  CHECK(read_file(scratch / "notebook.ipynb", 1 << 20) == notebook_json("study"));
+  CHECK(read_file(scratch / "notebook.ipynb", 1 << 20) == notebook_json("study", false));
 }
 
 TEST_CASE("a missing part of Jupyter is named with the packages; any other failure shows the last lines, uncoloured") {
@@ -110,13 +129,16 @@ TEST_CASE("the notebook is executed in its folder and rendered, by names that th
   fs::create_directory(scratch / "--to=pdf; x");
   const fs::path results = scratch / "--to=pdf; x";
   write_file_atomically(results / "summary.json", R"({"name": "study", "variants": []})");
-  write_program(scratch / "jupyter-nbconvert", "for a in \"$@\"; do printf '%s|' \"$a\"; done >>arguments\n");
+  write_program(scratch / "jupyter-nbconvert",
+                "for a in \"$@\"; do printf '%s|' \"$a\"; done >>arguments\n"
+                "echo '<p><script src=\"file:///a/b.js\" async> </script><script>here()</script>' >notebook.html\n");
   const OnlyPath path(scratch / ".");
   const NotebookFiles files = write_notebook(results);
   CHECK(files.notebook == results / "notebook.ipynb");
   CHECK(files.html == results / "notebook.html");
+  CHECK(read_file(results / "notebook.html", 1000) == "<p><script>here()</script>\n");
   CHECK(read_file(results / "arguments", 1000) ==
-        "--to|notebook|--execute|--inplace|notebook.ipynb|--to|html|notebook.ipynb|");
+        "--to|notebook|--execute|--inplace|notebook.ipynb|--to|html|--no-input|notebook.ipynb|");
 }
 
 TEST_CASE("a folder without a run's summary is an error that names the file") {
