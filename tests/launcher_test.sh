@@ -161,7 +161,7 @@ has "without apt it says how to go on" "then call ./heddle again" "$err"
 cat >"$work/bare/apt-get" <<END
 #!/bin/bash
 echo "\${@: -1}: \$*" >>"$work/apt"
-[[ "\$*" == *update* ]] || /bin/ln -s "$(command -v g++)" "$(command -v cmake)" "$(command -v ninja)" "$work/bare/"
+[[ "\$*" == *update* ]] || /bin/ln -sf "$(command -v g++)" "$(command -v cmake)" "$(command -v ninja)" "$work/bare/"
 END
 printf '#!/bin/bash\n[[ $1 != -n ]] || shift\nexec "$@"\n' >"$work/bare/sudo"
 chmod +x "$work/bare/apt-get" "$work/bare/sudo"
@@ -173,6 +173,18 @@ has "with apt it says what it is about to install" "installing them now with apt
 is "with apt it goes on to run" 5 "${err##*$'\n'}"
 is "apt's lists are refreshed first" "update" "$(head -n 1 "$work/apt" | cut -d: -f1)"
 has "recommended packages are left out" "install --no-install-recommends g++ cmake ninja-build" "$(tail -n 1 "$work/apt")"
+
+rm "$work/apt"
+err=$(PATH="$work/bare" "$tree/heddle" notebook x 2>&1)
+is "a page of results needs its packages, and the program runs" "0" $?
+has "the page's packages are named" "missing: jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib" "$err"
+has "the page's packages are installed" "python3-matplotlib: " "$(tail -n 1 "$work/apt")"
+rm "$work/apt"
+printf '#!/bin/bash\n[[ ${2-} == -c ]] && shift; [[ $1 == -c && "${*: -3}" == "ipykernel pandas matplotlib" ]]\n' >"$work/bare/python"
+printf '#!%s\n' "$work/bare/python" >"$work/bare/jupyter-nbconvert"
+chmod +x "$work/bare/python" "$work/bare/jupyter-nbconvert"
+err=$(PATH="$work/bare" "$tree/heddle" notebook x 2>&1)
+is "with Jupyter and its modules nothing is installed" "" "$err$(cat "$work/apt" 2>/dev/null)"
 
 # ---- supervision ---------------------------------------------------------------------------------------------------
 

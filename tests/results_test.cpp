@@ -12,6 +12,7 @@
 #include "experiments/results/text.h"
 #include "experiments/results/trace.h"
 #include "framework/crc32c.h"
+#include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
 
@@ -199,6 +200,15 @@ TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") 
 
 TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one after another") {
   CHECK(schedule_csv(variant_result("a", 2, 1)) == "0F0,0B0,0F1,0B1\n0F0,0B0,0F1,0B1\n");
+}
+
+TEST_CASE("schedule.csv of a pipeline is its schedule") {
+  VariantResult variant = pipeline_variant("gpipe", "gpipe", 2, 1, 1, 1);
+  variant.pipeline->schedule = {.micro_batches = 1,
+                                .rank_of = {0, 1},
+                                .ranks = {{{ActionKind::forward, 0, 0}, {ActionKind::backward, 0, 0}},
+                                          {{ActionKind::forward, 1, 0}, {ActionKind::backward, 1, 0}}}};
+  CHECK(schedule_csv(variant) == to_csv(variant.pipeline->schedule));
 }
 
 TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/host.h"
+#include "parallel/pipeline/schedule_csv.h"
 
 namespace heddle {
 
@@ -144,6 +145,7 @@ std::string memory_csv(const RunResult& run) {
 }
 
 std::string schedule_csv(const VariantResult& variant) {
+  if (variant.pipeline) return to_csv(variant.pipeline->schedule);
   std::string row;
   for (std::int64_t i = 0; i < variant.micro_batches; ++i) row += fmt::format("{}0F{},0B{}", i == 0 ? "" : ",", i, i);
   std::string text;
