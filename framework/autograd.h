@@ -1,6 +1,6 @@
 // Reverse-mode differentiation. An operation is one function: check, forward, `record`. The graph's edges are the only
 // links between nodes; each edge knows whether it leads to a parameter or to a stage input, so that a vjp is told what
-// is wanted and a backward can later be split.
+// is wanted and a backward can be split.
 //
 //   Variable sigmoid(const Variable& x) {
 //     Tensor y = ...;
@@ -20,6 +20,7 @@
 namespace heddle {
 
 class GraphNode;
+class GraphWalk;
 
 /// What an edge leads to; both bits may be set.
 struct Leads {
@@ -31,16 +32,23 @@ struct Leads {
 /// Which of an operation's inputs want a gradient. A vjp may return more than was wanted.
 class Wanted {
  public:
-  explicit Wanted(std::uint64_t bits) : bits_(bits) {}
-  bool operator[](std::size_t input) const { return ((bits_ >> input) & 1U) != 0; }
+  /// `later`: what a second call will ask for, if the first does not give it.
+  explicit Wanted(std::uint64_t now, std::uint64_t later = 0) : now_(now), later_(later) {}
+  bool operator[](std::size_t input) const { return ((now_ >> input) & 1U) != 0; }
+  /// What is wanted in this call or in a later one: for a vjp that computes everything at once, and is then not called
+  /// again.
+  Wanted ever() const { return Wanted(now_ | later_); }
 
  private:
-  std::uint64_t bits_;
+  std::uint64_t now_;
+  std::uint64_t later_;
 };
 
 /// One for each input, in order; undefined means zero or not wanted.
 using Gradients = std::vector<Tensor>;
-/// Vector-Jacobian product: from the output's gradient to the inputs'. Captures tensors only, never variables.
+/// Vector-Jacobian product: from the output's gradient to the inputs'. Captures tensors only, never variables. A split
+/// pass may call it twice with the same gradient, never for the same input: what one call alone reads may go with it,
+/// but only a vjp that gives all that is `ever` wanted may overwrite its argument.
 using Vjp = std::function<Gradients(const Tensor&, Wanted)>;
 
 /// Where a leaf's gradient arrives. Parameters and stage inputs each hold one. It counts the operations that have read
@@ -65,10 +73,13 @@ class Accumulator {
 
  private:
   friend class GraphNode;
+  friend class GraphWalk;
 
   Category category_;
   Tensor gradient_;
   std::int64_t pending_readers_ = 0;
+  /// Edges by which weight parts that have not run yet may still add here.
+  std::int64_t deferred_ = 0;
   std::function<void()> ready_;
 };
 
@@ -104,11 +115,12 @@ Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp);
 Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 
 /// The same for an operation whose vjp other ranks wait for: a backward pass runs it whenever its output is among what
-/// the roots were made of, on zeros if no gradient came.
+/// the roots were made of, on zeros if no gradient came. The vjp gives all that is `ever` wanted in one call.
 Variable record_collective(Tensor output, std::span<const Variable> inputs, Vjp vjp);
 Variable record_collective(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 
-/// Where a backward pass starts: d(loss)/d(output) for one output.
+/// Where a backward pass starts: d(loss)/d(output) for one output. An undefined gradient: none came, and only the
+/// collectives that the output was made of are walked.
 struct Root {
   Variable output;
   Tensor gradient;
@@ -120,5 +132,32 @@ struct Root {
 void backward(std::vector<Root> roots);
 /// From a one-element loss with gradient 1.
 void backward(const Variable& loss);
+
+/// The weight part of a backward pass whose input part has run. Holds what that part needs; if it goes unrun, those
+/// gradients do not come.
+class WeightBackward {
+ public:
+  WeightBackward();
+  ~WeightBackward();
+  WeightBackward(WeightBackward&&) noexcept;
+  WeightBackward& operator=(WeightBackward&&) noexcept;
+
+  /// Nothing is left to do.
+  bool empty() const { return walk_ == nullptr; }
+  /// Once; empty afterwards.
+  void run();
+
+ private:
+  friend WeightBackward backward_inputs(std::vector<Root>);
+  explicit WeightBackward(std::unique_ptr<GraphWalk> walk);
+
+  std::unique_ptr<GraphWalk> walk_;
+};
+
+/// The input part (Qi et al. 2023, "Zero bubble pipeline parallelism"): walks what leads to stage inputs. Their
+/// gradients arrive, and those of parameters that a vjp gave beside them. What has no more to give is freed; the rest
+/// keeps its gradient for the weight part, which also walks all that leads to parameters only. Both parts give the same
+/// bits as `backward`, and add to each parameter in the same order.
+WeightBackward backward_inputs(std::vector<Root> roots);
 
 }  // namespace heddle

@@ -75,7 +75,9 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
   // Where a residual was added, x alone does not tell what the activation let through.
   const bool mask_from_output = has_residual && activation == NormActivation::relu;
   const Tensor y = mask_from_output ? result : Tensor();
-  Vjp vjp = [=](const Tensor& dy, Wanted wanted) {
+  Vjp vjp = [=](const Tensor& dy, Wanted asked) {
+    // One pass over x and dy gives all sums, and the gradient is overwritten.
+    const Wanted wanted = asked.ever();
     const ConvolutionKernels& kernels = dy.device().backend().convolution();
     const std::int64_t channels = x.shape().back();
     // A gradient that nobody else holds is overwritten: less memory, and less of it moved.

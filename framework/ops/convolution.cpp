@@ -1,6 +1,7 @@
 #include "framework/ops/convolution.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/device.h"
 #include "framework/error.h"
@@ -136,14 +137,14 @@ Variable conv2d(const Variable& x_in, const Variable& weight_in, const Variable&
                 const ConvolutionOptions& options) {
   const ConvolutionGeometry g = check(x_in.value(), weight_in.value(), bias.value(), options);
   // The input is kept for the weight's gradient, the weight for the input's.
-  const Tensor x = weight_in.leads().anywhere() ? x_in.value() : Tensor();
-  const Tensor weight = weight_in.value();
-  Tensor y = forward(g, x_in.value(), weight);
+  Tensor x = weight_in.leads().anywhere() ? x_in.value() : Tensor();
+  Tensor weight = weight_in.value();
+  Tensor y = forward(g, x_in.value(), weight_in.value());
   if (bias.defined()) y.device().backend().elementwise().binary(BinaryOp::add, y, bias.value(), y);
-  return record(y, {x_in, weight_in, bias}, [=](const Tensor& dy, Wanted wanted) {
+  return record(y, {x_in, weight_in, bias}, [=](const Tensor& dy, Wanted wanted) mutable {
     Gradients gradients(3);
-    if (wanted[0]) gradients[0] = backward_input(g, dy, weight);
-    if (wanted[1]) gradients[1] = backward_weight(g, x, dy);
+    if (wanted[0]) gradients[0] = backward_input(g, dy, std::exchange(weight, {}));
+    if (wanted[1]) gradients[1] = backward_weight(g, std::exchange(x, {}), dy);
     if (wanted[2]) gradients[2] = channel_sums(dy);
     return gradients;
   });

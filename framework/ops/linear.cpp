@@ -1,5 +1,7 @@
 #include "framework/ops/linear.h"
 
+#include <utility>
+
 #include "framework/device.h"
 #include "framework/ops/checks.h"
 
@@ -52,19 +54,25 @@ Variable matmul(const Variable& a_in, const Variable& b_in, bool transpose_a, bo
   check_product(a_in.value(), transpose_a, b_in.value(), transpose_b);
   const Tensor y = product(a_in.value(), transpose_a, b_in.value(), transpose_b);
   // Each is kept for the other's gradient.
-  const Tensor a = b_in.leads().anywhere() ? a_in.value() : Tensor();
-  const Tensor b = a_in.leads().anywhere() ? b_in.value() : Tensor();
-  return record(y, {a_in, b_in}, [=](const Tensor& dy, Wanted wanted) {
+  Tensor a = b_in.leads().anywhere() ? a_in.value() : Tensor();
+  Tensor b = a_in.leads().anywhere() ? b_in.value() : Tensor();
+  return record(y, {a_in, b_in}, [=](const Tensor& dy, Wanted wanted) mutable {
     Gradients gradients(2);
-    if (wanted[0]) gradients[0] = transpose_a ? product(b, transpose_b, dy, true) : product(dy, false, b, !transpose_b);
-    if (wanted[1]) gradients[1] = transpose_b ? product(dy, true, a, transpose_a) : product(a, !transpose_a, dy, false);
+    if (wanted[0]) {
+      gradients[0] = transpose_a ? product(b, transpose_b, dy, true) : product(dy, false, b, !transpose_b);
+      b = Tensor();
+    }
+    if (wanted[1]) {
+      gradients[1] = transpose_b ? product(dy, true, a, transpose_a) : product(a, !transpose_a, dy, false);
+      a = Tensor();
+    }
     return gradients;
   });
 }
 
 Variable linear(const Variable& x_in, const Variable& weight_in, const Variable& bias) {
   const Tensor& x = x_in.value();
-  const Tensor weight = weight_in.value();
+  Tensor weight = weight_in.value();
   if (weight.shape().rank() != 2 || x.shape().rank() < 1 || x.shape().back() != weight.shape()[1] ||
       x.dtype() != weight.dtype())
     fail<InputError>("linear: {} does not fit a weight {} of [out, in]", to_string(x), to_string(weight));
@@ -74,15 +82,16 @@ Variable linear(const Variable& x_in, const Variable& weight_in, const Variable&
   const Shape in_shape = x.shape();
   const std::int64_t rows = in_shape.product(0, in_shape.rank() - 1);
   const Tensor flat_x = x.reshape({rows, weight.shape()[1]});
-  const Tensor flat = weight_in.leads().anywhere() ? flat_x : Tensor();
+  Tensor flat = weight_in.leads().anywhere() ? flat_x : Tensor();
   Tensor y = product(flat_x, false, weight, true);
   if (bias.defined()) x.device().backend().elementwise().binary(BinaryOp::add, y, bias.value(), y);
   return record(y.reshape(in_shape.with(in_shape.rank() - 1, out).dimensions()), {x_in, weight_in, bias},
-                [=](const Tensor& dy_in, Wanted wanted) {
+                [=](const Tensor& dy_in, Wanted wanted) mutable {
                   const Tensor dy = dy_in.reshape({rows, out});
                   Gradients gradients(3);
-                  if (wanted[0]) gradients[0] = product(dy, false, weight, false).reshape(in_shape.dimensions());
-                  if (wanted[1]) gradients[1] = product(dy, true, flat, false);
+                  if (wanted[0])
+                    gradients[0] = product(dy, false, std::exchange(weight, {}), false).reshape(in_shape.dimensions());
+                  if (wanted[1]) gradients[1] = product(dy, true, std::exchange(flat, {}), false);
                   if (wanted[2]) gradients[2] = column_sums(dy);
                   return gradients;
                 });

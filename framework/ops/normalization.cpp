@@ -25,7 +25,8 @@ Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& be
   Tensor statistics = Tensor::empty(x.device(), {2, rows}, parameters);
   x.device().backend().rows().layer_norm(x.value(), gamma.value(), beta.value(), epsilon, y, statistics);
   return record(y, {x, gamma, beta},
-                [x = x.value(), gamma = gamma.value(), statistics, channels](const Tensor& dy, Wanted wanted) {
+                [x = x.value(), gamma = gamma.value(), statistics, channels](const Tensor& dy, Wanted asked) {
+                  const Wanted wanted = asked.ever();  // in one pass; then neither x nor dy is kept
                   const auto parameter = [&] { return Tensor::empty(x.device(), channels, statistics.dtype()); };
                   Tensor dx = wanted[0] ? Tensor::empty_like(x) : Tensor();
                   Tensor dgamma = wanted[1] ? parameter() : Tensor();
