@@ -28,6 +28,29 @@ void add_run_options(CLI::App& app, RunCommand& command) {
   app.add_flag("--json", command.json, "print the summary as JSON instead of the table");
 }
 
+void add_schedule_command(CLI::App& app, ScheduleCommand& command, const Console& console) {
+  CLI::App& schedule = *app.add_subcommand("schedule", "a pipeline schedule: its picture, its figures, or its CSV");
+  schedule.add_option("NAME", command.name, "one of `heddle list schedules`");
+  schedule.add_option("--file", command.file, "a schedule as PyTorch's pipelining writes it (CSV), in place of a name");
+  schedule.add_option("--stages", command.stages,
+                      "p, the number of ranks; with --chunks v the model is cut into p * v stages");
+  schedule.add_option("--micro-batches", command.micro_batches, "m");
+  schedule.add_option("--chunks", command.chunks, "v, stages a rank (default: the least that the schedule takes)");
+  schedule
+      .add_option("--costs", command.costs,
+                  "of one micro-batch on a rank, whose stages share them: forward, input part and weight part of "
+                  "backward; and of a transfer (default: 1,1,1,0)")
+      ->type_name("F,I,W,c");
+  schedule
+      .add_option("--recompute", command.recompute, "never, always, except_last: forward again before backward (R)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Recompute>{
+          {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}}));
+  schedule.add_flag("--csv", command.csv, "print the schedule as PyTorch reads it (without recomputation)");
+  schedule.add_option("--svg", command.svg, "also draw it into this file");
+  schedule.add_flag("--json", command.json, "print the figures as JSON");
+  schedule.callback([&] { schedule_command(command, console); });
+}
+
 /// What the processes of a job other than rank 0's write: nothing.
 class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
@@ -72,6 +95,9 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
     explain.automatic = placements == "auto";
     explain_command(explain, console);
   });
+
+  ScheduleCommand schedule;
+  add_schedule_command(app, schedule, console);
 
   std::vector<std::filesystem::path> files;
   std::vector<std::string> sets;

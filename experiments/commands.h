@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "experiments/results/progress.h"
+#include "parallel/pipeline/passes.h"
 #include "parallel/processes.h"
 
 namespace heddle {
@@ -21,6 +23,7 @@ struct Console {
   Terminal terminal;  // of err
   /// Ends the program although some of its threads never will; set by whoever may do that.
   std::function<void(int code)> end_at_once = [](int) {};
+  Terminal out_terminal{};
 };
 
 struct RunCommand {
@@ -45,6 +48,21 @@ struct ExplainCommand {
 };
 /// Each variant's model as a table: where its layers are placed, and what is on its way between them.
 void explain_command(const ExplainCommand& command, const Console& console);
+
+struct ScheduleCommand {
+  std::string name;            // of schedule_types()
+  std::filesystem::path file;  // or a CSV file
+  std::optional<std::int64_t> stages;
+  std::optional<std::int64_t> micro_batches;
+  std::optional<std::int64_t> chunks;  // none: the least that the schedule takes
+  std::string costs = "1,1,1,0";       // F,I,W,c
+  Recompute recompute = Recompute::never;
+  bool csv = false;
+  bool json = false;
+  std::filesystem::path svg;
+};
+/// One pipeline schedule: simulated and drawn, or its CSV.
+void schedule_command(const ScheduleCommand& command, const Console& console);
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
                       const Console& console);

@@ -6,6 +6,7 @@
 #include "experiments/config/wording.h"
 #include "experiments/experiment.h"
 #include "framework/error.h"
+#include "parallel/pipeline/schedules.h"
 
 namespace heddle {
 
@@ -17,13 +18,14 @@ struct Kind {
   std::string_view key;
 };
 
-constexpr std::array<Kind, 10> kinds{{{"models", "model"},
+constexpr std::array<Kind, 11> kinds{{{"models", "model"},
                                       {"layers", "model.layers"},
                                       {"data", "data"},
                                       {"logits", "head.logits"},
                                       {"gradients", "head.margin.gradient"},
                                       {"optimizers", "train.optimizer"},
-                                      {"schedules", "train.schedule"},
+                                      {"schedules", "pipeline.schedule"},
+                                      {"learning_rates", "train.schedule"},
                                       {"dtypes", "train.dtype"},
                                       {"devices", "device"},
                                       {"transports", "transport"}}};
@@ -48,12 +50,21 @@ const Node& node_at(const Node& root, std::string_view key) {
   return node->kind == Node::Kind::list ? node->element() : *node;
 }
 
+std::string_view help_of_schedule(std::string_view name) {
+  for (const ScheduleType& type : schedule_types())
+    if (type.name == name) return type.description;
+  return "pipeline.file, as PyTorch's pipelining writes it";
+}
+
 void print_kind(const Kind& kind, const Node& root, std::ostream& out) {
   const Node& node = node_at(root, kind.key);
   out << fmt::format("{} ({})\n", kind.name, kind.key);
   for (const Node::Alternative& alternative : node.alternatives)
     out << fmt::format("  {:<22}{}\n", alternative.type, alternative.help);
-  for (const std::string& name : node.names) out << fmt::format("  {}\n", name);
+  for (const std::string& name : node.names) {
+    const std::string_view help = kind.name == "schedules" ? help_of_schedule(name) : "";
+    out << (help.empty() ? fmt::format("  {}\n", name) : fmt::format("  {:<22}{}\n", name, help));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/validation.h"
 
 namespace heddle {
 
@@ -66,8 +67,7 @@ class Simulator {
   }
 
   Simulation run() {
-    const Walk walked = walk(schedule_, [this](int rank, int first, int end) { execute(rank, first, end); });
-    if (!walked.complete(schedule_)) fail<InputError>("the schedule cannot be executed");
+    walk(schedule_, [this](int rank, int first, int end) { execute(rank, first, end); });
     return result();
   }
 
@@ -251,7 +251,22 @@ class Simulator {
 
 }  // namespace
 
+std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of) {
+  std::map<int, int> stages;  // of each rank
+  for (const int r : rank_of) ++stages[r];
+  std::vector<StageCosts> costs;
+  for (const int r : rank_of) {
+    StageCosts& stage = costs.emplace_back(rank);
+    for (double StageCosts::*shared :
+         {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,
+          &StageCosts::optimizer, &StageCosts::activations, &StageCosts::weight_inputs})
+      stage.*shared /= stages[r];
+  }
+  return costs;
+}
+
 Simulation simulate(const Schedule& schedule, const SimulationCosts& costs) {
+  check(schedule, "schedule");
   return Simulator(schedule, costs).run();
 }
 

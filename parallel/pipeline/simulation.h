@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "parallel/link_model.h"
@@ -55,6 +56,10 @@ struct Simulation {
   /// From the first action to the end of the last optimizer.
   double makespan = 0;
 };
+
+/// Of each stage, where `rank` is what one micro-batch costs a rank: its stages share that evenly, except for `input`,
+/// which is what crosses one cut, and `loss`.
+std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of);
 
 /// InputError if the schedule cannot be executed (see `check`). Takes compute-only lists, whose messages are then sent
 /// as soon as their content is made, and lists with communication.

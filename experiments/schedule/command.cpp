@@ -1,0 +1,118 @@
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "experiments/commands.h"
+#include "experiments/config/wording.h"
+#include "experiments/schedule/picture.h"
+#include "experiments/schedule/report.h"
+#include "framework/atomic_file.h"
+#include "framework/error.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedule_csv.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+/// Of one micro-batch on a rank, and of a message.
+struct Costs {
+  StageCosts rank;
+  TransferCosts transfer;
+};
+
+Costs costs_of(const std::string& text) {
+  std::array<double, 4> values{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto [next, error] = std::from_chars(at, end, values.at(i));
+    const bool is_last = i + 1 == values.size();
+    if (error != std::errc() || !(values.at(i) >= 0) || values.at(i) > 1e18 || (next == end) != is_last ||
+        (!is_last && *next != ','))
+      fail<InputError>("--costs: expected F,I,W,c, four numbers from 0 to 1e18, got {}", in_quotes(text));
+    at = next + 1;
+  }
+  const auto [forward, backward_input, backward_weight, transfer] = values;
+  return {.rank = {.forward = forward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .recompute = forward},
+          .transfer = {.latency = transfer}};
+}
+
+int bounded(const std::optional<std::int64_t>& value, std::string_view option, std::string_view what, int most) {
+  if (!value) fail<InputError>("schedule: expected {}, {}", option, what);
+  if (*value < 1 || *value > most)
+    fail<InputError>("{}: expected an integer from 1 to {}, got {}", option, most, *value);
+  return static_cast<int>(*value);
+}
+
+/// Stages a rank: as told, or the least that the schedule takes.
+int chunks_of(const ScheduleCommand& command) {
+  if (command.chunks) return bounded(command.chunks, "--chunks", "", 1024);
+  for (const ScheduleType& type : schedule_types())
+    if (type.name == command.name) return type.least_chunks;
+  return 1;
+}
+
+Schedule named(const ScheduleCommand& command) {
+  constexpr int most = 1 << 20;
+  constexpr std::int64_t most_cells = std::int64_t{1} << 25;
+  const ScheduleShape shape{
+      .ranks = bounded(command.stages, "--stages", "the number of ranks", 1 << 16),
+      .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", most),
+      .chunks = chunks_of(command)};
+  if (std::int64_t{shape.ranks} * shape.chunks > most_cells / shape.micro_batches)
+    fail<InputError>("schedule: expected at most {} micro-batches in all stages together, got {} x {} x {}", most_cells,
+                     shape.ranks, shape.chunks, shape.micro_batches);
+  return make_schedule(command.name, shape);
+}
+
+Schedule from_file(const ScheduleCommand& command) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+  if (command.stages || command.micro_batches || command.chunks)
+    fail<InputError>("schedule: --stages, --micro-batches and --chunks of a file are what it says");
+  return from_csv(read_file(command.file, most_bytes), command.file.string());
+}
+
+ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
+  Schedule schedule = command.file.empty() ? named(command) : from_file(command);
+  schedule = with_recompute(std::move(schedule), command.recompute);
+  SimulationCosts simulated{.stages = shared_by_stages(costs.rank, schedule.rank_of)};
+  simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
+  Simulation simulation = simulate(schedule, simulated);
+  return {command.file.empty() ? command.name : command.file.string(), std::move(schedule), std::move(simulation)};
+}
+
+std::string drawn(const ScheduleReport& report, const Terminal& terminal) {
+  PictureStyle style;
+  if (terminal.is_terminal) style = {.columns = terminal.columns, .colour = terminal.colour};
+  return schedule_title(report) + "\n\n" + picture_text(report.simulation.timeline, report.schedule.rank_of, style) +
+         "\n" + schedule_figures(report);
+}
+
+void print(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
+  if (!command.svg.empty()) {
+    write_file_atomically(command.svg,
+                          picture_svg(report.simulation.timeline, report.schedule.rank_of, schedule_title(report)));
+    console.err << fmt::format("picture: {}\n", command.svg.string());
+  }
+  if (command.csv) {
+    console.out << to_csv(report.schedule);
+  } else {
+    console.out << (command.json ? schedule_json(report) : drawn(report, console.out_terminal));
+  }
+}
+
+}  // namespace
+
+void schedule_command(const ScheduleCommand& command, const Console& console) {
+  if (command.name.empty() == command.file.empty())
+    fail<InputError>("schedule: expected either the name of a schedule or --file (heddle list schedules)");
+  if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
+  print(command, reported(command, costs_of(command.costs)), console);
+}
+
+}  // namespace heddle

@@ -1,0 +1,75 @@
+#include "experiments/schedule/report.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/schedule/picture.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string counted(int count, std::string_view one, std::string_view several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
+int chunks_of(const Schedule& schedule) {
+  return schedule.stages() / schedule.size();
+}
+
+std::string figure(std::string_view what, std::string_view value, std::string_view meaning) {
+  return fmt::format("{:<20}{:<10}  {}\n", what, value, meaning);
+}
+
+}  // namespace
+
+std::string by_rank(std::span<const double> values) {
+  constexpr std::size_t most = 16;
+  std::vector<std::string> texts;
+  for (const double value : values) texts.push_back(plain_number(value));
+  if (std::all_of(texts.begin(), texts.end(), [&](const std::string& text) { return text == texts.front(); }))
+    return texts.front() + (texts.size() > 1 ? " on every rank" : "");
+  if (texts.size() <= most) return fmt::format("{}", fmt::join(texts, " "));
+  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
+  return fmt::format("{} to {}, the most on rank {}", plain_number(*least), plain_number(*greatest),
+                     greatest - values.begin());
+}
+
+std::string schedule_title(const ScheduleReport& report) {
+  const int chunks = chunks_of(report.schedule);
+  return fmt::format("{}: {}, {}{}", report.name, counted(report.schedule.size(), "rank", "ranks"),
+                     counted(report.schedule.micro_batches, "micro-batch", "micro-batches"),
+                     chunks == 1 ? "" : fmt::format(", {} stages a rank", chunks));
+}
+
+std::string schedule_figures(const ScheduleReport& report) {
+  const Simulation& simulation = report.simulation;
+  const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
+  return figure("makespan", plain_number(simulation.makespan), "from the first action to the end of the last") +
+         figure("span bubble", percent(simulation.timeline.span_bubble()),
+                "idle between a rank's first action and its last: the papers' figure") +
+         figure("idle", percent(simulation.timeline.idle_fraction()), "of all ranks' time within the makespan") +
+         fmt::format("{:<20}{}\n", "peak activations", by_rank(simulation.peak_activations)) +
+         fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
+         "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n";
+}
+
+std::string schedule_json(const ScheduleReport& report) {
+  const Simulation& simulation = report.simulation;
+  const Json json{{"name", report.name},
+                  {"stages", report.schedule.size()},
+                  {"chunks", chunks_of(report.schedule)},
+                  {"micro_batches", report.schedule.micro_batches},
+                  {"makespan", simulation.makespan},
+                  {"span_bubble", simulation.timeline.span_bubble()},
+                  {"idle_fraction", simulation.timeline.idle_fraction()},
+                  {"peak_activations", simulation.peak_activations},
+                  {"peak_weight_inputs", simulation.peak_weight_inputs}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace heddle
