@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace heddle {
 
@@ -20,6 +21,31 @@ std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
 std::int64_t head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
   return classes_of_a_rank(experiment, mesh) * dimension * (2 + optimizer_states(experiment.train.optimizer)) *
          static_cast<std::int64_t>(size_of(experiment.dtype()));
+}
+
+/// Of each stage, the most micro-batches that at one time are between the forward (or the recomputation) that keeps
+/// their values and the backward that lets them go.
+std::vector<double> most_in_flight(const Schedule& schedule) {
+  std::set<std::pair<int, int>> recomputed;  // stages and micro-batches
+  for (const std::vector<Action>& rank : schedule.ranks)
+    for (const Action& action : rank)
+      if (action.kind == ActionKind::recompute) recomputed.emplace(action.stage, action.micro_batch);
+  std::vector<double> most(static_cast<std::size_t>(schedule.stages()));
+  std::vector<double> now(most.size());
+  for (const std::vector<Action>& rank : schedule.ranks)
+    for (const Action& action : rank) {
+      const auto stage = static_cast<std::size_t>(action.stage);
+      const bool is_kept =
+          action.kind == ActionKind::forward && recomputed.count({action.stage, action.micro_batch}) == 0;
+      if (is_kept || action.kind == ActionKind::recompute) most[stage] = std::max(most[stage], ++now[stage]);
+      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) --now[stage];
+    }
+  return most;
+}
+
+double head_load(const LayerCosts& head, BalanceBy by) {
+  if (by == BalanceBy::time) return head.seconds;
+  return static_cast<double>(by == BalanceBy::memory ? head.bytes : head.parameters);
 }
 
 }  // namespace
@@ -95,6 +121,20 @@ PlacementPlan plan_of(const ModelDescription& model, const Experiment& experimen
     }
   }
   return place(model, options);
+}
+
+StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                const Schedule& schedule, std::span<const double> seconds) {
+  const auto loads = [&](BalanceBy by) {
+    const PlannerOptions options = planner_options(experiment, model, plan.mesh);
+    StageLoads found = loads_of(model, plan, options, by);
+    found.in_flight = most_in_flight(schedule);
+    if (by == BalanceBy::time && !seconds.empty()) found.each.assign(seconds.begin(), seconds.end());
+    if (experiment.head.ranks == HeadRanks::last_stage)
+      found.each.back() += head_load(head_costs(experiment, model, options), by);
+    return found;
+  };
+  return make_cut(model, experiment.model.stages, schedule.stages(), loads);
 }
 
 }  // namespace heddle

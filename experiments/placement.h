@@ -4,6 +4,7 @@
 #include "experiments/experiment.h"
 #include "layers/plan_report.h"
 #include "layers/planner.h"
+#include "parallel/pipeline/schedule.h"
 
 namespace heddle {
 
@@ -24,5 +25,11 @@ StepBytes step_bytes(const Experiment& experiment, const ModelDescription& model
 /// The plan that a run follows. Where none fits into the budget by the planner's estimate, the one that is best without
 /// a budget: the rank's meter has the last word.
 PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
+
+/// Where the model is cut into the schedule's stages, as its configuration says. Each stage is weighed by itself; the
+/// last one bears the head if that lies on its ranks alone. `seconds`: measured ones of each application in a step; if
+/// there are none, the profile's.
+StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                const Schedule& schedule, std::span<const double> seconds = {});
 
 }  // namespace heddle

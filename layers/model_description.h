@@ -23,6 +23,7 @@ class ModelDescription {
     DescriptionPointer layer;
     std::vector<int> inputs;
     std::optional<PlacementWish> wish{};
+    std::optional<int> stage{};  // of the pipeline, if the user names it
   };
 
   /// `sample`: the shape of one sample, e.g. [height, width, channels].
@@ -35,6 +36,10 @@ class ModelDescription {
   /// InputError if no application's name matches; `*` stands for any text.
   void place(std::string_view pattern, const PlacementWish& wish);
   void forget_wishes();
+  /// Which stage the layer lies in that makes a value; none: that of the layer before it.
+  void name_stage(int value, std::optional<int> stage) {
+    applications_[static_cast<std::size_t>(value) - 1].stage = stage;
+  }
 
   const std::vector<Application>& applications() const { return applications_; }
   int last_value() const { return static_cast<int>(applications_.size()); }

@@ -4,6 +4,15 @@
 
 namespace heddle {
 
+ShardRange StageCut::stage(int index) const {
+  const auto at = static_cast<std::size_t>(index);
+  return {begins[at], (at + 1 < begins.size() ? begins[at + 1] : end) - begins[at]};
+}
+
+int StageCut::stage_of(int application) const {
+  return static_cast<int>(std::upper_bound(begins.begin(), begins.end(), application) - begins.begin()) - 1;
+}
+
 ValueForms::ValueForms(const ModelDescription& model, const PlacementPlan& plan) {
   const auto make = [&](int value) {
     made_.push_back(forms_.size());

@@ -10,6 +10,17 @@
 
 namespace heddle {
 
+struct StageCut {
+  /// Of each stage the first application, ascending from 0.
+  std::vector<int> begins{0};
+  int end = 0;  // the number of applications
+
+  int stages() const { return static_cast<int>(begins.size()); }
+  ShardRange stage(int index) const;
+  int stage_of(int application) const;
+  bool operator==(const StageCut&) const = default;
+};
+
 /// A value in one placement: as a layer makes it, or as readers want it.
 struct ValueForm {
   int value = 0;

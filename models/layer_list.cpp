@@ -216,6 +216,7 @@ void describe(Describer& d, LayerConfig& config) {
   d.field("inputs", config.inputs, between(0, 2), "layers before it, or \"input\"; none: the layer before it");
   choice(d, "parallel", config.parallel, "how it is split; automatic: as costs the least communication");
   choice(d, "over", config.over, "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
+  d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
   std::vector<Describer::Alternative> alternatives;
   for (const Row& row : table)
     alternatives.push_back(
@@ -258,6 +259,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
       fail<InputError>("model: {}: {}", name, error.what());
     }
     names.add(name, model.apply(name, std::move(description), inputs));
+    if (layer.stage >= 0) model.name_stage(model.last_value(), static_cast<int>(layer.stage));
     if (layer.parallel != ParallelChoice::automatic)
       model.place(name, placement_wish(static_cast<Parallel>(static_cast<int>(layer.parallel) - 1), layer.over));
   }

@@ -52,7 +52,8 @@ struct LayerConfig {
   std::vector<std::string> inputs{};  // the layer before, if empty
   ParallelChoice parallel = ParallelChoice::automatic;
   AxisChoice over = AxisChoice::automatic;
-  int type = -1;  // a LayerType, chosen by the user
+  std::int64_t stage = -1;  // of the pipeline; -1: that of the layer before
+  int type = -1;            // a LayerType, chosen by the user
   LinearOptions linear{};
   ConvolutionLayerOptions convolution{};
   BatchNormOptions batch_norm{};

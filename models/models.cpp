@@ -1,5 +1,6 @@
 #include "models/models.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -17,6 +18,19 @@ template <>
 std::span<const std::string_view> names_of<Stem>() {
   static constexpr std::array<std::string_view, 2> names{"imagenet", "small"};
   return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<StagesBy>() {
+  static constexpr std::array<std::string_view, 4> names{"automatic", "time", "parameters", "memory"};
+  return names;
+}
+
+static void describe(Describer& d, StagesConfig& config) {
+  d.field("balance", config.balance, between(1, 1e6), between(0, 1e6),
+          "weighted layers (convolutions and linear layers, shortcuts' not counted) of each stage");
+  choice(d, "by", config.by,
+         "what is shared out evenly where no balance is given and no layer names its stage; automatic: the time");
 }
 
 static void describe(Describer& d, PlacementConfig& config) {
@@ -119,6 +133,7 @@ void describe_model(Describer& d, ModelConfig& config) {
                               fields(inner, config);
                               list(inner, "placements", config.placements, between(0, 10000),
                                    "layers that are placed as asked; the last that names a layer decides");
+                              object(inner, "stages", config.stages, "how the layers fall to the mesh's stages");
                             }});
   }
   int type = static_cast<int>(config.type);
@@ -137,6 +152,21 @@ ModelDescription make_model(const ModelConfig& config, const ImageShape& image) 
   for (const PlacementConfig& placement : config.placements)
     model.place(placement.layers, placement_wish(placement.parallel, placement.over));
   return model;
+}
+
+StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
+                  const std::function<StageLoads(BalanceBy)>& loads_of) {
+  const auto& applications = model.applications();
+  const bool is_named =
+      std::any_of(applications.begin(), applications.end(), [](const auto& layer) { return layer.stage.has_value(); });
+  const bool is_measured = config.by != StagesBy::automatic;
+  if (!config.balance.empty() && is_measured) fail<InputError>("model.stages: expected either balance or by, got both");
+  if (is_named && (!config.balance.empty() || is_measured))
+    fail<InputError>("model.stages: layers name their stages: expected neither balance nor by");
+  if (!config.balance.empty()) return cut_by_counts(model, config.balance, stages);
+  if (is_named) return cut_as_named(model, stages);
+  const BalanceBy by = is_measured ? static_cast<BalanceBy>(static_cast<int>(config.by) - 1) : BalanceBy::time;
+  return most_even_cut(loads_of(by), stages);
 }
 
 void append_embedding(ModelDescription& model, const ModelConfig& config, std::int64_t in) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "layers/stage_balance.h"
 #include "models/layer_list.h"
 
 namespace heddle {
@@ -58,6 +60,15 @@ struct MobileFaceNetConfig {
   std::int64_t scale = 2;                        // of the blocks' channels: 64 and 128 times this
 };
 
+/// What decides where the model is cut. automatic: the balance or the layers' own stages, if there are, else the time.
+enum class StagesBy { automatic, time, parameters, memory };
+
+/// How the layers fall to pipeline stages.
+struct StagesConfig {
+  std::vector<std::int64_t> balance{};  // weighted layers of each stage
+  StagesBy by = StagesBy::automatic;
+};
+
 struct ModelConfig {
   ModelType type = ModelType::resnet18;
   std::int64_t embedding = 512;
@@ -71,6 +82,7 @@ struct ModelConfig {
   MobileFaceNetConfig mobilefacenet{};
   std::vector<LayerConfig> layers{};
   std::vector<PlacementConfig> placements{};
+  StagesConfig stages{};
 };
 
 void describe_model(Describer& d, ModelConfig& config);
@@ -78,6 +90,10 @@ void describe_model(Describer& d, ModelConfig& config);
 /// Takes images [n, height, width, channels] and gives embeddings [n, d], where d is the configured size, or, where the
 /// layers are written out, what the last one gives. InputError if images are too small for the model.
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image);
+/// Where a model is cut into so many stages. Without any wish that is as the estimated times are most even; `loads_of`
+/// is asked what the layers load a stage with, if that decides. InputError if the wishes do not fit.
+StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
+                  const std::function<StageLoads(BalanceBy)>& loads_of);
 /// d of the embeddings that a model gives.
 inline std::int64_t embedding_size(const ModelDescription& model) {
   return model.sample(model.last_value())[0];

@@ -55,6 +55,14 @@ constexpr const char* residual = R"([
 
 }  // namespace
 
+TEST_CASE("a layer names its pipeline stage") {
+  const ModelDescription model = model_of(R"([{"type": "flatten", "stage": 0}, {"type": "linear", "out": 8},
+                                              {"type": "linear", "out": 8, "stage": 1}])");
+  CHECK(model.applications()[0].stage == 0);
+  CHECK_FALSE(model.applications()[1].stage.has_value());
+  CHECK(model.applications()[2].stage == 1);
+}
+
 TEST_CASE("a model written out has the layers, sizes and inputs that it says") {
   const ModelDescription model = model_of(residual);
   const auto& layers = model.applications();
