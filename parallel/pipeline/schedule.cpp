@@ -1,6 +1,8 @@
 #include "parallel/pipeline/schedule.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -14,6 +16,11 @@ std::string_view name_of(ActionKind kind) {
 
 std::string to_string(const Action& action) {
   return fmt::format("{}{}{}", action.stage, name_of(action.kind), action.micro_batch);
+}
+
+Schedule empty_schedule(int micro_batches, std::vector<int> rank_of) {
+  const int ranks = *std::max_element(rank_of.begin(), rank_of.end()) + 1;
+  return {micro_batches, std::move(rank_of), std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
 }
 
 std::vector<int> looped_stages(int ranks, int chunks) {

@@ -60,6 +60,14 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+/// What a file or a command may ask for: more than fits no machine's memory as lists.
+inline constexpr int most_stages = 65'536;
+inline constexpr int most_micro_batches = 1'000'000;
+inline constexpr std::int64_t most_cells = 100'000'000;
+
+/// Lists to be filled, one for each rank that has a stage.
+Schedule empty_schedule(int micro_batches, std::vector<int> rank_of);
+
 /// Stage s on rank s mod p: a loop over the ranks, v times. One stage a rank: v = 1.
 std::vector<int> looped_stages(int ranks, int chunks);
 /// Stages down the ranks and up again: stage s < p on rank s, stage s >= p on rank 2p - 1 - s.

@@ -17,10 +17,6 @@
 namespace heddle {
 namespace {
 
-constexpr std::int64_t most_stages = 65'536;
-constexpr std::int64_t most_micro_batches = 1'000'000;
-constexpr std::size_t most_cells = 100'000'000;
-
 bool is_computing(ActionKind kind) {
   return kind == ActionKind::forward || is_backward(kind) || kind == ActionKind::backward_weight;
 }
@@ -166,7 +162,7 @@ class CsvReader {
   std::string_view name_;
   int row_ = 0;
   int cell_ = 0;
-  std::size_t cells_ = 0;
+  std::int64_t cells_ = 0;
   std::size_t computing_ = 0;
   int stages_ = 0;
   std::vector<int> rank_of_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,23 @@
 namespace heddle {
 namespace {
 
-Schedule empty(const ScheduleShape& shape, std::vector<int> rank_of) {
-  return {shape.micro_batches, std::move(rank_of),
-          std::vector<std::vector<Action>>(static_cast<std::size_t>(shape.ranks))};
-}
-
 constexpr std::array types{
-    ScheduleType{"naive", "one rank computes at a time, micro-batch by micro-batch", naive},
-    ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe},
-    ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b},
-};
+    ScheduleType{"naive", "one rank computes at a time, micro-batch by micro-batch", naive, 1, 1},
+    ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe, 1, 1},
+    ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b, 1,
+                 1},
+    ScheduleType{"interleaved", "1f1b over several stages a rank: a smaller bubble (Narayanan et al. 2021)",
+                 interleaved, 1, 0},
+    ScheduleType{"looped_bfs", "breadth-first over several stages a rank (Lamy-Poirier 2023)", looped_bfs, 1, 0},
+    ScheduleType{"zb_h1", "1f1b with the weight parts in its bubble, at its memory (Qi et al. 2023)", zb_h1, 1, 1},
+    ScheduleType{"zb_h2", "no bubble where F = I = W, at twice the memory (Qi et al. 2023)", zb_h2, 1, 1},
+    ScheduleType{"zb_v", "no bubble where F = I = W, at 1f1b's memory on all ranks (Qi et al. 2024)", zb_v, 2, 2},
+    ScheduleType{"v_half", "half of 1f1b's memory, on all ranks (Qi et al. 2024)", v_half, 2, 2},
+    ScheduleType{"v_min", "a third of 1f1b's memory, on all ranks (Qi et al. 2024)", v_min, 2, 2},
+    ScheduleType{"interleaved_zb", "interleaved 1f1b with the weight parts in its gaps (PyTorch)", interleaved_zb, 1,
+                 0},
+    ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2,
+                 2}};
 
 const ScheduleType& type_named(std::string_view name) {
   std::vector<std::string> names;
@@ -43,7 +51,7 @@ const ScheduleType& type_named(std::string_view name) {
 ///   1:    F0    B0       F1    B1
 ///   2:       F0B0           F1B1
 Schedule naive(const ScheduleShape& shape) {
-  Schedule schedule = empty(shape, looped_stages(shape.ranks, 1));
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
     for (int i = 0; i < shape.micro_batches; ++i) {
@@ -61,7 +69,7 @@ Schedule naive(const ScheduleShape& shape) {
 ///   1:    F0 F1 F2             B0 B1 B2
 ///   2:       F0 F1 F2 B0 B1 B2
 Schedule gpipe(const ScheduleShape& shape) {
-  Schedule schedule = empty(shape, looped_stages(shape.ranks, 1));
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
     for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::forward, rank, i});
@@ -77,7 +85,7 @@ Schedule gpipe(const ScheduleShape& shape) {
 ///   1:    F0 F1    B0 F2 B1 F3 B2    B3
 ///   2:       F0 B0 F1 B1 F2 B2 F3 B3
 Schedule one_f_one_b(const ScheduleShape& shape) {
-  Schedule schedule = empty(shape, looped_stages(shape.ranks, 1));
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
     int forward = 0;
@@ -96,16 +104,23 @@ std::span<const ScheduleType> schedule_types() {
 
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   const ScheduleType& type = type_named(name);
-  if (shape.ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, shape.ranks);
-  if (shape.micro_batches < 1) {
-    fail<InputError>("{}: expected at least 1 micro-batch, got {}", name, shape.micro_batches);
+  const auto [ranks, micro_batches, chunks] = shape;
+  if (ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, ranks);
+  if (micro_batches < 1) fail<InputError>("{}: expected at least 1 micro-batch, got {}", name, micro_batches);
+  const auto told = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
+  if (type.least_chunks == type.most_chunks && chunks != type.least_chunks) {
+    fail<InputError>("{}: expected {}, got {}", name, told(type.least_chunks), chunks);
   }
-  const auto chunks = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
-  if (type.least_chunks == type.most_chunks && shape.chunks != type.least_chunks) {
-    fail<InputError>("{}: expected {}, got {}", name, chunks(type.least_chunks), shape.chunks);
+  if (chunks < type.least_chunks) {
+    fail<InputError>("{}: expected at least {}, got {}", name, told(type.least_chunks), chunks);
   }
-  if (shape.chunks < type.least_chunks) {
-    fail<InputError>("{}: expected at least {}, got {}", name, chunks(type.least_chunks), shape.chunks);
+  if (type.most_chunks > 0 && chunks > type.most_chunks) {
+    fail<InputError>("{}: expected at most {}, got {}", name, told(type.most_chunks), chunks);
+  }
+  const std::int64_t stages = static_cast<std::int64_t>(ranks) * chunks;
+  if (stages > most_stages || micro_batches > most_micro_batches || stages * micro_batches > most_cells) {
+    fail<InputError>("{}: {} stages x {} micro-batches: expected at most {} x {}, and {} in all", name, stages,
+                     micro_batches, most_stages, most_micro_batches, most_cells);
   }
   return type.make(shape);
 }

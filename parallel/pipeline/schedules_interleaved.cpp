@@ -1,0 +1,96 @@
+// Several stages a rank, in a loop over the ranks. In the pictures f0 is F0 of a rank's second stage.
+#include <algorithm>
+
+#include "framework/error.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+namespace {
+
+/// The k-th F (or backward) of a rank: p micro-batches through its first stage (its last), the same through the next,
+/// .., then the next p micro-batches.
+Action interleaved_action(const ScheduleShape& shape, ActionKind kind, int rank, int k) {
+  const int round = k / (shape.ranks * shape.chunks);
+  const int chunk = k / shape.ranks % shape.chunks;
+  const int ascending = kind == ActionKind::forward ? chunk : shape.chunks - 1 - chunk;
+  return {kind, ascending * shape.ranks + rank, round * shape.ranks + k % shape.ranks};
+}
+
+/// How many F a rank does before its first backward, beside the one of the steady state.
+int interleaved_warm_up(const ScheduleShape& shape, int rank) {
+  return std::min(shape.chunks * shape.micro_batches, (shape.chunks - 1) * shape.ranks + 2 * (shape.ranks - rank - 1));
+}
+
+void require_multiple(std::string_view name, const ScheduleShape& shape) {
+  if (shape.micro_batches % shape.ranks == 0) return;
+  fail<InputError>("{}: expected a multiple of {} micro-batches for {} ranks, got {}", name, shape.ranks, shape.ranks,
+                   shape.micro_batches);
+}
+
+}  // namespace
+
+/// Narayanan et al. 2021, "Efficient large-scale language model training on GPU clusters using Megatron-LM". Bubble
+/// (p-1)(F+B)/v; ((v-1)p + 2(p-r-1) + 1)/v micro-batches are alive on rank r.
+///
+///   0: F0 F1 f0 f1 F2    b0    F3 b1    f2 B0    f3 B1       b2       b3    B2    B3
+///   1:    F0 F1 f0 b0    f1 b1    F2 B0    F3 B1    f2 b2    f3 b3    B2    B3
+Schedule interleaved(const ScheduleShape& shape) {
+  require_multiple("interleaved", shape);
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
+  const int all = shape.chunks * shape.micro_batches;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    const int ahead = interleaved_warm_up(shape, rank);
+    for (int k = 0; k < all + ahead; ++k) {
+      if (k < all) list.push_back(interleaved_action(shape, ActionKind::forward, rank, k));
+      if (k >= ahead) list.push_back(interleaved_action(shape, ActionKind::backward, rank, k - ahead));
+    }
+  }
+  return schedule;
+}
+
+/// Lamy-Poirier 2023, "Breadth-first pipeline parallelism". Bubble (p-1)(F+B)/v where m >= p; all m micro-batches are
+/// alive.
+///
+///   0: F0 F1 f0 f1             b0    b1    B0    B1
+///   1:    F0 F1 f0 f1 b0    b1    B0    B1
+Schedule looped_bfs(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    const auto append_all = [&](ActionKind kind, int chunk) {
+      for (int i = 0; i < shape.micro_batches; ++i) list.push_back({kind, chunk * shape.ranks + rank, i});
+    };
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) append_all(ActionKind::forward, chunk);
+    for (int chunk = shape.chunks - 1; chunk >= 0; --chunk) append_all(ActionKind::backward, chunk);
+  }
+  return schedule;
+}
+
+/// Interleaved 1f1b whose weight parts move into its gaps, as in PyTorch's ScheduleInterleavedZeroBubble. PyTorch also
+/// shortens the warm-up to zb_h1's; here it stays interleaved 1f1b's, and so do the micro-batches alive, while up to 2r
+/// W wait on rank r as in zb_h2. Bubble at most (p-1)(F+I-W)/v, and no less than (p-1)(F+I-2W)/v.
+///
+///   0: F0 F1 f0 f1 F2 i0 w0 F3 i1 w1 f2 I0 W0 f3 I1 W1 i2 w2 i3 w3 I2 W2 I3 W3
+///   1:    F0 F1 f0 i0 f1 i1 F2 I0 w0 F3 I1 w1 f2 i2 W0 f3 i3 W1 I2 w2 I3 w3 W2 W3
+Schedule interleaved_zb(const ScheduleShape& shape) {
+  require_multiple("interleaved_zb", shape);
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
+  const int all = shape.chunks * shape.micro_batches;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    const int ahead = interleaved_warm_up(shape, rank);
+    const int waiting = 2 * rank;
+    const auto append = [&](ActionKind kind, int k) {
+      if (k >= 0 && k < all) list.push_back(interleaved_action(shape, kind, rank, k));
+    };
+    for (int k = 0; k < all + ahead + waiting; ++k) {
+      append(ActionKind::forward, k);
+      append(ActionKind::backward_input, k - ahead);
+      append(ActionKind::backward_weight, k - ahead - waiting);
+    }
+  }
+  return schedule;
+}
+
+}  // namespace heddle
