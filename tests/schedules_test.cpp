@@ -1,14 +1,13 @@
-// The named schedules as lists: their pictures, and how many micro-batches are alive.
+// The named schedules as lists: their pictures.
 #include "parallel/pipeline/schedules.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/schedule_csv.h"
 
 using namespace heddle;
 
@@ -18,18 +17,6 @@ std::string text(const std::vector<Action>& list) {
   std::string result;
   for (const Action& action : list) result += (result.empty() ? "" : " ") + to_string(action);
   return result;
-}
-
-/// The most micro-batches of a rank's stages between F and B or I.
-int most_alive(const std::vector<Action>& list) {
-  int alive = 0;
-  int most = 0;
-  for (const Action& action : list) {
-    if (action.kind == ActionKind::forward) ++alive;
-    if (is_backward(action.kind)) --alive;
-    most = std::max(most, alive);
-  }
-  return most;
 }
 
 }  // namespace
@@ -60,20 +47,21 @@ TEST_CASE("schedule: naive, gpipe and 1f1b are their papers' pictures") {
   CHECK(text(schedule.ranks[2]) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
 }
 
-TEST_CASE("schedule: 1f1b keeps min(m, p - r) micro-batches alive on rank r, gpipe all, naive one") {
-  for (int p = 1; p <= 8; ++p) {
-    for (int m = 1; m <= 16; ++m) {
-      for (int r = 0; r < p; ++r) {
-        CAPTURE(p);
-        CAPTURE(m);
-        CAPTURE(r);
-        const auto rank = static_cast<std::size_t>(r);
-        CHECK(most_alive(one_f_one_b({p, m}).ranks[rank]) == std::min(m, p - r));
-        CHECK(most_alive(gpipe({p, m}).ranks[rank]) == m);
-        CHECK(most_alive(naive({p, m}).ranks[rank]) == 1);
-      }
-    }
-  }
+TEST_CASE(
+    "schedule: several stages a rank, the weight part by itself, and overlapped pairs are their papers' pictures") {
+  CHECK(text(interleaved({2, 4, 2}).ranks[0]) == "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3");
+  CHECK(text(looped_bfs({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1");
+  CHECK(text(zb_h1({3, 4}).ranks[2]) == "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3");
+  CHECK(text(zb_h2({3, 5}).ranks[1]) == "1F0 1F1 1F2 1I0 1F3 1I1 1F4 1I2 1W0 1I3 1W1 1I4 1W2 1W3 1W4");
+  CHECK(text(interleaved_zb({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1I0 3W1 1I1 1W0 1W1");
+  CHECK(to_csv(zb_v({2, 3, 2})) ==
+        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,0I0,3W1,0W0,3F2,3I2,0I1,3W2,0I2,0W1,0W2\n"
+        "1F0,2F0,1F1,2F1,2I0,1I0,2W0,1F2,1W0,2F2,2I1,1I1,2I2,1I2,2W1,1W1,2W2,1W2\n");
+  CHECK(to_csv(dualpipe_v({2, 4, 2})) ==
+        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,"
+        "0I3,0W3\n"
+        "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,"
+        "1W3\n");
 }
 
 TEST_CASE("schedule: what a schedule cannot be made for is said") {
@@ -82,4 +70,21 @@ TEST_CASE("schedule: what a schedule cannot be made for is said") {
   CHECK_THROWS_WITH_AS(make_schedule("gpipe", {4, 4, 2}), "gpipe: expected 1 chunk, got 2", InputError);
   CHECK_THROWS_WITH_AS(make_schedule("1f1b", {0, 4}), "1f1b: expected at least 1 rank, got 0", InputError);
   CHECK_THROWS_WITH_AS(make_schedule("naive", {4, 0}), "naive: expected at least 1 micro-batch, got 0", InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("interleaved", {4, 8, 0}), "interleaved: expected at least 1 chunk, got 0",
+                       InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("zb_v", {4, 8, 1}), "zb_v: expected 2 chunks, got 1", InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("zb_h2", {4, 3}), "zb_h2: expected at least 7 micro-batches for 4 ranks, got 3",
+                       InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("dualpipe_v", {4, 7, 2}),
+                       "dualpipe_v: expected at least 8 micro-batches for 4 ranks, got 7", InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("interleaved", {4, 6, 2}),
+                       "interleaved: expected a multiple of 4 micro-batches for 4 ranks, got 6", InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("interleaved_zb", {4, 6, 2}),
+                       "interleaved_zb: expected a multiple of 4 micro-batches for 4 ranks, got 6", InputError);
+  CHECK_THROWS_WITH_AS(
+      make_schedule("looped_bfs", {40000, 2, 2}),
+      "looped_bfs: 80000 stages x 2 micro-batches: expected at most 65536 x 1000000, and 100000000 in all", InputError);
+  CHECK_THROWS_WITH_AS(
+      make_schedule("gpipe", {1000, 1000000}),
+      "gpipe: 1000 stages x 1000000 micro-batches: expected at most 65536 x 1000000, and 100000000 in all", InputError);
 }

@@ -68,11 +68,11 @@ Schedule looped_bfs(const ScheduleShape& shape) {
 }
 
 /// Interleaved 1f1b whose weight parts move into its gaps, as in PyTorch's ScheduleInterleavedZeroBubble. PyTorch also
-/// shortens the warm-up to zb_h1's; here it stays interleaved 1f1b's, and so do the micro-batches alive, while up to 2r
-/// W wait on rank r as in zb_h2. Bubble at most (p-1)(F+I-W)/v, and no less than (p-1)(F+I-2W)/v.
+/// shortens the warm-up to zb_h1's; here it stays interleaved 1f1b's, and so do the micro-batches alive. Bubble
+/// (p-1)(F+I-W)/v; the inputs of r weight parts of a stage wait on rank r.
 ///
-///   0: F0 F1 f0 f1 F2 i0 w0 F3 i1 w1 f2 I0 W0 f3 I1 W1 i2 w2 i3 w3 I2 W2 I3 W3
-///   1:    F0 F1 f0 i0 f1 i1 F2 I0 w0 F3 I1 w1 f2 i2 W0 f3 i3 W1 I2 w2 I3 w3 W2 W3
+///   0: F0 F1 f0 f1 F2 i0 w0 F3 i1 w1 f2 I0 W0 f3 I1 W1 i2 w2    i3 w3 I2 W2 I3 W3
+///   1:    F0 F1 f0 i0 f1 i1 w0 F2 I0 w1 F3 I1 W0 f2 i2 W1 f3 i3 w2 I2 w3 I3 W2 W3
 Schedule interleaved_zb(const ScheduleShape& shape) {
   require_multiple("interleaved_zb", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
@@ -80,7 +80,7 @@ Schedule interleaved_zb(const ScheduleShape& shape) {
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
     const int ahead = interleaved_warm_up(shape, rank);
-    const int waiting = 2 * rank;
+    const int waiting = rank;
     const auto append = [&](ActionKind kind, int k) {
       if (k >= 0 && k < all) list.push_back(interleaved_action(shape, kind, rank, k));
     };

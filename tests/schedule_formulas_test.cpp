@@ -1,0 +1,223 @@
+// The named schedules against what their papers say of them: bubble, and micro-batches alive on each rank.
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/simulation.h"
+
+using namespace heddle;
+
+namespace {
+
+struct Costs {
+  double f, i, w;
+};
+
+/// What one rank does with one micro-batch: each of its v stages costs and keeps a v-th.
+SimulationCosts costs_of(const Costs& costs, int chunks) {
+  StageCosts stage;
+  stage.forward = costs.f / chunks;
+  stage.backward_input = costs.i / chunks;
+  stage.backward_weight = costs.w / chunks;
+  stage.activations = 1.0 / chunks;
+  stage.weight_inputs = 1.0 / chunks;
+  return {{stage}};
+}
+
+/// The most time that a rank idles between the first begin of all ranks and the last end.
+double bubble(const Simulation& simulation) {
+  double least_busy = simulation.makespan;
+  for (const auto& rank : simulation.timeline.ranks) {
+    double busy = 0;
+    double end = 0;
+    for (const TimedAction& action : rank) {
+      busy += std::max(0.0, action.end - std::max(end, action.begin));  // overlapped actions count once
+      end = std::max(end, action.end);
+    }
+    least_busy = std::min(least_busy, busy);
+  }
+  return simulation.makespan - least_busy;
+}
+
+const std::vector<Costs> cost_cases{{1, 1, 1}, {10, 12, 7}, {2, 3, 1}};
+
+/// Of all shapes to which a schedule is made: p 1 to 8, m 1 to 16, v 1 to 4.
+void for_each_shape(std::string_view name, const std::function<void(const ScheduleShape&, const Schedule&)>& test) {
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = 1; m <= 16; ++m) {
+      for (int v = 1; v <= 4; ++v) {
+        Schedule schedule;
+        try {
+          schedule = make_schedule(name, {p, m, v});
+        } catch (const InputError&) {
+          continue;
+        }
+        CAPTURE(name);
+        CAPTURE(p);
+        CAPTURE(m);
+        CAPTURE(v);
+        test({p, m, v}, schedule);
+      }
+    }
+  }
+}
+
+/// Bubble as a formula of shape and costs, for shapes that have at least `least_rounds` p micro-batches.
+void check_bubble(std::string_view name, int least_rounds, double (*formula)(int p, int m, const Costs& costs)) {
+  for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+    if (shape.micro_batches < least_rounds * shape.ranks) return;
+    for (const Costs& costs : cost_cases) {
+      const double expected = formula(shape.ranks, shape.micro_batches, costs) / shape.chunks;
+      CHECK(bubble(simulate(schedule, costs_of(costs, shape.chunks))) == doctest::Approx(expected));
+    }
+  });
+}
+
+/// The most micro-batches alive on a rank as a formula of shape and rank.
+void check_alive(std::string_view name, double (*formula)(const ScheduleShape& shape, int rank)) {
+  for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+    const Simulation simulation = simulate(schedule, costs_of({1, 1, 1}, shape.chunks));
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      CAPTURE(rank);
+      CHECK(simulation.peak_activations[static_cast<std::size_t>(rank)] == doctest::Approx(formula(shape, rank)));
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("formulas: the bubbles of naive, gpipe, 1f1b, interleaved, looped_bfs, zb_h1, interleaved_zb") {
+  check_bubble("naive", 0, [](int p, int m, const Costs& c) { return (p - 1.0) * m * (c.f + c.i + c.w); });
+  const auto gpipes = [](int p, int /*m*/, const Costs& c) { return (p - 1.0) * (c.f + c.i + c.w); };
+  check_bubble("gpipe", 0, gpipes);
+  check_bubble("1f1b", 0, gpipes);
+  check_bubble("interleaved", 1, gpipes);
+  check_bubble("looped_bfs", 1, gpipes);
+  const auto zero_bubbles = [](int p, int /*m*/, const Costs& c) { return (p - 1.0) * (c.f + c.i - c.w); };
+  check_bubble("zb_h1", 1, zero_bubbles);
+  check_bubble("interleaved_zb", 1, zero_bubbles);
+}
+
+TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothing where F = I = W") {
+  const auto most_idle_in_span = [](const Simulation& simulation) {
+    double most = 0;
+    for (const auto& rank : simulation.timeline.ranks) {
+      double idle = rank.back().end - rank.front().begin;
+      for (const TimedAction& action : rank) idle -= action.end - action.begin;
+      most = std::max(most, idle);
+    }
+    return most;
+  };
+  for_each_shape("zb_h2", [&](const ScheduleShape& shape, const Schedule& schedule) {
+    for (const Costs& c : cost_cases) {
+      CHECK(most_idle_in_span(simulate(schedule, costs_of(c, 1))) ==
+            doctest::Approx((shape.ranks - 1) * (c.f + c.i - 2 * c.w)).epsilon(1e-9));
+    }
+  });
+  for_each_shape("zb_v", [&](const ScheduleShape& shape, const Schedule& schedule) {
+    if (shape.micro_batches < 2 * shape.ranks - 1) return;
+    const Simulation simulation = simulate(schedule, costs_of({2, 2, 2}, 2));
+    CHECK(most_idle_in_span(simulation) == 0);
+    CHECK(simulation.timeline.span_bubble() == doctest::Approx(0));
+    CHECK(bubble(simulation) == doctest::Approx(shape.ranks - 1));
+  });
+}
+
+TEST_CASE("formulas: the bubble of v_half is about half of 1f1b's, that of v_min two thirds") {
+  const auto check = [](std::string_view name, int least_micro_batches, double (*most)(int p)) {
+    for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+      if (shape.ranks < 2 || shape.micro_batches < least_micro_batches) return;
+      // 1f1b's is (p - 1) * 6 in stages' units.
+      CHECK(2 * bubble(simulate(schedule, costs_of({1, 1, 1}, 2))) <= most(shape.ranks));
+    });
+  };
+  check("v_half", 8, [](int p) { return 3.0 * p; });
+  check("v_min", 8, [](int p) { return 4.0 * p - 3; });
+}
+
+TEST_CASE("formulas: dualpipe_v's bubble, at uniform costs, whatever a pair overlaps") {
+  for_each_shape("dualpipe_v", [](const ScheduleShape& shape, const Schedule& schedule) {
+    for (const double overlap : {0.0, 0.5, 1.0}) {
+      SimulationCosts costs = costs_of({2, 2, 2}, 2);
+      costs.overlap = overlap;
+      const double pair = 2 + (1 - overlap) * 1;
+      CHECK(bubble(simulate(with_communication(schedule), costs)) ==
+            doctest::Approx((shape.ranks - 1) * (pair + 2 - 3)));
+    }
+  });
+}
+
+TEST_CASE("formulas: the micro-batches alive on each rank") {
+  check_alive("naive", [](const ScheduleShape&, int) { return 1.0; });
+  check_alive("gpipe", [](const ScheduleShape& s, int) { return double(s.micro_batches); });
+  check_alive("looped_bfs", [](const ScheduleShape& s, int) { return double(s.micro_batches); });
+  const auto one_f_one_bs = [](const ScheduleShape& s, int r) {
+    return double(std::min(s.micro_batches, s.ranks - r));
+  };
+  check_alive("1f1b", one_f_one_bs);
+  check_alive("zb_h1", one_f_one_bs);
+  const auto interleaveds = [](const ScheduleShape& s, int r) {
+    return std::min(double(s.micro_batches), ((s.chunks - 1.0) * s.ranks + 2 * (s.ranks - r - 1) + 1) / s.chunks);
+  };
+  check_alive("interleaved", interleaveds);
+  check_alive("interleaved_zb", interleaveds);
+  check_alive("zb_h2", [](const ScheduleShape& s, int r) { return 2.0 * (s.ranks - r) - 1; });
+  check_alive("dualpipe_v", [](const ScheduleShape& s, int) { return s.ranks + 0.5; });
+}
+
+TEST_CASE("formulas: the V-shaped schedules need the same on all ranks: p, (p + 1)/2, p/3 and a constant") {
+  const auto check = [](std::string_view name, const std::function<double(int p)>& formula, double least) {
+    for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+      const Simulation simulation = simulate(schedule, costs_of({1, 1, 1}, 2));
+      for (const double alive : simulation.peak_activations) {
+        CHECK(alive <= std::min(double(shape.micro_batches), formula(shape.ranks)));
+        if (shape.micro_batches >= 2 * shape.ranks) CHECK(alive >= formula(shape.ranks) - least);
+      }
+    });
+  };
+  check(
+      "zb_v", [](int p) { return double(p); }, 0);
+  check(
+      "v_half", [](int p) { return (p + 1) / 2.0; }, 0);
+  check(
+      "v_min", [](int p) { return p / 3 + 1.0; }, 0.5);
+}
+
+TEST_CASE("formulas: the inputs of r weight parts wait on rank r in zb_h1, of 2r in zb_h2") {
+  // Beside them, for a moment, those of the W that follows its I at once.
+  for (const auto& [name, waiting] : {std::pair{"zb_h1", 1}, std::pair{"zb_h2", 2}}) {
+    const Simulation simulation = simulate(make_schedule(name, {4, 16}), costs_of({1, 1, 1}, 1));
+    for (int rank = 0; rank < 4; ++rank) {
+      CHECK(simulation.peak_weight_inputs[static_cast<std::size_t>(rank)] == waiting * rank + 1);
+    }
+  }
+}
+
+TEST_CASE("formulas: in every schedule a stage's micro-batches go forward, back and to their weights in order") {
+  for (const ScheduleType& type : schedule_types()) {
+    for_each_shape(type.name, [](const ScheduleShape& shape, const Schedule& schedule) {
+      bool in_order = true;
+      for (const auto& list : schedule.ranks) {
+        std::vector<int> next(3 * schedule.rank_of.size());
+        const auto comes_next = [&](const Action& action, std::size_t part) {
+          return action.micro_batch == next[3 * static_cast<std::size_t>(action.stage) + part]++;
+        };
+        for (const Action& action : list) {
+          const bool weight = action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight;
+          if (action.kind == ActionKind::forward) in_order = comes_next(action, 0) && in_order;
+          if (is_backward(action.kind)) in_order = comes_next(action, 1) && in_order;
+          if (weight) in_order = comes_next(action, 2) && in_order;
+        }
+      }
+      CHECK(in_order);
+      CHECK(schedule.stages() == shape.ranks * shape.chunks);
+    });
+  }
+}
