@@ -108,6 +108,7 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("batch", c.batch, between(1, 1e9), "samples a step, over all ranks and micro-batches");
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
+  d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is learned or saved");
   choice(d, "dtype", c.dtype, "type of weights and activations");
   describe_optimizer(d, "optimizer", c.optimizer);
   describe_learning_rate(d, "schedule", c.schedule);

@@ -58,6 +58,7 @@ struct TrainConfig {
   std::int64_t batch = 64;
   std::int64_t micro_batches = 1;
   std::int64_t steps = 100;
+  bool forward_only = false;
   TrainDType dtype = TrainDType::f32;
   OptimizerConfig optimizer;
   LearningRateConfig schedule;

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <set>
 
+#include "layers/stage_cut.h"
+
 namespace heddle {
 
 namespace {
@@ -14,7 +16,7 @@ std::int64_t optimizer_states(const OptimizerConfig& config) {
 }
 
 std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
-  return shard(experiment.head.classes, mesh.size(), 0).size;
+  return shard(experiment.head.classes, mesh.size(Head::axes(experiment.head)), 0).size;
 }
 
 /// Of the head's part of one rank: weight, gradient, the optimizer's states.
@@ -88,17 +90,57 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
 }
 
 std::int64_t StepBytes::total() const {
-  return std::accumulate(model.begin(), model.end(), head);
+  return std::accumulate(model.begin(), model.end(), head + stages);
 }
 
-StepBytes step_bytes(const Experiment& experiment, const ModelDescription& model, const PlacementPlan& plan) {
-  const PlannerOptions options = planner_options(experiment, model, plan.mesh);
-  const PlanReport planned = report(model, plan, options);
+namespace {
+
+/// Of all micro-batches, between rank 0 and its neighbours along pp.
+std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPlan& plan,
+                                      const PlannerOptions& options) {
+  const ValueForms forms(*plan.model, *plan.placements);
+  const auto is_mine = [&](int stage) { return plan.rank_of()[static_cast<std::size_t>(stage)] == 0; };
+  std::int64_t bytes = 0;
+  for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
+    if (is_mine(stage) == is_mine(stage + 1)) continue;
+    const CrossingBytes crossing =
+        crossing_bytes(*plan.model, *plan.placements, forms, static_cast<int>(plan.range(stage).end()),
+                       options.samples, experiment.dtype());
+    bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
+  }
+  if (experiment.head.ranks == HeadRanks::last_stage && plan.last_rank() == 0)
+    bytes += (options.mesh.size(Axis::pp) - 1) * static_cast<std::int64_t>(sizeof(double));  // the loss
+  return bytes;
+}
+
+}  // namespace
+
+StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
+  const ModelDescription& model = *plan.model;
+  const PlannerOptions options = planner_options(experiment, model, plan.placements->mesh);
+  const PlanReport planned = report(model, *plan.placements, options);
+  // The last stage also brings the result into the plan's output.
+  const auto is_mine = [&](std::size_t application) {
+    for (int stage = 0; stage < plan.stages(); ++stage)
+      if (static_cast<std::int64_t>(application) < plan.range(stage).end() || stage + 1 == plan.stages())
+        return plan.rank_of()[static_cast<std::size_t>(stage)] == 0;
+    return false;
+  };
+  PlanTotals mine;
+  for (std::size_t i = 0; i < planned.layers.size(); ++i)
+    if (is_mine(i)) mine.add(planned.layers[i]);
+  for (const PlannedRedistribution& redistribution : planned.redistributions)
+    if (is_mine(redistribution.reader))
+      for (const PlannedConversion& step : redistribution.steps) {
+        if (step.forward) mine.add(*step.forward);
+        if (step.backward) mine.add(*step.backward);
+      }
   StepBytes bytes;
-  for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo)
-    bytes.model[cargo] = planned.totals.traffic[cargo].bytes;
-  for (const PlannedCollective& collective : head_costs(experiment, model, options).collectives)
-    if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
+  for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo) bytes.model[cargo] = mine.traffic[cargo].bytes;
+  if (experiment.head.ranks == HeadRanks::all || plan.last_rank() == 0)
+    for (const PlannedCollective& collective : head_costs(experiment, model, options).collectives)
+      if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
+  bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
   if (experiment.train.clip.norm > 0) {
     std::int64_t parameters = 1;  // the head's
     for (const auto& application : model.applications())

@@ -1,7 +1,7 @@
 // From an experiment to the plan of its model on its mesh.
 #pragma once
 
-#include "experiments/experiment.h"
+#include "experiments/run_plan.h"
 #include "layers/plan_report.h"
 #include "layers/planner.h"
 #include "parallel/pipeline/schedule.h"
@@ -14,13 +14,16 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelDescript
 /// What one rank's part of the head costs.
 LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options);
 
-/// What rank 0 hands to the transport in a step, by formula: the head's part, and the model's by what it carries.
+/// What rank 0 hands to the transport in a step, by formula: the head's part, what crosses from stage to stage, and the
+/// model's by what it carries.
 struct StepBytes {
   PerCargo<std::int64_t> model{};
   std::int64_t head = 0;
+  std::int64_t stages = 0;
   std::int64_t total() const;
 };
-StepBytes step_bytes(const Experiment& experiment, const ModelDescription& model, const PlacementPlan& plan);
+/// Without recomputation.
+StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 
 /// The plan that a run follows. Where none fits into the budget by the planner's estimate, the one that is best without
 /// a budget: the rank's meter has the last word.

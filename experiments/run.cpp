@@ -10,6 +10,8 @@
 #include "experiments/results/gather_ranks.h"
 #include "experiments/trainer.h"
 #include "framework/device.h"
+#include "framework/describe.h"
+#include "parallel/pipeline/simulation.h"
 #include "parallel/world.h"
 
 namespace heddle {
@@ -24,9 +26,10 @@ constexpr std::int64_t planned_steps = 2;
 /// One rank's part of a run.
 class RankRun {
  public:
-  RankRun(const Experiment& experiment, const Dataset& dataset, const RunSettings& settings, VariantResult& result,
-          Rank& rank, const std::shared_ptr<Tracer>& tracer)
+  RankRun(const Experiment& experiment, const Dataset& dataset, std::shared_ptr<const RunPlan> plan,
+          const RunSettings& settings, VariantResult& result, Rank& rank, const std::shared_ptr<Tracer>& tracer)
       : experiment_(experiment),
+        plan_(std::move(plan)),
         settings_(settings),
         result_(result),
         rank_(rank),
@@ -48,7 +51,7 @@ class RankRun {
 
  private:
   void train_and_evaluate() {
-    trainer_.emplace(experiment_, dataset_, rank_, tracer_);
+    trainer_.emplace(experiment_, dataset_, rank_, tracer_, plan_);
     const std::int64_t first = begin();
     const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, planned_steps);
     for (std::int64_t step = first; step < end; ++step) {
@@ -56,10 +59,8 @@ class RankRun {
       train(step);
     }
     tracer_.set_recording(false);
-    if (leads() && rank_.size > 1 && end > first)
-      result_.sent_in_step =
-          SentInStep{sent_in_steps_ / (end - first),
-                     step_bytes(experiment_, trainer_->backbone().description(), trainer_->backbone().plan())};
+    if (leads() && rank_.size > 1 && end > first && says_what_it_sends())
+      result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
     if (!has_data()) {
       const std::int64_t others = experiment_.train.steps - end;
       unwalked_.sent_bytes = rank_.bytes.sent_bytes() / end * others;
@@ -69,10 +70,15 @@ class RankRun {
     }
     const bool saved_last =
         experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
-    if (first < experiment_.train.steps && !saved_last) save(experiment_.train.steps);
+    const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
+    if (has_learned && !saved_last) save(experiment_.train.steps);
     if (experiment_.evaluate) evaluate();
   }
 
+  /// The formula knows training steps that compute everything once.
+  bool says_what_it_sends() const {
+    return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never;
+  }
   bool leads() const { return rank_.index == 0; }
   RankResult& own() { return result_.ranks[static_cast<std::size_t>(rank_.index)]; }
   bool has_data() const { return rank_.device.has_data(); }
@@ -96,18 +102,25 @@ class RankRun {
     return first;
   }
 
+  void update(StepRecord& record) {
+    record.loss = trainer_->compute_gradients(record.step);
+    // Stopped before the weights and an earlier checkpoint are lost to it.
+    if (record.loss && !std::isfinite(*record.loss))
+      fail<RankFailed>("step {}: the loss is {}: the training has diverged", record.step, *record.loss);
+    const Trainer::Update update = trainer_->apply_gradients(record.step);
+    record.learning_rate = update.learning_rate;
+    if (has_data()) record.gradient_norm = update.gradient_norm;
+  }
+
   void train(std::int64_t step) {
     const double start = rank_.clock.now();
     const double busy_before = rank_.clock.busy_seconds();
     const std::int64_t sent_before = rank_.bytes.sent_bytes();
     StepRecord record{.step = step};
-    record.loss = trainer_->compute_gradients(step);
-    // Stopped before the weights and an earlier checkpoint are lost to it.
-    if (record.loss && !std::isfinite(*record.loss))
-      fail<RankFailed>("step {}: the loss is {}: the training has diverged", step, *record.loss);
-    const Trainer::Update update = trainer_->apply_gradients(step);
-    record.learning_rate = update.learning_rate;
-    if (has_data()) record.gradient_norm = update.gradient_norm;
+    if (experiment_.train.forward_only)
+      trainer_->forward(step);
+    else
+      update(record);
     sent_in_steps_ += rank_.bytes.sent_bytes() - sent_before;
     record.seconds = rank_.clock.now() - start;
     own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
@@ -116,6 +129,7 @@ class RankRun {
       settings_.on_step(record);
     }
     const std::int64_t done = step + 1;
+    if (experiment_.train.forward_only) return;
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
   }
 
@@ -145,6 +159,7 @@ class RankRun {
   }
 
   const Experiment& experiment_;
+  std::shared_ptr<const RunPlan> plan_;
   const RunSettings& settings_;
   VariantResult& result_;  // each rank writes its own row, rank 0 the rest
   Rank& rank_;
@@ -171,6 +186,25 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
     row.coordinates = {{"dp", at.dp}, {"pp", at.pp}, {"tp", at.tp}};
     result.ranks.push_back(row);
   }
+  return result;
+}
+
+/// Ranks that all take equally long, and messages that take no time.
+double ideal_speedup(const Schedule& schedule) {
+  const Simulation simulation = simulate(schedule, {});
+  double busy = 0;
+  for (const auto& rank : simulation.timeline.ranks)
+    for (const TimedAction& action : rank) busy += action.end - action.begin;
+  return busy / simulation.makespan;
+}
+
+PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
+  const bool forward_only = experiment.train.forward_only;
+  PipelineResult result{.schedule_name = experiment.pipeline.schedule,
+                        .recompute = forward_only ? "" : std::string(name_of(experiment.pipeline.recompute)),
+                        .stages = plan.stages(),
+                        .schedule = (forward_only ? plan.forward : plan.training)->schedule};
+  result.ideal_speedup = ideal_speedup(result.schedule);
   return result;
 }
 
@@ -210,19 +244,23 @@ int ranks_of(const Experiment& experiment) {
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings) {
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   std::unique_ptr<const Dataset> dataset;
+  std::shared_ptr<const RunPlan> plan;
   together(settings.job, [&] {
     dataset = make_dataset(experiment.data, key);
     if (experiment.head.classes < dataset->classes())
       fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
                        experiment.head.classes);
+    plan = plan_run(experiment, std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image())),
+                    mesh_of(experiment));
   });
   WorldOptions options = world_options(experiment, settings.job);
   options.on_stall = settings.on_stall;
 
   VariantResult result = empty_result(experiment, name);
+  if (experiment.mesh.pp > 1) result.pipeline = pipeline_of(experiment, *plan);
   try {
     run_ranks(options, [&](Rank& rank) {
-      RankRun(experiment, *dataset, settings, result, rank, std::make_shared<Tracer>(rank.clock)).run();
+      RankRun(experiment, *dataset, plan, settings, result, rank, std::make_shared<Tracer>(rank.clock)).run();
     });
   } catch (const OutOfMemory& error) {
     result.status = VariantResult::Status::out_of_memory;

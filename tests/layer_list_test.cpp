@@ -14,6 +14,10 @@ namespace heddle {
 
 namespace {
 
+std::shared_ptr<const RunPlan> plan_of(const Experiment& experiment, const Dataset& dataset, const Mesh& mesh) {
+  return plan_run(experiment, std::make_shared<ModelDescription>(make_model(experiment.model, dataset.image())), mesh);
+}
+
 /// The experiment of a text with such a model, on 8 x 8 images in colour.
 Experiment read_layers(const std::string& layers, const std::string& placements = "[]") {
   const std::string text = fmt::format(
@@ -142,10 +146,11 @@ TEST_CASE("names that a checkpoint could not tell apart are refused before train
   Experiment experiment = read_layers(R"([{"type": "flatten"}, {"type": "linear", "name": "head", "out": 7}])");
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
+  const auto plan = plan_of(experiment, *dataset, Mesh());
   CHECK_THROWS_WITH_AS(run_ranks({.mesh = Mesh()},
                                  [&](Rank& rank) {
                                    Tracer tracer(rank.clock);
-                                   const Trainer trainer(experiment, *dataset, rank, tracer);
+                                   const Trainer trainer(experiment, *dataset, rank, tracer, plan);
                                  }),
                        "model: two parameters or statistics have the name head.weight: name the layers otherwise",
                        InputError);
@@ -155,9 +160,10 @@ TEST_CASE("a backbone without parameters lets the head learn alone") {
   Experiment experiment = read_layers(R"([{"type": "flatten"}])");
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
+  const auto plan = plan_of(experiment, *dataset, Mesh(2));
   run_ranks({.mesh = Mesh(2)}, [&](Rank& rank) {
     Tracer tracer(rank.clock);
-    Trainer trainer(experiment, *dataset, rank, tracer);
+    Trainer trainer(experiment, *dataset, rank, tracer, plan);
     CHECK(trainer.compute_gradients(0).value() > 0);
     (void)trainer.apply_gradients(0);
   });
@@ -168,10 +174,11 @@ TEST_CASE("the embedding of a model written out is what its last layer gives") {
   CHECK(experiment.model.embedding == ModelConfig{}.embedding);
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
+  const auto plan = plan_of(experiment, *dataset, Mesh());
   run_ranks({.mesh = Mesh()}, [&](Rank& rank) {
     Tracer tracer(rank.clock);
-    Trainer trainer(experiment, *dataset, rank, tracer);
-    CHECK(trainer.head().parameters()[0]->value.shape() == Shape{10, 7});
+    Trainer trainer(experiment, *dataset, rank, tracer, plan);
+    CHECK(trainer.parameters().back()->value.shape() == Shape{10, 7});
   });
 }
 

@@ -109,7 +109,8 @@ TEST_CASE("summary.json gives what was measured: times without the first step, s
                                           {"weights", 2 * mebi},
                                           {"gradients", 3 * mebi},
                                           {"statistics", 4 * mebi},
-                                          {"head", 11 * mebi}}}});
+                                          {"head", 11 * mebi},
+                                          {"stages", 0}}}});
   const Json& rank = sharded["ranks"][3];
   CHECK(rank["coordinates"] == Json{{"dp", 3}, {"pp", 0}, {"tp", 0}});
   CHECK(rank["peak_bytes"]["total"] == 13 * mebi + 512);

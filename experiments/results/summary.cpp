@@ -63,6 +63,7 @@ Json sent_json(const std::optional<SentInStep>& sent) {
   for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
     formula[std::string(cargo_names[cargo])] = sent->formula.model[cargo];
   formula["head"] = sent->formula.head;
+  formula["stages"] = sent->formula.stages;
   return {{"counted", sent->counted}, {"formula", formula}};
 }
 

@@ -161,6 +161,9 @@ std::string sent_table(const RunResult& run) {
   std::vector<std::string> headers{"variant", "counted", "formula"};
   for (const std::string_view cargo : cargo_names) headers.emplace_back(cargo);
   headers.emplace_back("head");
+  const bool has_stages = std::any_of(run.variants.begin(), run.variants.end(),
+                                      [](const VariantResult& variant) { return variant.pipeline.has_value(); });
+  if (has_stages) headers.emplace_back("stages");
   Grid grid(headers);
   bool is_sent = false;
   for (const VariantResult& variant : run.variants) {
@@ -171,6 +174,7 @@ std::string sent_table(const RunResult& run) {
                                  format_bytes(formula.total())};
     for (const std::int64_t bytes : formula.model) row.push_back(format_bytes(bytes));
     row.push_back(format_bytes(formula.head));
+    if (has_stages) row.push_back(format_bytes(formula.stages));
     grid.add(std::move(row));
   }
   return is_sent ? grid.to_text() : "";
@@ -212,9 +216,8 @@ std::string accuracy_table(const RunResult& run) {
 std::string results_table(const RunResult& run) {
   std::string text = variants_table(run) + clock_text(run) + errors_text(run);
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
-    text +=
-        "\npipelines, p stages and m micro-batches: gain over naive with the same recomputation, and its ideal\n" +
-        pipelines;
+    text += "\npipelines, p stages and m micro-batches: gain over naive with the same recomputation, and its ideal\n" +
+            pipelines;
   if (const std::string memory = memory_table(run); !memory.empty())
     text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
   if (const std::string sent = sent_table(run); !sent.empty())

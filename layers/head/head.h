@@ -84,6 +84,8 @@ class Head {
                                               const Mesh& mesh, DType dtype);
   std::vector<Parameter*> parameters() { return {&weight_}; }
   ShardRange classes() const { return shard_; }
+  /// Of an embedding.
+  std::int64_t dimension() const { return weight_.part.whole[1]; }
 
  private:
   struct Kept {

@@ -22,6 +22,11 @@ void collect(Tensors& tensors, const std::string& name, const ParameterPart& par
   });
 }
 
+std::shared_ptr<const RunPlan> plan_of(Experiment experiment, const ModelPointer& model, const Layout& layout) {
+  experiment.mesh = {.dp = layout.mesh.size(Axis::dp), .pp = layout.mesh.size(Axis::pp), .tp = layout.mesh.size(Axis::tp)};
+  return plan_run(experiment, model, layout.mesh);
+}
+
 double norm(const std::vector<double>& values) {
   double sum = 0;
   for (const double x : values) sum += x * x;
@@ -37,11 +42,12 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   const auto dataset = make_dataset(experiment.data, key);
   WorldOptions options{.mesh = layout.mesh, .key = key};
   options.threads = 1;
+  const auto plan = plan_of(experiment, model, layout);
   Outcome outcome;
   std::mutex mutex;
   run_ranks(options, [&](Rank& rank) {
     Tracer tracer(rank.clock);
-    Trainer trainer(experiment, *dataset, rank, tracer, model);
+    Trainer trainer(experiment, *dataset, rank, tracer, plan);
     for (std::int64_t step = 0; step < steps; ++step) {
       const double loss = trainer.compute_gradients(step).value();
       if (rank.index == 0) outcome.losses.push_back(loss);
@@ -69,10 +75,11 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   const auto dataset = make_dataset(experiment.data, key);
   WorldOptions options{.mesh = layout.mesh, .backend = backend, .key = key};
   options.threads = 1;
+  const auto plan = plan_of(experiment, model, layout);
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
   run_ranks(options, [&](Rank& rank) {
     Tracer tracer(rank.clock);
-    Trainer trainer(experiment, *dataset, rank, tracer, model);
+    Trainer trainer(experiment, *dataset, rank, tracer, plan);
     (void)trainer.compute_gradients(0);
     (void)trainer.apply_gradients(0);
     const auto& peak = rank.device.meter().peak().bytes;

@@ -1,0 +1,88 @@
+#include "experiments/run_plan.h"
+
+#include <algorithm>
+
+#include "experiments/placement.h"
+#include "framework/atomic_file.h"
+#include "parallel/pipeline/schedule_csv.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::uint64_t longest_schedule = std::uint64_t{1} << 30;
+
+Schedule schedule_of_file(const Experiment& experiment) {
+  const PipelineConfig& pipeline = experiment.pipeline;
+  Schedule schedule = from_csv(read_file(pipeline.file, longest_schedule), pipeline.file);
+  if (schedule.size() != experiment.mesh.pp)
+    fail<InputError>("{}: expected a row for each of mesh.pp = {} ranks, got {}", pipeline.file, experiment.mesh.pp,
+                     schedule.size());
+  if (schedule.micro_batches != experiment.train.micro_batches)
+    fail<InputError>("{}: expected train.micro_batches = {} micro-batches, got {}", pipeline.file,
+                     experiment.train.micro_batches, schedule.micro_batches);
+  const std::int64_t stages = experiment.mesh.pp * std::max<std::int64_t>(pipeline.chunks, 1);
+  if (pipeline.chunks > 0 && schedule.stages() != stages)
+    fail<InputError>("{}: expected mesh.pp * pipeline.chunks = {} stages, got {}", pipeline.file, stages,
+                     schedule.stages());
+  return schedule;
+}
+
+Schedule computing_of(const Experiment& experiment) {
+  const PipelineConfig& pipeline = experiment.pipeline;
+  if (pipeline.schedule == "csv") {
+    if (pipeline.file.empty()) fail<InputError>("pipeline.file: the schedule csv needs a file");
+    return schedule_of_file(experiment);
+  }
+  if (!pipeline.file.empty())
+    fail<InputError>("pipeline.file: only the schedule csv is read from a file, this one is {}", pipeline.schedule);
+  return make_schedule(pipeline.schedule, shape_of(experiment));
+}
+
+}  // namespace
+
+ScheduleShape shape_of(const Experiment& experiment) {
+  const PipelineConfig& pipeline = experiment.pipeline;
+  int chunks = static_cast<int>(pipeline.chunks);
+  if (chunks == 0)
+    for (const ScheduleType& type : schedule_types())
+      if (type.name == pipeline.schedule) chunks = type.least_chunks;
+  return {.ranks = static_cast<int>(experiment.mesh.pp),
+          .micro_batches = static_cast<int>(experiment.train.micro_batches),
+          .chunks = chunks};
+}
+
+ShardRange RunPlan::range(int stage) const {
+  const auto s = static_cast<std::size_t>(stage);
+  const std::int64_t end = s + 1 < begins.size() ? begins[s + 1] : static_cast<int>(model->applications().size());
+  return {begins[s], end - begins[s]};
+}
+
+Schedule schedule_of(const Experiment& experiment) {
+  const LossRanks loss = experiment.head.ranks == HeadRanks::all ? LossRanks::all : LossRanks::last_stage;
+  return with_communication(with_loss(with_recompute(computing_of(experiment), experiment.pipeline.recompute), loss),
+                            experiment.pipeline.receives);
+}
+
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::shared_ptr<const ModelDescription> model,
+                                        const Mesh& mesh, const std::vector<double>& seconds) {
+  auto plan = std::make_shared<RunPlan>();
+  plan->placements = std::make_shared<PlacementPlan>(plan_of(*model, experiment, mesh));
+  Schedule schedule = schedule_of(experiment);
+  const std::vector<int> rank_of = schedule.rank_of;
+  const int stages = schedule.stages();
+  (void)seconds;
+  for (int s = 0; s < stages; ++s)
+    plan->begins.push_back(
+        static_cast<int>(shard(static_cast<std::int64_t>(model->applications().size()), stages, s).begin));
+  plan->model = std::move(model);
+  plan->training = make_program(std::move(schedule));
+  plan->forward = make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)));
+  // Twice as many as ranks keep all of them busy two thirds of the time.
+  plan->embedding_batches = experiment.mesh.pp == 1 ? 1 : 2 * static_cast<int>(experiment.mesh.pp);
+  plan->embedding = make_program(forward_only(rank_of, plan->embedding_batches));
+  return plan;
+}
+
+}  // namespace heddle

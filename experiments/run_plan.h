@@ -1,0 +1,45 @@
+// What all ranks of a run follow, made once before they start: where every layer lies, how the layers fall to stages,
+// and what each rank does when.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "experiments/experiment.h"
+#include "layers/placement_plan.h"
+#include "parallel/pipeline/engine.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+struct RunPlan {
+  std::shared_ptr<const ModelDescription> model;
+  std::shared_ptr<const PlacementPlan> placements;
+  /// The first application of each stage.
+  std::vector<int> begins;
+  /// A training step; a forward pass of as many micro-batches; one of `embedding_batches`.
+  std::shared_ptr<const PipelineProgram> training;
+  std::shared_ptr<const PipelineProgram> forward;
+  std::shared_ptr<const PipelineProgram> embedding;
+  int embedding_batches = 1;
+
+  const std::vector<int>& rank_of() const { return training->schedule.rank_of; }
+  int stages() const { return static_cast<int>(begins.size()); }
+  /// The applications of a stage.
+  ShardRange range(int stage) const;
+  /// The coordinates along pp of the ranks that have the images and that have the embeddings.
+  int first_rank() const { return rank_of().front(); }
+  int last_rank() const { return rank_of().back(); }
+};
+
+/// p, m and v of the experiment's schedule.
+ScheduleShape shape_of(const Experiment& experiment);
+/// The experiment's schedule with its recomputation, its loss and its messages. InputError where the schedule does not
+/// take the mesh or the micro-batches, or names the wrong cell of a file.
+Schedule schedule_of(const Experiment& experiment);
+
+/// `seconds`: of each application's forward and backward, measured; if empty, those of the profile.
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::shared_ptr<const ModelDescription> model,
+                                        const Mesh& mesh, const std::vector<double>& seconds = {});
+
+}  // namespace heddle

@@ -1,0 +1,344 @@
+#include "parallel/pipeline/engine.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "framework/device.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+namespace {
+
+using Place = std::pair<int, int>;  // stage, micro-batch
+
+Place place_of(const Action& action) {
+  return {action.stage, action.micro_batch};
+}
+
+/// When each rank's actions begin if every computing action takes one unit.
+class UnitTimes {
+ public:
+  explicit UnitTimes(const Schedule& schedule) : begins_(schedule.ranks.size()) {
+    StageCosts unit;
+    unit.loss = 1;
+    const Simulation simulation = simulate(schedule, {.stages = {unit}});
+    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+      for (const TimedAction& timed : simulation.timeline.ranks[r]) {
+        begins_[r].push_back(timed.begin);
+        const ActionKind kind = timed.action.kind;
+        if (kind == ActionKind::forward) forward_[place_of(timed.action)] = timed.begin;
+        if (kind == ActionKind::backward || kind == ActionKind::backward_input)
+          backward_[place_of(timed.action)] = timed.begin;
+      }
+    }
+  }
+
+  /// When the receiver of a message begins what it needs it for.
+  double used(const Action& send) const {
+    return send.kind == ActionKind::send_forward ? forward_.at({send.stage + 1, send.micro_batch})
+                                                 : backward_.at({send.stage - 1, send.micro_batch});
+  }
+  /// The number of the rank's first computing action that begins then or later.
+  std::size_t first_from(std::size_t rank, double time) const {
+    const auto& begins = begins_[rank];
+    return static_cast<std::size_t>(std::lower_bound(begins.begin(), begins.end(), time) - begins.begin());
+  }
+
+ private:
+  std::vector<std::vector<double>> begins_;
+  std::map<Place, double> forward_;
+  std::map<Place, double> backward_;
+};
+
+/// Computing actions between a message's use and the wait for its send: the sender's next micro-batch is not delayed.
+constexpr std::size_t slack = 1;
+
+std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, std::size_t rank,
+                                                    const UnitTimes& times) {
+  const std::vector<Action>& actions = schedule.ranks[rank];
+  std::vector<std::size_t> computing;
+  for (std::size_t i = 0; i < actions.size(); ++i)
+    if (!is_message(actions[i].kind)) computing.push_back(i);
+  std::map<std::size_t, std::vector<Action>> waits;
+  for (const Action& action : actions) {
+    if (!is_send(action.kind)) continue;
+    const std::size_t at = times.first_from(rank, times.used(action)) + slack;
+    if (at < computing.size()) waits[computing[at]].push_back(action);
+  }
+  return waits;
+}
+
+}  // namespace
+
+std::shared_ptr<const PipelineProgram> make_program(Schedule schedule) {
+  auto program = std::make_shared<PipelineProgram>();
+  const UnitTimes times(schedule);
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    program->waits.push_back(waits_of(schedule, rank, times));
+  program->schedule = std::move(schedule);
+  return program;
+}
+
+Schedule forward_only(const std::vector<int>& rank_of, int micro_batches) {
+  const int ranks = *std::max_element(rank_of.begin(), rank_of.end()) + 1;
+  Schedule schedule{micro_batches, rank_of, std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    for (int i = 0; i < micro_batches; ++i)
+      schedule.ranks[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(stage)])].push_back(
+          {ActionKind::forward, stage, i});
+  return with_communication(std::move(schedule));
+}
+
+/// One run of a rank's list.
+class PipelineEngine::Execution {
+ public:
+  Execution(const PipelineProgram& program, PipelineStages& stages, Communicator& ranks, Device& device, Tracer& tracer)
+      : schedule_(program.schedule),
+        actions_(schedule_.ranks[static_cast<std::size_t>(ranks.rank())]),
+        waits_(program.waits[static_cast<std::size_t>(ranks.rank())]),
+        stages_(stages),
+        ranks_(ranks),
+        device_(device),
+        tracer_(tracer) {
+    for (std::size_t i = 0; i < actions_.size(); ++i) {
+      const Action& action = actions_[i];
+      if (action.kind == ActionKind::recompute) recomputed_.insert(place_of(action));
+      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input)
+        walked_.insert(place_of(action));
+      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) last_weight_ = i;
+    }
+  }
+
+  std::vector<Tensor> run() {
+    for (std::size_t i = 0; i < actions_.size(); ++i) {
+      if (const auto waits = waits_.find(i); waits != waits_.end())
+        for (const Action& send : waits->second) wait_for(send);
+      if (last_weight_ == i) stages_.last_weight_gradient();
+      execute(actions_[i]);
+    }
+    while (!sends_.empty())
+      wait_for(
+          Action{sends_.begin()->first.second, sends_.begin()->first.first.first, sends_.begin()->first.first.second});
+    std::vector<Tensor> outputs;
+    for (auto& [micro_batch, output] : outputs_) outputs.push_back(std::move(output));
+    return outputs;
+  }
+
+ private:
+  /// A stage's input that wants a gradient.
+  struct Leaf {
+    std::shared_ptr<Accumulator> gradient;
+    Shape shape;
+    DType dtype;
+  };
+  /// One micro-batch in one stage, from its forward to its last action.
+  struct Passage {
+    std::vector<Tensor> inputs;  // from F to R
+    std::vector<Leaf> leaves;
+    std::vector<Variable> outputs;
+    std::vector<Tensor> output_gradients;
+    std::optional<WeightBackward> weight_part;
+  };
+  using SendKey = std::pair<Place, ActionKind>;
+
+  bool is_last(int stage) const { return stage == schedule_.stages() - 1; }
+  int rank_of(int stage) const { return schedule_.rank_of[static_cast<std::size_t>(stage)]; }
+
+  void execute(const Action& action) {
+    switch (action.kind) {
+      case ActionKind::forward:
+        return forward(action);
+      case ActionKind::recompute:
+        return recompute(action);
+      case ActionKind::loss:
+        return loss(action);
+      case ActionKind::backward:
+      case ActionKind::backward_input:
+        return backward_of(action);
+      case ActionKind::backward_weight:
+        return backward_weight(action);
+      case ActionKind::send_forward:
+      case ActionKind::send_backward:
+        return send(action);
+      case ActionKind::recv_forward:
+      case ActionKind::recv_backward:
+        return receive(action);
+    }
+  }
+
+  void forward(const Action& action) {
+    std::vector<Tensor> inputs = action.stage == 0 ? std::vector{stages_.load(action.micro_batch)}
+                                                   : take_inbox(action, ActionKind::recv_forward);
+    const Tracer::Computing span(tracer_, to_string(action));
+    const bool is_recomputed = recomputed_.contains(place_of(action));
+    std::vector<Tensor> values;
+    if (walked_.contains(place_of(action)) && !is_recomputed) {
+      values = build(action, std::move(inputs), false);
+    } else {
+      if (is_recomputed) passages_[place_of(action)].inputs = inputs;
+      const NoGrad no_grad(device_);
+      std::vector<Variable> constants(std::make_move_iterator(inputs.begin()), std::make_move_iterator(inputs.end()));
+      inputs.clear();
+      values = values_of(stages_.forward(action.stage, action.micro_batch, std::move(constants), false));
+    }
+    if (is_last(action.stage))
+      outputs_[action.micro_batch] = std::move(values.front());
+    else
+      hand_over(action, ActionKind::send_forward, action.stage + 1, std::move(values));
+  }
+
+  void recompute(const Action& action) {
+    const Tracer::Computing span(tracer_, to_string(action));
+    build(action, std::exchange(passages_[place_of(action)].inputs, {}), true);
+  }
+
+  static std::vector<Tensor> values_of(const std::vector<Variable>& variables) {
+    std::vector<Tensor> values;
+    for (const Variable& variable : variables) values.push_back(variable.value());
+    return values;
+  }
+
+  /// Forward with a graph, which waits for backward.
+  std::vector<Tensor> build(const Action& action, std::vector<Tensor> inputs, bool recomputing) {
+    Passage& here = passages_[place_of(action)];
+    const std::vector<bool> wanted = stages_.input_gradients(action.stage);
+    std::vector<Variable> variables;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Tensor& input = inputs[i];
+      if (wanted[i]) {
+        auto gradient = std::make_shared<Accumulator>(Category::activations);
+        here.leaves.push_back({gradient, input.shape(), input.dtype()});
+        variables.push_back(Variable::input(std::move(input), std::move(gradient)));
+      } else {
+        variables.emplace_back(std::move(input));
+      }
+    }
+    here.outputs = stages_.forward(action.stage, action.micro_batch, std::move(variables), recomputing);
+    return values_of(here.outputs);
+  }
+
+  void loss(const Action& action) {
+    Tensor output;
+    if (auto mine = outputs_.extract(action.micro_batch)) output = std::move(mine.mapped());
+    const bool has_output = output.defined();
+    const Tracer::Computing span(tracer_, to_string(action));
+    Tensor gradient = stages_.loss(action.micro_batch, output);
+    if (has_output) passages_[{schedule_.stages() - 1, action.micro_batch}].output_gradients = {std::move(gradient)};
+  }
+
+  void backward_of(const Action& action) {
+    if (!is_last(action.stage))
+      passages_[place_of(action)].output_gradients = take_inbox(action, ActionKind::recv_backward);
+    const Tracer::Computing span(tracer_, to_string(action));
+    Passage& here = passages_[place_of(action)];
+    if (std::vector<Root> roots = roots_of(action, here); !roots.empty()) {
+      if (action.kind == ActionKind::backward)
+        backward(std::move(roots));
+      else
+        here.weight_part = backward_inputs(std::move(roots));
+    }
+    std::vector<Tensor> gradients;
+    for (const Leaf& leaf : here.leaves) {
+      Tensor gradient = leaf.gradient->gradient();
+      leaf.gradient->clear();
+      gradients.push_back(gradient.defined() ? std::move(gradient) : Tensor::zeros(device_, leaf.shape, leaf.dtype));
+    }
+    here.leaves.clear();
+    if (action.kind == ActionKind::backward) passages_.erase(place_of(action));
+    if (action.stage > 0) hand_over(action, ActionKind::send_backward, action.stage - 1, std::move(gradients));
+  }
+
+  /// The stage's outputs with the gradients that came; those that lead nowhere are left out.
+  std::vector<Root> roots_of(const Action& action, Passage& here) {
+    std::vector<Root> roots;
+    std::vector<Variable> outputs = std::exchange(here.outputs, {});
+    std::vector<Tensor> gradients = std::exchange(here.output_gradients, {});
+    const std::vector<bool> given = stages_.output_gradients(action.stage);
+    std::size_t arrived = 0;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!given[i]) continue;
+      Tensor gradient = std::move(gradients[arrived++]);
+      if (outputs[i].leads().anywhere()) roots.push_back({std::move(outputs[i]), std::move(gradient)});
+    }
+    return roots;
+  }
+
+  void backward_weight(const Action& action) {
+    const Tracer::Computing span(tracer_, to_string(action));
+    if (std::optional<WeightBackward> part = std::move(passages_[place_of(action)].weight_part)) part->run();
+    passages_.erase(place_of(action));
+  }
+
+  /// What goes to a stage on another rank waits for its send; else it is there.
+  void hand_over(const Action& made, ActionKind kind, int to, std::vector<Tensor> values) {
+    const Place target{to, made.micro_batch};
+    if (rank_of(to) == ranks_.rank())
+      local_[{target, kind}] = std::move(values);
+    else
+      outbox_[{place_of(made), kind}] = std::move(values);
+  }
+
+  void send(const Action& action) {
+    std::vector<Tensor> values = std::move(outbox_.extract(SendKey{place_of(action), action.kind}).mapped());
+    const int to = rank_of(action.kind == ActionKind::send_forward ? action.stage + 1 : action.stage - 1);
+    std::vector<Work<void>>& works = sends_[{place_of(action), action.kind}];
+    for (const Tensor& value : values) works.push_back(ranks_.send(value, to));
+  }
+
+  void wait_for(const Action& send) {
+    auto sent = sends_.extract(SendKey{place_of(send), send.kind});
+    for (Work<void>& work : sent.mapped()) work.wait();
+  }
+
+  void receive(const Action& action) {
+    const bool forward = action.kind == ActionKind::recv_forward;
+    const int from = rank_of(forward ? action.stage - 1 : action.stage + 1);
+    const std::vector<bool> gradients =
+        forward ? stages_.input_gradients(action.stage) : stages_.output_gradients(action.stage);
+    const auto messages =
+        forward ? static_cast<std::ptrdiff_t>(gradients.size()) : std::count(gradients.begin(), gradients.end(), true);
+    std::vector<Work<Tensor>>& works = inbox_[{place_of(action), action.kind}];
+    for (std::ptrdiff_t i = 0; i < messages; ++i) works.push_back(ranks_.recv(from));
+  }
+
+  /// What was received for an action, or made for it on this rank.
+  std::vector<Tensor> take_inbox(const Action& action, ActionKind kind) {
+    const ActionKind sent = kind == ActionKind::recv_forward ? ActionKind::send_forward : ActionKind::send_backward;
+    if (auto local = local_.extract(SendKey{place_of(action), sent})) return std::move(local.mapped());
+    std::vector<Tensor> values;
+    if (auto arrived = inbox_.extract(SendKey{place_of(action), kind}))
+      for (Work<Tensor>& work : arrived.mapped()) values.push_back(work.wait());
+    return values;
+  }
+
+  const Schedule& schedule_;
+  const std::vector<Action>& actions_;
+  const std::map<std::size_t, std::vector<Action>>& waits_;
+  PipelineStages& stages_;
+  Communicator& ranks_;
+  Device& device_;
+  Tracer& tracer_;
+  std::set<Place> recomputed_;
+  std::set<Place> walked_;
+  std::optional<std::size_t> last_weight_;
+  std::map<Place, Passage> passages_;
+  std::map<int, Tensor> outputs_;                       // of the last stage, by micro-batch, until H
+  std::map<SendKey, std::vector<Tensor>> local_;        // for another stage of this rank
+  std::map<SendKey, std::vector<Tensor>> outbox_;       // until the send
+  std::map<SendKey, std::vector<Work<void>>> sends_;    // under way
+  std::map<SendKey, std::vector<Work<Tensor>>> inbox_;  // posted
+};
+
+PipelineEngine::PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device,
+                               Tracer& tracer)
+    : program_(std::move(program)), ranks_(ranks), device_(device), tracer_(tracer) {}
+
+std::vector<Tensor> PipelineEngine::run(PipelineStages& stages) {
+  return Execution(*program_, stages, ranks_, device_, tracer_).run();
+}
+
+}  // namespace heddle
