@@ -78,6 +78,12 @@ Variable Variable::input(Tensor value, std::shared_ptr<Accumulator> accumulator)
   return {std::move(value), std::move(node)};
 }
 
+Variable Variable::stand_in(Tensor value, Leads leads) {
+  if (!leads.anywhere()) return {std::move(value)};
+  auto node = make_leaf(value.device(), nullptr, leads);
+  return {std::move(value), std::move(node)};
+}
+
 Leads Variable::leads() const {
   return node_ ? node_->leads : Leads{};
 }
@@ -92,11 +98,18 @@ Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
     leads_to_collective |= input.node() && input.node()->leads_to_collective;
   }
   Device& device = output.device();
-  if (!leads.anywhere() || !device.records()) return {std::move(output)};
-  auto node = std::make_shared<GraphNode>(device.next_sequence(), leads);
-  node->leads_to_collective = leads_to_collective;
-  node->read(inputs);
-  node->vjp = std::move(vjp);
+  if (!leads.anywhere() || device.recording() == Recording::nothing) return {std::move(output)};
+  RecomputedSegment* const segment = device.segment();
+  std::shared_ptr<GraphNode> node = segment ? segment->known_node() : nullptr;
+  if (!node) {
+    node = std::make_shared<GraphNode>(device.next_sequence(), leads);
+    node->leads_to_collective = leads_to_collective;
+    node->read(inputs);
+  }
+  if (device.records())
+    node->vjp = std::move(vjp);
+  else
+    segment->keep(node);
   return {std::move(output), std::move(node)};
 }
 

@@ -104,6 +104,9 @@ class Variable {
 
  private:
   friend Variable record(Tensor, std::span<const Variable>, Vjp);
+  friend class RecomputedSegment;
+  /// A leaf that leads where another variable leads.
+  static Variable stand_in(Tensor value, Leads leads);
   Variable(Tensor value, std::shared_ptr<GraphNode> node) : value_(std::move(value)), node_(std::move(node)) {}
 
   Tensor value_;

@@ -11,6 +11,15 @@
 
 namespace heddle {
 
+class RecomputedSegment;
+
+/// What operations keep of themselves for the way back.
+enum class Recording {
+  nothing,
+  edges,  // the graph without vjps: a segment that is to be run again (recompute.h)
+  everything
+};
+
 class Device {
  public:
   explicit Device(std::unique_ptr<Backend> backend, int rank = 0, std::optional<std::int64_t> memory_budget = {})
@@ -26,19 +35,24 @@ class Device {
   /// What new tensors are charged to.
   Category category() const { return category_; }
   /// Whether operations record how to go back.
-  bool records() const { return records_; }
+  bool records() const { return recording_ == Recording::everything; }
+  Recording recording() const { return recording_; }
+  /// The segment that runs for the first time or again, if any.
+  RecomputedSegment* segment() const { return segment_; }
   /// Creation order of graph nodes on this rank.
   std::uint64_t next_sequence() { return ++sequence_; }
 
  private:
   friend class MemoryScope;
   friend class NoGrad;
+  friend class SegmentScope;
 
   int rank_;
   MemoryMeter meter_;
   std::unique_ptr<Backend> backend_;
   Category category_ = Category::activations;
-  bool records_ = true;
+  Recording recording_ = Recording::everything;
+  RecomputedSegment* segment_ = nullptr;
   std::uint64_t sequence_ = 0;
 };
 
@@ -60,14 +74,16 @@ class MemoryScope {
 /// While this lives, operations record nothing and so keep nothing.
 class NoGrad {
  public:
-  explicit NoGrad(Device& device) : device_(device), before_(device.records_) { device.records_ = false; }
-  ~NoGrad() { device_.records_ = before_; }
+  explicit NoGrad(Device& device) : device_(device), before_(device.recording_) {
+    device.recording_ = Recording::nothing;
+  }
+  ~NoGrad() { device_.recording_ = before_; }
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
 
  private:
   Device& device_;
-  bool before_;
+  Recording before_;
 };
 
 }  // namespace heddle

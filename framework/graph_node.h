@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/autograd.h"
+#include "framework/recompute.h"
 
 namespace heddle {
 
@@ -34,10 +35,41 @@ class GraphNode {
   bool is_collective = false;
   bool leads_to_collective = false;
   std::vector<std::shared_ptr<GraphNode>> inputs;  // null: a constant
+  /// Where the vjp comes from, if it was not kept.
+  std::shared_ptr<RecomputedSegment> segment;
   Vjp vjp;
   std::shared_ptr<Accumulator> accumulator;
   /// Of a collective: what a gradient of its output is.
   std::function<Tensor()> zeros;
+};
+
+/// A stretch of the graph whose nodes were recorded without their vjps. Run again, it gives the same nodes the vjps
+/// that its operations make this time.
+class RecomputedSegment : public std::enable_shared_from_this<RecomputedSegment> {
+ public:
+  RecomputedSegment(std::span<const Variable> inputs, SegmentFunction function);
+
+  /// Does nothing the second time.
+  void run_again();
+  bool has_run_again() const { return function_ == nullptr; }
+
+  /// In the first run: a node without its vjp.
+  void keep(const std::shared_ptr<GraphNode>& node);
+  /// In the second: the next node of the first, null if it is gone because nothing needed it.
+  std::shared_ptr<GraphNode> known_node();
+
+ private:
+  struct Input {
+    Tensor value;
+    Leads leads;
+  };
+
+  Device& device_;
+  Category category_;
+  std::vector<Input> inputs_;
+  SegmentFunction function_;
+  std::vector<std::weak_ptr<GraphNode>> nodes_;  // in order of creation
+  std::size_t next_ = 0;
 };
 
 }  // namespace heddle

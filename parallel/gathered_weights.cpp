@@ -73,8 +73,11 @@ Variable with_gathered(std::span<const GatheredWeight> weights,
     if (y.value().storage() == weight.whole.storage())
       fail("gathered weight: the result {} is a view of it", to_string(y.value()));
   // What no operation kept needs no second gathering, and goes here.
-  std::erase_if(all, [](const Captured& weight) { return weight.whole.is_sole_owner(); });
-  if (all.empty()) return y;
+  // A segment that is to run again cannot tell yet, and records the same operations both times.
+  Device& device = y.device();
+  if (device.recording() != Recording::edges)
+    std::erase_if(all, [](const Captured& weight) { return weight.whole.is_sole_owner(); });
+  if (all.empty() && !device.segment()) return y;
   for (const Captured& weight : all) weight.whole.storage()->release();
   const Tensor value = y.value();
   return record_collective(value, {y}, [all = std::move(all)](const Tensor& gradient, Wanted) {
