@@ -72,10 +72,11 @@ std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::share
   Schedule schedule = schedule_of(experiment);
   const std::vector<int> rank_of = schedule.rank_of;
   const int stages = schedule.stages();
-  (void)seconds;
-  for (int s = 0; s < stages; ++s)
-    plan->begins.push_back(
-        static_cast<int>(shard(static_cast<std::int64_t>(model->applications().size()), stages, s).begin));
+  const auto loads = [&](BalanceBy by) -> StageLoads {
+    if (by == BalanceBy::time && !seconds.empty()) return {.each = seconds};
+    return loads_of(*model, *plan->placements, planner_options(experiment, *model, mesh), by);
+  };
+  plan->begins = make_cut(*model, experiment.model.stages, stages, loads).begins;
   plan->model = std::move(model);
   plan->training = make_program(std::move(schedule));
   plan->forward = make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)));

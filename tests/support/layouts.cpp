@@ -22,9 +22,21 @@ void collect(Tensors& tensors, const std::string& name, const ParameterPart& par
   });
 }
 
-std::shared_ptr<const RunPlan> plan_of(Experiment experiment, const ModelPointer& model, const Layout& layout) {
-  experiment.mesh = {.dp = layout.mesh.size(Axis::dp), .pp = layout.mesh.size(Axis::pp), .tp = layout.mesh.size(Axis::tp)};
-  return plan_run(experiment, model, layout.mesh);
+void lay_out(Experiment& experiment, const Layout& layout) {
+  experiment.mesh = {
+      .dp = layout.mesh.size(Axis::dp), .pp = layout.mesh.size(Axis::pp), .tp = layout.mesh.size(Axis::tp)};
+  experiment.train.micro_batches = layout.micro_batches;
+  experiment.head.logits = layout.logits;
+  experiment.head.ranks = layout.head;
+  experiment.pipeline = layout.pipeline;
+}
+
+/// Cut at random.
+std::shared_ptr<const RunPlan> plan_of(const Experiment& experiment, const ModelPointer& model, const Layout& layout) {
+  RandomStream draws({static_cast<std::uint64_t>(experiment.seed)}, Purpose::test, 3, 0);
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < model->applications().size(); ++i) seconds.push_back(draws.uniform());
+  return plan_run(experiment, model, layout.mesh, seconds);
 }
 
 double norm(const std::vector<double>& values) {
@@ -36,8 +48,7 @@ double norm(const std::vector<double>& values) {
 }  // namespace
 
 Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, std::int64_t steps) {
-  experiment.train.micro_batches = layout.micro_batches;
-  experiment.head.logits = layout.logits;
+  lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = make_dataset(experiment.data, key);
   WorldOptions options{.mesh = layout.mesh, .key = key};
@@ -70,7 +81,7 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
 
 std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, const Layout& layout,
                              const std::string& backend) {
-  experiment.train.micro_batches = layout.micro_batches;
+  lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = make_dataset(experiment.data, key);
   WorldOptions options{.mesh = layout.mesh, .backend = backend, .key = key};
@@ -104,6 +115,14 @@ void check_against_judge(const Experiment& experiment, const ModelPointer& model
   };
   check_all(outcome.gradients, judge.gradients);
   check_all(outcome.weights, judge.weights);
+}
+
+void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b) {
+  const Outcome first = train(experiment, model, a, 2);
+  const Outcome second = train(experiment, model, b, 2);
+  CHECK(first.losses == second.losses);
+  CHECK(first.gradients == second.gradients);
+  CHECK(first.weights == second.weights);
 }
 
 Difference largest_difference(const Tensors& a, const Tensors& b) {

@@ -14,6 +14,8 @@ struct Layout {
   Mesh mesh{};
   std::int64_t micro_batches = 1;
   Logits logits = Logits::sharded;
+  PipelineConfig pipeline{};
+  HeadRanks head = HeadRanks::all;
 };
 
 /// The serial run that judges a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
@@ -52,6 +54,9 @@ struct Difference {
   double error = 0;
   std::string tensor{};
 };
+/// Losses, gradients and weights after two steps have the same bits under both.
+void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b);
+
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
 Difference largest_difference(const Tensors& a, const Tensors& b);
 

@@ -1,0 +1,107 @@
+// Serial is the judge of pipelines, too: stages and schedules do not change a bit.
+#include <algorithm>
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "framework/describe.h"
+#include "parallel/pipeline/schedules.h"
+#include "tests/support/random_model.h"
+
+namespace heddle {
+
+namespace {
+
+using test::Layout;
+
+/// A shape that the schedule takes, with at most so many stages.
+ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int most_stages) {
+  for (;;) {
+    const int ranks = 1 + static_cast<int>(draws.below(8));
+    const int most = type.most_chunks == 0 ? 4 : type.most_chunks;
+    const int chunks =
+        type.least_chunks + static_cast<int>(draws.below(static_cast<std::uint64_t>(most - type.least_chunks + 1)));
+    const int micro_batches = 1 + static_cast<int>(draws.below(16));
+    if (ranks * chunks > most_stages) continue;
+    try {
+      (void)make_schedule(type.name, {ranks, micro_batches, chunks});
+      return {ranks, micro_batches, chunks};
+    } catch (const InputError&) {
+      continue;  // too few micro-batches, or not a multiple
+    }
+  }
+}
+
+void check_random_case(std::uint64_t seed) {
+  RandomStream draws({seed}, Purpose::test, 4, 0);
+  const std::span<const ScheduleType> types = schedule_types();
+  const ScheduleType& type = types[seed % types.size()];
+  const bool with_norms = draws.below(2) == 0;
+  const int dp = 1 + static_cast<int>(draws.below(2));
+  const int tp = 1 + static_cast<int>(draws.below(2));
+  const test::ModelPointer model = test::random_model(draws, {.with_norms = with_norms}, Mesh(dp, 1, tp));
+  const ScheduleShape shape = random_shape(draws, type, static_cast<int>(model->applications().size()));
+  Layout layout{Mesh(dp, shape.ranks, tp), shape.micro_batches};
+  layout.pipeline.schedule = std::string(type.name);
+  layout.pipeline.chunks = shape.chunks;
+  layout.pipeline.recompute = static_cast<Recompute>(draws.below(3));
+  layout.pipeline.receives = static_cast<Receives>(draws.below(2));
+  layout.head = HeadRanks::last_stage;
+  Layout flat{Mesh(dp, 1, tp), shape.micro_batches};
+  flat.head = HeadRanks::last_stage;
+  // Without norms micro-batches may also be empty.
+  const std::int64_t least = with_norms ? 2 * dp * shape.micro_batches : 1;
+  const std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
+  Experiment experiment = test::small_experiment(20, batch, 6, DType::f32);
+  experiment.seed = static_cast<std::int64_t>(seed);
+  if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
+  CAPTURE(seed);
+  CAPTURE(type.name);
+  CAPTURE(to_string(layout.mesh));
+  CAPTURE(shape.micro_batches);
+  CAPTURE(shape.chunks);
+  CAPTURE(name_of(layout.pipeline.recompute));
+  CAPTURE(batch);
+  test::check_same_bits(experiment, model, layout, flat);
+}
+
+}  // namespace
+
+TEST_CASE("random models give the same bits in random stages under every schedule as in one stage") {
+  const char* const cases = std::getenv("HEDDLE_TEST_LAYOUTS");
+  const std::uint64_t count = cases != nullptr ? std::strtoull(cases, nullptr, 10) : 120;
+  for (std::uint64_t seed = 0; seed < count; ++seed) check_random_case(seed);
+}
+
+TEST_CASE("a head over all ranks of a pipeline equals the serial judge") {
+  for (const char* const schedule : {"naive", "gpipe", "1f1b", "zb_h1", "zb_v", "dualpipe_v"}) {
+    CAPTURE(schedule);
+    RandomStream draws({7}, Purpose::test, 5, 0);
+    const test::ModelPointer model = test::random_model(draws, {}, Mesh());
+    Layout layout{Mesh(1, 3, 1), 6};
+    layout.pipeline.schedule = schedule;
+    test::check_against_judge(test::small_experiment(33, 17, 6, DType::f64), model, layout);
+  }
+}
+
+TEST_CASE("plan knows what the ranks of pipelines hold and send, to the byte") {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    RandomStream draws({seed}, Purpose::test, 6, 0);
+    const std::span<const ScheduleType> types = schedule_types();
+    const ScheduleType& type = types[seed % types.size()];
+    const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, Mesh());
+    const ScheduleShape shape = random_shape(draws, type, static_cast<int>(model->applications().size()));
+    Layout layout{Mesh(1, shape.ranks, 1), shape.micro_batches};
+    layout.pipeline.schedule = std::string(type.name);
+    layout.pipeline.chunks = shape.chunks;
+    layout.pipeline.recompute = static_cast<Recompute>(draws.below(3));
+    layout.head = static_cast<HeadRanks>(draws.below(2));
+    const Experiment experiment = test::small_experiment(20, 2 * shape.micro_batches + 1, 6, DType::f32);
+    CAPTURE(seed);
+    CAPTURE(type.name);
+    CAPTURE(shape.ranks);
+    CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout, "cpu"));
+  }
+}
+
+}  // namespace heddle
