@@ -23,6 +23,14 @@ Schedule empty_schedule(int micro_batches, std::vector<int> rank_of) {
   return {micro_batches, std::move(rank_of), std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
 }
 
+bool is_forward_only(const Schedule& schedule) {
+  return std::all_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
+    return std::all_of(actions.begin(), actions.end(), [](const Action& action) {
+      return action.kind == ActionKind::forward || is_message(action.kind);
+    });
+  });
+}
+
 std::vector<int> looped_stages(int ranks, int chunks) {
   std::vector<int> rank_of;
   rank_of.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));

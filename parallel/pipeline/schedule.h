@@ -68,6 +68,9 @@ inline constexpr std::int64_t most_cells = 100'000'000;
 /// Lists to be filled, one for each rank that has a stage.
 Schedule empty_schedule(int micro_batches, std::vector<int> rank_of);
 
+/// Nothing but F and messages.
+bool is_forward_only(const Schedule& schedule);
+
 /// Stage s on rank s mod p: a loop over the ranks, v times. One stage a rank: v = 1.
 std::vector<int> looped_stages(int ranks, int chunks);
 /// Stages down the ranks and up again: stage s < p on rank s, stage s >= p on rank 2p - 1 - s.

@@ -26,7 +26,9 @@ constexpr std::uint16_t bit(ActionKind kind) {
 class ListChecker {
  public:
   explicit ListChecker(const Schedule& schedule)
-      : schedule_(schedule), seen_(schedule.rank_of.size() * at(schedule.micro_batches)) {
+      : schedule_(schedule),
+        seen_(schedule.rank_of.size() * at(schedule.micro_batches)),
+        trains_(!is_forward_only(schedule)) {
     for (const std::vector<Action>& list : schedule.ranks) {
       bool loss = false;
       for (const Action& action : list) {
@@ -185,7 +187,7 @@ class ListChecker {
     for (const int stage : stages_of_[at(rank)]) {
       for (int i = 0; i < schedule_.micro_batches; ++i) {
         if (!has(ActionKind::forward, stage, i)) return Action{ActionKind::forward, stage, i};
-        if (!has_backward(stage, i)) return Action{ActionKind::backward, stage, i};
+        if (trains_ && !has_backward(stage, i)) return Action{ActionKind::backward, stage, i};
         if (has(ActionKind::backward_input, stage, i) && !has(ActionKind::backward_weight, stage, i)) {
           return Action{ActionKind::backward_weight, stage, i};
         }
@@ -193,7 +195,7 @@ class ListChecker {
         if (stage < last() && rank_of(stage + 1) != rank && !has(ActionKind::send_forward, stage, i)) {
           return Action{ActionKind::send_forward, stage, i};
         }
-        if (stage > 0 && rank_of(stage - 1) != rank && !has(ActionKind::send_backward, stage, i)) {
+        if (trains_ && stage > 0 && rank_of(stage - 1) != rank && !has(ActionKind::send_backward, stage, i)) {
           return Action{ActionKind::send_backward, stage, i};
         }
       }
@@ -203,7 +205,8 @@ class ListChecker {
 
   const Schedule& schedule_;
   std::vector<std::uint16_t> seen_;  // of each cell: which kinds
-  std::vector<bool> losses_;         // of the rank being checked
+  bool trains_;
+  std::vector<bool> losses_;  // of the rank being checked
   std::vector<std::vector<int>> stages_of_;
   int loss_ranks_ = 0;
   bool messages_ = false;

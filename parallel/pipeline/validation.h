@@ -15,9 +15,9 @@ struct ScheduleFault {
   std::string why;  // `1B3: comes twice`, `0B2: before its input: rank 1 has not sent 1B2`
 };
 
-/// Every stage's F, and B or I and W, exactly once for each micro-batch and on its own rank; nothing before its input;
-/// sends matched by receives, in one order a pair; no circle of ranks that wait for each other. For compute-only lists
-/// and for those that passes have made.
+/// Every stage's F, and, unless the schedule is forward only, B or I and W, exactly once for each micro-batch and on
+/// its own rank; nothing before its input; sends matched by receives, in one order a pair; no circle of ranks that wait
+/// for each other. For compute-only lists and for those that passes have made.
 std::optional<ScheduleFault> validate(const Schedule& schedule);
 
 /// The cells around a fault as text, one row a rank, the wrong one marked `>1B3<`.
