@@ -12,6 +12,7 @@
 
 using namespace heddle;
 using enum ActionKind;
+using namespace std::string_literals;
 
 TEST_CASE("schedule csv: one row a rank, recomputation, the loss and messages left out") {
   const Schedule schedule = one_f_one_b({2, 2});
@@ -76,7 +77,7 @@ TEST_CASE("schedule csv: what is no schedule is named by row and cell") {
 TEST_CASE("schedule csv: no text makes it do anything but read a schedule or refuse it") {
   std::mt19937 random(5);
   const std::string whole = to_csv(gpipe({3, 3})) + "(0F7;7B3)OVERLAP_F_B";
-  const std::string letters = std::string("0123456789FBIWSEND_(;),\n\r\0\xff ", 29);
+  const std::string letters = "0123456789FBIWSEND_(;),\n\r\0\xff "s;
   int refused = 0;
   for (int i = 0; i < 5000; ++i) {
     std::string text = i % 2 == 0 ? whole.substr(0, whole.rfind('\n')) : "";

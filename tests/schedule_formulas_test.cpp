@@ -8,7 +8,6 @@
 
 #include "framework/error.h"
 #include "parallel/pipeline/dependencies.h"
-#include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
 
@@ -148,8 +147,7 @@ TEST_CASE("formulas: dualpipe_v's bubble, at uniform costs, whatever a pair over
       SimulationCosts costs = costs_of({2, 2, 2}, 2);
       costs.overlap = overlap;
       const double pair = 2 + (1 - overlap) * 1;
-      CHECK(bubble(simulate(with_communication(schedule), costs)) ==
-            doctest::Approx((shape.ranks - 1) * (pair + 2 - 3)));
+      CHECK(bubble(simulate(schedule, costs)) == doctest::Approx((shape.ranks - 1) * (pair + 2 - 3)));
     }
   });
 }

@@ -1,12 +1,17 @@
 // Which schedules can be executed, and what is said of those that cannot.
 #include <algorithm>
 #include <initializer_list>
+#include <random>
+#include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
@@ -50,7 +55,106 @@ Schedule in_parts(std::initializer_list<Action> list) {
   return {1, looped_stages(1, 1), {std::vector<Action>(list)}};
 }
 
+/// Lists that can be executed, otherwise at random: stages on any rank, micro-batches in any order, backward whole or
+/// in parts, pairs that overlap.
+class RandomSchedule {
+ public:
+  explicit RandomSchedule(unsigned seed) : random_(seed) {}
+
+  Schedule make() {
+    const int stages = 1 + below(6);
+    const int ranks = 1 + below(stages);
+    std::vector<int> rank_of;
+    for (int s = 0; s < stages; ++s) rank_of.push_back(s < ranks ? s : below(ranks));
+    std::shuffle(rank_of.begin(), rank_of.end(), random_);
+    schedule_ = empty_schedule(1 + below(6), rank_of);
+    done_.clear();
+    for (std::size_t left = 3 * rank_of.size() * static_cast<std::size_t>(schedule_.micro_batches); left > 0;) {
+      left -= step(below(ranks));
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  int below(int bound) { return static_cast<int>(random_() % static_cast<unsigned>(bound)); }
+
+  /// Which actions a rank could begin with now.
+  std::vector<Action> ready(int rank) {
+    std::vector<Action> actions;
+    const auto is_done = [&](ActionKind kind, int s, int i) { return done_.contains({kind, s, i}); };
+    const int last = schedule_.stages() - 1;
+    for (int s = 0; s <= last; ++s) {
+      if (schedule_.rank_of[static_cast<std::size_t>(s)] != rank) continue;
+      for (int i = 0; i < schedule_.micro_batches; ++i) {
+        if (!is_done(forward, s, i)) {
+          if (s == 0 || is_done(forward, s - 1, i)) actions.push_back({forward, s, i});
+        } else if (!is_done(backward_input, s, i)) {
+          if (s < last && !is_done(backward_input, s + 1, i)) continue;
+          actions.push_back({(s + i) % 3 == 0 ? backward : backward_input, s, i});
+        } else if (!is_done(backward_weight, s, i)) {
+          actions.push_back({backward_weight, s, i});
+        }
+      }
+    }
+    return actions;
+  }
+
+  /// Returns how many parts of the work were done.
+  std::size_t step(int rank) {
+    std::vector<Action> actions = ready(rank);
+    if (actions.empty()) return 0;
+    std::shuffle(actions.begin(), actions.end(), random_);
+    const auto is_pair = [&](const Action& other) {
+      return (actions.front().kind == forward && is_backward(other.kind)) ||
+             (is_backward(actions.front().kind) && other.kind == forward);
+    };
+    const auto other = std::find_if(actions.begin(), actions.end(), is_pair);
+    const bool overlapped = other != actions.end() && below(2) == 0;
+    std::size_t parts = finish(rank, actions.front(), overlapped);
+    if (overlapped) parts += finish(rank, *other, false);
+    return parts;
+  }
+
+  std::size_t finish(int rank, Action action, bool overlaps_next) {
+    const auto [kind, s, i, overlaps] = action;
+    action.overlaps_next = overlaps_next;
+    schedule_.ranks[static_cast<std::size_t>(rank)].push_back(action);
+    done_.insert({kind == backward ? backward_input : kind, s, i});
+    if (kind == backward) done_.insert({backward_weight, s, i});
+    return kind == backward ? 2 : 1;
+  }
+
+  std::mt19937 random_;
+  Schedule schedule_;
+  std::set<std::tuple<ActionKind, int, int>> done_;
+};
+
+/// What the passes make of a schedule can be executed.
+void check_passes(const Schedule& schedule) {
+  REQUIRE(fault_of(schedule) == "");
+  REQUIRE(from_csv(to_csv(schedule), "written") == schedule);
+  for (const Recompute recompute : {Recompute::never, Recompute::always, Recompute::except_last}) {
+    const Schedule recomputed = with_recompute(schedule, recompute);
+    for (const LossRanks loss : {LossRanks::last_stage, LossRanks::all}) {
+      const Schedule lossy = with_loss(recomputed, loss);
+      REQUIRE(fault_of(lossy) == "");
+      for (const Receives receives : {Receives::at_use, Receives::early}) {
+        REQUIRE(fault_of(with_communication(lossy, receives)) == "");
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE(
+    "validate: what passes make of any lists that can be executed can be executed, and their CSV is the same lists") {
+  RandomSchedule random(1);
+  for (int i = 0; i < 400; ++i) {
+    CAPTURE(i);
+    check_passes(random.make());
+  }
+}
 
 TEST_CASE("validate: what passes make of every schedule of any shape can be executed, and its CSV is the same lists") {
   for (const ScheduleType& type : schedule_types()) {
@@ -69,18 +173,7 @@ TEST_CASE("validate: what passes make of every schedule of any shape can be exec
           CAPTURE(p);
           CAPTURE(m);
           CAPTURE(v);
-          REQUIRE(fault_of(schedule) == "");
-          REQUIRE(from_csv(to_csv(schedule), "written") == schedule);
-          for (const Recompute recompute : {Recompute::never, Recompute::always, Recompute::except_last}) {
-            const Schedule recomputed = with_recompute(schedule, recompute);
-            for (const LossRanks loss : {LossRanks::last_stage, LossRanks::all}) {
-              const Schedule lossy = with_loss(recomputed, loss);
-              REQUIRE(fault_of(lossy) == "");
-              for (const Receives receives : {Receives::at_use, Receives::early}) {
-                REQUIRE(fault_of(with_communication(lossy, receives)) == "");
-              }
-            }
-          }
+          check_passes(schedule);
         }
       }
     }

@@ -104,15 +104,20 @@ class Simulator {
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
 
-  /// The actions [first, end) of a rank's list, which overlap if they are several. All that they need has been made.
+  /// The actions [first, end) of a rank's list, which overlap if they are several. All that they need has been made;
+  /// what they make leaves after the last, as the communication pass has it.
   void execute(int rank, int first, int end) {
     const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
-    if (costs_.overlap > 0) return execute_together(rank, actions);
-    for (const Action& action : actions) execute_together(rank, {&action, 1});
+    if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
+    if (costs_.overlap > 0) {
+      compute_together(rank, actions);
+    } else {
+      for (const Action& action : actions) compute_together(rank, {&action, 1});
+    }
+    for (const Action& action : actions) give(action, free_[at(rank)]);
   }
 
-  void execute_together(int rank, std::span<const Action> actions) {
-    if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
+  void compute_together(int rank, std::span<const Action> actions) {
     double begin = free_[at(rank)];
     for (const Action& action : actions) begin = std::max(begin, there(action));
     double sum = 0;
@@ -128,10 +133,7 @@ class Simulator {
       timeline_.ranks[at(rank)].push_back({action, begin, end});
       held_[at(rank)].begin(action, costs_of(action.stage), is_recomputed_[cell(action)]);
     }
-    for (const Action& action : actions) {
-      held_[at(rank)].end(action, costs_of(action.stage));
-      give(action, end);
-    }
+    for (const Action& action : actions) held_[at(rank)].end(action, costs_of(action.stage));
   }
 
   /// When all that an action works on is on its rank.
