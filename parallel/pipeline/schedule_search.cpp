@@ -1,0 +1,144 @@
+#include "parallel/pipeline/schedule_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "framework/error.h"
+#include "parallel/pipeline/list_scheduler.h"
+
+namespace heddle {
+
+namespace {
+
+/// What a rank's micro-batch costs, if a step has another number of them.
+StageCosts scaled(StageCosts costs, double factor) {
+  for (double StageCosts::*cost :
+       {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,
+        &StageCosts::loss, &StageCosts::activations, &StageCosts::weight_inputs, &StageCosts::input})
+    costs.*cost *= factor;
+  return costs;
+}
+
+/// Of our own schedules so many warm-ups are tried for a placement.
+constexpr int most_warm_ups = 24;
+
+class Search {
+ public:
+  explicit Search(const SearchSpace& space) : space_(space) {
+    const StageCosts& costs = space.costs;
+    rounding_ = 1e-9 * space.micro_batches * (costs.forward + costs.backward_input + costs.backward_weight);
+  }
+
+  std::vector<WeighedSchedule> run() {
+    const std::vector<int> numbers = numbers_of_micro_batches();
+    for (const int micro_batches : numbers) weigh_named(micro_batches);
+    for (const int micro_batches : numbers) {
+      for (int chunks = 1; chunks <= space_.most_chunks; ++chunks)
+        weigh_own(micro_batches, "searched", looped_stages(space_.ranks, chunks), chunks);
+      if (space_.most_chunks >= 2) weigh_own(micro_batches, "searched, V", folded_stages(space_.ranks), 2);
+    }
+    std::stable_sort(weighed_.begin(), weighed_.end(),
+                     [this](const WeighedSchedule& a, const WeighedSchedule& b) { return is_better(a, b); });
+    return std::move(weighed_);
+  }
+
+ private:
+  std::vector<int> numbers_of_micro_batches() const {
+    std::vector<int> numbers;
+    const int least = std::min(space_.ranks, space_.micro_batches);
+    for (int m = least; m <= std::max(space_.micro_batches, space_.most_micro_batches); ++m)
+      if (space_.micro_batches % m == 0 || m % space_.micro_batches == 0) numbers.push_back(m);
+    return numbers;
+  }
+
+  void weigh_named(int micro_batches) {
+    for (const ScheduleType& type : schedule_types()) {
+      const int most = type.most_chunks == 0 ? space_.most_chunks : std::min(type.most_chunks, space_.most_chunks);
+      for (int chunks = std::max(1, type.least_chunks); chunks <= most; ++chunks) {
+        const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
+        try {
+          weighed_.push_back(weigh(std::string(type.name), shape, make_schedule(type.name, shape)));
+        } catch (const InputError&) {
+          // It is not made for such a shape.
+        }
+      }
+    }
+  }
+
+  /// The best of all rules.
+  void weigh_own(int micro_batches, std::string_view name, const std::vector<int>& rank_of, int chunks) {
+    const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
+    const int most = std::min(micro_batches, 3 * space_.ranks);
+    const int step = (most + most_warm_ups - 1) / most_warm_ups;
+    std::optional<WeighedSchedule> best;
+    for (int warm_up = most; warm_up >= 1; warm_up -= step)
+      for (const double patience : {0.0, 0.5, 1.0})
+        for (const bool takes_turns : {false, true}) {
+          ListRules rules{.warm_up = warm_up, .patience = patience, .takes_turns = takes_turns};
+          if (space_.memory) rules.memory = *space_.memory;
+          std::optional<Schedule> made = own(rank_of, micro_batches, rules);
+          if (!made) continue;
+          WeighedSchedule weighed = weigh(fmt::format("{}, warm-up {}", name, warm_up), shape, std::move(*made));
+          weighed.is_named = false;
+          if (!best || is_better(weighed, *best)) best = std::move(weighed);
+        }
+    if (best) weighed_.push_back(std::move(*best));
+  }
+
+  std::optional<Schedule> own(const std::vector<int>& rank_of, int micro_batches, const ListRules& rules) const {
+    const SimulationCosts costs = costs_of(space_, {.micro_batches = micro_batches, .rank_of = rank_of, .ranks = {}});
+    return list_schedule(rank_of, micro_batches, costs.stages, costs.transfer(0, 1), rules);
+  }
+
+  WeighedSchedule weigh(std::string name, const ScheduleShape& shape, Schedule schedule) const {
+    const Simulation simulation = simulate(schedule, costs_of(space_, schedule));
+    const double peak = *std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
+    return {.name = std::move(name),
+            .shape = shape,
+            .makespan = simulation.makespan,
+            .span_bubble = simulation.timeline.span_bubble(),
+            .peak_memory = peak,
+            .fits = !space_.memory || peak <= *space_.memory * (1 + 1e-9),
+            .schedule = std::move(schedule)};
+  }
+
+  bool is_better(const WeighedSchedule& a, const WeighedSchedule& b) const {
+    if (a.fits != b.fits) return a.fits;
+    // Sums in another order are no difference.
+    const auto time = [&](const WeighedSchedule& w) {
+      return rounding_ > 0 ? std::round(w.makespan / rounding_) : w.makespan;
+    };
+    const auto memory = [](const WeighedSchedule& w) { return std::round(w.peak_memory * 1e6); };
+    return a.fits ? std::pair(time(a), memory(a)) < std::pair(time(b), memory(b))
+                  : std::pair(memory(a), time(a)) < std::pair(memory(b), time(b));
+  }
+
+  const SearchSpace& space_;
+  double rounding_ = 0;
+  std::vector<WeighedSchedule> weighed_;
+};
+
+}  // namespace
+
+SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule) {
+  const double factor = static_cast<double>(space.micro_batches) / schedule.micro_batches;
+  SimulationCosts costs{.stages = shared_by_stages(scaled(space.costs, factor), schedule.rank_of)};
+  costs.transfer = [transfer =
+                        TransferCosts{.latency = space.transfer.latency, .occupies = space.transfer.occupies * factor}](
+                       int, int) { return transfer; };
+  return costs;
+}
+
+std::vector<WeighedSchedule> search_schedules(const SearchSpace& space) {
+  constexpr std::int64_t most = 1 << 16;
+  if (space.ranks < 1 || space.micro_batches < 1 ||
+      std::int64_t{space.ranks} * std::max(space.micro_batches, space.most_micro_batches) > most)
+    fail<InputError>("search: expected from 1 to {} micro-batches on all ranks together, got {} x {}", most,
+                     space.ranks, std::max(space.micro_batches, space.most_micro_batches));
+  return Search(space).run();
+}
+
+}  // namespace heddle

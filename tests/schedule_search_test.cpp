@@ -1,0 +1,174 @@
+// The search: what it weighs, in which order, and that its own schedules are sound.
+#include "parallel/pipeline/schedule_search.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/list_scheduler.h"
+#include "parallel/pipeline/validation.h"
+
+namespace heddle {
+
+namespace {
+
+SearchSpace space(int ranks, int micro_batches, const StageCosts& costs = {}) {
+  SearchSpace space;
+  space.ranks = ranks;
+  space.micro_batches = micro_batches;
+  space.most_micro_batches = micro_batches;
+  space.costs = costs;
+  return space;
+}
+
+const WeighedSchedule* find(const std::vector<WeighedSchedule>& weighed, std::string_view name, int micro_batches,
+                            int chunks) {
+  const auto found = std::find_if(weighed.begin(), weighed.end(), [&](const WeighedSchedule& w) {
+    return w.name == name && w.shape.micro_batches == micro_batches && w.shape.chunks == chunks;
+  });
+  return found == weighed.end() ? nullptr : &*found;
+}
+
+const WeighedSchedule& best(const std::vector<WeighedSchedule>& weighed, bool is_named) {
+  return *std::find_if(weighed.begin(), weighed.end(),
+                       [&](const WeighedSchedule& w) { return w.is_named == is_named; });
+}
+
+/// Of every stage: forward, and backward.
+bool visits_in_order(const Schedule& schedule) {
+  std::vector<int> forward(schedule.rank_of.size());
+  std::vector<int> backward(schedule.rank_of.size());
+  for (const auto& list : schedule.ranks)
+    for (const Action& action : list) {
+      if (action.kind == ActionKind::backward_weight) continue;
+      int& next = (is_backward(action.kind) ? backward : forward)[static_cast<std::size_t>(action.stage)];
+      if (action.micro_batch != next++) return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("every schedule of the search can be executed, in the order of the micro-batches, and costs what it says") {
+  SearchSpace searched = space(4, 8, {.forward = 3, .backward_input = 4, .backward_weight = 2});
+  searched.transfer = {.latency = 0.5, .occupies = 0.25};
+  for (const std::optional<double> memory : {std::optional<double>{}, std::optional<double>{3}}) {
+    searched.memory = memory;
+    for (const WeighedSchedule& w : search_schedules(searched)) {
+      CAPTURE(w.name);
+      CHECK(!validate(w.schedule));
+      CHECK(visits_in_order(w.schedule));
+      const Simulation simulation = simulate(w.schedule, costs_of(searched, w.schedule));
+      CHECK(simulation.makespan == w.makespan);
+      CHECK(*std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end()) == w.peak_memory);
+      CHECK(w.fits == (!memory || w.peak_memory <= *memory + 1e-6));
+      CHECK(w.schedule.micro_batches == w.shape.micro_batches);
+      CHECK(w.schedule.stages() == w.shape.ranks * w.shape.chunks);
+    }
+  }
+}
+
+TEST_CASE("what fits stands first, by time; then what does not, by memory") {
+  SearchSpace searched = space(4, 8);
+  searched.memory = 3;
+  const std::vector<WeighedSchedule> weighed = search_schedules(searched);
+  bool fits = true;
+  for (std::size_t i = 0; i < weighed.size(); ++i) {
+    CHECK((fits || !weighed[i].fits));
+    if (i > 0 && fits == weighed[i].fits)
+      CHECK((fits ? weighed[i - 1].makespan <= weighed[i].makespan + 1e-6
+                  : weighed[i - 1].peak_memory <= weighed[i].peak_memory + 1e-6));
+    fits = weighed[i].fits;
+  }
+  CHECK(weighed.front().fits);
+  CHECK(!weighed.back().fits);
+}
+
+TEST_CASE("all named schedules are weighed, with every number of stages that they take") {
+  const std::vector<WeighedSchedule> weighed = search_schedules(space(2, 4));
+  for (const ScheduleType& type : schedule_types()) {
+    CAPTURE(type.name);
+    CHECK(find(weighed, type.name, 4, std::max(1, type.least_chunks)) != nullptr);
+  }
+  for (int chunks = 1; chunks <= 4; ++chunks) CHECK(find(weighed, "looped_bfs", 4, chunks) != nullptr);
+  SearchSpace one_stage = space(2, 4);
+  one_stage.most_chunks = 1;
+  for (const WeighedSchedule& w : search_schedules(one_stage)) CHECK(w.shape.chunks == 1);
+}
+
+TEST_CASE("other numbers of micro-batches cost what the step's samples do") {
+  SearchSpace searched = space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
+  searched.most_micro_batches = 8;
+  searched.transfer = {.latency = 1, .occupies = 1};
+  const std::vector<WeighedSchedule> weighed = search_schedules(searched);
+  const auto gpipe = [&](int m) { return find(weighed, "gpipe", m, 1); };
+  REQUIRE((gpipe(2) && gpipe(4) && gpipe(8)));
+  CHECK(find(weighed, "gpipe", 3, 1) == nullptr);
+  CHECK(find(weighed, "gpipe", 1, 1) == nullptr);  // fewer than ranks
+  // (m + 1) times a micro-batch, and a transfer there and back: 1 + 4 / m each.
+  CHECK(gpipe(4)->makespan == doctest::Approx(5 * 9 + 2 * 2));
+  CHECK(gpipe(2)->makespan == doctest::Approx(3 * 18 + 2 * 3));
+  CHECK(gpipe(8)->makespan == doctest::Approx(9 * 4.5 + 2 * 1.5));
+  for (const int m : {2, 4, 8}) CHECK(gpipe(m)->peak_memory == doctest::Approx(40));
+}
+
+TEST_CASE("the searched schedule is the faster one where no named one knows the costs, or the memory") {
+  const auto gain = [](const SearchSpace& searched) {
+    const std::vector<WeighedSchedule> weighed = search_schedules(searched);
+    REQUIRE(best(weighed, false).fits);
+    return 1 - best(weighed, false).makespan / best(weighed, true).makespan;
+  };
+  SearchSpace tight = space(8, 32);
+  tight.memory = 6;
+  CHECK(gain(tight) > 0.05);
+  SearchSpace profiled = space(8, 24, {.forward = 18522, .backward_input = 18086, .backward_weight = 9337});
+  profiled.transfer.latency = 601;
+  CHECK(gain(profiled) > 0.02);
+}
+
+TEST_CASE("where a named schedule is the best, it stands first") {
+  SearchSpace searched = space(8, 32);
+  searched.memory = 4;
+  CHECK(search_schedules(searched).front().name == "v_min");
+  searched.memory.reset();
+  searched.most_chunks = 1;
+  CHECK(search_schedules(searched).front().is_named);
+}
+
+TEST_CASE("a search gives the same twice") {
+  const auto names = [] {
+    std::vector<std::string> all;
+    for (const WeighedSchedule& w : search_schedules(space(4, 8))) all.push_back(w.name);
+    return all;
+  };
+  CHECK(names() == names());
+}
+
+TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
+  CHECK(search_schedules(space(1, 1)).front().makespan == 3);
+  const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
+  CHECK(search_schedules(space(2, 2, nothing)).front().makespan == 0);
+  CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)),
+                       "search: expected from 1 to 65536 micro-batches on all ranks together, got 0 x 1", InputError);
+}
+
+TEST_CASE("list schedules: the warm-up opens the step, and memory holds back") {
+  const std::vector<StageCosts> costs(3);
+  const auto made = [&](const ListRules& rules) { return list_schedule({0, 1, 2}, 6, costs, {}, rules); };
+  for (const int warm_up : {1, 2, 3, 5}) {
+    const std::optional<Schedule> schedule = made({.warm_up = warm_up});
+    REQUIRE(schedule);
+    CHECK(!validate(*schedule));
+    const auto first_backward = std::find_if(schedule->ranks[0].begin(), schedule->ranks[0].end(),
+                                             [](const Action& action) { return action.kind != ActionKind::forward; });
+    CHECK(first_backward - schedule->ranks[0].begin() == warm_up);
+  }
+  const std::optional<Schedule> tight = made({.warm_up = 6, .memory = 2});
+  REQUIRE(tight);
+  for (const double peak : simulate(*tight, {}).peak_memory) CHECK(peak <= 2);
+  CHECK(!made({.warm_up = 6, .memory = 0.5}));
+}
+
+}  // namespace heddle
