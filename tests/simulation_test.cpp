@@ -1,6 +1,7 @@
 // The simulator on lists short enough to be timed by hand.
 #include "parallel/pipeline/simulation.h"
 
+#include <cmath>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -202,6 +203,99 @@ TEST_CASE("costs that do not belong to the schedule are refused") {
                        InputError);
   CHECK_THROWS_WITH_AS(simulate(schedule, {.speed = {1, 1, 1, 1}}),
                        "costs: expected at most 3 speeds, one for each rank, got 4", InputError);
+}
+
+TEST_CASE("the bubbles that the Zero Bubble paper prints for profiled costs, to four decimals") {
+  // Table 5 of Qi et al. 2023, p = 8; F, I, W and transfer in microseconds. Its column of interleaved 1f1b leaves out
+  // dependencies; with them it is this, for three and four stages a rank.
+  struct Row {
+    std::string_view name;
+    int chunks;
+    double bubble;
+  };
+  const auto check_rows = [](int micro_batches, const StageCosts& rank, double transfer, const std::vector<Row>& rows) {
+    for (const Row& row : rows) {
+      CAPTURE(row.name);
+      CAPTURE(micro_batches);
+      const Schedule schedule =
+          make_schedule(row.name, {.ranks = 8, .micro_batches = micro_batches, .chunks = row.chunks});
+      SimulationCosts given = costs({}, {.latency = transfer});
+      given.stages = shared_by_stages(rank, schedule.rank_of);
+      CHECK(std::abs(simulate(schedule, given).timeline.span_bubble() - row.bubble) < 0.00005);
+      // Nor does it matter that messages queue on their link, where sends and receives stand, or which come early.
+      given.transfer = [transfer](int, int) { return TransferCosts{.occupies = transfer}; };
+      CHECK(std::abs(simulate(with_communication(schedule, Receives::early), given).timeline.span_bubble() -
+                     row.bubble) < 0.00005);
+    }
+  };
+  check_rows(24, {.forward = 18522, .backward_input = 18086, .backward_weight = 9337}, 601,
+             {{"1f1b", 1, 0.2431}, {"zb_h1", 1, 0.1585}, {"zb_h2", 1, 0.1083}, {"interleaved", 3, 0.1090}});
+  check_rows(64, {.forward = 29935, .backward_input = 29621, .backward_weight = 19388}, 535,
+             {{"1f1b", 1, 0.1091}, {"zb_h1", 1, 0.0554}, {"zb_h2", 1, 0.0294}, {"interleaved", 4, 0.0328}});
+}
+
+TEST_CASE("zb_h2 idles for (p-1)(F+I+2c-2W) in the longest of its ranks' spans") {
+  const StageCosts rank{.forward = 10, .backward_input = 12, .backward_weight = 7};
+  for (const int p : {1, 2, 3, 5, 8})
+    for (const int m : {2 * p - 1, 2 * p, 5 * p}) {
+      CAPTURE(p);
+      CAPTURE(m);
+      const Schedule schedule = zb_h2({.ranks = p, .micro_batches = m});
+      // With transfers only where no steady state follows, in which they would be waited for once a micro-batch.
+      for (const double transfer : m == 2 * p - 1 ? std::vector<double>{0, 1, 3} : std::vector<double>{0}) {
+        const double bubble = simulate(schedule, costs(rank, {.latency = transfer})).timeline.span_bubble();
+        const double idle = (p - 1) * (10 + 12 + 2 * transfer - 14);
+        CHECK(bubble == doctest::Approx(idle / (m * 29 + idle)).epsilon(1e-12));
+      }
+    }
+}
+
+TEST_CASE("zb_h1 holds r weight inputs on rank r beside 1f1b's activations, zb_h2 2r") {
+  const double weight_input = 0.5;
+  for (const int p : {1, 2, 4, 7}) {
+    const SimulationCosts given = costs({.weight_inputs = weight_input});
+    const Simulation h1 = simulate(zb_h1({.ranks = p, .micro_batches = 2 * p}), given);
+    const Simulation h2 = simulate(zb_h2({.ranks = p, .micro_batches = 2 * p}), given);
+    for (int r = 0; r < p; ++r) {
+      CHECK(h1.peak_memory[static_cast<std::size_t>(r)] == p - r + r * weight_input);
+      CHECK(h2.peak_memory[static_cast<std::size_t>(r)] == 2 * (p - r) - 1 + 2 * r * weight_input);
+    }
+  }
+}
+
+TEST_CASE("gpipe's bubble with recomputation: R belongs to backward, but the first one's is done while a rank waits") {
+  for (const int p : {1, 2, 4, 8})
+    for (const int m : {1, 2, 5, 16}) {
+      const StageCosts rank{.forward = 2, .backward_input = 3, .backward_weight = 4, .recompute = 2};
+      const Schedule schedule = gpipe({.ranks = p, .micro_batches = m});
+      CHECK(simulate(with_recompute(schedule, Recompute::always), costs(rank)).makespan == m * 11 + (p - 1) * 9);
+      // As formulas count it.
+      const StageCosts whole{.forward = 2, .backward_input = 5, .backward_weight = 4};
+      CHECK(simulate(schedule, costs(whole)).makespan == (m + p - 1) * 11);
+    }
+}
+
+TEST_CASE("a rank's stages share its costs, but not what crosses a cut") {
+  const StageCosts rank{.forward = 6,
+                        .backward_input = 12,
+                        .backward_weight = 18,
+                        .recompute = 24,
+                        .loss = 5,
+                        .optimizer = 30,
+                        .activations = 36,
+                        .weight_inputs = 42,
+                        .input = 7};
+  const std::vector<StageCosts> stages = shared_by_stages(rank, std::vector<int>{0, 1, 1, 0, 0});
+  REQUIRE(stages.size() == 5);
+  CHECK(stages[0].forward == 2);
+  CHECK(stages[1].backward_input == 6);
+  CHECK(stages[2].backward_weight == 9);
+  CHECK(stages[3].recompute == 8);
+  CHECK(stages[4].optimizer == 10);
+  CHECK(stages[4].activations == 12);
+  CHECK(stages[4].weight_inputs == 14);
+  CHECK(stages[4].loss == 5);
+  CHECK(stages[4].input == 7);
 }
 
 TEST_CASE("256 ranks and 4,096 micro-batches are simulated") {
