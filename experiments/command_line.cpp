@@ -31,22 +31,36 @@ void add_run_options(CLI::App& app, RunCommand& command) {
 void add_schedule_command(CLI::App& app, ScheduleCommand& command, const Console& console) {
   CLI::App& schedule = *app.add_subcommand("schedule", "a pipeline schedule: its picture, its figures, or its CSV");
   schedule.add_option("NAME", command.name, "one of `heddle list schedules`");
-  schedule.add_option("--file", command.file, "a schedule as PyTorch's pipelining writes it (CSV), in place of a name");
+  schedule.add_option("--file", command.file, "a schedule as PyTorch's pipelining writes it, in place of a name")
+      ->type_name("FILE.csv");
+  schedule.add_flag("--search", command.search,
+                    "in place of a name: the best of all, and of schedules made for these costs; m, v and warm-up are "
+                    "unknowns, and --micro-batches says which number of them the costs are given for");
+  schedule.add_option("--memory", command.memory,
+                      "of a search: what each rank may hold, in micro-batches; one counts from its forward to the end "
+                      "of its weight part");
+  schedule.add_option("--most-micro-batches", command.most_micro_batches,
+                      "of a search: multiples of m up to this are weighed, too (default: only its divisors)");
   schedule.add_option("--stages", command.stages,
                       "p, the number of ranks; with --chunks v the model is cut into p * v stages");
   schedule.add_option("--micro-batches", command.micro_batches, "m");
-  schedule.add_option("--chunks", command.chunks, "v, stages a rank (default: the least that the schedule takes)");
+  schedule.add_option(
+      "--chunks", command.chunks,
+      "v, stages a rank (default: the least that the schedule takes); of a search: the most (default: 4)");
   schedule
       .add_option("--costs", command.costs,
                   "of one micro-batch on a rank, whose stages share them: forward, input part and weight part of "
                   "backward; and of a transfer (default: 1,1,1,0)")
       ->type_name("F,I,W,c");
+  const std::map<std::string, Recompute> modes{
+      {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}};
   schedule
-      .add_option("--recompute", command.recompute, "never, always, except_last: forward again before backward (R)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Recompute>{
-          {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}}));
+      .add_option_function<std::string>(
+          "--recompute", [&command, modes](const std::string& mode) { command.recompute = modes.at(mode); },
+          "forward again before backward (R), of all micro-batches or all but the last (default: never)")
+      ->check(CLI::IsMember({"never", "always", "except_last"}));
   schedule.add_flag("--csv", command.csv, "print the schedule as PyTorch reads it (without recomputation)");
-  schedule.add_option("--svg", command.svg, "also draw it into this file");
+  schedule.add_option("--svg", command.svg, "also draw it into this file")->type_name("FILE");
   schedule.add_flag("--json", command.json, "print the figures as JSON");
   schedule.callback([&] { schedule_command(command, console); });
 }

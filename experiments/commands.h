@@ -52,16 +52,19 @@ void explain_command(const ExplainCommand& command, const Console& console);
 struct ScheduleCommand {
   std::string name;            // of schedule_types()
   std::filesystem::path file;  // or a CSV file
+  bool search = false;         // or the best of all
   std::optional<std::int64_t> stages;
   std::optional<std::int64_t> micro_batches;
-  std::optional<std::int64_t> chunks;  // none: the least that the schedule takes
-  std::string costs = "1,1,1,0";       // F,I,W,c
+  std::optional<std::int64_t> chunks;  // none: the least that the schedule takes; in a search the most, none: 4
+  std::optional<std::int64_t> most_micro_batches;  // of a search; none: micro_batches
+  std::optional<double> memory;                    // of a search
+  std::string costs = "1,1,1,0";                   // F,I,W,c
   Recompute recompute = Recompute::never;
   bool csv = false;
   bool json = false;
   std::filesystem::path svg;
 };
-/// One pipeline schedule: simulated and drawn, or its CSV.
+/// One pipeline schedule: simulated and drawn, or its CSV. After a search that is the best one.
 void schedule_command(const ScheduleCommand& command, const Console& console);
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,

@@ -64,7 +64,8 @@ TEST_CASE("the picture off a terminal: a row a rank, letters and micro-batches, 
         "   1  .  F0 F1 F2 F3 .  .  .  B0--- B1--- B2--- B3--- .  .\n"
         "   2  .  .  F0 F1 F2 F3 B0--- B1--- B2--- B3--- .  .  .  .\n"
         "time  0     2     4     6     8     10    12    14    16\n"
-        "F forward, B backward, . idle; F0: the forward of micro-batch 0\n"
+        "F forward, B backward, . idle\n"
+        "F0: the forward of micro-batch 0\n"
         "\n"
         "makespan            18          from the first action to the end of the last\n"
         "span bubble         33.33 %     idle between a rank's first action and its last: the papers' figure\n"
@@ -216,7 +217,7 @@ TEST_CASE("a file with a wrong cell is refused with the grid around it") {
 
 TEST_CASE("wrong calls say what was expected and exit with 2") {
   CHECK(refused("schedule") ==
-        "heddle: schedule: expected either the name of a schedule or --file (heddle list schedules)\n");
+        "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search\n");
   CHECK(refused("schedule 1f1b --micro-batches 4") == "heddle: schedule: expected --stages, the number of ranks\n");
   CHECK(refused("schedule 1f1b --stages 4") ==
         "heddle: schedule: expected --micro-batches, the number of micro-batches\n");
@@ -228,6 +229,10 @@ TEST_CASE("wrong calls say what was expected and exit with 2") {
         "heddle: --micro-batches: expected an integer from 1 to 1048576, got 0\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 2") ==
         "heddle: gpipe: expected 1 chunk, got 2\n");
+  CHECK(refused("schedule zb_h2 --stages 4 --micro-batches 4") ==
+        "heddle: zb_h2: expected at least 7 micro-batches for 4 ranks, got 4\n");
+  CHECK(refused("schedule interleaved --stages 4 --micro-batches 6 --chunks 2") ==
+        "heddle: interleaved: expected a multiple of 4 micro-batches for 4 ranks, got 6\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 0") ==
         "heddle: --chunks: expected an integer from 1 to 1024, got 0\n");
   CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1048576") ==
@@ -243,6 +248,57 @@ TEST_CASE("wrong calls say what was expected and exit with 2") {
   CHECK(refused("schedule --file no/such.csv") == "heddle: no/such.csv: cannot be read: No such file or directory\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --recompute sometimes").find("sometimes") !=
         std::string::npos);
+}
+
+TEST_CASE("--search prints what it weighed, what the searched one gains, and the best one's picture") {
+  const std::string text = printed("schedule --search --stages 8 --micro-batches 32 --memory 6");
+  CHECK(
+      text.starts_with("schedule                  m  v  makespan  span bubble  peak memory  fits\n"
+                       "searched, warm-up 7      32  4    100.25       4.24 %            6   yes\n"));
+  CHECK(text.find("\nv_half                   32  2       106       9.43 %            5   yes\n") != std::string::npos);
+  CHECK(text.find(" more; of all 76, 20 fit\n") != std::string::npos);
+  CHECK(
+      text.find("\nsearched, warm-up 7 (m = 32, v = 4) takes 5.42 % less time than the best named schedule that fits, "
+                "v_half (m = 32, v = 2).\n") != std::string::npos);
+  CHECK(text.find("\nsearched, warm-up 7: 8 ranks, 32 micro-batches, 4 stages a rank\n\nrank\n   0  FF") !=
+        std::string::npos);
+}
+
+TEST_CASE("--search --json has the best one's figures, and those of all") {
+  const Json json = Json::parse(printed("schedule --search --stages 4 --micro-batches 8 --memory 3 --json"));
+  const Json& weighed = json["weighed"];
+  REQUIRE(weighed.size() > 20);
+  CHECK(json["name"] == weighed[0]["name"]);
+  CHECK(json["makespan"] == weighed[0]["makespan"]);
+  CHECK(weighed[0]["fits"] == true);
+  CHECK(weighed[weighed.size() - 1]["fits"] == false);
+}
+
+TEST_CASE("--search --csv gives a schedule that is as good when it is read again") {
+  const Scratch folder;
+  const std::string file = (folder / "best.csv").string();
+  const std::string search = "schedule --search --stages 4 --micro-batches 8 --memory 3 --costs 3,4,2,1";
+  std::ofstream(file) << printed(search + " --csv");
+  const Json best = Json::parse(printed(search + " --json"));
+  const Json read = Json::parse(printed("schedule --file " + file + " --costs 3,4,2,1 --json"));
+  REQUIRE(best["micro_batches"] == 8);
+  CHECK(read["makespan"].get<double>() == doctest::Approx(best["makespan"].get<double>()));
+  CHECK(read["peak_activations"] == best["peak_activations"]);
+}
+
+TEST_CASE("wrong searches say what was expected and exit with 2") {
+  CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0.5") ==
+        "heddle: --memory: nothing that was weighed fits into 0.5: the least is 1, of naive (m = 8, v = 1)\n");
+  CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0") ==
+        "heddle: --memory: expected a number > 0, got 0\n");
+  CHECK(refused("schedule --search 1f1b --stages 4 --micro-batches 8") ==
+        "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search\n");
+  CHECK(refused("schedule 1f1b --stages 4 --micro-batches 8 --memory 4") ==
+        "heddle: schedule: --memory and --most-micro-batches are for --search\n");
+  CHECK(refused("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
+        "heddle: schedule: --recompute is not searched\n");
+  CHECK(refused("schedule --search --stages 1024 --micro-batches 1024") ==
+        "heddle: search: expected from 1 to 65536 micro-batches on all ranks together, got 1024 x 1024\n");
 }
 
 TEST_CASE("schedules are listed with what they are") {

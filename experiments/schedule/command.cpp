@@ -6,6 +6,7 @@
 #include "experiments/config/wording.h"
 #include "experiments/schedule/picture.h"
 #include "experiments/schedule/report.h"
+#include "experiments/schedule/search_report.h"
 #include "framework/atomic_file.h"
 #include "framework/error.h"
 #include "parallel/pipeline/passes.h"
@@ -93,12 +94,15 @@ std::string drawn(const ScheduleReport& report, const Terminal& terminal) {
          "\n" + schedule_figures(report);
 }
 
+void draw_svg(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
+  if (command.svg.empty()) return;
+  write_file_atomically(command.svg,
+                        picture_svg(report.simulation.timeline, report.schedule.rank_of, schedule_title(report)));
+  console.err << fmt::format("picture: {}\n", command.svg.string());
+}
+
 void print(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
-  if (!command.svg.empty()) {
-    write_file_atomically(command.svg,
-                          picture_svg(report.simulation.timeline, report.schedule.rank_of, schedule_title(report)));
-    console.err << fmt::format("picture: {}\n", command.svg.string());
-  }
+  draw_svg(command, report, console);
   if (command.csv) {
     console.out << to_csv(report.schedule);
   } else {
@@ -106,12 +110,53 @@ void print(const ScheduleCommand& command, const ScheduleReport& report, const C
   }
 }
 
+SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
+  constexpr int most = 1 << 16;
+  SearchSpace space{
+      .ranks = bounded(command.stages, "--stages", "the number of ranks", most),
+      .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", most),
+      .costs = costs.rank,
+      .transfer = costs.transfer,
+      .memory = command.memory};
+  space.most_micro_batches = space.micro_batches;
+  if (command.most_micro_batches)
+    space.most_micro_batches = bounded(command.most_micro_batches, "--most-micro-batches", "", most);
+  if (command.chunks) space.most_chunks = bounded(command.chunks, "--chunks", "", 64);
+  if (command.memory && !(*command.memory > 0))
+    fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
+  if (command.recompute != Recompute::never) fail<InputError>("schedule: --recompute is not searched");
+  return space;
+}
+
+void search_and_print(const ScheduleCommand& command, const Console& console) {
+  const SearchSpace space = space_of(command, costs_of(command.costs));
+  const std::vector<WeighedSchedule> weighed = search_schedules(space);
+  check_that_one_fits(weighed, space);
+  const WeighedSchedule& best = weighed.front();
+  const ScheduleReport report{best.name, best.schedule, simulate(best.schedule, costs_of(space, best.schedule))};
+  if (command.json) {
+    draw_svg(command, report, console);
+    console.out << search_json(weighed, report);
+    return;
+  }
+  if (!command.csv) console.out << search_table(weighed, space) << "\n";
+  print(command, report, console);
+}
+
+void check_sources(const ScheduleCommand& command) {
+  const int sources = (command.name.empty() ? 0 : 1) + (command.file.empty() ? 0 : 1) + (command.search ? 1 : 0);
+  if (sources != 1)
+    fail<InputError>("schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search");
+  if (!command.search && (command.memory || command.most_micro_batches))
+    fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
+  if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
+}
+
 }  // namespace
 
 void schedule_command(const ScheduleCommand& command, const Console& console) {
-  if (command.name.empty() == command.file.empty())
-    fail<InputError>("schedule: expected either the name of a schedule or --file (heddle list schedules)");
-  if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
+  check_sources(command);
+  if (command.search) return search_and_print(command, console);
   print(command, reported(command, costs_of(command.costs)), console);
 }
 

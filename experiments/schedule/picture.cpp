@@ -15,8 +15,8 @@ using enum ActionKind;
 constexpr std::array<ActionLook, 6> looks{{
     {forward, "forward", {75, 33}, {"#6fb1f2", "#2f7fd0"}},
     {backward, "backward", {114, 34}, {"#85d08a", "#3f9d48"}},
-    {backward_input, "backward, input part", {80, 37}, {"#5fcfcf", "#1f9a9a"}},
-    {backward_weight, "backward, weight part", {186, 142}, {"#d6d382", "#a8a336"}},
+    {backward_input, "input part of backward", {80, 37}, {"#5fcfcf", "#1f9a9a"}},
+    {backward_weight, "weight part of backward", {186, 142}, {"#d6d382", "#a8a336"}},
     {recompute, "recomputed forward", {216, 173}, {"#f5b78a", "#d1803f"}},
     {loss, "head and loss", {176, 133}, {"#cf9be0", "#9a55b5"}},
 }};

@@ -218,7 +218,7 @@ class Painter {
       text += fmt::format("{} {}, ", sample, look.meaning);
     }
     text += ". idle";
-    return text + "; " + explanation() + "\n";
+    return text + "\n" + explanation() + "\n";
   }
 
   std::string explanation() const {
