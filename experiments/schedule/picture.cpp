@@ -33,10 +33,6 @@ double common_divisor(double a, double b, double least) {
 
 }  // namespace
 
-std::span<const ActionLook> action_looks() {
-  return looks;
-}
-
 const ActionLook& look_of(ActionKind kind) {
   return *std::find_if(looks.begin(), looks.end(), [kind](const ActionLook& look) { return look.kind == kind; });
 }

@@ -20,10 +20,9 @@ struct ActionLook {
   std::array<int, 2> terminal_colours;
   std::array<std::string_view, 2> web_colours;
 };
-/// Those of computing, in the order in which legends explain them.
-std::span<const ActionLook> action_looks();
+/// Of a kind that computes.
 const ActionLook& look_of(ActionKind kind);
-/// The looks that a timeline needs.
+/// The looks that a timeline needs, in the order in which legends explain them.
 std::vector<ActionLook> looks_in(const Timeline& timeline);
 
 /// Of each stage: how many stages before it are on its rank.

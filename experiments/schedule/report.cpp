@@ -1,6 +1,7 @@
 #include "experiments/schedule/report.h"
 
 #include <algorithm>
+#include <span>
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -25,8 +26,7 @@ std::string figure(std::string_view what, std::string_view value, std::string_vi
   return fmt::format("{:<20}{:<10}  {}\n", what, value, meaning);
 }
 
-}  // namespace
-
+/// `4 3 2 1`, `4 on every rank`, or the range of very many ranks.
 std::string by_rank(std::span<const double> values) {
   constexpr std::size_t most = 16;
   std::vector<std::string> texts;
@@ -38,6 +38,8 @@ std::string by_rank(std::span<const double> values) {
   return fmt::format("{} to {}, the most on rank {}", plain_number(*least), plain_number(*greatest),
                      greatest - values.begin());
 }
+
+}  // namespace
 
 std::string schedule_title(const ScheduleReport& report) {
   const int chunks = chunks_of(report.schedule);

@@ -1,7 +1,6 @@
 // What `heddle schedule` says of one schedule.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "parallel/pipeline/simulation.h"
@@ -20,8 +19,5 @@ std::string schedule_title(const ScheduleReport& report);
 std::string schedule_figures(const ScheduleReport& report);
 /// The same with stable keys. `stages` is the number of ranks, each of which has `chunks` of the model's.
 std::string schedule_json(const ScheduleReport& report);
-
-/// `4 3 2 1`, `4 on every rank`, or the range of very many ranks.
-std::string by_rank(std::span<const double> values);
 
 }  // namespace heddle

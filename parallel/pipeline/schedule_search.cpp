@@ -59,12 +59,18 @@ class Search {
       const int most = type.most_chunks == 0 ? space_.most_chunks : std::min(type.most_chunks, space_.most_chunks);
       for (int chunks = std::max(1, type.least_chunks); chunks <= most; ++chunks) {
         const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
-        try {
-          weighed_.push_back(weigh(std::string(type.name), shape, make_schedule(type.name, shape)));
-        } catch (const InputError&) {
-          // It is not made for such a shape.
-        }
+        std::optional<Schedule> schedule = made(type.name, shape);
+        if (schedule) weighed_.push_back(weigh(std::string(type.name), shape, std::move(*schedule)));
       }
+    }
+  }
+
+  /// None if it is not made for such a shape.
+  static std::optional<Schedule> made(std::string_view name, const ScheduleShape& shape) {
+    try {
+      return make_schedule(name, shape);
+    } catch (const InputError&) {
+      return std::nullopt;
     }
   }
 
