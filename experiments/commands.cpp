@@ -137,6 +137,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
     if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
   });
   Progress progress(console.err, console.terminal);
+  StageProfiles profiles;
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
@@ -151,6 +152,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .resume = command.resume,
                                .job = job,
+                               .profiles = &profiles,
                                .on_begin =
                                    [&](std::int64_t first) {
                                      if (command.resume) {
@@ -185,11 +187,14 @@ int plan_command(const RunCommand& command, const Console& console) {
   std::vector<std::string> sets = command.sets;
   sets.emplace_back("device=plan");
   Study<Experiment> study = read(command.file, sets);
+  StageProfiles profiles;
+  RunSettings settings;
+  settings.profiles = &profiles;
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
   run.device = "plan";
-  for (const Member& member : study.variants) run.variants.push_back(run_variant(member.root, member.name, {}));
+  for (const Member& member : study.variants) run.variants.push_back(run_variant(member.root, member.name, settings));
   const int code = finish(command, run, console);
   if (command.json) return code;
   console.out << "\nfloating-point operations of rank 0 a step\n";

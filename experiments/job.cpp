@@ -4,6 +4,7 @@
 
 #include "experiments/run.h"
 #include "framework/error.h"
+#include "parallel/world.h"
 
 namespace heddle {
 
@@ -23,6 +24,20 @@ void together(Processes* job, const std::function<void()>& body) {
     job->together(body);
   else
     body();
+}
+
+std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
+  if (job == nullptr) return numbers;
+  std::vector<double> got;
+  run_ranks({.mesh = Mesh(job->size()), .transport = "mpi", .processes = job}, [&](Rank& rank) {
+    Tensor values;
+    if (rank.index == 0) {
+      values = Tensor::empty(rank.device, {static_cast<std::int64_t>(numbers.size())}, DType::f64);
+      values.load_bytes(std::as_bytes(std::span(numbers)));
+    }
+    got = rank.world.broadcast(values, 0).wait().to_doubles();
+  });
+  return got;
 }
 
 void fit_to_job(Study<Experiment>& study, const Processes* job) {

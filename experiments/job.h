@@ -1,7 +1,9 @@
 // What a run is to the job of processes that mpirun started it in.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "experiments/config/study.h"
 #include "experiments/experiment.h"
@@ -15,6 +17,9 @@ std::unique_ptr<Processes> join_processes();
 
 /// Runs the body, and with a job so that it fails on all processes by the same error or on none.
 void together(Processes* job, const std::function<void()>& body);
+
+/// Rank 0's numbers on all processes.
+std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
 
 /// In a job the ranks of every variant are its processes, whatever the file says about the transport: the largest mesh
 /// must have as many, and those beyond a smaller variant's mesh sit it out. Without a job there is no transport `mpi`.

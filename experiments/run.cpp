@@ -7,10 +7,11 @@
 #include "experiments/checkpoint.h"
 #include "experiments/embed.h"
 #include "experiments/job.h"
+#include "experiments/prediction.h"
 #include "experiments/results/gather_ranks.h"
 #include "experiments/trainer.h"
-#include "framework/device.h"
 #include "framework/describe.h"
+#include "framework/device.h"
 #include "parallel/pipeline/simulation.h"
 #include "parallel/world.h"
 
@@ -189,24 +190,17 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   return result;
 }
 
-/// Ranks that all take equally long, and messages that take no time.
-double ideal_speedup(const Schedule& schedule) {
-  const Simulation simulation = simulate(schedule, {});
-  double busy = 0;
-  for (const auto& rank : simulation.timeline.ranks)
-    for (const TimedAction& action : rank) busy += action.end - action.begin;
-  return busy / simulation.makespan;
-}
-
 PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
   const bool forward_only = experiment.train.forward_only;
   PipelineResult result{.schedule_name = experiment.pipeline.schedule,
                         .recompute = forward_only ? "" : std::string(name_of(experiment.pipeline.recompute)),
                         .stages = plan.stages(),
                         .schedule = (forward_only ? plan.forward : plan.training)->schedule};
-  result.ideal_speedup = ideal_speedup(result.schedule);
+  result.ideal_speedup = ideal_speedup(result.schedule, experiment.pipeline.recompute);
   return result;
 }
+
+}  // namespace
 
 WorldOptions world_options(const Experiment& experiment, Processes* job) {
   WorldOptions options{.mesh = mesh_of(experiment),
@@ -231,8 +225,6 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
   return options;
 }
 
-}  // namespace
-
 int threads_of(const Experiment& experiment, Processes* job) {
   return threads_per_rank(world_options(experiment, job));
 }
@@ -243,21 +235,38 @@ int ranks_of(const Experiment& experiment) {
 
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings) {
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
+  const bool leads = settings.job == nullptr || settings.job->rank() == 0;
+  StageProfiles none;
+  StageProfiles& profiles = settings.profiles != nullptr ? *settings.profiles : none;
   std::unique_ptr<const Dataset> dataset;
-  std::shared_ptr<const RunPlan> plan;
+  std::shared_ptr<const ModelDescription> model;
+  std::vector<double> seconds;  // of each layer
+  const bool cuts_by_time = experiment.mesh.pp > 1 && experiment.model.stages.by == StagesBy::time;
   together(settings.job, [&] {
     dataset = make_dataset(experiment.data, key);
     if (experiment.head.classes < dataset->classes())
       fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
                        experiment.head.classes);
-    plan = plan_run(experiment, std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image())),
-                    mesh_of(experiment));
+    model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+    if (!leads || !cuts_by_time) return;
+    settings.on_status("measuring the layers");
+    seconds = profile_applications(experiment, *dataset, model, profiles);
+  });
+  if (cuts_by_time) seconds = shared(settings.job, seconds);
+  std::shared_ptr<const RunPlan> plan;
+  VariantResult result = empty_result(experiment, name);
+  together(settings.job, [&] {
+    plan = plan_run(experiment, model, mesh_of(experiment), seconds);
+    if (experiment.mesh.pp == 1) return;
+    result.pipeline = pipeline_of(experiment, *plan);
+    if (!leads) return;
+    settings.on_status("measuring the stages");
+    result.pipeline->predicted_seconds =
+        predicted_seconds(experiment, *plan, profile_stages(experiment, *dataset, *plan, profiles));
   });
   WorldOptions options = world_options(experiment, settings.job);
   options.on_stall = settings.on_stall;
 
-  VariantResult result = empty_result(experiment, name);
-  if (experiment.mesh.pp > 1) result.pipeline = pipeline_of(experiment, *plan);
   try {
     run_ranks(options, [&](Rank& rank) {
       RankRun(experiment, *dataset, plan, settings, result, rank, std::make_shared<Tracer>(rank.clock)).run();

@@ -8,7 +8,9 @@
 
 #include "experiments/experiment.h"
 #include "experiments/results/result.h"
+#include "experiments/stage_profile.h"
 #include "parallel/processes.h"
+#include "parallel/world.h"
 
 namespace heddle {
 
@@ -19,6 +21,8 @@ struct RunSettings {
   bool resume = false;
   /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
   Processes* job = nullptr;
+  /// Costs of stages that earlier variants had measured; null: all are measured anew.
+  StageProfiles* profiles = nullptr;
   /// Called by one thread, between steps: the first step (gives the records of the steps before it, when resuming),
   /// each step, and what else goes on.
   std::function<std::vector<StepRecord>(std::int64_t first_step)> on_begin = [](std::int64_t) {
@@ -30,6 +34,8 @@ struct RunSettings {
   std::function<void(const std::string& why)> on_stall{};
 };
 
+/// The ranks of a run, as the experiment says.
+WorldOptions world_options(const Experiment& experiment, Processes* job = nullptr);
 /// Computing threads a rank: as the experiment says, or this machine's share.
 int threads_of(const Experiment& experiment, Processes* job = nullptr);
 /// Of its mesh.

@@ -52,7 +52,7 @@ void describe_embedding_norm(Describer& d, ModelConfig& config) {
 }
 
 void describe_hidden(Describer& d, std::vector<std::int64_t>& hidden) {
-  d.field("hidden", hidden, between(1, 1 << 20), between(0, 64), "sizes of the hidden layers");
+  d.field("hidden", hidden, between(1, 1 << 20), between(0, 1024), "sizes of the hidden layers");
 }
 
 void describe_blocks(Describer& d, std::vector<std::int64_t>& blocks) {

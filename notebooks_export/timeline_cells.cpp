@@ -93,8 +93,8 @@ if drawn:
     axes[-1, 0].set_xlim(0, 1.005 * longest / size)
     axes[-1, 0].set_xlabel(unit)
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for kind, colour in paint.items() if kind in seen]
-    axes[0, 0].legend(handles, [kind for kind in paint if kind in seen], loc="upper left", bbox_to_anchor=(1.01, 1),
-                      frameon=False, fontsize=9)
+    axes[0, 0].legend(handles, [kind for kind in paint if kind in seen], loc="lower left", ncols=5, frameon=False,
+                      bbox_to_anchor=(-0.01, 1 + 0.16 / (0.26 * rows[0])), fontsize=9)
     plt.show()
     hidden = sum(1 for name in names if steps.get(name)) - len(drawn)
     if hidden:

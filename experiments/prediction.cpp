@@ -1,0 +1,157 @@
+#include "experiments/prediction.h"
+
+#include <algorithm>
+
+#include "experiments/placement.h"
+#include "layers/stage_cut.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+class Prediction {
+ public:
+  Prediction(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile)
+      : experiment_(experiment),
+        plan_(plan),
+        profile_(profile),
+        mesh_(plan.placements->mesh),
+        options_(planner_options(experiment, *plan.model, mesh_)),
+        schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule) {}
+
+  double seconds() const {
+    const Simulation simulation =
+        simulate(schedule_, {.stages = stage_costs(), .transfer = transfers(), .speed = speeds(), .overlap = 0});
+    double verdict = 0;
+    double late = 0;
+    for (int rank = 0; rank < schedule_.size(); ++rank) {
+      const std::vector<TimedAction>& timed = simulation.timeline.ranks[static_cast<std::size_t>(rank)];
+      if (timed.empty()) continue;
+      verdict = std::max(verdict, timed.back().end + head_weight_seconds(rank));
+      // Ranks that come to their turn later have updated their weights by then.
+      late = std::max(late, update_seconds(rank) - timed.front().begin);
+    }
+    return verdict + verdict_seconds() + late;
+  }
+
+ private:
+  static double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
+  double micro_batches() const { return static_cast<double>(experiment_.train.micro_batches); }
+  bool head_is_everywhere() const { return experiment_.head.ranks == HeadRanks::all; }
+  bool has_head(int rank) const { return head_is_everywhere() || rank == plan_.last_rank(); }
+  int head_ranks() const { return mesh_.size(Head::axes(experiment_.head)); }
+  int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
+  double speed(int rank) const {
+    const auto world = static_cast<std::size_t>(world_rank(rank));
+    return world < experiment_.ranks.speed.size() ? experiment_.ranks.speed[world] : 1;
+  }
+  std::vector<double> speeds() const {
+    std::vector<double> all;
+    for (int rank = 0; rank < schedule_.size(); ++rank) all.push_back(speed(rank));
+    return all;
+  }
+
+  std::vector<StageCosts> stage_costs() const {
+    const TrainConfig& train = experiment_.train;
+    const std::int64_t parts = train.micro_batches * experiment_.mesh.dp;
+    // The largest micro-batch was measured.
+    const double share = ratio(train.batch, parts * shard(train.batch, parts, 0).size * experiment_.mesh.tp);
+    const double first = 1 / micro_batches();
+    std::vector<StageCosts> stages = profile_.later;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      StageCosts& costs = stages[stage];
+      for (double StageCosts::*cost :
+           {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
+        costs.*cost = share * (first * profile_.first[stage].*cost + (1 - first) * costs.*cost);
+      costs.loss = profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds();
+    }
+    return stages;
+  }
+
+  double head_message_seconds() const {
+    if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
+    double seconds = 0;
+    for (const PlannedCollective& collective : head_costs(experiment_, *plan_.model, options_).collectives)
+      seconds += collective.seconds;
+    return seconds / micro_batches();
+  }
+
+  double head_weight_seconds(int rank) const {
+    if (experiment_.train.forward_only || !has_head(rank)) return 0;
+    return profile_.head_weight * micro_batches() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
+  }
+
+  std::int64_t parameters_of(const ShardRange& range) const {
+    std::int64_t elements = 0;
+    for (std::int64_t i = range.begin; i < range.end(); ++i)
+      for (const Shape& shape : plan_.model->applications()[static_cast<std::size_t>(i)].layer->parameters())
+        elements += shape.numel();
+    return elements;
+  }
+
+  /// The rank's part of the parameters takes its part of the time.
+  double update_seconds(int rank) const {
+    if (experiment_.train.forward_only) return 0;
+    const std::int64_t head = experiment_.head.classes * embedding_size(*plan_.model);
+    const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
+    std::int64_t mine = has_head(rank) ? head / head_ranks() : 0;
+    for (int stage = 0; stage < plan_.stages(); ++stage)
+      if (plan_.rank_of()[static_cast<std::size_t>(stage)] == rank) mine += parameters_of(plan_.range(stage));
+    return profile_.optimizer * ratio(mine, all) / speed(rank);
+  }
+
+  std::function<TransferCosts(int, int)> transfers() const {
+    if (!experiment_.is_virtual_time()) return {};
+    const ValueForms forms(*plan_.model, *plan_.placements);
+    std::vector<CrossingBytes> out_of;  // each stage but the last
+    for (int stage = 0; stage + 1 < plan_.stages(); ++stage)
+      out_of.push_back(crossing_bytes(*plan_.model, *plan_.placements, forms,
+                                      static_cast<int>(plan_.range(stage).end()), options_.samples,
+                                      experiment_.dtype()));
+    return [this, out_of = std::move(out_of)](int from, int to) {
+      const Link& link = experiment_.links.link(world_rank(plan_.rank_of()[static_cast<std::size_t>(from)]),
+                                                world_rank(plan_.rank_of()[static_cast<std::size_t>(to)]));
+      const CrossingBytes& bytes = out_of[static_cast<std::size_t>(std::min(from, to))];
+      return TransferCosts{
+          .latency = link.latency,
+          .occupies = static_cast<double>(from < to ? bytes.forward : bytes.backward) / link.bandwidth};
+    };
+  }
+
+  /// All ranks learn whether the step was a good one.
+  double verdict_seconds() const {
+    if (!experiment_.is_virtual_time()) return 0;
+    const std::vector<int> ranks = mesh_.ranks_over({Axis::pp}, 0);
+    const bool tells_loss = !experiment_.train.forward_only && !head_is_everywhere();
+    return collective_seconds(experiment_.links, tells_loss ? Operation::broadcast : Operation::barrier,
+                              tells_loss ? static_cast<std::int64_t>(sizeof(double)) : 0, ranks);
+  }
+
+  const Experiment& experiment_;
+  const RunPlan& plan_;
+  const StageProfile& profile_;
+  const Mesh mesh_;
+  const PlannerOptions options_;
+  const Schedule& schedule_;
+};
+
+}  // namespace
+
+double predicted_seconds(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile) {
+  return Prediction(experiment, plan, profile).seconds();
+}
+
+double ideal_speedup(const Schedule& schedule, Recompute recompute) {
+  const bool trains = std::any_of(schedule.ranks[0].begin(), schedule.ranks[0].end(), [](const Action& action) {
+    return action.kind == ActionKind::backward || action.kind == ActionKind::backward_input;
+  });
+  const ScheduleShape shape{.ranks = schedule.size()};
+  const double naive_seconds =
+      trains ? simulate(with_recompute(naive(shape), recompute), {}).makespan : static_cast<double>(shape.ranks);
+  // A rank of several stages has as much to do as one of one.
+  const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.size());
+  return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).makespan;
+}
+
+}  // namespace heddle

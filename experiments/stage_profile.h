@@ -1,0 +1,41 @@
+// What the stages of an experiment's pipeline cost, measured apart from the run: one rank, alone, does what all ranks
+// of the pipeline would do to a few micro-batches, by the same trainer, engine and kernels.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/run_plan.h"
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+/// Seconds of a rank of speed 1, by the experiment's clock; medians of a few repetitions.
+struct StageProfile {
+  /// Of one micro-batch of one rank: of a step's first one, whose gradients need not be added to others, and of each
+  /// later one. Stage 0's forward reads the images too. Optimizer and loss are 0 here.
+  std::vector<StageCosts> first;
+  std::vector<StageCosts> later;
+  /// Of one micro-batch, and all classes.
+  double loss = 0;
+  /// Its part of the classes' gradient, which is computed once a step.
+  double head_weight = 0;
+  /// Of a step: everything from the gradients to the new weights, for all parameters.
+  double optimizer = 0;
+};
+
+/// Profiles that were measured already, by all that they depend on: variants of a study share them.
+using StageProfiles = std::map<std::string, StageProfile>;
+
+/// Of the plan's stages, or of others that begin at these applications. `threads` is what the experiment's ranks have.
+/// Layers that are split over tp are measured whole.
+StageProfile profile_stages(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan,
+                            StageProfiles& known);
+
+/// Of each application of the model, forward and backward: what the cut `by time` weighs.
+std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
+                                         std::shared_ptr<const ModelDescription> model, StageProfiles& known);
+
+}  // namespace heddle

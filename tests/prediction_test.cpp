@@ -1,0 +1,113 @@
+#include "experiments/prediction.h"
+
+#include <doctest/doctest.h>
+
+#include "experiments/run.h"
+#include "parallel/pipeline/schedules.h"
+#include "tests/support/layouts.h"
+
+namespace heddle::test {
+namespace {
+
+/// Four stages of unequal convolutions on plan, whose clock has no noise.
+Experiment planned_pipeline() {
+  Experiment experiment = small_experiment(50, 96, 16, DType::f32);
+  experiment.device = DeviceType::plan;
+  experiment.model.type = ModelType::resnet18;
+  experiment.data.synthetic_identities.image = {3, 32, 32};
+  experiment.mesh.pp = 4;
+  experiment.train.micro_batches = 6;
+  experiment.train.steps = 3;
+  experiment.links.within_node = {.latency = 1e-5, .bandwidth = 1e9};
+  return experiment;
+}
+
+double apart(const Experiment& experiment, StageProfiles& profiles) {
+  RunSettings settings;
+  settings.profiles = &profiles;
+  const VariantResult result = run_variant(experiment, "a", settings);
+  REQUIRE(result.status == VariantResult::Status::ok);
+  REQUIRE(result.pipeline->predicted_seconds);
+  return *result.pipeline->predicted_seconds / step_seconds(result)->median - 1;
+}
+
+TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds of schedules, heads and speeds") {
+  StageProfiles profiles;
+  for (const char* schedule : {"naive", "gpipe", "1f1b"})
+    for (const Recompute recompute : {Recompute::never, Recompute::always})
+      for (const HeadRanks head : {HeadRanks::last_stage, HeadRanks::all}) {
+        CAPTURE(schedule);
+        CAPTURE(static_cast<int>(recompute));
+        Experiment experiment = planned_pipeline();
+        experiment.pipeline.schedule = schedule;
+        experiment.pipeline.recompute = recompute;
+        experiment.head.ranks = head;
+        CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+        experiment.ranks.speed = {1, 0.5};
+        CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+      }
+}
+
+TEST_CASE("a forward pass takes as long as its schedule predicts") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.train.forward_only = true;
+  CHECK(std::abs(apart(experiment, profiles)) < 0.01);
+}
+
+TEST_CASE("variants of a study share the profiles that do not depend on what they differ in") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 1);
+  experiment.pipeline.schedule = "gpipe";
+  experiment.links.within_node.latency = 1;
+  experiment.ranks.speed = {0.5};
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 1);
+  experiment.pipeline.recompute = Recompute::always;
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 2);
+  experiment.train.micro_batches = 12;
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 3);
+}
+
+TEST_CASE("the times of the applications add up to those of the stages") {
+  StageProfiles profiles;
+  const Experiment experiment = planned_pipeline();
+  const auto dataset = make_dataset(experiment.data, {1});
+  const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+  const auto plan = plan_run(experiment, model, mesh_of(experiment));
+  const StageProfile profile = profile_stages(experiment, *dataset, *plan, profiles);
+  const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);
+  REQUIRE(seconds.size() == model->applications().size());
+  for (int stage = 0; stage < plan->stages(); ++stage) {
+    double sum = 0;
+    for (std::int64_t i = plan->range(stage).begin; i < plan->range(stage).end(); ++i)
+      sum += seconds[static_cast<std::size_t>(i)];
+    const StageCosts& costs = profile.later[static_cast<std::size_t>(stage)];
+    CHECK(costs.forward + costs.backward_input + costs.backward_weight == doctest::Approx(sum).epsilon(0.03));
+  }
+}
+
+TEST_CASE("the ideal speed-up over naive is the formula's, for any chunks; recomputation in naive's gaps is no gain") {
+  const auto ideal = [](const char* name, const ScheduleShape& shape, Recompute recompute = Recompute::never) {
+    return ideal_speedup(with_communication(with_recompute(make_schedule(name, shape), recompute)), recompute);
+  };
+  for (const int p : {2, 4, 8})
+    for (const int m : {8, 16, 32}) {
+      const ScheduleShape shape{.ranks = p, .micro_batches = m};
+      CHECK(ideal("naive", shape) == doctest::Approx(1));
+      for (const char* name : {"gpipe", "1f1b"}) CHECK(ideal(name, shape) == doctest::Approx(m * p / (m + p - 1.0)));
+    }
+  // naive: four forwards, one recomputation that no rank's waiting hides, four backwards; gpipe: three ranks' forwards
+  // and backwards beside eight micro-batches of a whole rank.
+  const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
+  CHECK(ideal("gpipe", shape, Recompute::always) == doctest::Approx(8 * 13.0 / (3 * 3 + 8 * 4)));
+  CHECK(ideal("naive", shape, Recompute::always) == doctest::Approx(1));
+  CHECK(ideal_speedup(forward_only({0, 1, 2, 3}, 4), Recompute::never) == doctest::Approx(4 * 4.0 / (4 + 3)));
+}
+
+}  // namespace
+}  // namespace heddle::test
