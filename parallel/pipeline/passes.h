@@ -14,7 +14,7 @@ enum class Recompute {
                 // 2016, "Training deep nets with sublinear memory cost")
 };
 
-/// An R before each B or I of a micro-batch that is recomputed; as late as can be.
+/// An R before each B or I of a micro-batch that is recomputed; as late as can be, which is before an overlapped pair.
 Schedule with_recompute(Schedule schedule, Recompute mode);
 
 /// Who computes the loss.
@@ -25,14 +25,16 @@ enum class LossRanks {
 };
 Schedule with_loss(Schedule schedule, LossRanks ranks);
 
-/// Where a receive is posted. Sends are posted right after what they send was made, and never waited for.
+/// Where a receive is posted; the action that needs it waits for it, so that an early one may stand before an action of
+/// which it is a consequence. Sends are posted right after what they send was made, and never waited for.
 enum class Receives {
   at_use,  // just before the action that needs it
   early    // one computing action earlier, so that it is on its way meanwhile
 };
 
 /// Sends and receives between stages on different ranks. Two ranks' receives stand in the order of the sends, so that
-/// messages of one pair need no names.
+/// messages of one pair need no names. Overlapped actions stay side by side: their receives stand before, their sends
+/// after them.
 Schedule with_communication(Schedule schedule, Receives receives = Receives::at_use);
 
 }  // namespace heddle

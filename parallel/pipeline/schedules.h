@@ -17,15 +17,15 @@ struct ScheduleShape {
   int chunks = 1;
 };
 
-// Sources, formulas and pictures stand in schedules.cpp beside each function.
+// Sources, formulas and pictures stand beside each function: schedules.cpp, and schedules_*.cpp for each family.
 Schedule naive(const ScheduleShape& shape);        // no two ranks compute at once: micro-batch by micro-batch
 Schedule gpipe(const ScheduleShape& shape);        // Huang et al. 2019
 Schedule one_f_one_b(const ScheduleShape& shape);  // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
 Schedule interleaved(const ScheduleShape& shape);  // Narayanan et al. 2021: interleaved 1f1b
 Schedule looped_bfs(const ScheduleShape& shape);   // Lamy-Poirier 2023: breadth-first
 Schedule zb_h1(const ScheduleShape& shape);        // Qi et al. 2023, zero bubble
-Schedule zb_h2(const ScheduleShape& shape);
-Schedule zb_v(const ScheduleShape& shape);  // Qi et al. 2024, controllable memory: V-shaped
+Schedule zb_h2(const ScheduleShape& shape);        // m >= 2p - 1
+Schedule zb_v(const ScheduleShape& shape);         // Qi et al. 2024, controllable memory: V-shaped
 Schedule v_half(const ScheduleShape& shape);
 Schedule v_min(const ScheduleShape& shape);
 Schedule interleaved_zb(const ScheduleShape& shape);  // PyTorch: interleaved 1f1b, weight parts in its gaps

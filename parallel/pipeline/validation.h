@@ -12,7 +12,7 @@ struct ScheduleFault {
   int rank = 0;
   /// The wrong cell of ranks[rank]; past the last one if something is missing at the end.
   int index = 0;
-  std::string why;  // `1B3: comes twice`, `0B2: before its input: rank 1 has not sent 1B2`
+  std::string why;  // `1B3: comes twice`, `0B2: before its input 0F2`
 };
 
 /// Every stage's F, and, unless the schedule is forward only, B or I and W, exactly once for each micro-batch and on
