@@ -151,7 +151,7 @@ TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
   const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
   CHECK(search_schedules(space(2, 2, nothing)).front().makespan == 0);
   CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)),
-                       "search: expected from 1 to 65536 micro-batches on all ranks together, got 0 x 1", InputError);
+                       "search: expected from 1 to 16384 micro-batches on all ranks together, got 0 x 1", InputError);
 }
 
 TEST_CASE("list schedules: the warm-up opens the step, and memory holds back") {

@@ -139,7 +139,7 @@ SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule) {
 }
 
 std::vector<WeighedSchedule> search_schedules(const SearchSpace& space) {
-  constexpr std::int64_t most = 1 << 16;
+  constexpr std::int64_t most = 1 << 14;
   if (space.ranks < 1 || space.micro_batches < 1 ||
       std::int64_t{space.ranks} * std::max(space.micro_batches, space.most_micro_batches) > most)
     fail<InputError>("search: expected from 1 to {} micro-batches on all ranks together, got {} x {}", most,
