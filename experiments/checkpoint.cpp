@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include <fmt/ranges.h>
+
 #include "experiments/config/writer.h"
 #include "framework/atomic_file.h"
 #include "framework/crc32c.h"
@@ -94,6 +96,7 @@ std::vector<std::pair<std::string, std::string>> identity_of(Trainer& trainer, s
           {"seed", std::to_string(experiment.seed)},
           {"batch", std::to_string(experiment.train.batch)},
           {"micro_batches", std::to_string(experiment.train.micro_batches)},
+          {"stages", fmt::format("layers {}", fmt::join(trainer.plan().begins, ", "))},
           {"experiment", fmt::format("{:08x}", crc32c(unchanging_json(experiment)))}};
 }
 

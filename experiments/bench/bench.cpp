@@ -13,9 +13,9 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> names{"ops", "collectives", "steps"};
+constexpr std::array<std::string_view, 4> names{"ops", "collectives", "steps", "pipeline"};
 constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), names.size()> benches{
-    bench_ops, bench_collectives, bench_steps};
+    bench_ops, bench_collectives, bench_steps, bench_pipeline};
 
 }  // namespace
 

@@ -43,5 +43,6 @@ std::string bench_json(std::span<const BenchRow> rows);
 std::vector<BenchRow> bench_ops(const BenchSettings& settings);
 std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
+std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 
 }  // namespace heddle
