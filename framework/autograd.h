@@ -101,6 +101,8 @@ class Variable {
   Device& device() const { return value_.device(); }
   Leads leads() const;
   const std::shared_ptr<GraphNode>& node() const { return node_; }
+  /// Lets the tensor go and keeps the way back: all that is left to do with it is to be a backward pass's root.
+  void release_value() { value_ = Tensor(); }
 
  private:
   friend Variable record(Tensor, std::span<const Variable>, Vjp);

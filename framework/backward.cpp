@@ -51,7 +51,7 @@ void accumulate(Tensor& sum, Tensor gradient) {
 void check(const Root& root) {
   if (!root.output.leads().anywhere())
     fail<InputError>("backward: {} does not lead to a parameter or an input", to_string(root.output.value()));
-  if (root.gradient.defined() &&
+  if (root.gradient.defined() && root.output.defined() &&
       (root.gradient.shape() != root.output.shape() || root.gradient.dtype() != root.output.dtype()))
     fail<InputError>("backward: expected a gradient {}, got {}", to_string(root.output.value()),
                      to_string(root.gradient));

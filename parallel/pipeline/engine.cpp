@@ -218,7 +218,9 @@ class PipelineEngine::Execution {
       }
     }
     here.outputs = stages_.forward(action.stage, action.micro_batch, std::move(variables), recomputing);
-    return values_of(here.outputs);
+    std::vector<Tensor> values = values_of(here.outputs);
+    for (Variable& output : here.outputs) output.release_value();
+    return values;
   }
 
   void loss(const Action& action) {
