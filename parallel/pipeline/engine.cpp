@@ -19,13 +19,11 @@ Place place_of(const Action& action) {
   return {action.stage, action.micro_batch};
 }
 
-/// When each rank's actions begin if every computing action takes one unit.
+/// When each rank's actions begin if every computing action takes one unit, but for H.
 class UnitTimes {
  public:
   explicit UnitTimes(const Schedule& schedule) : begins_(schedule.ranks.size()) {
-    StageCosts unit;
-    unit.loss = 1;
-    const Simulation simulation = simulate(schedule, {.stages = {unit}});
+    const Simulation simulation = simulate(schedule, {});
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
       for (const TimedAction& timed : simulation.timeline.ranks[r]) {
         begins_[r].push_back(timed.begin);
@@ -42,10 +40,13 @@ class UnitTimes {
     return send.kind == ActionKind::send_forward ? forward_.at({send.stage + 1, send.micro_batch})
                                                  : backward_.at({send.stage - 1, send.micro_batch});
   }
-  /// The number of the rank's first computing action that begins then or later.
-  std::size_t first_from(std::size_t rank, double time) const {
+  /// The number of the rank's computing action that may wait for something that happens at a time: so many after the
+  /// first one that begins then or later. It begins later itself, so that no circle of waits closes.
+  std::size_t waits_at(std::size_t rank, double time, std::size_t slack) const {
     const auto& begins = begins_[rank];
-    return static_cast<std::size_t>(std::lower_bound(begins.begin(), begins.end(), time) - begins.begin());
+    const auto number = [&](auto place) { return static_cast<std::size_t>(place - begins.begin()); };
+    return std::max(number(std::lower_bound(begins.begin(), begins.end(), time)) + slack,
+                    number(std::upper_bound(begins.begin(), begins.end(), time)));
   }
 
  private:
@@ -66,7 +67,7 @@ std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, st
   std::map<std::size_t, std::vector<Action>> waits;
   for (const Action& action : actions) {
     if (!is_send(action.kind)) continue;
-    const std::size_t at = times.first_from(rank, times.used(action)) + slack;
+    const std::size_t at = times.waits_at(rank, times.used(action), slack);
     if (at < computing.size()) waits[computing[at]].push_back(action);
   }
   return waits;
