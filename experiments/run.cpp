@@ -12,6 +12,7 @@
 #include "experiments/trainer.h"
 #include "framework/describe.h"
 #include "framework/device.h"
+#include "layers/stage_cut.h"
 #include "parallel/pipeline/simulation.h"
 #include "parallel/world.h"
 
@@ -197,6 +198,19 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
                         .stages = plan.stages(),
                         .schedule = (forward_only ? plan.forward : plan.training)->schedule};
   result.ideal_speedup = ideal_speedup(result.schedule, experiment.pipeline.recompute);
+  const ValueForms forms(*plan.model, *plan.placements);
+  const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
+  for (int rank = 0; rank < result.schedule.size(); ++rank) {
+    int last = 0;
+    for (int stage = 0; stage < plan.stages(); ++stage)
+      if (plan.rank_of()[static_cast<std::size_t>(stage)] == rank) last = stage;
+    std::string made;
+    for (const std::size_t form : forms.crossing(static_cast<int>(plan.range(last).end()))) {
+      if (!made.empty()) made += ' ';
+      made += to_string(experiment.dtype(), plan.model->shape(forms.all()[form].value, samples));
+    }
+    result.outputs.push_back(made);
+  }
   return result;
 }
 

@@ -7,6 +7,8 @@ namespace {
 constexpr const char* gain_figure =
     R"python(pipelines = [variant for variant in variants if variant["schedule"] is not None]
 gained = [variant for variant in pipelines if variant["speedup_over_naive"] is not None]
+for variant in gained:
+    variant["p"] = 1 + max(rank["coordinates"]["pp"] for rank in variant["ranks"])
 shades = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#666666"]
 if gained:
     kinds = list(dict.fromkeys((variant["schedule"], variant["recompute"]) for variant in gained))
@@ -17,15 +19,15 @@ if gained:
     )
     most = max(variant["micro_batches"] for variant in gained)
     counts = [count / 8 for count in range(8, 8 * most + 1)]
-    for stages in sorted({variant["stages"] for variant in gained}):
+    for stages in sorted({variant["p"] for variant in gained}):
         left.plot(counts, [count * stages / (count + stages - 1) for count in counts], color="black", linewidth=1,
                   linestyle="--")
         left.annotate(f"p = {stages}", (counts[-1], most * stages / (most + stages - 1)), xytext=(4, 0), va="center",
                       textcoords="offset points", fontsize=9)
     for kind in kinds:
-        for stages in sorted({variant["stages"] for variant in gained}):
+        for stages in sorted({variant["p"] for variant in gained}):
             points = sorted((variant["micro_batches"], variant["speedup_over_naive"]) for variant in gained
-                            if (variant["schedule"], variant["recompute"]) == kind and variant["stages"] == stages)
+                            if (variant["schedule"], variant["recompute"]) == kind and variant["p"] == stages)
             if points:
                 left.plot(*zip(*points), marker="o", markersize=5, color=colour_of[kind])
     if most > 1:
@@ -54,7 +56,7 @@ if gained:
         axis.grid(axis="x" if axis is right else "both", alpha=0.3)
     plt.show()
 else:
-    print("No pipeline beside a naive one of as many stages and the same recomputation.")
+    print("No pipeline beside a naive one of as many ranks and the same recomputation.")
 )python";
 
 constexpr const char* prediction_figure =
@@ -86,7 +88,7 @@ std::vector<NotebookCell> pipeline_cells() {
   return {
       {.id = "gain-text",
        .is_code = false,
-       .source = "## Speed-up\n\nOver the variant with the schedule `naive`, as many stages and the same "
+       .source = "## Speed-up\n\nOver the variant with the schedule `naive`, as many ranks and the same "
                  "recomputation. The ideal is that of equal stages and messages that take no time."},
       {.id = "gain", .is_code = true, .source = gain_figure},
       {.id = "prediction-text",

@@ -77,7 +77,7 @@ TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's sha
   run.variants[2].pipeline->recompute = "always";
   const std::string table = results_table(run);
   CHECK(table.find(R"(
-pipelines, p stages and m micro-batches: gain over naive with the same recomputation, and its ideal
+pipelines, p ranks and m micro-batches: gain over naive with the same recomputation, and its ideal
 variant            p  m  recompute  time a step  over naive  ideal  share  bubble  fullest rank
 naive              4  2      never       8.00 s        1.00   1.00  1.000   0.750      13.0 MiB
 gpipe              4  2      never       4.00 s        2.00   2.50  0.800   0.500      13.0 MiB
@@ -89,6 +89,20 @@ steps as the schedule predicts them from costs of the stages measured alone
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
 )"));
   CHECK(widest_line(table) <= 100);
+}
+
+TEST_CASE("a forward pass shows what each rank makes and how busy it was") {
+  RunResult run;
+  run.variants = {pipeline_variant("m 4", "gpipe", 2, 4, 0.5, 1.6)};
+  run.variants[0].pipeline->recompute.clear();
+  run.variants[0].pipeline->outputs = {"f32[8,28,28,128]", "f32[8,256]"};
+  run.variants[0].ranks[1].busy_in_step = {9, 3, 3};
+  CHECK(results_table(run).find(R"(
+forward passes: what each rank makes, and the share of the time that it computes
+variant  rank  makes of a micro-batch  computes
+m 4         0        f32[8,28,28,128]    50.0 %
+m 4         1              f32[8,256]    75.0 %
+)") != std::string::npos);
 }
 
 TEST_CASE("neighbouring ranks that read alike share a row") {

@@ -78,6 +78,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].ranks[].sent_bytes",
                                                      "variants[].ranks[].received_bytes",
                                                      "variants[].ranks[].busy_seconds",
+                                                     "variants[].ranks[].utilisation",
                                                      "variants[].evaluation.rank1",
                                                      "variants[].evaluation.verification.accuracy",
                                                      "variants[].evaluation.verification.deviation",
@@ -159,6 +160,7 @@ TEST_CASE("a pipeline's speed-up is told over naive with as many stages and the 
   CHECK(gpipe["stages"] == 4);
   CHECK(gpipe["micro_batches"] == 2);
   CHECK(gpipe["bubble_fraction"] == 0.5);
+  CHECK(gpipe["ranks"][3]["utilisation"] == 0.5);
   CHECK(gpipe["ideal_speedup"] == 2.5);
   CHECK(gpipe["speedup_over_naive"] == 2.0);
   CHECK(gpipe["share_of_ideal"] == 0.8);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 namespace heddle {
 
@@ -36,19 +37,26 @@ std::optional<double> samples_per_second(const VariantResult& result) {
   return static_cast<double>(result.batch) / seconds->median;
 }
 
-std::optional<double> bubble_fraction(const VariantResult& result) {
-  if (!result.pipeline) return 0;
+std::vector<double> utilisation(const VariantResult& result) {
   std::size_t known = result.ranks.empty() ? 0 : std::numeric_limits<std::size_t>::max();
   for (const RankResult& rank : result.ranks) known = std::min(known, rank.busy_in_step.size());
   // Steps before a resumption were another run's.
   const auto index = [&](std::size_t i) { return result.steps[i].step - result.first_step; };
   std::vector<std::size_t> timed = timed_steps(result);
   std::erase_if(timed, [&](std::size_t i) { return index(i) < 0 || static_cast<std::size_t>(index(i)) >= known; });
-  if (timed.empty()) return std::nullopt;
+  if (timed.empty()) return {};
   const std::size_t median = timed[timed.size() / 2];
-  double busy = 0;
-  for (const RankResult& rank : result.ranks) busy += rank.busy_in_step[static_cast<std::size_t>(index(median))];
-  return 1 - busy / (static_cast<double>(result.ranks.size()) * result.steps[median].seconds);
+  std::vector<double> shares;
+  for (const RankResult& rank : result.ranks)
+    shares.push_back(rank.busy_in_step[static_cast<std::size_t>(index(median))] / result.steps[median].seconds);
+  return shares;
+}
+
+std::optional<double> bubble_fraction(const VariantResult& result) {
+  if (!result.pipeline) return 0;
+  const std::vector<double> shares = utilisation(result);
+  if (shares.empty()) return std::nullopt;
+  return 1 - std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
 }
 
 std::int64_t steps_done(const VariantResult& result) {
@@ -71,7 +79,7 @@ const VariantResult* naive_of(const RunResult& run, const VariantResult& result)
   if (!result.pipeline) return nullptr;
   for (const VariantResult& variant : run.variants) {
     if (!variant.pipeline || variant.pipeline->schedule_name != "naive") continue;
-    if (variant.pipeline->stages == result.pipeline->stages &&
+    if (variant.pipeline->schedule.size() == result.pipeline->schedule.size() &&
         variant.pipeline->recompute == result.pipeline->recompute)
       return &variant;
   }

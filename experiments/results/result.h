@@ -66,6 +66,8 @@ struct PipelineResult {
   double ideal_speedup = 1;
   /// Of a step, simulated from costs of the stages that were measured apart from the run.
   std::optional<double> predicted_seconds{};
+  /// Of each rank along pp: what its last stage makes of the largest micro-batch, `f32[8,28,28,128]`.
+  std::vector<std::string> outputs{};
 };
 
 struct VariantResult {
@@ -92,8 +94,10 @@ std::optional<double> samples_per_second(const VariantResult& result);
 std::int64_t steps_done(const VariantResult& result);
 /// `ok`, `out_of_memory`, `failed`.
 std::string_view name_of(VariantResult::Status status);
-/// The share of the ranks' time that they did not compute, in the median step (the slower one of two); 0 with one
-/// stage. Absent if no step has ended on all ranks.
+/// Of each rank, the share of the time that it computed, in the median step (the slower one of two). Empty if no step
+/// has ended on all ranks.
+std::vector<double> utilisation(const VariantResult& result);
+/// The share of the ranks' time that they did not compute in that step; 0 with one stage. Absent likewise.
 std::optional<double> bubble_fraction(const VariantResult& result);
 
 struct RunResult {
@@ -105,7 +109,7 @@ struct RunResult {
 
 /// Samples a second over those of another variant. Absent where one of the two was not timed.
 std::optional<double> speedup(const VariantResult& result, const VariantResult& over);
-/// The variant that a pipeline's speed-up is fairly told over: the first one with the schedule `naive`, as many stages
+/// The variant that a pipeline's speed-up is fairly told over: the first one with the schedule `naive`, as many ranks
 /// and the same recomputation; null if there is none, and without a pipeline.
 const VariantResult* naive_of(const RunResult& run, const VariantResult& result);
 /// Speed-up over `naive_of` divided by the ideal one.

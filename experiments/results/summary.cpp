@@ -28,7 +28,7 @@ Json seconds_json(const VariantResult& variant) {
   return {{"median", seconds->median}, {"min", seconds->minimum}, {"max", seconds->maximum}};
 }
 
-Json rank_json(const RankResult& rank, bool timed) {
+Json rank_json(const RankResult& rank, bool timed, const std::vector<double>& shares, std::size_t index) {
   Json coordinates = {{"dp", 0}, {"pp", 0}, {"tp", 0}};
   for (const auto& [axis, position] : rank.coordinates) coordinates[axis] = position;
   Json peak = {{"total", rank.peak.total()}};
@@ -39,7 +39,8 @@ Json rank_json(const RankResult& rank, bool timed) {
           {"peak_bytes", peak},
           {"sent_bytes", rank.sent_bytes},
           {"received_bytes", rank.received_bytes},
-          {"busy_seconds", timed ? Json(rank.busy_seconds) : Json(nullptr)}};
+          {"busy_seconds", timed ? Json(rank.busy_seconds) : Json(nullptr)},
+          {"utilisation", index < shares.size() ? Json(shares[index]) : Json(nullptr)}};
 }
 
 Json evaluation_json(const std::optional<Evaluation>& evaluation) {
@@ -87,7 +88,9 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
   const auto samples = samples_per_second(variant);
   Json losses = losses_json(variant);
   Json ranks = Json::array();
-  for (const RankResult& rank : variant.ranks) ranks.push_back(rank_json(rank, samples.has_value()));
+  const std::vector<double> shares = utilisation(variant);
+  for (std::size_t i = 0; i < variant.ranks.size(); ++i)
+    ranks.push_back(rank_json(variant.ranks[i], samples.has_value(), shares, i));
   Json json{{"name", variant.name},
             {"status", name_of(variant.status)},
             {"error", variant.status == VariantResult::Status::ok ? Json(nullptr) : Json(variant.error)},

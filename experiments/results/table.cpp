@@ -70,13 +70,33 @@ std::string pipelines_table(const RunResult& run) {
     const auto gained = naive == nullptr ? std::nullopt : speedup(variant, *naive);
     const auto share = share_of_ideal(run, variant);
     const auto bubble = bubble_fraction(variant);
-    grid.add({variant.name, fmt::format("{}", pipeline.stages), fmt::format("{}", variant.micro_batches),
+    grid.add({variant.name, fmt::format("{}", pipeline.schedule.size()), fmt::format("{}", variant.micro_batches),
               pipeline.recompute.empty() ? absent : pipeline.recompute,
               seconds ? format_seconds(seconds->median) : absent, gained ? significant(*gained) : absent,
               significant(pipeline.ideal_speedup), share ? fmt::format("{:.3f}", *share) : absent,
               bubble ? fmt::format("{:.3f}", *bubble) : absent, format_bytes(burden_of(variant).largest)});
   }
   return is_pipeline ? grid.to_text() : "";
+}
+
+/// Of forward passes: what each rank makes and how busy it is.
+std::string outputs_table(const RunResult& run) {
+  Grid grid({"variant", "rank", "makes of a micro-batch", "computes"});
+  bool is_forward = false;
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.pipeline || !variant.pipeline->recompute.empty()) continue;
+    const std::vector<double> shares = utilisation(variant);
+    for (std::size_t i = 0; i < variant.ranks.size() && i < shares.size(); ++i) {
+      for (const auto& [axis, position] : variant.ranks[i].coordinates) {
+        if (axis != "pp" || static_cast<std::size_t>(position) >= variant.pipeline->outputs.size()) continue;
+        is_forward = true;
+        grid.add({variant.name, fmt::format("{}", variant.ranks[i].rank),
+                  variant.pipeline->outputs[static_cast<std::size_t>(position)],
+                  fmt::format("{:.1f} %", 100 * shares[i])});
+      }
+    }
+  }
+  return is_forward ? grid.to_text() : "";
 }
 
 /// `gpipe: predicted 1.23 s, measured 1.25 s (1.6 % apart)`, a line a pipeline.
@@ -216,8 +236,10 @@ std::string accuracy_table(const RunResult& run) {
 std::string results_table(const RunResult& run) {
   std::string text = variants_table(run) + clock_text(run) + errors_text(run);
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
-    text += "\npipelines, p stages and m micro-batches: gain over naive with the same recomputation, and its ideal\n" +
+    text += "\npipelines, p ranks and m micro-batches: gain over naive with the same recomputation, and its ideal\n" +
             pipelines;
+  if (const std::string outputs = outputs_table(run); !outputs.empty())
+    text += "\nforward passes: what each rank makes, and the share of the time that it computes\n" + outputs;
   if (const std::string memory = memory_table(run); !memory.empty())
     text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
   if (const std::string sent = sent_table(run); !sent.empty())

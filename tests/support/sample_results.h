@@ -51,6 +51,7 @@ inline VariantResult pipeline_variant(const std::string& name, const std::string
   }
   variant.pipeline =
       PipelineResult{.schedule_name = schedule, .recompute = "never", .stages = stages, .ideal_speedup = ideal};
+  variant.pipeline->schedule.ranks.resize(static_cast<std::size_t>(stages));
   return variant;
 }
 
