@@ -30,13 +30,24 @@ double RankClock::busy_seconds() const {
   return communicating_ > 0 ? busy_ : busy_ + (computed_() - began_) * slowness_;
 }
 
+void RankClock::take_turns(std::shared_ptr<ComputingTurn> turn) {
+  stop();
+  turn_ = std::move(turn);
+  go_on();
+}
+
 void RankClock::stop() {
   busy_ = busy_seconds();
   ++communicating_;
+  if (std::exchange(has_turn_, false)) turn_->give_up();
 }
 
-void RankClock::go_on() {
+void RankClock::go_on(bool in_turn) {
   if (--communicating_ > 0) return;
+  if (turn_ && in_turn) {
+    turn_->take();
+    has_turn_ = true;
+  }
   if (model_) {
     const double u =
         2 * RandomStream(model_->key, Purpose::jitter, stretch_++, static_cast<std::uint64_t>(rank_)).uniform() - 1;

@@ -1,17 +1,21 @@
 // A rank's time: the wall's, or a virtual one that runs while the rank computes and jumps where it waits, so that many
 // ranks tell their true timeline on few cores. The thread teams of OpenMP and of oneDNN are other threads and not seen
-// by a thread's CPU time: with a virtual clock a rank computes on one thread.
+// by a thread's CPU time: with a virtual clock a rank computes on one thread. Where ranks are threads and the time is
+// their CPU time, one of them computes at a time: from when it leaves a communicator to when it enters the next.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "framework/random.h"
+#include "parallel/computing_turn.h"
 #include "parallel/link_model.h"
 
 namespace heddle {
@@ -47,6 +51,12 @@ class RankClock {
   /// Time spent outside communicators; by a virtual clock divided by the speed, with its jitter.
   double busy_seconds() const;
 
+  /// From now on the rank computes in its turn only, which it gives up while it communicates. Who leaves a communicator
+  /// by an exception does not wait for it, so that no failure is held up.
+  void take_turns(std::shared_ptr<ComputingTurn> turn);
+  /// The rank computes no more.
+  void retire() { stop(); }
+
   /// The rank waits until then; nothing on a wall clock.
   void wait_until(double seconds);
 
@@ -64,7 +74,7 @@ class RankClock {
  private:
   friend class Communicating;
   void stop();
-  void go_on();
+  void go_on(bool in_turn = true);
 
   Steady::time_point epoch_;
   Computed computed_;
@@ -76,6 +86,8 @@ class RankClock {
   double slowness_ = 1;    // of this stretch
   std::uint64_t stretch_ = 0;
   double waited_ = 0;
+  std::shared_ptr<ComputingTurn> turn_;
+  bool has_turn_ = false;
   std::map<int, double> link_is_free_;                       // by receiver
   std::map<std::vector<int>, double> collective_has_ended_;  // by the ranks that took part
 };
@@ -84,12 +96,13 @@ class RankClock {
 class Communicating {
  public:
   explicit Communicating(RankClock& clock) : clock_(clock) { clock_.stop(); }
-  ~Communicating() { clock_.go_on(); }
+  ~Communicating() { clock_.go_on(std::uncaught_exceptions() == exceptions_); }
   Communicating(const Communicating&) = delete;
   Communicating& operator=(const Communicating&) = delete;
 
  private:
   RankClock& clock_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace heddle

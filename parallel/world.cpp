@@ -58,12 +58,32 @@ RankClock make_clock(const WorldOptions& options, int rank, const Device& device
   return {rank, model};
 }
 
+/// What the ranks of this process have in common.
+struct Process {
+  RankClock::Steady::time_point epoch = RankClock::Steady::now();
+  std::shared_ptr<ComputingTurn> turn{};  // null: all compute at once
+};
+
+/// However a rank ends, it gives up its turn.
+class Retirement {
+ public:
+  explicit Retirement(RankClock& clock) : clock_(clock) {}
+  ~Retirement() { clock_.retire(); }
+  Retirement(const Retirement&) = delete;
+  Retirement& operator=(const Retirement&) = delete;
+
+ private:
+  RankClock& clock_;
+};
+
 /// The life of one rank, on its own thread.
 void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& body, Device& device,
-              std::unique_ptr<Transport> transport, RankClock::Steady::time_point epoch) {
+              std::unique_ptr<Transport> transport, const Process& process) {
   device.backend().enter_thread();
-  const auto traffic =
-      std::make_shared<RankTraffic>(make_clock(options, transport->world_rank(transport->rank()), device, epoch));
+  const auto traffic = std::make_shared<RankTraffic>(
+      make_clock(options, transport->world_rank(transport->rank()), device, process.epoch));
+  const Retirement retirement(traffic->clock);
+  if (process.turn) traffic->clock.take_turns(process.turn);
   const auto bytes = std::make_shared<ByteCounter>();
   traffic->hooks.push_back(bytes);
   Communicator world(std::move(transport), device, traffic);
@@ -93,8 +113,10 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
   // Tensors may be on their way when a rank fails: the world that holds them goes before the devices.
   std::vector<std::unique_ptr<Device>> devices;
   for (int r = 0; r < ranks; ++r) devices.push_back(make_device(options, r));
-  const auto epoch = RankClock::Steady::now();
-  ThreadsWorld world(ranks, options.timeout);
+  Process process;
+  const bool in_turns = options.clock.is_virtual && !options.clock.computed && devices.front()->has_data();
+  if (in_turns) process.turn = std::make_shared<ComputingTurn>();
+  ThreadsWorld world(ranks, in_turns ? options.timeout * ranks : options.timeout);
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   {
     std::vector<std::jthread> threads;
@@ -105,7 +127,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     };
     const auto live = [&](int r) {
       try {
-        run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r), epoch);
+        run_rank(options, body, *devices[static_cast<std::size_t>(r)], world.connect(r), process);
         world.ended(r);
       } catch (...) {
         fails(r);
@@ -139,7 +161,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   try {
     if (processes.rank() < ranks) {
       device = make_device(options, processes.rank());
-      run_rank(options, body, *device, processes.connect(ranks, options.timeout), RankClock::Steady::now());
+      run_rank(options, body, *device, processes.connect(ranks, options.timeout), Process());
     }
   } catch (...) {
     exception = std::current_exception();

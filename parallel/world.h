@@ -22,7 +22,8 @@ struct ClockOptions {
   LinkModel links{};
   std::vector<double> speeds{};
   double jitter = 0;
-  /// Seconds that a rank has computed so far; if empty, its thread's CPU time, and on plan what the backend counts.
+  /// Seconds that a rank has computed so far; if empty, its thread's CPU time, and on plan what the backend counts. By
+  /// CPU time one rank of a process computes at a time.
   std::function<double(const Device&)> computed{};
 };
 
@@ -42,7 +43,8 @@ struct WorldOptions {
   DeviceProfile profile{};
   /// Faster 3 x 3 convolutions in f32, with larger rounding errors.
   bool winograd = false;
-  /// How long a wait may take before it names the peer that did not come.
+  /// How long a wait may take before it names the peer that did not come; as many times longer as there are ranks where
+  /// one computes at a time.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// Called once, by run_ranks's own thread, when a rank has failed and another has still not ended `patience` after: a
   /// thread that computes for ever cannot be ended, only the program can. run_ranks waits on.
