@@ -1,7 +1,9 @@
 // Records what a rank did and when: spans of computing, and every call of its communicators.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,13 +13,22 @@
 
 namespace heddle {
 
+/// A message between two world ranks, named alike by both.
+struct MessageName {
+  int from = 0;
+  int to = 0;
+  std::uint64_t number = 0;                              // 1, 2, .. : of that pair and communicator
+  auto operator<=>(const MessageName&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
+};
+
 /// An interval of one rank's time.
 struct Span {
   std::string name;
   bool is_communication = false;
   double begin_seconds = 0;  // by the rank's clock
   double seconds = 0;
-  std::int64_t bytes = 0;  // communication: bytes sent
+  std::int64_t bytes = 0;                // communication: bytes sent
+  std::optional<MessageName> message{};  // of a send or a receive
 };
 
 class Tracer : public Hook {

@@ -242,6 +242,39 @@ TEST_CASE("trace.json: a process a rank, a track for compute and one for message
   CHECK(intervals[2]["ts"] == 1.75e6);  // where the first variant ended
 }
 
+TEST_CASE("trace.json has an arrow from each send to its receive, if both were recorded, in each variant anew") {
+  RunResult run;
+  run.variants.resize(2);
+  const auto span = [](const char* name, double begin, double seconds, MessageName message) {
+    return Span{name, true, begin, seconds, 8, message};
+  };
+  for (VariantResult& variant : run.variants) {
+    variant.ranks.resize(2);
+    variant.ranks[1].rank = 1;
+    variant.ranks[0].trace = {span("send", 1, 1, {0, 1, 5}), span("send", 2, 1, {0, 1, 6}),
+                              span("recv", 4, 0, {1, 0, 1})};
+    variant.ranks[1].trace = {span("recv", 0, 2.5, {0, 1, 5}), span("send", 3, 0.5, {1, 0, 1}),
+                              span("recv", 3, 1, {0, 1, 7})};
+  }
+  const Scratch scratch;
+  AtomicFile file(scratch / "trace.json");
+  write_trace(file, run);
+  file.commit();
+  const Json trace = Json::parse(read_file(scratch / "trace.json", mebi));
+  std::string ends;
+  for (const Json& event : trace["traceEvents"]) {
+    if (!event.contains("id")) continue;
+    CHECK(event.contains("bp") == (event["ph"] == "f"));
+    ends += fmt::format("{}{} rank {} track {} at {:.3f}\n", event["ph"].get<std::string>(), event["id"].get<int>(),
+                        event["pid"].get<int>(), event["tid"].get<int>(), event["ts"].get<double>());
+  }
+  CHECK(ends ==
+        "s1 rank 0 track 2 at 1000000.000\nf2 rank 0 track 1 at 4000000.000\n"
+        "f1 rank 1 track 1 at 2499999.999\ns2 rank 1 track 2 at 3000000.000\n"
+        "s3 rank 0 track 2 at 5000000.000\nf4 rank 0 track 1 at 8000000.000\n"
+        "f3 rank 1 track 1 at 6499999.999\ns4 rank 1 track 2 at 7000000.000\n");
+}
+
 TEST_CASE("crc32c gives the published values") {
   CHECK(crc32c("") == 0);
   CHECK(crc32c("123456789") == 0xE3069283);

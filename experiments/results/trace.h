@@ -1,5 +1,5 @@
-// trace.json in Chrome's trace format: a process a rank, a track for compute and one for communication. Opens in
-// ui.perfetto.dev and chrome://tracing.
+// trace.json in Chrome's trace format: a process a rank, a track for compute, one for communication and one for sends,
+// with an arrow from each send to its receive. Opens in ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include "experiments/results/result.h"
