@@ -105,6 +105,24 @@ TEST_CASE("Messages of one link queue, those of two links do not") {
   });
 }
 
+TEST_CASE("A slow receiver does not delay a sender that waits for none of its messages") {
+  Timeline line(2);
+  takes({4 + 8 * beta, 1 + alpha + 8 * beta + 4 * 10}, line.options(), [&](Rank& rank) {
+    const double begin = rank.clock.now();
+    std::vector<Work<void>> sent;
+    for (int i = 0; i < 4; ++i)
+      if (rank.index == 0) {
+        line.compute(rank, 1);
+        sent.push_back(rank.world.send(bytes(rank, 8), 1));
+        CHECK(rank.clock.now() - begin == i + 1);
+      } else {
+        (void)rank.world.recv(0).wait();
+        line.compute(rank, 10);
+      }
+    for (Work<void>& work : sent) work.wait();
+  });
+}
+
 TEST_CASE("Messages between nodes take the outer link") {
   Timeline line(4);
   WorldOptions options = line.options();
