@@ -104,8 +104,8 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
   for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
     if (is_mine(stage) == is_mine(stage + 1)) continue;
     const CrossingBytes crossing =
-        crossing_bytes(*plan.model, *plan.placements, forms, static_cast<int>(plan.range(stage).end()),
-                       options.samples, experiment.dtype());
+        crossing_bytes(*plan.model, *plan.placements, forms, static_cast<int>(plan.range(stage).end()), options.samples,
+                       experiment.dtype());
     bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
   }
   if (experiment.head.ranks == HeadRanks::last_stage && plan.last_rank() == 0)
@@ -165,18 +165,22 @@ PlacementPlan plan_of(const ModelDescription& model, const Experiment& experimen
   return place(model, options);
 }
 
+StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                       const Schedule& schedule, BalanceBy by) {
+  const PlannerOptions options = planner_options(experiment, model, plan.mesh);
+  StageLoads loads = loads_of(model, plan, options, by);
+  loads.in_flight = most_in_flight(schedule);
+  if (experiment.head.ranks == HeadRanks::last_stage)
+    loads.each.back() += head_load(head_costs(experiment, model, options), by);
+  return loads;
+}
+
 StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
                 const Schedule& schedule, std::span<const double> seconds) {
-  const auto loads = [&](BalanceBy by) {
-    const PlannerOptions options = planner_options(experiment, model, plan.mesh);
-    StageLoads found = loads_of(model, plan, options, by);
-    found.in_flight = most_in_flight(schedule);
-    if (by == BalanceBy::time && !seconds.empty()) found.each.assign(seconds.begin(), seconds.end());
-    if (experiment.head.ranks == HeadRanks::last_stage)
-      found.each.back() += head_load(head_costs(experiment, model, options), by);
-    return found;
-  };
-  return make_cut(model, experiment.model.stages, schedule.stages(), loads);
+  return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) -> StageLoads {
+    if (by == BalanceBy::time && !seconds.empty()) return {.each = {seconds.begin(), seconds.end()}};
+    return stage_loads(model, experiment, plan, schedule, by);
+  });
 }
 
 }  // namespace heddle

@@ -29,9 +29,13 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 /// a budget: the rank's meter has the last word.
 PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
 
-/// Where the model is cut into the schedule's stages, as its configuration says. Each stage is weighed by itself; the
-/// last one bears the head if that lies on its ranks alone. `seconds`: measured ones of each application in a step; if
-/// there are none, the profile's.
+/// What the layers load the schedule's stages with, each weighed by itself; the last one bears the head if that lies on
+/// its ranks alone.
+StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                       const Schedule& schedule, BalanceBy by);
+
+/// Where the model is cut into the schedule's stages, as its configuration says. `seconds`: measured ones of each
+/// application in a step; if there are none, the profile's.
 StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
                 const Schedule& schedule, std::span<const double> seconds = {});
 

@@ -204,6 +204,15 @@ StageCut cut_as_named(const ModelDescription& model, int stages) {
   return cut;
 }
 
+double StageLoads::of_stage(int stage, const ShardRange& applications) const {
+  double load = 0;
+  for (auto i = static_cast<std::size_t>(applications.begin); i < static_cast<std::size_t>(applications.end()); ++i) {
+    load += each[i];
+    if (!held.empty()) load += held[i] * (in_flight.empty() ? 1 : in_flight[static_cast<std::size_t>(stage)]);
+  }
+  return load;
+}
+
 StageCut most_even_cut(const StageLoads& loads, int stages) {
   check_stages(stages, loads.each.size());
   return EvenCut(loads, stages).find();

@@ -28,6 +28,8 @@ struct StageLoads {
   /// Of each micro-batch in flight, of which a stage has `in_flight` at most; empty: nothing, or one each.
   std::vector<double> held{};
   std::vector<double> in_flight{};
+
+  double of_stage(int stage, const ShardRange& applications) const;
 };
 
 /// The cut whose most loaded stage has the least load; of those, one with the least sum of squares, so that the other

@@ -131,6 +131,65 @@ TEST_CASE("what explain says that a rank sends in a step, it sends") {
   }
 }
 
+/// The two layers on two stages.
+Json two_stages() {
+  Json experiment = two_layers();
+  experiment["mesh"] = {{"pp", 2}};
+  experiment["model"].erase("placements");
+  experiment["model"]["stages"] = {{"balance", {1, 1}}};
+  experiment["head"]["ranks"] = "last_stage";
+  return experiment;
+}
+
+TEST_CASE("explain prints stages and what crosses between them") {
+  const Called called = call({"explain"}, two_stages());
+  CHECK(called.code == 0);
+  CHECK(called.out == R"(small: pp 2, 4 samples in each of 2 micro-batches
+layer              type   stage  weights    FLOP      sent  messages
+input                 -       -        -       -         -         -
+flatten         flatten       0        -       -         -         -
+layers.0         linear       0     2080  65.5 k         -         -
+layers.0.relu      relu       0        -       -         -         -
+ layers.0.relu   > send  0 -> 1                   1.00 KiB   3.02 ms
+ layers.0.relu   < send  0 -> 1                   1.00 KiB   3.02 ms
+fc               linear       1      264  12.3 k         -         -
+head               head       -       80  5.12 k         -         -
+
+all stages, a step      sent     time
+activations                -        -
+weights                    -        -
+gradients                  -        -
+statistics                 -        -
+between stages      2.00 KiB  6.05 ms
+communication       2.00 KiB  6.05 ms
+computing                  -  83.0 ms
+
+stage  pp  begins with  layers  weights  time a step  memory a rank
+0       0      flatten       3     2080      65.5 ms       29.4 KiB
+1       1           fc       1      344      17.4 ms       4.53 KiB
+)");
+}
+
+TEST_CASE("what explain says that crosses a cut, the ranks on its sides send") {
+  const Json experiment = two_stages();
+  const auto sent = [&](int steps) {
+    const Called called = call({"plan", "--json", "--set", fmt::format("train.steps={}", steps)}, experiment);
+    REQUIRE(called.code == 0);
+    std::vector<std::int64_t> bytes;
+    for (const Json& rank : Json::parse(called.out)["variants"][0]["ranks"]) bytes.push_back(rank["sent_bytes"]);
+    return bytes;
+  };
+  const Json variant = explained(experiment);
+  CHECK(variant["layers"][2]["stage"] == 0);
+  CHECK(variant["layers"][3]["stage"] == 1);
+  CHECK(variant["stages"][1]["first_layer"] == "fc");
+  const Json& cut = variant["cuts"][0];
+  CHECK(cut["values"] == Json{"layers.0.relu"});
+  CHECK(cut["forward"]["bytes"] == sent(2)[0] - sent(1)[0]);
+  CHECK(cut["backward"]["bytes"] == sent(2)[1] - sent(1)[1]);
+  CHECK(cut["forward"]["bytes"] == 2 * 4 * 32 * 4);
+}
+
 TEST_CASE("placements auto are no slower than the plain choices that fit, and stay within the budget") {
   Json experiment = two_layers();
   experiment["model"]["hidden"] = {512, 512};

@@ -44,12 +44,7 @@ std::string counts_error(const ModelDescription& model, const std::vector<std::i
 std::pair<double, double> weight_of(const StageCut& cut, const StageLoads& loads) {
   std::pair<double, double> weight;
   for (int stage = 0; stage < cut.stages(); ++stage) {
-    double load = 0;
-    const ShardRange range = cut.stage(stage);
-    for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end()); ++i) {
-      load += loads.each[i];
-      if (!loads.held.empty()) load += loads.held[i] * loads.in_flight[static_cast<std::size_t>(stage)];
-    }
+    const double load = loads.of_stage(stage, cut.stage(stage));
     weight.first = std::max(weight.first, load);
     weight.second += load * load;
   }

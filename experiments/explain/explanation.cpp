@@ -1,8 +1,10 @@
 #include "experiments/explain/explanation.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "experiments/placement.h"
+#include "experiments/run_plan.h"
 #include "framework/error.h"
 #include "framework/memory.h"
 
@@ -66,7 +68,69 @@ PlacementPlan cheapest_plan(const ModelDescription& model, const PlannerOptions&
   }
 }
 
+std::vector<PlannedStage> planned_stages(const Experiment& experiment, const ModelDescription& model,
+                                         const PlacementPlan& plan, const Schedule& schedule, const StageCut& cut) {
+  const auto loads = [&](BalanceBy by) { return stage_loads(model, experiment, plan, schedule, by); };
+  const StageLoads parameters = loads(BalanceBy::parameters);
+  const StageLoads seconds = loads(BalanceBy::time);
+  const StageLoads bytes = loads(BalanceBy::memory);
+  std::vector<PlannedStage> stages;
+  for (int s = 0; s < cut.stages(); ++s) {
+    const ShardRange layers = cut.stage(s);
+    stages.push_back({.rank = schedule.rank_of[static_cast<std::size_t>(s)],
+                      .layers = layers,
+                      .parameters = static_cast<std::int64_t>(parameters.of_stage(s, layers)),
+                      .seconds = seconds.of_stage(s, layers),
+                      .bytes = static_cast<std::int64_t>(bytes.of_stage(s, layers))});
+  }
+  return stages;
+}
+
+/// Of the slowest pair of ranks that lie beside each other on two ranks along pp.
+double slowest_message(const PlannerOptions& options, int from, int to, std::int64_t bytes) {
+  double slowest = 0;
+  for (int dp = 0; dp < options.mesh.size(Axis::dp); ++dp)
+    for (int tp = 0; tp < options.mesh.size(Axis::tp); ++tp)
+      slowest = std::max(slowest, message_seconds(options.links, options.mesh.rank({dp, from, tp}),
+                                                  options.mesh.rank({dp, to, tp}), bytes));
+  return slowest;
+}
+
+std::vector<PlannedCut> planned_cuts(const ModelDescription& model, const PlacementPlan& plan,
+                                     const PlannerOptions& options, const std::vector<PlannedStage>& stages) {
+  const ValueForms forms(model, plan);
+  std::vector<PlannedCut> cuts;
+  for (std::size_t s = 1; s < stages.size(); ++s) {
+    const int position = static_cast<int>(stages[s].layers.begin);
+    PlannedCut& cut = cuts.emplace_back();
+    for (const std::size_t form : forms.crossing(position)) cut.values.push_back(forms.all()[form].value);
+    const int from = stages[s - 1].rank;
+    const int to = stages[s].rank;
+    if (from == to) continue;
+    const auto traffic = [&](int sender, int receiver, std::int64_t bytes) {
+      if (bytes == 0) return PlanTotals::Traffic{};
+      return PlanTotals::Traffic{bytes * options.micro_batches, slowest_message(options, sender, receiver, bytes) *
+                                                                    static_cast<double>(options.micro_batches)};
+    };
+    const CrossingBytes bytes = crossing_bytes(model, plan, forms, position, options.samples, options.dtype);
+    cut.forward = traffic(from, to, bytes.forward);
+    cut.backward = traffic(to, from, bytes.backward);
+  }
+  return cuts;
+}
+
 }  // namespace
+
+int stage_of(const Explanation& explanation, std::size_t application) {
+  int stage = 0;
+  while (explanation.stages[static_cast<std::size_t>(stage)].layers.end() <= static_cast<std::int64_t>(application))
+    ++stage;
+  return stage;
+}
+
+std::string value_name(const Explanation& explanation, int value) {
+  return value == 0 ? "input" : explanation.model.applications()[static_cast<std::size_t>(value) - 1].name;
+}
 
 Explanation explain(const Experiment& experiment, const std::string& name, bool automatic) {
   ModelDescription model = make_model(experiment.model, image_shape(experiment.data));
@@ -77,6 +141,10 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   PlanReport planned = report(model, plan, options);
   LayerCosts head = head_costs(experiment, model, options);
   const PlanTotals totals = with_head(planned.totals, head);
+  const Schedule schedule = schedule_of(experiment);
+  std::vector<PlannedStage> stages =
+      planned_stages(experiment, model, plan, schedule, cut_of(model, experiment, plan, schedule));
+  std::vector<PlannedCut> cuts = planned_cuts(model, plan, options, stages);
   std::vector<Explanation::Choice> choices;
   if (automatic) {
     choices = plain_choices(model, options, head);
@@ -90,6 +158,8 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
           std::move(plan),
           std::move(planned),
           std::move(head),
+          std::move(stages),
+          std::move(cuts),
           totals,
           std::move(choices)};
 }

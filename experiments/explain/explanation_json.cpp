@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 
 Json placements_json(const Placements& placements, const Mesh& mesh) {
   Json json = Json::object();
-  mesh.larger_than_one(every_axis).for_each([&](Axis axis) {
+  mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
     json[std::string(name_of(axis))] = to_string(placements[axis]);
   });
   return json;
@@ -40,12 +40,13 @@ Json costs_json(Json json, const LayerCosts& costs) {
 Json layer_json(const Explanation& e, std::size_t index) {
   const ModelDescription::Application& application = e.model.applications()[index];
   Json parallel = Json::object();
-  e.options.mesh.larger_than_one(every_axis).for_each([&](Axis axis) {
+  e.options.mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
     const Parallel kind = e.plan.layers[index][axis].kind;
     parallel[std::string(name_of(axis))] = names_of<Parallel>()[static_cast<std::size_t>(kind)];
   });
   return costs_json({{"layer", application.name},
                      {"type", application.layer->type()},
+                     {"stage", stage_of(e, index)},
                      {"parallel", parallel},
                      {"output", placements_json(e.plan.made(static_cast<int>(index) + 1), e.options.mesh)}},
                     e.report.layers[index]);
@@ -63,24 +64,54 @@ Json redistribution_json(const Explanation& e, const PlannedRedistribution& redi
                      {"to", to_string(step.step.to)},
                      {"forward", optional(step.forward)},
                      {"backward", optional(step.backward)}});
-  const auto value = static_cast<std::size_t>(redistribution.value);
-  return {{"value", value == 0 ? "input" : applications[value - 1].name},
+  return {{"value", value_name(e, redistribution.value)},
           {"reader", redistribution.reader == applications.size() ? "head" : applications[redistribution.reader].name},
           {"from", placements_json(redistribution.from, e.options.mesh)},
           {"to", placements_json(redistribution.to, e.options.mesh)},
           {"steps", steps}};
 }
 
+Json traffic_json(const PlanTotals::Traffic& traffic) {
+  return {{"bytes", traffic.bytes}, {"seconds", traffic.seconds}};
+}
+
 Json totals_json(const PlanTotals& totals) {
-  const auto traffic = [](const PlanTotals::Traffic& t) { return Json{{"bytes", t.bytes}, {"seconds", t.seconds}}; };
   Json json;
   for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
-    json[std::string(cargo_names[cargo])] = traffic(totals.traffic[cargo]);
-  json["communication"] = traffic(totals.communication());
+    json[std::string(cargo_names[cargo])] = traffic_json(totals.traffic[cargo]);
+  json["communication"] = traffic_json(totals.communication());
   json["computing"] = {{"seconds", totals.computing_seconds}};
   json["memory"] = {
       {"parameters", totals.parameter_bytes}, {"activations", totals.activation_bytes}, {"total", totals.bytes()}};
   return json;
+}
+
+Json stages_json(const Explanation& e) {
+  Json stages = Json::array();
+  for (std::size_t s = 0; s < e.stages.size(); ++s) {
+    const PlannedStage& stage = e.stages[s];
+    stages.push_back({{"stage", s},
+                      {"pp", stage.rank},
+                      {"first_layer", e.model.applications()[static_cast<std::size_t>(stage.layers.begin)].name},
+                      {"layers", stage.layers.size},
+                      {"parameters", stage.parameters},
+                      {"seconds", stage.seconds},
+                      {"memory", stage.bytes}});
+  }
+  return stages;
+}
+
+Json cuts_json(const Explanation& e) {
+  Json cuts = Json::array();
+  for (std::size_t c = 0; c < e.cuts.size(); ++c) {
+    Json values = Json::array();
+    for (const int value : e.cuts[c].values) values.push_back(value_name(e, value));
+    cuts.push_back({{"before_stage", c + 1},
+                    {"values", values},
+                    {"forward", traffic_json(e.cuts[c].forward)},
+                    {"backward", traffic_json(e.cuts[c].backward)}});
+  }
+  return cuts;
 }
 
 Json variant_json(const Explanation& e) {
@@ -104,6 +135,8 @@ Json variant_json(const Explanation& e) {
           {"memory_budget", e.memory_budget == 0 ? Json(nullptr) : Json(e.memory_budget)},
           {"input", placements_json(e.plan.input, e.options.mesh)},
           {"layers", layers},
+          {"stages", stages_json(e)},
+          {"cuts", cuts_json(e)},
           {"head", costs_json(Json::object(), e.head)},
           {"redistributions", redistributions},
           {"totals", totals_json(e.totals)},

@@ -34,15 +34,17 @@ class LayersTable {
 
   std::string to_text() {
     const auto& applications = e_.model.applications();
-    std::vector<std::string> input{"input", "-"};
+    std::vector<std::string> input = row("input", "-", "-");
     for (const Axis axis : axes_) input.push_back(to_string(e_.plan.input[axis]));
     add(std::move(input), {"-", "-", "-", "-"});
     for (std::size_t i = 0; i <= applications.size(); ++i) {
+      for (std::size_t s = 1; s < e_.stages.size(); ++s)
+        if (e_.stages[s].layers.begin == static_cast<std::int64_t>(i)) add_cut(s);
       for (const PlannedRedistribution& redistribution : e_.report.redistributions)
         if (redistribution.reader == i) add_redistribution(redistribution);
       if (i < applications.size()) add_layer(i);
     }
-    std::vector<std::string> head{"head", "head"};
+    std::vector<std::string> head = row("head", "head", "-");
     for (std::size_t i = 0; i < axes_.size(); ++i) head.emplace_back("column S(1)");
     add_costs(std::move(head), e_.head);
     return grid_.to_text();
@@ -50,19 +52,26 @@ class LayersTable {
 
  private:
   static constexpr std::size_t type_width = 16;
+  static constexpr std::size_t name_width = 28;  // of the values that cross a cut
 
   static std::vector<Axis> axes_of(const Mesh& mesh) {
     std::vector<Axis> axes;
-    mesh.larger_than_one(every_axis).for_each([&](Axis axis) { axes.push_back(axis); });
+    mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) { axes.push_back(axis); });
     return axes;
   }
   static std::vector<std::string> headers(const Explanation& e) {
     std::vector<std::string> headers{"layer", "type"};
+    if (e.stages.size() > 1) headers.emplace_back("stage");
     for (const Axis axis : axes_of(e.options.mesh)) headers.emplace_back(name_of(axis));
     headers.insert(headers.end(), {"weights", "FLOP", "sent", "messages"});
     return headers;
   }
 
+  std::vector<std::string> row(std::string name, std::string type, std::string stage) const {
+    std::vector<std::string> cells{std::move(name), std::move(type)};
+    if (e_.stages.size() > 1) cells.push_back(std::move(stage));
+    return cells;
+  }
   void add(std::vector<std::string> row, const std::vector<std::string>& figures) {
     row.insert(row.end(), figures.begin(), figures.end());
     grid_.add(std::move(row));
@@ -77,26 +86,39 @@ class LayersTable {
   }
   void add_layer(std::size_t index) {
     const ModelDescription::Application& application = e_.model.applications()[index];
-    std::vector<std::string> row{application.name, shorten(application.layer->type(), type_width)};
+    std::vector<std::string> cells =
+        row(application.name, shorten(application.layer->type(), type_width), fmt::format("{}", stage_of(e_, index)));
     for (const Axis axis : axes_) {
       const LayerOption& option = e_.plan.layers[index][axis];
-      row.push_back(
+      cells.push_back(
           fmt::format("{} {}", names_of<Parallel>()[static_cast<std::size_t>(option.kind)], to_string(option.output)));
     }
-    add_costs(std::move(row), e_.report.layers[index]);
+    add_costs(std::move(cells), e_.report.layers[index]);
+  }
+  /// What crosses the cut before a stage.
+  void add_cut(std::size_t stage) {
+    const PlannedCut& cut = e_.cuts[stage - 1];
+    std::vector<std::string> names;
+    for (const int value : cut.values) names.push_back(value_name(e_, value));
+    const auto line = [&](const std::string& what, const PlanTotals::Traffic& traffic) {
+      std::vector<std::string> cells = row(shorten(fmt::format(" {}", fmt::join(names, ", ")), name_width), what,
+                                           fmt::format("{} -> {}", stage - 1, stage));
+      cells.resize(cells.size() + axes_.size());
+      add(std::move(cells), {"", "", bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
+    };
+    line(cut.forward.bytes > 0 ? "> send" : "no message", cut.forward);
+    if (cut.backward.bytes > 0) line("< send", cut.backward);
   }
   void add_redistribution(const PlannedRedistribution& redistribution) {
-    const std::string name = redistribution.value == 0
-                                 ? "input"
-                                 : e_.model.applications()[static_cast<std::size_t>(redistribution.value) - 1].name;
+    const std::string name = value_name(e_, redistribution.value);
     for (const PlannedConversion& step : redistribution.steps) {
       const auto line = [&](const std::string& what, std::int64_t bytes, double seconds) {
-        std::vector<std::string> row{fmt::format(" {}", name), what};
+        std::vector<std::string> cells = row(fmt::format(" {}", name), what, "");
         for (const Axis axis : axes_)
-          row.push_back(axis == step.step.axis
-                            ? fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to))
-                            : "");
-        add(std::move(row), {"", "", bytes_or_none(bytes), seconds_or_none(seconds)});
+          cells.push_back(axis == step.step.axis
+                              ? fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to))
+                              : "");
+        add(std::move(cells), {"", "", bytes_or_none(bytes), seconds_or_none(seconds)});
       };
       if (step.forward)
         line(fmt::format("> {}", name_of(step.forward->operation)), step.forward->bytes, step.forward->seconds);
@@ -111,14 +133,36 @@ class LayersTable {
   Grid grid_;
 };
 
-std::string totals_table(const PlanTotals& totals) {
-  Grid grid({"a rank, a step", "sent", "time"});
+std::string totals_table(const Explanation& e) {
+  const PlanTotals& totals = e.totals;
+  const bool has_stages = e.stages.size() > 1;
+  Grid grid({has_stages ? "all stages, a step" : "a rank, a step", "sent", "time"});
   const auto add = [&](std::string_view name, const PlanTotals::Traffic& traffic) {
     grid.add({std::string(name), bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
   };
   for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo) add(cargo_names[cargo], totals.traffic[cargo]);
-  add("communication", totals.communication());
+  const PlanTotals::Traffic all = totals.communication();
+  PlanTotals::Traffic between;
+  for (const PlannedCut& cut : e.cuts)
+    for (const PlanTotals::Traffic& traffic : {cut.forward, cut.backward}) {
+      between.bytes += traffic.bytes;
+      between.seconds += traffic.seconds;
+    }
+  if (has_stages) add("between stages", between);
+  add("communication", {all.bytes + between.bytes, all.seconds + between.seconds});
   grid.add({"computing", "-", format_seconds(totals.computing_seconds)});
+  return grid.to_text();
+}
+
+std::string stages_table(const Explanation& e) {
+  Grid grid({"stage", "pp", "begins with", "layers", "weights", "time a step", "memory a rank"});
+  for (std::size_t s = 0; s < e.stages.size(); ++s) {
+    const PlannedStage& stage = e.stages[s];
+    grid.add({fmt::format("{}", s), fmt::format("{}", stage.rank),
+              e.model.applications()[static_cast<std::size_t>(stage.layers.begin)].name,
+              fmt::format("{}", stage.layers.size), fmt::format("{}", stage.parameters), seconds_or_none(stage.seconds),
+              format_bytes(stage.bytes)});
+  }
   return grid.to_text();
 }
 
@@ -141,9 +185,13 @@ std::string explanation_text(const Explanation& e) {
   std::string text = fmt::format("{}: {}, {} sample{} in each of {} micro-batch{}\n", e.name, to_string(e.options.mesh),
                                  e.options.samples, e.options.samples == 1 ? "" : "s", e.options.micro_batches,
                                  e.options.micro_batches == 1 ? "" : "es");
-  text.append(LayersTable(e).to_text()).append("\n").append(totals_table(e.totals));
-  text += fmt::format("memory a rank: {} of parameters, gradients and optimizer, {} of activations\n",
-                      format_bytes(e.totals.parameter_bytes), format_bytes(e.totals.activation_bytes));
+  const bool has_stages = e.stages.size() > 1;
+  text.append(LayersTable(e).to_text()).append("\n").append(totals_table(e));
+  if (has_stages)
+    text.append("\n").append(stages_table(e));
+  else
+    text += fmt::format("memory a rank: {} of parameters, gradients and optimizer, {} of activations\n",
+                        format_bytes(e.totals.parameter_bytes), format_bytes(e.totals.activation_bytes));
   if (!e.choices.empty()) text.append("\n").append(choices_table(e));
   return text;
 }
