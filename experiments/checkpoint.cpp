@@ -96,7 +96,7 @@ std::vector<std::pair<std::string, std::string>> identity_of(Trainer& trainer, s
           {"seed", std::to_string(experiment.seed)},
           {"batch", std::to_string(experiment.train.batch)},
           {"micro_batches", std::to_string(experiment.train.micro_batches)},
-          {"stages", fmt::format("layers {}", fmt::join(trainer.plan().begins, ", "))},
+          {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
           {"experiment", fmt::format("{:08x}", crc32c(unchanging_json(experiment)))}};
 }
 

@@ -17,6 +17,7 @@
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "experiments/run.h"
+#include "experiments/run_plan.h"
 #include "framework/backend.h"
 #include "framework/error.h"
 #include "notebooks_export/notebook.h"
@@ -35,15 +36,24 @@ bool normalises_vectors(const ModelDescription& model) {
   });
 }
 
-/// That the model can be made for these images and placed on this mesh.
+Schedule checked_schedule(const Member& member) {
+  try {
+    return schedule_of(member.root);
+  } catch (const InputError& error) {
+    fail<InputError>("{}: {}", member.document.where("/pipeline"), error.what());
+  }
+}
+
+/// That the model can be made for these images, placed on this mesh and cut into its stages.
 void check_model(const Member& member) {
   const Experiment& e = member.root;
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   bool needs_two = false;
+  const Schedule schedule = checked_schedule(member);
   try {
     const ModelDescription model = make_model(e.model, image_shape(e.data));
     needs_two = normalises_vectors(model);
-    (void)plan_of(model, e, mesh_of(e));
+    (void)cut_of(model, e, plan_of(model, e, mesh_of(e)), schedule);
   } catch (const InputError& error) {
     fail<InputError>("{}: {}", member.document.where("/model"), error.what());
   }

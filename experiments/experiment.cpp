@@ -83,6 +83,8 @@ static void describe(Describer& d, PipelineConfig& c) {
   choice(d, "recompute", c.recompute,
          "run a stage's forward again before its backward, and keep its inputs only: always, or except for the last "
          "micro-batch; sqrt: keep the ends of about sqrt(n) segments of its n layers");
+  d.field("recompute_layers", c.recompute_layers, between(0, 10000),
+          "layers whose values are not kept for backward, but made again there; * stands for any text, as in layer1.*");
   choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
 }
 

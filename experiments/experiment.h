@@ -40,6 +40,7 @@ struct PipelineConfig {
   std::string file;               // of csv
   std::int64_t chunks = 0;        // stages a rank; 0: the least that the schedule takes
   Recompute recompute = Recompute::never;
+  std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
   Receives receives = Receives::at_use;
 };
 

@@ -41,6 +41,16 @@ Schedule computing_of(const Experiment& experiment) {
   return make_schedule(pipeline.schedule, shape_of(experiment));
 }
 
+std::shared_ptr<const ModelDescription> with_recomputed_layers(std::shared_ptr<const ModelDescription> model,
+                                                               const PipelineConfig& pipeline) {
+  if (pipeline.recompute_layers.empty()) return model;
+  if (pipeline.recompute == Recompute::sqrt)
+    fail<InputError>("pipeline.recompute_layers: expected none, for with sqrt all layers are recomputed");
+  auto marked = std::make_shared<ModelDescription>(*model);
+  for (const std::string& pattern : pipeline.recompute_layers) marked->recompute(pattern);
+  return marked;
+}
+
 }  // namespace
 
 ScheduleShape shape_of(const Experiment& experiment) {
@@ -52,12 +62,6 @@ ScheduleShape shape_of(const Experiment& experiment) {
   return {.ranks = static_cast<int>(experiment.mesh.pp),
           .micro_batches = static_cast<int>(experiment.train.micro_batches),
           .chunks = chunks};
-}
-
-ShardRange RunPlan::range(int stage) const {
-  const auto s = static_cast<std::size_t>(stage);
-  const std::int64_t end = s + 1 < begins.size() ? begins[s + 1] : static_cast<int>(model->applications().size());
-  return {begins[s], end - begins[s]};
 }
 
 Schedule schedule_of(const Experiment& experiment) {
@@ -72,13 +76,9 @@ std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::share
   plan->placements = std::make_shared<PlacementPlan>(plan_of(*model, experiment, mesh));
   Schedule schedule = schedule_of(experiment);
   const std::vector<int> rank_of = schedule.rank_of;
-  const int stages = schedule.stages();
-  const auto loads = [&](BalanceBy by) -> StageLoads {
-    if (by == BalanceBy::time && !seconds.empty()) return {.each = seconds};
-    return loads_of(*model, *plan->placements, planner_options(experiment, *model, mesh), by);
-  };
-  plan->begins = make_cut(*model, experiment.model.stages, stages, loads).begins;
-  plan->model = std::move(model);
+  plan->cut = cut_of(*model, experiment, *plan->placements, schedule, seconds);
+  plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
+  plan->model = with_recomputed_layers(std::move(model), experiment.pipeline);
   plan->training = make_program(std::move(schedule));
   plan->forward = make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)));
   // Twice as many as ranks keep all of them busy two thirds of the time.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "experiments/experiment.h"
-#include "layers/placement_plan.h"
+#include "layers/stage_cut.h"
 #include "parallel/pipeline/engine.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -15,8 +15,9 @@ namespace heddle {
 struct RunPlan {
   std::shared_ptr<const ModelDescription> model;
   std::shared_ptr<const PlacementPlan> placements;
-  /// The first application of each stage.
-  std::vector<int> begins;
+  StageCut cut;
+  /// Stages keep the ends of segments of their layers only.
+  bool has_sqrt_segments = false;
   /// A training step; a forward pass of as many micro-batches; one of `embedding_batches`.
   std::shared_ptr<const PipelineProgram> training;
   std::shared_ptr<const PipelineProgram> forward;
@@ -24,9 +25,9 @@ struct RunPlan {
   int embedding_batches = 1;
 
   const std::vector<int>& rank_of() const { return training->schedule.rank_of; }
-  int stages() const { return static_cast<int>(begins.size()); }
+  int stages() const { return cut.stages(); }
   /// The applications of a stage.
-  ShardRange range(int stage) const;
+  ShardRange range(int stage) const { return cut.stage(stage); }
   /// The coordinates along pp of the ranks that have the images and that have the embeddings.
   int first_rank() const { return rank_of().front(); }
   int last_rank() const { return rank_of().back(); }

@@ -1,5 +1,7 @@
 #include "experiments/stage_models.h"
 
+#include "layers/segments.h"
+
 namespace heddle {
 
 StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, const Construction& construction)
@@ -13,7 +15,10 @@ StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, 
         if (is_mine) numbers_.push_back(all_parameters_);
         ++all_parameters_;
       }
-    if (is_mine) models_.emplace(stage, Model(plan_->model, plan_->placements, rank.coordinates, construction, range));
+    if (!is_mine) continue;
+    Model& model = models_.emplace(stage, Model(plan_->model, plan_->placements, rank.coordinates, construction, range))
+                       .first->second;
+    if (plan_->has_sqrt_segments) model.set_segments(sqrt_segments(range));
   }
 }
 

@@ -67,17 +67,18 @@ Schedule serial_schedule(int stages, int micro_batches, bool split) {
   return schedule;
 }
 
-struct Cut {
+struct CutModel {
   std::shared_ptr<const ModelDescription> model;
-  std::vector<int> begins{};
+  StageCut cut{};
   bool split = false;
 };
 
-std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, const Cut& cut) {
+std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, const CutModel& cut) {
   auto plan = std::make_shared<RunPlan>();
   plan->model = cut.model;
   plan->placements = std::make_shared<PlacementPlan>(plan_of(*cut.model, serial, Mesh()));
-  plan->begins = cut.begins;
+  plan->cut = cut.cut;
+  plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
   const int stages = plan->stages();
   const int micro_batches = static_cast<int>(serial.train.micro_batches);
   plan->training = make_program(
@@ -160,14 +161,14 @@ StageProfile measure(const Experiment& serial, const Dataset& dataset, const std
   return profile;
 }
 
-StageProfile known_or_measured(const Experiment& experiment, const Dataset& dataset, const Cut& cut,
+StageProfile known_or_measured(const Experiment& experiment, const Dataset& dataset, const CutModel& cut,
                                StageProfiles& known) {
   Experiment serial = serial_experiment(experiment);
-  const Recompute recompute = serial.pipeline.recompute;
   serial.pipeline = {};  // of the schedule only this matters
-  serial.pipeline.recompute = recompute;
+  serial.pipeline.recompute = experiment.pipeline.recompute;
+  serial.pipeline.recompute_layers = experiment.pipeline.recompute_layers;
   std::string key = write_json([&serial](Describer& d) { describe(d, serial); }) + (cut.split ? "split" : "whole");
-  for (const int begin : cut.begins) key += fmt::format(" {}", begin);
+  for (const int begin : cut.cut.begins) key += fmt::format(" {}", begin);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   return known.emplace(std::move(key), measure(serial, dataset, serial_plan(serial, cut))).first->second;
@@ -177,14 +178,15 @@ StageProfile known_or_measured(const Experiment& experiment, const Dataset& data
 
 StageProfile profile_stages(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan,
                             StageProfiles& known) {
-  return known_or_measured(experiment, dataset, {plan.model, plan.begins, splits_backward(plan.training->schedule)},
+  return known_or_measured(experiment, dataset, {plan.model, plan.cut, splits_backward(plan.training->schedule)},
                            known);
 }
 
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
                                          std::shared_ptr<const ModelDescription> model, StageProfiles& known) {
-  Cut cut{.model = std::move(model)};
-  for (std::size_t i = 0; i < cut.model->applications().size(); ++i) cut.begins.push_back(static_cast<int>(i));
+  CutModel cut{.model = std::move(model)};
+  cut.cut.end = cut.model->last_value();
+  for (int i = 1; i < cut.cut.end; ++i) cut.cut.begins.push_back(i);
   std::vector<double> seconds;
   for (const StageCosts& costs : known_or_measured(experiment, dataset, cut, known).later)
     seconds.push_back(costs.forward + costs.recompute + costs.backward_input + costs.backward_weight);

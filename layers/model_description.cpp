@@ -67,13 +67,19 @@ int ModelDescription::then(std::string name, DescriptionPointer layer) {
 }
 
 void ModelDescription::place(std::string_view pattern, const PlacementWish& wish) {
-  bool found = false;
+  for (Application* application : matching(pattern)) application->wish = wish;
+}
+
+void ModelDescription::recompute(std::string_view pattern) {
+  for (Application* application : matching(pattern)) application->recomputed = true;
+}
+
+std::vector<ModelDescription::Application*> ModelDescription::matching(std::string_view pattern) {
+  std::vector<Application*> found;
   for (Application& application : applications_)
-    if (matches(pattern, application.name)) {
-      application.wish = wish;
-      found = true;
-    }
-  if (!found) fail<InputError>("model: no layer's name matches \"{}\"", pattern);
+    if (matches(pattern, application.name)) found.push_back(&application);
+  if (found.empty()) fail<InputError>("model: no layer's name matches \"{}\"", pattern);
+  return found;
 }
 
 void ModelDescription::forget_wishes() {

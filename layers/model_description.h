@@ -24,6 +24,7 @@ class ModelDescription {
     std::vector<int> inputs;
     std::optional<PlacementWish> wish{};
     std::optional<int> stage{};  // of the pipeline, if the user names it
+    bool recomputed = false;     // in backward, rather than kept
   };
 
   /// `sample`: the shape of one sample, e.g. [height, width, channels].
@@ -35,6 +36,8 @@ class ModelDescription {
   int then(std::string name, DescriptionPointer layer);
   /// InputError if no application's name matches; `*` stands for any text.
   void place(std::string_view pattern, const PlacementWish& wish);
+  /// Layers whose values are made again in backward; names as above.
+  void recompute(std::string_view pattern);
   void forget_wishes();
   /// Which stage the layer lies in that makes a value; none: that of the layer before it.
   void name_stage(int value, std::optional<int> stage) {
@@ -55,6 +58,9 @@ class ModelDescription {
   std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
 
  private:
+  /// Those whose names match.
+  std::vector<Application*> matching(std::string_view pattern);
+
   std::vector<Application> applications_;
   std::vector<Shape> samples_;
   std::vector<bool> has_gradient_;

@@ -217,6 +217,7 @@ void describe(Describer& d, LayerConfig& config) {
   choice(d, "parallel", config.parallel, "how it is split; automatic: as costs the least communication");
   choice(d, "over", config.over, "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
   d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
+  d.field("recompute", config.recompute, "its values are not kept for backward, but made again there");
   std::vector<Describer::Alternative> alternatives;
   for (const Row& row : table)
     alternatives.push_back(
@@ -260,6 +261,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
     }
     names.add(name, model.apply(name, std::move(description), inputs));
     if (layer.stage >= 0) model.name_stage(model.last_value(), static_cast<int>(layer.stage));
+    if (layer.recompute) model.recompute(name);
     if (layer.parallel != ParallelChoice::automatic)
       model.place(name, placement_wish(static_cast<Parallel>(static_cast<int>(layer.parallel) - 1), layer.over));
   }

@@ -53,7 +53,8 @@ struct LayerConfig {
   ParallelChoice parallel = ParallelChoice::automatic;
   AxisChoice over = AxisChoice::automatic;
   std::int64_t stage = -1;  // of the pipeline; -1: that of the layer before
-  int type = -1;            // a LayerType, chosen by the user
+  bool recompute = false;
+  int type = -1;  // a LayerType, chosen by the user
   LinearOptions linear{};
   ConvolutionLayerOptions convolution{};
   BatchNormOptions batch_norm{};

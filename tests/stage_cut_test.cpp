@@ -11,6 +11,7 @@
 #include "layers/activation.h"
 #include "layers/model.h"
 #include "layers/planner.h"
+#include "layers/segments.h"
 #include "models/layer_list.h"
 #include "tests/support/devices.h"
 #include "tests/support/random_model.h"
@@ -48,6 +49,7 @@ struct StepOutcome {
 struct Visit {
   std::vector<std::int64_t> order{0, 1, 2};  // of the micro-batches
   bool recomputes = false;
+  bool has_segments = false;
 };
 
 /// A stage's share of a micro-batch: leaves where gradients are wanted, and what came of them.
@@ -102,6 +104,9 @@ std::vector<Model> build_stages(Rank& rank, const ModelPointer& model, const Pla
 StepOutcome run_stages(Rank& rank, const ModelPointer& model, const PlanPointer& plan, const std::vector<int>& begins,
                        const Visit& visit = {}) {
   std::vector<Model> stages = build_stages(rank, model, plan, begins);
+  const StageCut cut{begins, model->last_value()};
+  for (int s = 0; visit.has_segments && s < cut.stages(); ++s)
+    stages[static_cast<std::size_t>(s)].set_segments(sqrt_segments(cut.stage(s)));
   StepOutcome outcome;
   outcome.results.resize(micro_batches);
   for (const std::int64_t index : visit.order) {
@@ -162,9 +167,13 @@ void check_cuts(const Mesh& mesh, std::uint64_t seed, std::int64_t cases) {
       const StepOutcome whole = run_stages(rank, model, plan, {0});
       const StepOutcome cut = run_stages(rank, model, plan, begins);
       const StepOutcome recomputed = run_stages(rank, model, plan, begins, {.recomputes = true});
+      const StepOutcome segmented = run_stages(rank, model, plan, begins, {.has_segments = true});
+      const StepOutcome both = run_stages(rank, model, plan, {0}, {.recomputes = true, .has_segments = true});
       CHECK(whole.tensors.size() > 0);
       CHECK(cut == whole);
       CHECK(recomputed == whole);
+      CHECK(segmented == whole);
+      CHECK(both == whole);
     });
   }
 }
@@ -231,7 +240,7 @@ TEST_CASE("skip connections over several cuts give the uncut model's bits") {
   });
 }
 
-TEST_CASE("random models cut into random stages give the uncut model's bits, recomputed or not") {
+TEST_CASE("random models cut into random stages give the uncut model's bits, recomputed whole, by segments, or not") {
   check_cuts(Mesh(), 1, 12);
 }
 
