@@ -153,6 +153,9 @@ TEST_CASE("a pipeline's speed-up is told over naive with as many stages and the 
   CHECK(naive_of(run, run.variants[0]) == nullptr);
   CHECK(naive_of(run, run.variants[2]) == &run.variants[2]);
   CHECK(naive_of(run, run.variants[4]) == &run.variants[3]);
+  run.variants[3].batch = 128;
+  CHECK(naive_of(run, run.variants[4]) == nullptr);
+  run.variants[3].batch = 64;
   const Json summary = Json::parse(summary_json(run));
   const Json& gpipe = summary["variants"][4];
   CHECK(gpipe["schedule"] == "gpipe");

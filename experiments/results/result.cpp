@@ -78,7 +78,7 @@ std::optional<double> speedup(const VariantResult& result, const VariantResult& 
 const VariantResult* naive_of(const RunResult& run, const VariantResult& result) {
   if (!result.pipeline) return nullptr;
   for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline || variant.pipeline->schedule_name != "naive") continue;
+    if (!variant.pipeline || variant.pipeline->schedule_name != "naive" || variant.batch != result.batch) continue;
     if (variant.pipeline->schedule.size() == result.pipeline->schedule.size() &&
         variant.pipeline->recompute == result.pipeline->recompute)
       return &variant;
