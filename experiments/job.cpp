@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/run.h"
+#include "framework/crc32c.h"
 #include "framework/error.h"
 #include "parallel/world.h"
 
@@ -38,6 +39,27 @@ std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
     got = rank.world.broadcast(values, 0).wait().to_doubles();
   });
   return got;
+}
+
+void check_same_data(const Dataset& dataset, Processes* job) {
+  if (job == nullptr) return;
+  std::vector<double> mine{static_cast<double>(dataset.classes())};
+  for (const Split split : {Split::train, Split::test}) {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < dataset.size(split); ++i) labels.push_back(dataset.label(split, i));
+    const std::string_view bytes(reinterpret_cast<const char*>(labels.data()), labels.size() * sizeof(labels[0]));
+    mine.push_back(static_cast<double>(labels.size()));
+    mine.push_back(crc32c(bytes));
+  }
+  const std::vector<double> first = shared(job, mine);
+  job->together([&] {
+    const auto told = [](const std::vector<double>& data) {
+      return fmt::format("{} identities, {} training images with labels {:08x}, {} test images with labels {:08x}",
+                         data[0], data[1], static_cast<std::uint32_t>(data[2]), data[3],
+                         static_cast<std::uint32_t>(data[4]));
+    };
+    if (mine != first) fail<InputError>("data: rank {} has {}; rank 0 has {}", job->rank(), told(mine), told(first));
+  });
 }
 
 void fit_to_job(Study<Experiment>& study, const Processes* job) {

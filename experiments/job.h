@@ -21,6 +21,9 @@ void together(Processes* job, const std::function<void()>& body);
 /// Rank 0's numbers on all processes.
 std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
 
+/// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
+void check_same_data(const Dataset& dataset, Processes* job);
+
 /// In a job the ranks of every variant are its processes, whatever the file says about the transport: the largest mesh
 /// must have as many, and those beyond a smaller variant's mesh sit it out. Without a job there is no transport `mpi`.
 void fit_to_job(Study<Experiment>& study, const Processes* job);

@@ -266,6 +266,7 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
     settings.on_status("measuring the layers");
     seconds = profile_applications(experiment, *dataset, model, profiles);
   });
+  check_same_data(*dataset, settings.job);
   if (cuts_by_time) seconds = shared(settings.job, seconds);
   std::shared_ptr<const RunPlan> plan;
   VariantResult result = empty_result(experiment, name);

@@ -64,6 +64,35 @@ cat >"$work/small.json" <<'JSON'
 }
 JSON
 
+cat >"$work/pipelines.json" <<'JSON'
+{
+  "name": "pipelines", "mesh": {"pp": 4}, "threads": 1, "seed": 3,
+  "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 16, 16]},
+  "model": {"type": "resnet18", "stem": "small", "embedding": 32, "dropout": 0.2},
+  "head": {"classes": 103, "ranks": "last_stage"}, "train": {"batch": 19, "micro_batches": 8, "steps": 2}, "evaluation": {},
+  "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always"}}},
+               {"name": "zb_v", "patch": {"pipeline": {"schedule": "zb_v"}}},
+               {"name": "interleaved", "patch": {"pipeline": {"schedule": "interleaved", "chunks": 2}}},
+               {"name": "dp", "patch": {"mesh": {"dp": 2, "pp": 2}, "pipeline": {"schedule": "zb_h1"}, "train": {"micro_batches": 4}}},
+               {"name": "all", "patch": {"head": {"ranks": "all"}, "pipeline": {"schedule": "gpipe"}}}]
+}
+JSON
+
+pipelines() {
+  ./heddle run "$work/pipelines.json" --out "$work/stages" --json >"$work/stages.json" 2>"$work/err"
+  call 4 run "$work/pipelines.json" --out "$work/stages_$mpi" --json
+  is "pipelines end well" 0 "$code"
+  is "their losses have the bits of threads" "$(losses "$work/stages.json")" "$(losses "$work/out")"
+  is "their ranks sent the bytes of threads" "$(grep sent_bytes "$work/stages.json")" "$(grep sent_bytes "$work/out")"
+  is "their checkpoints have the bytes of threads" "" "$(diff -rq "$work/stages/checkpoint" "$work/stages_$mpi/checkpoint" 2>&1)"
+
+  on 3 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set mesh.pp=4 --set variants=[] : \
+    -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set variants=[] --set data.identities=19 \
+    >"$work/out" 2>"$work/err"
+  is "unequal data is wrong input" 2 $?
+  has "the rank and both data are told" "data: rank 3 has 19 identities, 380 training images" "$(<"$work/err")"
+}
+
 failures() {
   call 4 run "$work/nothing.json"
   is "a missing file is wrong input" 2 "$code"
@@ -141,8 +170,9 @@ for mpi; do
   is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
   call 4 list models
   is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"
+  pipelines
   failures
-  rm -rf "$work"/{threads,memory,stopped,ended} "${work:?}/$mpi"
+  rm -rf "$work"/{stages,unequal,threads,memory,stopped,ended} "${work:?}/$mpi" "${work:?}/stages_$mpi"
 done
 echo "$passed passed, $failed failed"
 ((failed == 0))
