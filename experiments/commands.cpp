@@ -13,7 +13,6 @@
 #include "experiments/explain/explanation.h"
 #include "experiments/job.h"
 #include "experiments/placement.h"
-#include "experiments/run_plan.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"

@@ -79,7 +79,8 @@ static void describe(Describer& d, PipelineConfig& c) {
            "what each rank does when (heddle list schedules, heddle schedule NAME draws it); csv: it stands in a file");
   c.schedule = schedules[static_cast<std::size_t>(index)];
   d.field("file", c.file, "the file of the schedule csv, as PyTorch's pipelining writes it");
-  d.field("chunks", c.chunks, between(0, 1024), "stages a rank; 0: the least that the schedule takes");
+  d.field("chunks", c.chunks, between(0, 1024),
+          "stages a rank; 0: two for schedules that take several, else what the schedule is made for");
   choice(d, "recompute", c.recompute,
          "run a stage's forward again before its backward, and keep its inputs only: always, or except for the last "
          "micro-batch; sqrt: keep the ends of about sqrt(n) segments of its n layers");

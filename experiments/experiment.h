@@ -38,7 +38,7 @@ struct MeshConfig {
 struct PipelineConfig {
   std::string schedule = "1f1b";  // a name of schedule_types(), or csv
   std::string file;               // of csv
-  std::int64_t chunks = 0;        // stages a rank; 0: the least that the schedule takes
+  std::int64_t chunks = 0;        // stages a rank; 0: usual_chunks()
   Recompute recompute = Recompute::never;
   std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
   Receives receives = Receives::at_use;

@@ -55,10 +55,7 @@ std::shared_ptr<const ModelDescription> with_recomputed_layers(std::shared_ptr<c
 
 ScheduleShape shape_of(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
-  int chunks = static_cast<int>(pipeline.chunks);
-  if (chunks == 0)
-    for (const ScheduleType& type : schedule_types())
-      if (type.name == pipeline.schedule) chunks = type.least_chunks;
+  const int chunks = pipeline.chunks > 0 ? static_cast<int>(pipeline.chunks) : usual_chunks(pipeline.schedule);
   return {.ranks = static_cast<int>(experiment.mesh.pp),
           .micro_batches = static_cast<int>(experiment.train.micro_batches),
           .chunks = chunks};

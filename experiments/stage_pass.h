@@ -56,7 +56,10 @@ class TrainingPass final : public StagePass {
 
   Tensor load(int micro_batch) override;
   Tensor loss(int micro_batch, const Tensor& output) override;
-  void last_weight_gradient() override { tools_.buckets.begin(); }
+  void last_weight_gradient() override {
+    tools_.buckets.begin();
+    tools_.buckets.start_complete();
+  }
   /// The mean over the global batch, on ranks with a head that have data.
   std::optional<double> loss() const { return loss_; }
 

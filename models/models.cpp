@@ -156,6 +156,7 @@ ModelDescription make_model(const ModelConfig& config, const ImageShape& image) 
 
 StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
                   const std::function<StageLoads(BalanceBy)>& loads_of) {
+  if (stages == 1) return {.begins = {0}, .end = static_cast<int>(model.applications().size())};
   const auto& applications = model.applications();
   const bool is_named =
       std::any_of(applications.begin(), applications.end(), [](const auto& layer) { return layer.stage.has_value(); });

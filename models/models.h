@@ -91,7 +91,8 @@ void describe_model(Describer& d, ModelConfig& config);
 /// layers are written out, what the last one gives. InputError if images are too small for the model.
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image);
 /// Where a model is cut into so many stages. Without any wish that is as the estimated times are most even; `loads_of`
-/// is asked what the layers load a stage with, if that decides. InputError if the wishes do not fit.
+/// is asked what the layers load a stage with, if that decides. One stage has all layers, whatever was wished: so a
+/// study may compare with it. InputError if the wishes do not fit.
 StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
                   const std::function<StageLoads(BalanceBy)>& loads_of);
 /// d of the embeddings that a model gives.

@@ -78,6 +78,11 @@ void GradientBuckets::begin() {
   }
 }
 
+void GradientBuckets::start_complete() {
+  for (std::size_t m = 0; m < members_.size(); ++m)
+    if (members_[m].gradient.accumulator->pending_readers() == 0) ready(m);
+}
+
 void GradientBuckets::ready(std::size_t member) {
   if (std::exchange(members_[member].is_ready, true)) return;
   --buckets_[bucket_of_[member]].missing;

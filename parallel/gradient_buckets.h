@@ -35,6 +35,9 @@ class GradientBuckets {
   /// From now on a bucket starts when each of its gradients has had its last reader walked and the buckets before it
   /// have started: the same order on all ranks.
   void begin();
+  /// After `begin`, where all forward passes were made whose backward is still to come: gradients without readers, of
+  /// stages that are done or of input parts, are complete.
+  void start_complete();
   /// Starts what did not start, waits, and gives the accumulators their sums: views of the buckets, charged to
   /// Category::gradients. A gradient that never came counts as zeros.
   void finish();

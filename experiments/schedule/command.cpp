@@ -50,12 +50,9 @@ int bounded(const std::optional<std::int64_t>& value, std::string_view option, s
   return static_cast<int>(*value);
 }
 
-/// Stages a rank: as told, or the least that the schedule takes.
+/// Stages a rank.
 int chunks_of(const ScheduleCommand& command) {
-  if (command.chunks) return bounded(command.chunks, "--chunks", "", 1024);
-  for (const ScheduleType& type : schedule_types())
-    if (type.name == command.name) return type.least_chunks;
-  return 1;
+  return command.chunks ? bounded(command.chunks, "--chunks", "", 1024) : usual_chunks(command.name);
 }
 
 Schedule named(const ScheduleCommand& command) {

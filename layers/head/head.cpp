@@ -25,7 +25,9 @@ std::span<const std::string_view> names_of<HeadRanks>() {
 void describe(Describer& d, HeadConfig& c) {
   d.field(required("classes"), c.classes, between(2, 1e10), "number of identities; may exceed the data's");
   choice(d, "logits", c.logits, "where the logits live: all on rank 0, or sharded by class");
-  choice(d, "ranks", c.ranks, "who shares the classes: all ranks of the mesh, or those of the last pipeline stage");
+  choice(d, "ranks", c.ranks,
+         "who shares the classes: all ranks of the mesh, which then meet for each micro-batch, or those of the last "
+         "pipeline stage");
   object(d, "margin", c.margin, "the margin softmax");
   d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
   d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of the initial weights");

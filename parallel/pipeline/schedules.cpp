@@ -102,6 +102,12 @@ std::span<const ScheduleType> schedule_types() {
   return types;
 }
 
+int usual_chunks(std::string_view name) {
+  for (const ScheduleType& type : types)
+    if (type.name == name) return type.least_chunks == type.most_chunks ? type.least_chunks : 2;
+  return 1;
+}
+
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   const ScheduleType& type = type_named(name);
   const auto [ranks, micro_batches, chunks] = shape;

@@ -42,6 +42,9 @@ struct ScheduleType {
 /// In the order in which `heddle list schedules` prints them. A new schedule is one function and one row.
 std::span<const ScheduleType> schedule_types();
 
+/// Chunks where none are told: two where the schedule takes several, else what it is made for; 1 for an unknown name.
+int usual_chunks(std::string_view name);
+
 /// InputError: an unknown name, with the nearest one; chunks that the schedule does not take; fewer micro-batches than
 /// it needs; micro-batches that its chunks do not divide.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
