@@ -86,8 +86,8 @@ pipelines() {
   is "their ranks sent the bytes of threads" "$(grep sent_bytes "$work/stages.json")" "$(grep sent_bytes "$work/out")"
   is "their checkpoints have the bytes of threads" "" "$(diff -rq "$work/stages/checkpoint" "$work/stages_$mpi/checkpoint" 2>&1)"
 
-  on 3 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set mesh.pp=4 --set variants=[] : \
-    -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set variants=[] --set data.identities=19 \
+  on 3 ./heddle run "$work/pipelines.json" --out "$work/unequal" : \
+    -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
     >"$work/out" 2>"$work/err"
   is "unequal data is wrong input" 2 $?
   has "the rank and both data are told" "data: rank 3 has 19 identities, 380 training images" "$(<"$work/err")"
