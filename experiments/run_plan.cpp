@@ -11,11 +11,9 @@ namespace heddle {
 
 namespace {
 
-constexpr std::uint64_t longest_schedule = std::uint64_t{1} << 30;
-
 Schedule schedule_of_file(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
-  Schedule schedule = from_csv(read_file(pipeline.file, longest_schedule), pipeline.file);
+  Schedule schedule = from_csv(read_file(pipeline.file, most_csv_bytes), pipeline.file);
   if (schedule.size() != experiment.mesh.pp)
     fail<InputError>("{}: expected a row for each of mesh.pp = {} ranks, got {}", pipeline.file, experiment.mesh.pp,
                      schedule.size());

@@ -69,10 +69,9 @@ Schedule named(const ScheduleCommand& command) {
 }
 
 Schedule from_file(const ScheduleCommand& command) {
-  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
   if (command.stages || command.micro_batches || command.chunks)
     fail<InputError>("schedule: --stages, --micro-batches and --chunks of a file are what it says");
-  return from_csv(read_file(command.file, most_bytes), command.file.string());
+  return from_csv(read_file(command.file, most_csv_bytes), command.file.string());
 }
 
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {

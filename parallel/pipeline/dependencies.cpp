@@ -21,18 +21,11 @@ class Walker {
         facts_(schedule.rank_of.size() * static_cast<std::size_t>(schedule.micro_batches)),
         arrived_(static_cast<std::size_t>(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
-        queued_(schedule.ranks.size(), true) {
+        queued_(schedule.ranks.size(), true),
+        added_(additions(schedule)) {
     walk_.reached.resize(schedule.ranks.size());
     walk_.waits_for.resize(schedule.ranks.size());
     for (int rank = schedule.size() - 1; rank >= 0; --rank) queue_.push_back(rank);
-    for (const std::vector<Action>& list : schedule.ranks) {
-      bool loss = false;
-      for (const Action& action : list) {
-        loss = loss || action.kind == ActionKind::loss;
-        messages_ = messages_ || is_message(action.kind);
-      }
-      loss_ranks_ += loss ? 1 : 0;
-    }
   }
 
   Walk run(const Visit& visit) {
@@ -51,7 +44,7 @@ class Walker {
     return facts_[at(stage) * at(schedule_.micro_batches) + at(micro_batch)];
   }
   bool known(int stage, int micro_batch, Fact fact) { return (facts(stage, micro_batch) & fact) != 0; }
-  bool loss_done(int micro_batch) const { return arrived_[at(micro_batch)] == loss_ranks_; }
+  bool loss_done(int micro_batch) const { return arrived_[at(micro_batch)] == added_.loss_ranks; }
 
   void wake(int rank) {
     if (queued_[at(rank)]) return;
@@ -88,7 +81,7 @@ class Walker {
       case ActionKind::backward:
       case ActionKind::backward_input:
         if (!forward_known) return Action{ActionKind::forward, s, i};
-        if (s == last && loss_ranks_ > 0 && !loss_done(i)) return Action{ActionKind::loss, last, i};
+        if (s == last && added_.loss_ranks > 0 && !loss_done(i)) return Action{ActionKind::loss, last, i};
         if (s < last && !known(s + 1, i, backward_there)) return from(s + 1, s, ActionKind::backward, i);
         break;
       case ActionKind::backward_weight:
@@ -107,7 +100,7 @@ class Walker {
 
   /// What a stage makes for its neighbour, as the action that brings it there.
   Action from(int stage, int neighbour, ActionKind kind, int micro_batch) const {
-    if (messages_ && schedule_.rank_of[at(stage)] != schedule_.rank_of[at(neighbour)]) {
+    if (added_.messages && schedule_.rank_of[at(stage)] != schedule_.rank_of[at(neighbour)]) {
       kind = kind == ActionKind::forward ? ActionKind::send_forward : ActionKind::send_backward;
     }
     return {kind, stage, micro_batch};
@@ -121,7 +114,7 @@ class Walker {
     }
     if (arrived_at_[at(rank)] != micro_batch) {
       arrived_at_[at(rank)] = micro_batch;
-      if (++arrived_[at(micro_batch)] == loss_ranks_) {
+      if (++arrived_[at(micro_batch)] == added_.loss_ranks) {
         for (int other = 0; other < schedule_.size(); ++other) {
           if (other != rank) wake(other);
         }
@@ -136,10 +129,10 @@ class Walker {
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) {
       facts(s, i) |= forward_done;
-      if (s + 1 < schedule_.stages() && (!messages_ || schedule_.rank_of[at(s + 1)] == rank)) bring_forward(s, i);
+      if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_of[at(s + 1)] == rank)) bring_forward(s, i);
     } else if (is_backward(action.kind)) {
       facts(s, i) |= backward_done;
-      if (s > 0 && (!messages_ || schedule_.rank_of[at(s - 1)] == rank)) bring_backward(s, i);
+      if (s > 0 && (!added_.messages || schedule_.rank_of[at(s - 1)] == rank)) bring_backward(s, i);
     } else if (action.kind == ActionKind::send_forward) {
       bring_forward(s, i);
     } else if (action.kind == ActionKind::send_backward) {
@@ -162,12 +155,24 @@ class Walker {
   std::vector<int> arrived_at_;  // of each rank: the H at which it arrived last
   std::vector<int> queue_;       // ranks that may go on
   std::vector<bool> queued_;
-  int loss_ranks_ = 0;
-  bool messages_ = false;
+  Additions added_;
   Walk walk_;
 };
 
 }  // namespace
+
+Additions additions(const Schedule& schedule) {
+  Additions found;
+  for (const std::vector<Action>& list : schedule.ranks) {
+    bool loss = false;
+    for (const Action& action : list) {
+      loss = loss || action.kind == ActionKind::loss;
+      found.messages = found.messages || is_message(action.kind);
+    }
+    found.loss_ranks += loss ? 1 : 0;
+  }
+  return found;
+}
 
 int end_of_overlap(const std::vector<Action>& list, int first) {
   auto last = static_cast<std::size_t>(first);

@@ -17,6 +17,13 @@ constexpr bool is_backward(ActionKind kind) {
   return kind == ActionKind::backward || kind == ActionKind::backward_input;
 }
 
+/// What passes have added to the computing.
+struct Additions {
+  int loss_ranks = 0;  // that have an H
+  bool messages = false;
+};
+Additions additions(const Schedule& schedule);
+
 /// Past the last action that begins together with the one at `first`.
 int end_of_overlap(const std::vector<Action>& list, int first);
 

@@ -13,8 +13,8 @@
 namespace heddle {
 namespace {
 
-/// Calls `insert(list, first, end, result)` for each group of actions that begin together; it appends the group and
-/// what the pass adds around it.
+/// Calls `insert(first, end, result)` for each group of actions that begin together; it appends the group and what the
+/// pass adds around it.
 template <class Insert>
 std::vector<Action> rewritten(const std::vector<Action>& list, const Insert& insert) {
   std::vector<Action> result;

@@ -2,12 +2,16 @@
 // an idle slot, `(0F7;7B3)OVERLAP_F_B` an overlapped pair. Recomputation and H have no letter there and are left out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "parallel/pipeline/schedule.h"
 
 namespace heddle {
+
+/// What is read of a file.
+inline constexpr std::uint64_t most_csv_bytes = std::uint64_t{1} << 30;
 
 std::string to_csv(const Schedule& schedule);
 

@@ -28,15 +28,8 @@ class ListChecker {
   explicit ListChecker(const Schedule& schedule)
       : schedule_(schedule),
         seen_(schedule.rank_of.size() * at(schedule.micro_batches)),
-        trains_(!is_forward_only(schedule)) {
-    for (const std::vector<Action>& list : schedule.ranks) {
-      bool loss = false;
-      for (const Action& action : list) {
-        loss = loss || action.kind == ActionKind::loss;
-        messages_ = messages_ || is_message(action.kind);
-      }
-      loss_ranks_ += loss ? 1 : 0;
-    }
+        trains_(!is_forward_only(schedule)),
+        added_(additions(schedule)) {
     stages_of_.resize(schedule.ranks.size());
     for (int stage = 0; stage < schedule.stages(); ++stage) stages_of_[at(rank_of(stage))].push_back(stage);
   }
@@ -124,7 +117,7 @@ class ListChecker {
       case ActionKind::backward_input:
         if (!has(ActionKind::forward, stage, micro_batch)) return before({ActionKind::forward, stage, micro_batch});
         if (stage < last()) return not_there(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
-        if (loss_ranks_ > 0 && !losses_[at(micro_batch)]) return before({ActionKind::loss, stage, micro_batch});
+        if (added_.loss_ranks > 0 && !losses_[at(micro_batch)]) return before({ActionKind::loss, stage, micro_batch});
         return {};
       case ActionKind::backward_weight:
         if (has(ActionKind::backward_input, stage, micro_batch)) return {};
@@ -149,7 +142,7 @@ class ListChecker {
                                                          : has_backward(from, micro_batch);
       return there ? "" : before({computed, from, micro_batch});
     }
-    if (!messages_ || has(received, action.stage, micro_batch)) return {};
+    if (!added_.messages || has(received, action.stage, micro_batch)) return {};
     return before({received, action.stage, micro_batch});
   }
 
@@ -180,7 +173,7 @@ class ListChecker {
 
   /// What the rank's list should have had besides.
   std::optional<Action> missing(int rank) {
-    const bool loss = loss_ranks_ > 1 || (loss_ranks_ == 1 && rank == rank_of(last()));
+    const bool loss = added_.loss_ranks > 1 || (added_.loss_ranks == 1 && rank == rank_of(last()));
     for (int i = 0; loss && i < schedule_.micro_batches; ++i) {
       if (!losses_[at(i)]) return Action{ActionKind::loss, last(), i};
     }
@@ -191,7 +184,7 @@ class ListChecker {
         if (has(ActionKind::backward_input, stage, i) && !has(ActionKind::backward_weight, stage, i)) {
           return Action{ActionKind::backward_weight, stage, i};
         }
-        if (!messages_) continue;
+        if (!added_.messages) continue;
         if (stage < last() && rank_of(stage + 1) != rank && !has(ActionKind::send_forward, stage, i)) {
           return Action{ActionKind::send_forward, stage, i};
         }
@@ -206,10 +199,9 @@ class ListChecker {
   const Schedule& schedule_;
   std::vector<std::uint16_t> seen_;  // of each cell: which kinds
   bool trains_;
+  Additions added_;
   std::vector<bool> losses_;  // of the rank being checked
   std::vector<std::vector<int>> stages_of_;
-  int loss_ranks_ = 0;
-  bool messages_ = false;
 };
 
 /// The neighbouring stage that a message goes to, or comes from.
