@@ -244,6 +244,11 @@ TEST_CASE("validate: messages follow what they send, are received before use, an
   std::swap(swapped.ranks[1][0], swapped.ranks[1][1]);
   CHECK(fault_of(swapped) == "1/0: 1RECV_F1: rank 0 sends 0SEND_F0 first");
 
+  Schedule forward_only = with_communication({1, {0, 1}, {{{forward, 0, 0}}, {{forward, 1, 0}}}});
+  CHECK(fault_of(forward_only) == "");
+  forward_only.ranks[0].push_back({ActionKind::recv_backward, 0, 0});
+  CHECK(fault_of(forward_only) == "0/2: 0RECV_B0: no rank sends it");
+
   Schedule folded =
       with_communication({1, {0, 0}, {{{forward, 0, 0}, {forward, 1, 0}, {backward, 1, 0}, {backward, 0, 0}}}});
   folded.ranks[0].insert(folded.ranks[0].begin() + 1, Action{send_forward, 0, 0});

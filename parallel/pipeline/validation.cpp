@@ -228,8 +228,14 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
       const ActionKind kind =
           action.kind == ActionKind::recv_forward ? ActionKind::send_forward : ActionKind::send_backward;
       const std::pair<int, int> pair{rank_of(other_stage(action)), rank};
-      const Action& next = sent.at(pair)[taken[pair]++];
-      if (next == Action{kind, other_stage(action), action.micro_batch}) continue;
+      const std::vector<Action>& messages = sent[pair];
+      const std::size_t place = taken[pair]++;
+      const Action wanted{kind, other_stage(action), action.micro_batch};
+      if (place >= messages.size()) {
+        return ScheduleFault{rank, i, fmt::format("{}: no rank sends it", to_string(action))};
+      }
+      const Action& next = messages[place];
+      if (next == wanted) continue;
       return ScheduleFault{rank, i,
                            fmt::format("{}: rank {} sends {} first", to_string(action), pair.first, to_string(next))};
     }
