@@ -151,7 +151,13 @@ TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
   const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
   CHECK(search_schedules(space(2, 2, nothing)).front().makespan == 0);
   CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)),
-                       "search: expected from 1 to 16384 micro-batches on all ranks together, got 0 x 1", InputError);
+                       "search: expected at least 1 stage and 1 micro-batch, got 0 and 1", InputError);
+  SearchSpace deep = space(16, 64);
+  deep.most_chunks = 64;
+  CHECK_THROWS_WITH_AS(search_schedules(deep),
+                       "search: expected at most 262144 cells to weigh in all, got 2662400 of 16 stages, up to 64 "
+                       "micro-batches and up to 64 chunks",
+                       InputError);
 }
 
 TEST_CASE("list schedules: the warm-up opens the step, and memory holds back") {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +24,33 @@ StageCosts scaled(StageCosts costs, double factor) {
 /// Of our own schedules so many warm-ups are tried for a placement.
 constexpr int most_warm_ups = 24;
 
+/// The divisors and multiples that are weighed.
+std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
+  std::vector<int> numbers;
+  const int least = std::min(space.ranks, space.micro_batches);
+  for (int m = least; m <= std::max(space.micro_batches, space.most_micro_batches); ++m)
+    if (space.micro_batches % m == 0 || m % space.micro_batches == 0) numbers.push_back(m);
+  return numbers;
+}
+
+/// A minute or so, at about 10,000 cells a second.
+void check_size(const SearchSpace& space) {
+  constexpr int most_cells_weighed = 1 << 18;
+  if (space.ranks < 1 || space.micro_batches < 1)
+    fail<InputError>("search: expected at least 1 stage and 1 micro-batch, got {} and {}", space.ranks,
+                     space.micro_batches);
+  const double chunks = space.most_chunks;
+  double cells = 0;
+  for (const int micro_batches : numbers_of_micro_batches(space))
+    cells += space.ranks * chunks * (chunks + 1) / 2 * micro_batches;
+  if (cells > most_cells_weighed)
+    fail<InputError>(
+        "search: expected at most {} cells to weigh in all, got {:.0f} of {} stages, up to {} micro-batches and up to "
+        "{} chunks",
+        most_cells_weighed, cells, space.ranks, std::max(space.micro_batches, space.most_micro_batches),
+        space.most_chunks);
+}
+
 class Search {
  public:
   explicit Search(const SearchSpace& space) : space_(space) {
@@ -33,7 +59,7 @@ class Search {
   }
 
   std::vector<WeighedSchedule> run() {
-    const std::vector<int> numbers = numbers_of_micro_batches();
+    const std::vector<int> numbers = numbers_of_micro_batches(space_);
     for (const int micro_batches : numbers) weigh_named(micro_batches);
     for (const int micro_batches : numbers) {
       for (int chunks = 1; chunks <= space_.most_chunks; ++chunks)
@@ -46,14 +72,6 @@ class Search {
   }
 
  private:
-  std::vector<int> numbers_of_micro_batches() const {
-    std::vector<int> numbers;
-    const int least = std::min(space_.ranks, space_.micro_batches);
-    for (int m = least; m <= std::max(space_.micro_batches, space_.most_micro_batches); ++m)
-      if (space_.micro_batches % m == 0 || m % space_.micro_batches == 0) numbers.push_back(m);
-    return numbers;
-  }
-
   void weigh_named(int micro_batches) {
     for (const ScheduleType& type : schedule_types()) {
       const int most = type.most_chunks == 0 ? space_.most_chunks : std::min(type.most_chunks, space_.most_chunks);
@@ -139,11 +157,7 @@ SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule) {
 }
 
 std::vector<WeighedSchedule> search_schedules(const SearchSpace& space) {
-  constexpr std::int64_t most = 1 << 14;
-  if (space.ranks < 1 || space.micro_batches < 1 ||
-      std::int64_t{space.ranks} * std::max(space.micro_batches, space.most_micro_batches) > most)
-    fail<InputError>("search: expected from 1 to {} micro-batches on all ranks together, got {} x {}", most,
-                     space.ranks, std::max(space.micro_batches, space.most_micro_batches));
+  check_size(space);
   return Search(space).run();
 }
 

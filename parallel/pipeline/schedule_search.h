@@ -39,7 +39,7 @@ struct WeighedSchedule {
 };
 
 /// Best first: those that fit by makespan, then those that do not by memory; of equal ones named ones first. InputError
-/// without ranks or micro-batches, or with more of them than are searched in a minute or so.
+/// without ranks or micro-batches, or with more of them and of chunks than are searched in a minute or so.
 std::vector<WeighedSchedule> search_schedules(const SearchSpace& space);
 
 /// What a schedule of the space is weighed by.
