@@ -206,6 +206,16 @@ TEST_CASE("a schedule's CSV comes back as the same schedule") {
   CHECK(read == named);
 }
 
+TEST_CASE("a file whose ranks have unequal numbers of stages is told with its number of stages") {
+  const Scratch folder;
+  const std::string file = (folder / "uneven.csv").string();
+  std::ofstream(file) << "0F0,,,2F0,2B0,,,0B0\n,1F0,,,,,1B0\n";
+  CHECK(printed("schedule --file " + file).starts_with(file + ": 2 ranks, 1 micro-batch, 3 stages\n"));
+  const Json json = Json::parse(printed("schedule --file " + file + " --json"));
+  CHECK(json["stages"] == 3);
+  CHECK(json["chunks"].is_null());
+}
+
 TEST_CASE("a file with a wrong cell is refused with the grid around it") {
   const Scratch folder;
   const std::string file = (folder / "wrong.csv").string();

@@ -1,6 +1,7 @@
 #include "experiments/schedule/report.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include <fmt/ranges.h>
@@ -18,8 +19,18 @@ std::string counted(int count, std::string_view one, std::string_view several) {
   return fmt::format("{} {}", count, count == 1 ? one : several);
 }
 
-int chunks_of(const Schedule& schedule) {
-  return schedule.stages() / schedule.size();
+/// Of each rank; nothing if they differ.
+std::optional<int> chunks_of(const Schedule& schedule) {
+  std::vector<int> counts(schedule.ranks.size());
+  for (const int rank : schedule.rank_of) ++counts[static_cast<std::size_t>(rank)];
+  const bool are_equal = std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); });
+  return are_equal ? std::optional(counts.front()) : std::nullopt;
+}
+
+std::string stages_told(const Schedule& schedule) {
+  const std::optional<int> chunks = chunks_of(schedule);
+  if (!chunks) return fmt::format(", {} stages", schedule.stages());
+  return *chunks == 1 ? "" : fmt::format(", {} stages a rank", *chunks);
 }
 
 std::string figure(std::string_view what, std::string_view value, std::string_view meaning) {
@@ -42,10 +53,9 @@ std::string by_rank(std::span<const double> values) {
 }  // namespace
 
 std::string schedule_title(const ScheduleReport& report) {
-  const int chunks = chunks_of(report.schedule);
   return fmt::format("{}: {}, {}{}", report.name, counted(report.schedule.size(), "rank", "ranks"),
                      counted(report.schedule.micro_batches, "micro-batch", "micro-batches"),
-                     chunks == 1 ? "" : fmt::format(", {} stages a rank", chunks));
+                     stages_told(report.schedule));
 }
 
 std::string schedule_figures(const ScheduleReport& report) {
@@ -62,9 +72,10 @@ std::string schedule_figures(const ScheduleReport& report) {
 
 std::string schedule_json(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
+  const std::optional<int> chunks = chunks_of(report.schedule);
   const Json json{{"name", report.name},
-                  {"stages", report.schedule.size()},
-                  {"chunks", chunks_of(report.schedule)},
+                  {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
+                  {"chunks", chunks ? Json(*chunks) : Json()},
                   {"micro_batches", report.schedule.micro_batches},
                   {"makespan", simulation.makespan},
                   {"span_bubble", simulation.timeline.span_bubble()},
