@@ -184,6 +184,15 @@ TEST_CASE("costs are forward, input part, weight part and a transfer's") {
   CHECK(makespan("0.5,1e1,0,0") == 21);
 }
 
+TEST_CASE("actions that take no time, and the shortest and longest that can be told, are drawn") {
+  CHECK(printed("schedule gpipe --stages 1 --micro-batches 2 --costs 0,0,0,1").find("rank\n   0\n") !=
+        std::string::npos);
+  const Scratch folder;
+  const std::string file = (folder / "picture.svg").string();
+  for (const std::string costs : {"0,0,0,1", "1e-18,1e-18,1e-18,0", "1e18,1e18,1e18,1e18", "1e-18,1e18,0,1"})
+    CHECK(call("schedule gpipe --stages 1 --micro-batches 2 --svg " + file + " --costs " + costs).code == 0);
+}
+
 TEST_CASE("recomputation takes a forward's time, and keeps one micro-batch's activations") {
   const Json json = Json::parse(printed("schedule gpipe --stages 1 --micro-batches 4 --recompute always --json"));
   CHECK(json["makespan"] == 16);
@@ -247,10 +256,11 @@ TEST_CASE("wrong calls say what was expected and exit with 2") {
         "heddle: --chunks: expected an integer from 1 to 1024, got 0\n");
   CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1048576") ==
         "heddle: schedule: expected at most 33554432 micro-batches in all stages together, got 65536 x 1 x 1048576\n");
-  for (const std::string costs :
-       {"1,1,1,-1", "-1,1,1,1", "1,1,1", "1,1,1,1,1", "a,b,c,d", "1,1,1,", "nan,1,1,1", "inf,1,1,1"})
+  for (const std::string costs : {"1,1,1,-1", "-1,1,1,1", "1,1,1", "1,1,1,1,1", "a,b,c,d", "1,1,1,", "nan,1,1,1",
+                                  "inf,1,1,1", "0,0,0,0", "1e-320,1,1,1", "1e19,1,1,1"})
     CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --costs " + costs) ==
-          "heddle: --costs: expected F,I,W,c, four numbers from 0 to 1e18, got \"" + costs + "\"\n");
+          "heddle: --costs: expected F,I,W,c, four numbers, 0 or from 1e-18 to 1e18 and not all 0, got \"" + costs +
+              "\"\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --csv --json") ==
         "heddle: schedule: expected --csv or --json, got both\n");
   CHECK(refused("schedule --file a.csv --stages 4") ==

@@ -24,17 +24,21 @@ struct Costs {
 };
 
 Costs costs_of(const std::string& text) {
+  const auto wrong = [&] {
+    fail<InputError>("--costs: expected F,I,W,c, four numbers, 0 or from 1e-18 to 1e18 and not all 0, got {}",
+                     in_quotes(text));
+  };
   std::array<double, 4> values{};
   const char* at = text.data();
   const char* const end = at + text.size();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto [next, error] = std::from_chars(at, end, values.at(i));
     const bool is_last = i + 1 == values.size();
-    if (error != std::errc() || !(values.at(i) >= 0) || values.at(i) > 1e18 || (next == end) != is_last ||
-        (!is_last && *next != ','))
-      fail<InputError>("--costs: expected F,I,W,c, four numbers from 0 to 1e18, got {}", in_quotes(text));
+    const bool is_cost = values.at(i) == 0 || (values.at(i) >= 1e-18 && values.at(i) <= 1e18);
+    if (error != std::errc() || !is_cost || (next == end) != is_last || (!is_last && *next != ',')) wrong();
     at = next + 1;
   }
+  if (values == std::array<double, 4>{}) wrong();
   const auto [forward, backward_input, backward_weight, transfer] = values;
   return {.rank = {.forward = forward,
                    .backward_input = backward_input,

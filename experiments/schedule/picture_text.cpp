@@ -63,6 +63,7 @@ class Painter {
     const int room = std::max(20, style_.columns - gutter_);
     const double whole = end();
     Scale scale;
+    if (whole <= 0) return scale;
     if (const std::optional<double> unit = unit_of_time(timeline_)) {
       scale = {.column = *unit, .columns = static_cast<int>(std::lround(whole / *unit)), .is_exact = true};
       const int characters = 1 + longest_name();

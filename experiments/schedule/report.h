@@ -17,7 +17,8 @@ struct ScheduleReport {
 std::string schedule_title(const ScheduleReport& report);
 /// Makespan, both bubbles, peak memory of the ranks: for people.
 std::string schedule_figures(const ScheduleReport& report);
-/// The same with stable keys. `stages` is the number of ranks, each of which has `chunks` of the model's.
+/// The same with stable keys. `stages` is the number of ranks, each of which has `chunks` of the model's; where they
+/// have unequal numbers of them, it is that of all, and `chunks` null.
 std::string schedule_json(const ScheduleReport& report);
 
 }  // namespace heddle
