@@ -23,8 +23,18 @@ std::filesystem::path folder_of(const std::filesystem::path& target) {
   return target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
 }
 
+/// A device or a pipe would be replaced, and what was written not be where it was wanted.
+void check_replaceable(const std::filesystem::path& target) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(target, unknown);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+      !std::filesystem::is_directory(status))
+    fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
+}
+
 /// A new file in the target's folder. Short and of our own making: the target's name may be as long as names can be.
 FileDescriptor make_temporary(const std::filesystem::path& target) {
+  check_replaceable(target);
   constexpr int most_attempts = 1000;  // a killed run with our process id may have left some
   for (int attempt = 0;; ++attempt) {
     const auto path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "framework/error.h"
 #include "tests/support/scratch.h"
@@ -90,6 +91,11 @@ TEST_CASE("errors of files name the path and the system's reason") {
   fs::create_directories(scratch / "folder/inside");
   const std::string folder = (scratch / "folder").string();
   CHECK(message_of([&] { write_file_atomically(folder, "x"); }) == folder + ": cannot be written: Is a directory");
+  const std::string pipe = (scratch / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(message_of([&] { write_file_atomically(pipe, "x"); }) == pipe + ": cannot be written: it is not a plain file");
+  CHECK(fs::is_fifo(pipe));
+  fs::remove(pipe);
   CHECK(message_of([&] { read_file(folder, 1); }) == folder + ": cannot be read: it is not a plain file");
   CHECK(scratch.files() == 1);
   const std::string file = (scratch / "a").string();
