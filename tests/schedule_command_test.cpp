@@ -245,7 +245,7 @@ TEST_CASE("wrong calls say what was expected and exit with 2") {
   CHECK(refused("schedule gpipe --stages 0 --micro-batches 4") ==
         "heddle: --stages: expected an integer from 1 to 65536, got 0\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 0") ==
-        "heddle: --micro-batches: expected an integer from 1 to 1048576, got 0\n");
+        "heddle: --micro-batches: expected an integer from 1 to 1000000, got 0\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 2") ==
         "heddle: gpipe: expected 1 chunk, got 2\n");
   CHECK(refused("schedule zb_h2 --stages 4 --micro-batches 4") ==
@@ -254,8 +254,8 @@ TEST_CASE("wrong calls say what was expected and exit with 2") {
         "heddle: interleaved: expected a multiple of 4 micro-batches for 4 ranks, got 6\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 0") ==
         "heddle: --chunks: expected an integer from 1 to 1024, got 0\n");
-  CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1048576") ==
-        "heddle: schedule: expected at most 33554432 micro-batches in all stages together, got 65536 x 1 x 1048576\n");
+  CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1000000") ==
+        "heddle: schedule: expected at most 33554432 micro-batches in all stages together, got 65536 x 1 x 1000000\n");
   for (const std::string costs : {"1,1,1,-1", "-1,1,1,1", "1,1,1", "1,1,1,1,1", "a,b,c,d", "1,1,1,", "nan,1,1,1",
                                   "inf,1,1,1", "0,0,0,0", "1e-320,1,1,1", "1e19,1,1,1"})
     CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --costs " + costs) ==

@@ -83,8 +83,8 @@ TEST_CASE("schedule: what a schedule cannot be made for is said") {
                        "interleaved_zb: expected a multiple of 4 micro-batches for 4 ranks, got 6", InputError);
   CHECK_THROWS_WITH_AS(
       make_schedule("looped_bfs", {40000, 2, 2}),
-      "looped_bfs: 80000 stages x 2 micro-batches: expected at most 65536 x 1000000, and 100000000 in all", InputError);
+      "looped_bfs: 80000 stages x 2 micro-batches: expected at most 65536 x 1000000, and 33554432 in all", InputError);
   CHECK_THROWS_WITH_AS(
       make_schedule("gpipe", {1000, 1000000}),
-      "gpipe: 1000 stages x 1000000 micro-batches: expected at most 65536 x 1000000, and 100000000 in all", InputError);
+      "gpipe: 1000 stages x 1000000 micro-batches: expected at most 65536 x 1000000, and 33554432 in all", InputError);
 }

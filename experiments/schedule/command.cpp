@@ -60,12 +60,10 @@ int chunks_of(const ScheduleCommand& command) {
 }
 
 Schedule named(const ScheduleCommand& command) {
-  constexpr int most = 1 << 20;
-  constexpr std::int64_t most_cells = std::int64_t{1} << 25;
-  const ScheduleShape shape{
-      .ranks = bounded(command.stages, "--stages", "the number of ranks", 1 << 16),
-      .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", most),
-      .chunks = chunks_of(command)};
+  const ScheduleShape shape{.ranks = bounded(command.stages, "--stages", "the number of ranks", most_stages),
+                            .micro_batches = bounded(command.micro_batches, "--micro-batches",
+                                                     "the number of micro-batches", most_micro_batches),
+                            .chunks = chunks_of(command)};
   if (std::int64_t{shape.ranks} * shape.chunks > most_cells / shape.micro_batches)
     fail<InputError>("schedule: expected at most {} micro-batches in all stages together, got {} x {} x {}", most_cells,
                      shape.ranks, shape.chunks, shape.micro_batches);

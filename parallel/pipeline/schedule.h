@@ -60,10 +60,10 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// What a file or a command may ask for: more than fits no machine's memory as lists.
+/// What a file or a command may ask for. A cell's lists and simulation take about 180 bytes.
 inline constexpr int most_stages = 65'536;
 inline constexpr int most_micro_batches = 1'000'000;
-inline constexpr std::int64_t most_cells = 100'000'000;
+inline constexpr std::int64_t most_cells = std::int64_t{1} << 25;
 
 /// Lists to be filled, one for each rank that has a stage.
 Schedule empty_schedule(int micro_batches, std::vector<int> rank_of);
