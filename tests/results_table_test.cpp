@@ -88,6 +88,9 @@ memory of each rank)") != std::string::npos);
 steps as the schedule predicts them from costs of the stages measured alone
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
 )"));
+  run.variants[1].pipeline->predicted_seconds = 0.5;
+  run.device = "plan";
+  CHECK(results_table(run).ends_with("\ngpipe: predicted 500 ms, modelled 4.00 s (x 8.0)\n"));
   CHECK(widest_line(table) <= 100);
 }
 

@@ -99,6 +99,13 @@ std::string outputs_table(const RunResult& run) {
   return is_forward ? grid.to_text() : "";
 }
 
+/// `1.6 % apart` of the second, or `x 4.9`.
+std::string told_apart(double predicted, double seconds) {
+  const double factor = std::max(predicted, seconds) / std::min(predicted, seconds);
+  if (factor >= 2) return fmt::format("x {:.1f}", factor);
+  return fmt::format("{:.1f} % apart", 100 * std::abs(predicted - seconds) / seconds);
+}
+
 /// `gpipe: predicted 1.23 s, measured 1.25 s (1.6 % apart)`, a line a pipeline.
 std::string predictions_text(const RunResult& run) {
   std::string text;
@@ -106,9 +113,9 @@ std::string predictions_text(const RunResult& run) {
     const auto seconds = step_seconds(variant);
     if (!seconds || !variant.pipeline || !variant.pipeline->predicted_seconds) continue;
     const double predicted = *variant.pipeline->predicted_seconds;
-    text += fmt::format("{}: predicted {}, measured {} ({:.1f} % apart)\n", shorten(variant.name, table_width / 3),
-                        format_seconds(predicted), format_seconds(seconds->median),
-                        100 * std::abs(predicted - seconds->median) / seconds->median);
+    text += fmt::format("{}: predicted {}, {} {} ({})\n", shorten(variant.name, table_width / 3),
+                        format_seconds(predicted), run.device == "plan" ? "modelled" : "measured",
+                        format_seconds(seconds->median), told_apart(predicted, seconds->median));
   }
   return text;
 }
