@@ -10,9 +10,11 @@ gained = [variant for variant in pipelines if variant["speedup_over_naive"] is n
 for variant in gained:
     variant["p"] = 1 + max(rank["coordinates"]["pp"] for rank in variant["ranks"])
 shades = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#666666"]
+markers = ["o", "s", "^", "D", "v", "P", "X", "*"]  # the next one where the shades begin again
 if gained:
     kinds = list(dict.fromkeys((variant["schedule"], variant["recompute"]) for variant in gained))
     colour_of = {kind: shades[i % len(shades)] for i, kind in enumerate(kinds)}
+    marker_of = {kind: markers[i // len(shades) % len(markers)] for i, kind in enumerate(kinds)}
     recomputes = len({recompute for _, recompute in kinds}) > 1
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, max(3.8, 1.2 + 0.36 * len(gained))), width_ratios=(1, 1.15), layout="constrained"
@@ -29,7 +31,7 @@ if gained:
             points = sorted((variant["micro_batches"], variant["speedup_over_naive"]) for variant in gained
                             if (variant["schedule"], variant["recompute"]) == kind and variant["p"] == stages)
             if points:
-                left.plot(*zip(*points), marker="o", markersize=5, color=colour_of[kind])
+                left.plot(*zip(*points), marker=marker_of[kind], markersize=5, color=colour_of[kind])
     if most > 1:
         left.set_xscale("log", base=2)
         left.xaxis.set_major_formatter(lambda count, _: f"{count:g}")
@@ -40,7 +42,7 @@ if gained:
     left.set_title("Speed-up; dashed: m p / (m + p - 1)")
     for kind in kinds:
         name = f"{kind[0]}, recompute {kind[1]}" if recomputes and kind[1] else kind[0]
-        left.plot([], [], marker="o", markersize=5, color=colour_of[kind], label=name)
+        left.plot([], [], marker=marker_of[kind], markersize=5, color=colour_of[kind], label=name)
     left.legend(frameon=False, fontsize=9)
     colours = [colour_of[variant["schedule"], variant["recompute"]] for variant in gained]
     bars = right.barh(range(len(gained)), [variant["speedup_over_naive"] for variant in gained], color=colours, alpha=0.75)
