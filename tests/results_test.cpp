@@ -12,7 +12,6 @@
 #include "experiments/results/text.h"
 #include "experiments/results/trace.h"
 #include "framework/crc32c.h"
-#include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
 
@@ -142,55 +141,6 @@ TEST_CASE("what was not measured is null, also in a variant that failed and wher
   for (const char* key : {"first", "last"}) CHECK(failed["loss"][key].is_null());
 }
 
-TEST_CASE("a pipeline's speed-up is told over naive with as many stages and the same recomputation, and the ideal") {
-  RunResult run;
-  run.variants = {variant_result("serial", 1, 8), pipeline_variant("naive_2", "naive", 2, 6, 0.5, 1),
-                  pipeline_variant("recomputed", "naive", 4, 16, 0.25, 1),
-                  pipeline_variant("naive_4", "naive", 4, 8, 0.25, 1),
-                  pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5)};
-  run.variants[2].pipeline->recompute = "always";
-  run.variants[4].pipeline->predicted_seconds = 3.5;
-  CHECK(naive_of(run, run.variants[0]) == nullptr);
-  CHECK(naive_of(run, run.variants[2]) == &run.variants[2]);
-  CHECK(naive_of(run, run.variants[4]) == &run.variants[3]);
-  run.variants[3].batch = 128;
-  CHECK(naive_of(run, run.variants[4]) == nullptr);
-  run.variants[3].batch = 64;
-  const Json summary = Json::parse(summary_json(run));
-  const Json& gpipe = summary["variants"][4];
-  CHECK(gpipe["schedule"] == "gpipe");
-  CHECK(gpipe["recompute"] == "never");
-  CHECK(gpipe["stages"] == 4);
-  CHECK(gpipe["micro_batches"] == 2);
-  CHECK(gpipe["bubble_fraction"] == 0.5);
-  CHECK(gpipe["ranks"][3]["utilisation"] == 0.5);
-  CHECK(gpipe["ideal_speedup"] == 2.5);
-  CHECK(gpipe["speedup_over_naive"] == 2.0);
-  CHECK(gpipe["share_of_ideal"] == 0.8);
-  CHECK(gpipe["predicted_seconds"] == 3.5);
-  CHECK(summary["variants"][3]["share_of_ideal"] == 1.0);
-  CHECK(summary["variants"][3]["predicted_seconds"].is_null());
-  const Json& serial = summary["variants"][0];
-  CHECK(serial["stages"] == 1);
-  CHECK(serial["bubble_fraction"] == 0.0);
-  for (const char* key : {"schedule", "recompute", "speedup_over_naive", "share_of_ideal"})
-    CHECK(serial[key].is_null());
-  run.variants.erase(run.variants.begin() + 3);
-  CHECK(naive_of(run, run.variants.back()) == nullptr);
-}
-
-TEST_CASE("the bubble is the idle share of the median step; a resumed run's is that of its own steps") {
-  VariantResult variant = pipeline_variant("gpipe", "gpipe", 2, 4, 0.75, 1.5);
-  variant.steps = {step_record(0, 1, 9), step_record(1, 1, 1), step_record(2, 1, 4), step_record(3, 1, 5)};
-  for (RankResult& rank : variant.ranks) rank.busy_in_step = {9, 1, rank.rank == 0 ? 4.0 : 2.0, 0};
-  CHECK(bubble_fraction(variant) == 1 - 6.0 / 8);
-  variant.first_step = 3;
-  for (RankResult& rank : variant.ranks) rank.busy_in_step = {4};
-  CHECK(bubble_fraction(variant) == doctest::Approx(0.2));
-  variant.ranks[1].busy_in_step.clear();
-  CHECK_FALSE(bubble_fraction(variant));
-}
-
 TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") {
   RunResult run;
   run.variants = {variant_result("a,\"b\"", 1, 1)};
@@ -206,15 +156,6 @@ TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") 
 
 TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one after another") {
   CHECK(schedule_csv(variant_result("a", 2, 1)) == "0F0,0B0,0F1,0B1\n0F0,0B0,0F1,0B1\n");
-}
-
-TEST_CASE("schedule.csv of a pipeline is its schedule") {
-  VariantResult variant = pipeline_variant("gpipe", "gpipe", 2, 1, 1, 1);
-  variant.pipeline->schedule = {.micro_batches = 1,
-                                .rank_of = {0, 1},
-                                .ranks = {{{ActionKind::forward, 0, 0}, {ActionKind::backward, 0, 0}},
-                                          {{ActionKind::forward, 1, 0}, {ActionKind::backward, 1, 0}}}};
-  CHECK(schedule_csv(variant) == to_csv(variant.pipeline->schedule));
 }
 
 TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {

@@ -20,6 +20,13 @@ std::vector<std::size_t> timed_steps(const VariantResult& result) {
   return timed;
 }
 
+bool is_naive_for(const VariantResult& variant, const VariantResult& result) {
+  if (!variant.pipeline || variant.pipeline->schedule_name != "naive") return false;
+  return variant.batch == result.batch && variant.pipeline->recompute == result.pipeline->recompute &&
+         std::equal(variant.ranks.begin(), variant.ranks.end(), result.ranks.begin(), result.ranks.end(),
+                    [](const RankResult& a, const RankResult& b) { return a.coordinates == b.coordinates; });
+}
+
 }  // namespace
 
 std::optional<StepSeconds> step_seconds(const VariantResult& result) {
@@ -77,13 +84,14 @@ std::optional<double> speedup(const VariantResult& result, const VariantResult& 
 
 const VariantResult* naive_of(const RunResult& run, const VariantResult& result) {
   if (!result.pipeline) return nullptr;
+  const VariantResult* naive = nullptr;
+  bool is_past = false;
   for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline || variant.pipeline->schedule_name != "naive" || variant.batch != result.batch) continue;
-    if (variant.pipeline->schedule.size() == result.pipeline->schedule.size() &&
-        variant.pipeline->recompute == result.pipeline->recompute)
-      return &variant;
+    if (is_past && naive != nullptr) break;
+    if (is_naive_for(variant, result)) naive = &variant;
+    is_past = is_past || &variant == &result;
   }
-  return nullptr;
+  return naive;
 }
 
 std::optional<double> share_of_ideal(const RunResult& run, const VariantResult& result) {

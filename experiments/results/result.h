@@ -109,8 +109,9 @@ struct RunResult {
 
 /// Samples a second over those of another variant. Absent where one of the two was not timed.
 std::optional<double> speedup(const VariantResult& result, const VariantResult& over);
-/// The variant that a pipeline's speed-up is fairly told over: the first one with the schedule `naive`, as many
-/// ranks, the same batch and recomputation; null if there is none, and without a pipeline.
+/// The variant that a pipeline's speed-up is fairly told over: one with the schedule `naive`, the same mesh, batch and
+/// recomputation, and of several the last one up to the pipeline's own place in the run, else the first one after it;
+/// null if there is none, and without a pipeline. `result` is a variant of `run`.
 const VariantResult* naive_of(const RunResult& run, const VariantResult& result);
 /// Speed-up over `naive_of` divided by the ideal one.
 std::optional<double> share_of_ideal(const RunResult& run, const VariantResult& result);
