@@ -15,11 +15,9 @@ class StageModels {
   StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, const Construction& construction);
 
   Model& at(int stage) { return models_.at(stage); }
-  const Model& at(int stage) const { return models_.at(stage); }
   bool has(int stage) const { return models_.contains(stage); }
-  bool has_last() const { return has(plan_->stages() - 1); }
 
-  /// In model order; `first_index` of a stage's parameters among those of the whole model.
+  /// In model order.
   std::vector<Parameter*> parameters();
   std::vector<Buffer*> buffers();
   /// Of each of `parameters()`, its number among the parameters of all stages.
