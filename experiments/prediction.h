@@ -12,6 +12,6 @@ double predicted_seconds(const Experiment& experiment, const RunPlan& plan, cons
 
 /// How many times as fast as `naive`, with as many ranks and the same recomputation, a schedule is where all stages
 /// take equally long and messages no time: gpipe on p ranks without recomputation m p / (m + p - 1) times.
-double ideal_speedup(const Schedule& schedule, Recompute recompute);
+double ideal_speedup(Schedule schedule, Recompute recompute);
 
 }  // namespace heddle
