@@ -187,9 +187,11 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   CutModel cut{.model = std::move(model)};
   cut.cut.end = cut.model->last_value();
   for (int i = 1; i < cut.cut.end; ++i) cut.cut.begins.push_back(i);
+  const StageProfile profile = known_or_measured(experiment, dataset, cut, known);
   std::vector<double> seconds;
-  for (const StageCosts& costs : known_or_measured(experiment, dataset, cut, known).later)
+  for (const StageCosts& costs : profile.later)
     seconds.push_back(costs.forward + costs.recompute + costs.backward_input + costs.backward_weight);
+  if (experiment.head.ranks == HeadRanks::last_stage) seconds.back() += profile.loss + profile.head_weight;
   return seconds;
 }
 

@@ -20,7 +20,7 @@ struct StageProfile {
   std::vector<StageCosts> later;
   /// Of one micro-batch, and all classes.
   double loss = 0;
-  /// Its part of the classes' gradient, which is computed once a step.
+  /// Of one micro-batch: its part of the classes' gradient, which is computed once a step.
   double head_weight = 0;
   /// Of a step: everything from the gradients to the new weights, for all parameters.
   double optimizer = 0;
@@ -29,12 +29,13 @@ struct StageProfile {
 /// Profiles that were measured already, by all that they depend on: variants of a study share them.
 using StageProfiles = std::map<std::string, StageProfile>;
 
-/// Of the plan's stages, or of others that begin at these applications. `threads` is what the experiment's ranks have.
-/// Layers that are split over tp are measured whole.
+/// Of the plan's stages, with as many threads as each of the experiment's ranks has. Layers that are split over tp are
+/// measured whole.
 StageProfile profile_stages(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan,
                             StageProfiles& known);
 
-/// Of each application of the model, forward and backward: what the cut `by time` weighs.
+/// Of each application of the model, forward and backward of one micro-batch: what the cut `by time` weighs. The last
+/// one bears the head if that lies on its ranks alone.
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
                                          std::shared_ptr<const ModelDescription> model, StageProfiles& known);
 

@@ -91,6 +91,21 @@ TEST_CASE("the times of the applications add up to those of the stages") {
   }
 }
 
+TEST_CASE("a cut by measured time knows the head: a large one on the last stage leaves it fewer layers") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.model.stages.by = StagesBy::time;
+  experiment.head.classes = 100'000;
+  const auto dataset = make_dataset(experiment.data, {1});
+  const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+  const auto last_begin = [&](HeadRanks ranks) {
+    experiment.head.ranks = ranks;
+    const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);
+    return plan_run(experiment, model, mesh_of(experiment), seconds)->cut.begins.back();
+  };
+  CHECK(last_begin(HeadRanks::last_stage) > last_begin(HeadRanks::all));
+}
+
 TEST_CASE("the ideal speed-up over naive is the formula's, for any chunks; recomputation in naive's gaps is no gain") {
   const auto ideal = [](const char* name, const ScheduleShape& shape, Recompute recompute = Recompute::never) {
     return ideal_speedup(with_communication(with_recompute(make_schedule(name, shape), recompute)), recompute);
