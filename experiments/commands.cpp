@@ -44,20 +44,29 @@ Schedule checked_schedule(const Member& member) {
   }
 }
 
-/// That the model can be made for these images, placed on this mesh and cut into its stages.
+void check_recomputed_layers(const Member& member, const ModelDescription& model) {
+  try {
+    (void)with_recomputed_layers(model, member.root.pipeline);
+  } catch (const InputError& error) {
+    fail<InputError>("{}: {}", member.document.where("/pipeline/recompute_layers"), error.what());
+  }
+}
+
+/// That the model can be made for these images, placed on this mesh and cut into its stages, and has the layers that
+/// are to be recomputed.
 void check_model(const Member& member) {
   const Experiment& e = member.root;
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
-  bool needs_two = false;
   const Schedule schedule = checked_schedule(member);
+  std::optional<ModelDescription> model;
   try {
-    const ModelDescription model = make_model(e.model, image_shape(e.data));
-    needs_two = normalises_vectors(model);
-    (void)cut_of(model, e, plan_of(model, e, mesh_of(e)), schedule);
+    model = make_model(e.model, image_shape(e.data));
+    (void)cut_of(*model, e, plan_of(*model, e, mesh_of(e)), schedule);
   } catch (const InputError& error) {
     fail<InputError>("{}: {}", member.document.where("/model"), error.what());
   }
-  if (needs_two && e.train.batch / groups < 2)
+  check_recomputed_layers(member, *model);
+  if (normalises_vectors(*model) && e.train.batch / groups < 2)
     fail<InputError>(
         "{}: expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
         "batch, and there are dp * micro_batches = {} parts",
@@ -68,9 +77,9 @@ void check_model(const Member& member) {
 void check(const Member& member) {
   const Experiment& e = member.root;
   constexpr std::int64_t most_ranks = 1024;
-  if (e.mesh.dp * e.mesh.tp > most_ranks)
-    fail<InputError>("{}: expected at most {} ranks, got {} x {}", member.document.where("/mesh"), most_ranks,
-                     e.mesh.dp, e.mesh.tp);
+  if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
+    fail<InputError>("{}: expected at most {} ranks, got {} x {} x {}", member.document.where("/mesh"), most_ranks,
+                     e.mesh.dp, e.mesh.pp, e.mesh.tp);
   const MarginConfig& margin = e.head.margin;
   if (!e.head.normalize && (margin.m1 != 1 || margin.m2 != 0 || margin.m3 != 0))
     fail<InputError>("{}: margins act on angles: with head.normalize = false expected m1 = 1, m2 = 0 and m3 = 0",

@@ -39,17 +39,15 @@ Schedule computing_of(const Experiment& experiment) {
   return make_schedule(pipeline.schedule, shape_of(experiment));
 }
 
-std::shared_ptr<const ModelDescription> with_recomputed_layers(std::shared_ptr<const ModelDescription> model,
-                                                               const PipelineConfig& pipeline) {
+}  // namespace
+
+ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline) {
   if (pipeline.recompute_layers.empty()) return model;
   if (pipeline.recompute == Recompute::sqrt)
-    fail<InputError>("pipeline.recompute_layers: expected none, for with sqrt all layers are recomputed");
-  auto marked = std::make_shared<ModelDescription>(*model);
-  for (const std::string& pattern : pipeline.recompute_layers) marked->recompute(pattern);
-  return marked;
+    fail<InputError>("expected none, for with pipeline.recompute = sqrt all layers are recomputed");
+  for (const std::string& pattern : pipeline.recompute_layers) model.recompute(pattern);
+  return model;
 }
-
-}  // namespace
 
 ScheduleShape shape_of(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
@@ -73,7 +71,7 @@ std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::share
   const std::vector<int> rank_of = schedule.rank_of;
   plan->cut = cut_of(*model, experiment, *plan->placements, schedule, seconds);
   plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
-  plan->model = with_recomputed_layers(std::move(model), experiment.pipeline);
+  plan->model = std::make_shared<ModelDescription>(with_recomputed_layers(*model, experiment.pipeline));
   plan->training = make_program(std::move(schedule));
   plan->forward = make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)));
   // Twice as many as ranks keep all of them busy two thirds of the time.

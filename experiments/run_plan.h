@@ -38,6 +38,9 @@ ScheduleShape shape_of(const Experiment& experiment);
 /// The experiment's schedule with its recomputation, its loss and its messages. InputError where the schedule does not
 /// take the mesh or the micro-batches, or names the wrong cell of a file.
 Schedule schedule_of(const Experiment& experiment);
+/// The model with its layers marked that are recomputed one by one. InputError where a pattern matches none, and where
+/// all layers are recomputed by segments.
+ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline);
 
 /// `seconds`: of each application's forward and backward, measured; if empty, those of the profile.
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::shared_ptr<const ModelDescription> model,

@@ -318,6 +318,29 @@ TEST_CASE("with a virtual clock a run tells the time that its links would take")
   CHECK(run["ranks"][0]["busy_seconds"].get<double>() < 1000);
 }
 
+TEST_CASE("layers to recompute that cannot be are found in every variant before the first one runs") {
+  Files files;
+  Json experiment = small();
+  const auto error = [&](const Json& pipeline) {
+    experiment["variants"] = {{{"name", "a"}, {"patch", Json::object()}},
+                              {{"name", "b"}, {"patch", Json::object()}},
+                              {{"name", "c"}, {"patch", {{"pipeline", pipeline}}}}};
+    const std::string file = files.write(experiment);
+    const Called validated = call({"validate", file});
+    const Called run = call({"run", file, "--out", files.path("out")});
+    CHECK(validated.code == 2);
+    CHECK(run.code == 2);
+    CHECK(run.err == validated.err);
+    CHECK_FALSE(std::filesystem::exists(files.path("out")));
+    const std::string place = "heddle: " + file + ": /variants/2/patch/pipeline/recompute_layers: ";
+    CHECK(validated.err.starts_with(place));
+    return validated.err.substr(std::min(place.size(), validated.err.size()));
+  };
+  CHECK(error({{"recompute_layers", {"*", "no.such"}}}) == "model: no layer's name matches \"no.such\"\n");
+  CHECK(error({{"recompute", "sqrt"}, {"recompute_layers", {"*"}}}) ==
+        "expected none, for with pipeline.recompute = sqrt all layers are recomputed\n");
+}
+
 TEST_CASE("errors of an experiment name file, place and what was expected; exit code 2") {
   Files files;
   const std::string file = files.write(small());
@@ -340,7 +363,9 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("ranks.speed=[1,1,2]") ==
         "heddle: --set ranks.speed: expected at most 2 speeds, one for each rank, got 3\n");
   CHECK(error("mesh={\"dp\": 1024, \"tp\": 1024}")
-            .find("small.json: /mesh: expected at most 1024 ranks, got 1024 x 1024\n") != std::string::npos);
+            .find("small.json: /mesh: expected at most 1024 ranks, got 1024 x 1 x 1024\n") != std::string::npos);
+  CHECK(error("mesh={\"dp\": 2, \"pp\": 1024}")
+            .find("small.json: /mesh: expected at most 1024 ranks, got 2 x 1024 x 1\n") != std::string::npos);
   CHECK(error("ranks.speed=[0]") ==
         "heddle: --set ranks.speed: /ranks/speed/0: expected a number > 0 and <= 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");

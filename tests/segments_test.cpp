@@ -102,7 +102,7 @@ TEST_CASE("an experiment recomputes by segments or by layers with the bits of a 
   pipeline.recompute_layers = {"a.*", "d.*"};
   CHECK(error_of(pipeline) == "model: no layer's name matches \"d.*\"");
   pipeline.recompute = Recompute::sqrt;
-  CHECK(error_of(pipeline) == "pipeline.recompute_layers: expected none, for with sqrt all layers are recomputed");
+  CHECK(error_of(pipeline) == "expected none, for with pipeline.recompute = sqrt all layers are recomputed");
 }
 
 }  // namespace heddle
