@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/atomic_file.h"
 #include "framework/describe.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/random_model.h"
+#include "tests/support/scratch.h"
 
 namespace heddle {
 
@@ -32,6 +34,12 @@ ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int mo
   }
 }
 
+/// Of any kind; of layers all of them, at times.
+void draw_recomputation(RandomStream& draws, PipelineConfig& pipeline) {
+  pipeline.recompute = static_cast<Recompute>(draws.below(4));
+  if (pipeline.recompute == Recompute::never && draws.below(2) == 0) pipeline.recompute_layers = {"*"};
+}
+
 void check_random_case(std::uint64_t seed) {
   RandomStream draws({seed}, Purpose::test, 4, 0);
   const std::span<const ScheduleType> types = schedule_types();
@@ -44,7 +52,7 @@ void check_random_case(std::uint64_t seed) {
   Layout layout{Mesh(dp, shape.ranks, tp), shape.micro_batches};
   layout.pipeline.schedule = std::string(type.name);
   layout.pipeline.chunks = shape.chunks;
-  layout.pipeline.recompute = static_cast<Recompute>(draws.below(3));
+  draw_recomputation(draws, layout.pipeline);
   layout.pipeline.receives = static_cast<Receives>(draws.below(2));
   layout.head = HeadRanks::last_stage;
   Layout flat{Mesh(dp, 1, tp), shape.micro_batches};
@@ -55,12 +63,15 @@ void check_random_case(std::uint64_t seed) {
   Experiment experiment = test::small_experiment(20, batch, 6, DType::f32);
   experiment.seed = static_cast<std::int64_t>(seed);
   if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
+  if (dp > 1 && draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
   CAPTURE(seed);
   CAPTURE(type.name);
   CAPTURE(to_string(layout.mesh));
   CAPTURE(shape.micro_batches);
   CAPTURE(shape.chunks);
   CAPTURE(name_of(layout.pipeline.recompute));
+  CAPTURE(layout.pipeline.recompute_layers.size());
+  CAPTURE(static_cast<int>(experiment.train.shard));
   CAPTURE(batch);
   test::check_same_bits(experiment, model, layout, flat);
 }
@@ -89,17 +100,23 @@ TEST_CASE("plan knows what the ranks of pipelines hold and send, to the byte") {
     RandomStream draws({seed}, Purpose::test, 6, 0);
     const std::span<const ScheduleType> types = schedule_types();
     const ScheduleType& type = types[seed % types.size()];
-    const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, Mesh());
+    const int dp = 1 + static_cast<int>(draws.below(2));
+    const int tp = 1 + static_cast<int>(draws.below(2));
+    const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, Mesh(dp, 1, tp));
     const ScheduleShape shape = random_shape(draws, type, static_cast<int>(model->applications().size()));
-    Layout layout{Mesh(1, shape.ranks, 1), shape.micro_batches};
+    Layout layout{Mesh(dp, shape.ranks, tp), shape.micro_batches};
     layout.pipeline.schedule = std::string(type.name);
     layout.pipeline.chunks = shape.chunks;
-    layout.pipeline.recompute = static_cast<Recompute>(draws.below(3));
+    draw_recomputation(draws, layout.pipeline);
     layout.head = static_cast<HeadRanks>(draws.below(2));
-    const Experiment experiment = test::small_experiment(20, 2 * shape.micro_batches + 1, 6, DType::f32);
+    Experiment experiment = test::small_experiment(20, 2 * dp * shape.micro_batches + 1, 6, DType::f32);
+    if (dp > 1 && draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
     CAPTURE(seed);
     CAPTURE(type.name);
-    CAPTURE(shape.ranks);
+    CAPTURE(to_string(layout.mesh));
+    CAPTURE(name_of(layout.pipeline.recompute));
+    CAPTURE(layout.pipeline.recompute_layers.size());
+    CAPTURE(static_cast<int>(experiment.train.shard));
     CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout, "cpu"));
   }
 }
