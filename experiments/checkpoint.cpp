@@ -32,7 +32,7 @@ std::vector<Saved> state_of(Trainer& trainer) {
     owners[parameter->name] = owner(trainer.stepped_part(*parameter), trainer.rank());
     saved.push_back({parameter->name, parameter->value, owner(parameter->part, trainer.rank())});
   }
-  for (const Optimizer::State& state : trainer.optimizer().state())
+  for (const Optimizer::State& state : trainer.optimizer_state())
     saved.push_back({state.name, state.value, owners.at(state.weight)});
   for (const Buffer* buffer : trainer.buffers())
     saved.push_back({buffer->name, buffer->value, owner(buffer->part, trainer.rank())});

@@ -20,7 +20,8 @@ Schedule schedule_of_file(const Experiment& experiment) {
   if (schedule.micro_batches != experiment.train.micro_batches)
     fail<InputError>("{}: expected train.micro_batches = {} micro-batches, got {}", pipeline.file,
                      experiment.train.micro_batches, schedule.micro_batches);
-  if (is_forward_only(schedule)) fail<InputError>("{}: has no backward: it trains nothing", pipeline.file);
+  if (is_forward_only(schedule) && !experiment.train.forward_only)
+    fail<InputError>("{}: has no backward: it trains nothing", pipeline.file);
   const std::int64_t stages = experiment.mesh.pp * std::max<std::int64_t>(pipeline.chunks, 1);
   if (pipeline.chunks > 0 && schedule.stages() != stages)
     fail<InputError>("{}: expected mesh.pp * pipeline.chunks = {} stages, got {}", pipeline.file, stages,
@@ -58,8 +59,10 @@ ScheduleShape shape_of(const Experiment& experiment) {
 }
 
 Schedule schedule_of(const Experiment& experiment) {
+  Schedule schedule = computing_of(experiment);
+  if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
   const LossRanks loss = experiment.head.ranks == HeadRanks::all ? LossRanks::all : LossRanks::last_stage;
-  return with_communication(with_loss(with_recompute(computing_of(experiment), experiment.pipeline.recompute), loss),
+  return with_communication(with_loss(with_recompute(std::move(schedule), experiment.pipeline.recompute), loss),
                             experiment.pipeline.receives);
 }
 
@@ -72,8 +75,10 @@ std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::share
   plan->cut = cut_of(*model, experiment, *plan->placements, schedule, seconds);
   plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
   plan->model = std::make_shared<ModelDescription>(with_recomputed_layers(*model, experiment.pipeline));
+  const bool has_backward = !is_forward_only(schedule);
   plan->training = make_program(std::move(schedule));
-  plan->forward = make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)));
+  plan->forward = has_backward ? make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)))
+                               : plan->training;
   // Twice as many as ranks keep all of them busy two thirds of the time.
   plan->embedding_batches = experiment.mesh.pp == 1 ? 1 : 2 * static_cast<int>(experiment.mesh.pp);
   plan->embedding = make_program(forward_only(rank_of, plan->embedding_batches));

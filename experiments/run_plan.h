@@ -18,7 +18,8 @@ struct RunPlan {
   StageCut cut;
   /// Stages keep the ends of segments of their layers only.
   bool has_sqrt_segments = false;
-  /// A training step; a forward pass of as many micro-batches; one of `embedding_batches`.
+  /// A training step; a forward pass of as many micro-batches; one of `embedding_batches`. The first two are one where
+  /// the experiment's schedule is of a file without backward.
   std::shared_ptr<const PipelineProgram> training;
   std::shared_ptr<const PipelineProgram> forward;
   std::shared_ptr<const PipelineProgram> embedding;
@@ -35,8 +36,9 @@ struct RunPlan {
 
 /// p, m and v of the experiment's schedule.
 ScheduleShape shape_of(const Experiment& experiment);
-/// The experiment's schedule with its recomputation, its loss and its messages. InputError where the schedule does not
-/// take the mesh or the micro-batches, or names the wrong cell of a file.
+/// The experiment's schedule with its recomputation, its loss and its messages; a file's that is forward only, with
+/// train.forward_only, has messages alone. InputError where the schedule does not take the mesh or the micro-batches,
+/// or names the wrong cell of a file.
 Schedule schedule_of(const Experiment& experiment);
 /// The model with its layers marked that are recomputed one by one. InputError where a pattern matches none, and where
 /// all layers are recomputed by segments.

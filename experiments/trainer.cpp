@@ -34,18 +34,22 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
   if (experiment.head.ranks == HeadRanks::all || rank.coordinates.pp == plan_->last_rank())
     head_ = std::make_unique<Head>(experiment.head, embedding_size(*plan_->model), rank, construction_);
   check_names();
+  if (!experiment.train.forward_only) make_optimizer_and_buckets();
+}
+
+void Trainer::make_optimizer_and_buckets() {
   std::vector<PartialGradient> partial;
   std::vector<Trained> trained;
   for (const Parameter* parameter : parameters()) {
     if (!parameter->trainable) continue;
-    Communicator& ranks = rank.over(parameter->part.partial);
+    Communicator& ranks = rank_.over(parameter->part.partial);
     const bool sharded = shards_step(*parameter);
     partial.push_back({parameter->value, parameter->gradient, &ranks, sharded});
     trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
                        parameter->is_norm_or_bias});
   }
-  buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment.train.bucket_bytes);
-  optimizer_ = make_optimizer(experiment.train.optimizer, std::move(trained));
+  buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment_.train.bucket_bytes);
+  optimizer_ = make_optimizer(experiment_.train.optimizer, std::move(trained));
 }
 
 void Trainer::check_names() {
@@ -70,6 +74,10 @@ ParameterPart Trainer::stepped_part(const Parameter& parameter) const {
   part.elements = ShardRange{part.elements.value_or(ShardRange{}).begin + range.begin, range.size};
   part.partial.for_each([&](Axis axis) { part.sharded.insert(axis); });
   return part;
+}
+
+std::vector<Optimizer::State> Trainer::optimizer_state() const {
+  return optimizer_ ? optimizer_->state() : std::vector<Optimizer::State>();
 }
 
 std::vector<Parameter*> Trainer::parameters() {

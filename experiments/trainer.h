@@ -50,7 +50,8 @@ class Trainer {
   /// parameter, or with train.shard a range of its elements.
   ParameterPart stepped_part(const Parameter& parameter) const;
   std::vector<Buffer*> buffers() { return models_.buffers(); }
-  Optimizer& optimizer() { return *optimizer_; }
+  /// None with train.forward_only.
+  std::vector<Optimizer::State> optimizer_state() const;
   const RunPlan& plan() const { return *plan_; }
   Rank& rank() { return rank_; }
   const Experiment& experiment() const { return experiment_; }
@@ -64,6 +65,7 @@ class Trainer {
   bool shards_step(const Parameter& parameter) const;
   /// InputError if two parameters or buffers have one name: a checkpoint could not tell them apart.
   void check_names();
+  void make_optimizer_and_buckets();
   double gradient_norm();
   std::optional<double> clip_gradients();
 
@@ -75,6 +77,7 @@ class Trainer {
   Construction construction_;
   StageModels models_;
   std::unique_ptr<Head> head_;  // none on ranks without classes
+  /// Of training only.
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<Optimizer> optimizer_;
   ImageReader images_;

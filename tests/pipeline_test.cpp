@@ -95,6 +95,53 @@ TEST_CASE("a head over all ranks of a pipeline equals the serial judge") {
   }
 }
 
+TEST_CASE("a schedule of a file whose micro-batches go in any order equals the serial judge") {
+  const Scratch folder;
+  Layout layout{Mesh(1, 2, 1), 4};
+  layout.pipeline.schedule = "csv";
+  layout.pipeline.file = (folder / "schedule.csv").string();
+  write_file_atomically(layout.pipeline.file,
+                        "0F1,0F0,0F2,0F3,0B1,0B0,0B3,0B2\n"
+                        "1F1,1F0,1B1,1B0,1F2,1F3,1B3,1B2\n");
+  for (const HeadRanks head : {HeadRanks::last_stage, HeadRanks::all})
+    for (const Recompute recompute : {Recompute::never, Recompute::always}) {
+      layout.head = head;
+      layout.pipeline.recompute = recompute;
+      RandomStream draws({9}, Purpose::test, 7, 0);
+      const test::ModelPointer model = test::random_model(draws, {.with_norms = true}, Mesh());
+      test::check_against_judge(test::small_experiment(33, 17, 6, DType::f64), model, layout);
+    }
+}
+
+TEST_CASE("forward only a file's schedule needs no backward; no optimizer is made; plan knows the bytes") {
+  const Scratch folder;
+  RandomStream draws({9}, Purpose::test, 8, 0);
+  const test::ModelPointer model = test::random_model(draws, {}, Mesh());
+  Experiment experiment = test::small_experiment(33, 17, 6, DType::f32);
+  Layout layout{Mesh(1, 2, 1), 4};
+  layout.pipeline.schedule = "csv";
+  layout.pipeline.file = (folder / "schedule.csv").string();
+  write_file_atomically(layout.pipeline.file, "0F1,0F0,0F3,0F2\n1F1,1F0,1F3,1F2\n");
+  const auto planned = [&](std::int64_t micro_batches) {
+    experiment.mesh.pp = 2;
+    experiment.train.micro_batches = micro_batches;
+    experiment.pipeline = layout.pipeline;
+    return plan_run(experiment, model, layout.mesh);
+  };
+  CHECK(message_of([&] { (void)planned(4); }) == layout.pipeline.file + ": has no backward: it trains nothing");
+  experiment.train.forward_only = true;
+  CHECK(message_of([&] { (void)planned(3); }) ==
+        layout.pipeline.file + ": expected train.micro_batches = 3 micro-batches, got 4");
+  CHECK(planned(4)->forward->schedule.ranks[0].front() == Action{ActionKind::forward, 0, 1});
+  const std::vector<test::Use> uses = test::use_of_step(experiment, model, layout, "cpu");
+  CHECK(uses == test::use_of_step(experiment, model, layout, "plan"));
+  for (const test::Use& use : uses) {
+    CHECK(use.bytes[static_cast<std::size_t>(Category::optimizer)] == 0);
+    CHECK(use.bytes[static_cast<std::size_t>(Category::parameters)] > 0);
+  }
+  CHECK(uses[0].sent > 0);
+}
+
 TEST_CASE("plan knows what the ranks of pipelines hold and send, to the byte") {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     RandomStream draws({seed}, Purpose::test, 6, 0);

@@ -91,8 +91,12 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   run_ranks(options, [&](Rank& rank) {
     Tracer tracer(rank.clock);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
-    (void)trainer.compute_gradients(0);
-    (void)trainer.apply_gradients(0);
+    if (experiment.train.forward_only) {
+      trainer.forward(0);
+    } else {
+      (void)trainer.compute_gradients(0);
+      (void)trainer.apply_gradients(0);
+    }
     const auto& peak = rank.device.meter().peak().bytes;
     uses[static_cast<std::size_t>(rank.index)] = {{peak.begin(), peak.end()}, rank.bytes.sent_bytes()};
   });
