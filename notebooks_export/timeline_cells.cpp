@@ -33,22 +33,13 @@ def kind_of(span):
     return ("head (H)" if span["name"].startswith("head") else by_word.get(span["name"], "other")), ""
 
 
-def ends_of_steps(own):
-    """Of one rank: where the optimizer ends; in a forward pass the wait for all stages, or else the last forward."""
-    ends = own["ts"] + own["dur"]
-    forwards = own["name"].str.extract(r"^(\d+)F(\d+)$").dropna().astype(int)
-    last = forwards.apply(tuple, axis=1).max() if len(forwards) else None
-    for name in ("optimizer", "barrier", last and f"{last[0]}F{last[1]}"):
-        if (own["name"] == name).any():
-            return ends[own["name"] == name]
-    return ends[:0]
-
-
 def last_step(spans):
     """The last traced step: what lies after the end of the step before, on each rank."""
     step = {}
+    # A forward pass has no optimizer: it ends when all ranks are done.
+    end = "optimizer" if (spans["name"] == "optimizer").any() else "barrier"
     for rank, own in spans.groupby("pid"):
-        ends = ends_of_steps(own)
+        ends = (own["ts"] + own["dur"])[own["name"] == end]
         if len(ends):
             begin = ends.iloc[-2] if len(ends) > 1 else -math.inf
             inside = (own["ts"] >= begin - 1e-3) & (own["ts"] + own["dur"] <= ends.iloc[-1] + 1e-3)
