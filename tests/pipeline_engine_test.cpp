@@ -121,7 +121,8 @@ TEST_CASE("what is on its way and what waits for backward is bounded as the sche
   // gradient of its output.
   for (int rank = 0; rank < 4; ++rank) {
     CHECK(peaks_of("1f1b", 8, Recompute::never)[rank] == peaks_of("1f1b", 32, Recompute::never)[rank]);
-    CHECK(peaks_of("gpipe", 32, Recompute::never)[rank] == peaks_of("gpipe", 8, Recompute::never)[rank] + (rank == 3 ? 48 : 24));
+    CHECK(peaks_of("gpipe", 32, Recompute::never)[rank] ==
+          peaks_of("gpipe", 8, Recompute::never)[rank] + (rank == 3 ? 48 : 24));
   }
 }
 
