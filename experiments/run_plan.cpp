@@ -66,8 +66,9 @@ Schedule schedule_of(const Experiment& experiment) {
                             experiment.pipeline.receives);
 }
 
-std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::shared_ptr<const ModelDescription> model,
-                                        const Mesh& mesh, const std::vector<double>& seconds) {
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
+                                        const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
+                                        const std::vector<double>& seconds) {
   auto plan = std::make_shared<RunPlan>();
   plan->placements = std::make_shared<PlacementPlan>(plan_of(*model, experiment, mesh));
   Schedule schedule = schedule_of(experiment);

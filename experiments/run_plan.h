@@ -45,7 +45,8 @@ Schedule schedule_of(const Experiment& experiment);
 ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline);
 
 /// `seconds`: of each application's forward and backward, measured; if empty, those of the profile.
-std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, std::shared_ptr<const ModelDescription> model,
-                                        const Mesh& mesh, const std::vector<double>& seconds = {});
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
+                                        const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
+                                        const std::vector<double>& seconds = {});
 
 }  // namespace heddle
