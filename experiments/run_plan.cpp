@@ -78,11 +78,12 @@ std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
   plan->model = std::make_shared<ModelDescription>(with_recomputed_layers(*model, experiment.pipeline));
   const bool has_backward = !is_forward_only(schedule);
   plan->training = make_program(std::move(schedule));
-  plan->forward = has_backward ? make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)))
-                               : plan->training;
+  if (experiment.train.forward_only)
+    plan->forward = has_backward ? make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)))
+                                 : plan->training;
   // Twice as many as ranks keep all of them busy two thirds of the time.
   plan->embedding_batches = experiment.mesh.pp == 1 ? 1 : 2 * static_cast<int>(experiment.mesh.pp);
-  plan->embedding = make_program(forward_only(rank_of, plan->embedding_batches));
+  if (experiment.evaluate) plan->embedding = make_program(forward_only(rank_of, plan->embedding_batches));
   return plan;
 }
 

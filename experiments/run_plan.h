@@ -18,8 +18,8 @@ struct RunPlan {
   StageCut cut;
   /// Stages keep the ends of segments of their layers only.
   bool has_sqrt_segments = false;
-  /// A training step; a forward pass of as many micro-batches; one of `embedding_batches`. The first two are one where
-  /// the experiment's schedule is of a file without backward.
+  /// A training step; with train.forward_only a forward pass of as many micro-batches, which is the same where the
+  /// schedule is of a file without backward; with an evaluation one of `embedding_batches`.
   std::shared_ptr<const PipelineProgram> training;
   std::shared_ptr<const PipelineProgram> forward;
   std::shared_ptr<const PipelineProgram> embedding;

@@ -84,8 +84,8 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, const CutMo
   plan->training = make_program(
       with_loss(with_recompute(serial_schedule(stages, micro_batches, cut.split), serial.pipeline.recompute),
                 LossRanks::last_stage));
-  plan->forward = make_program(forward_only(std::vector<int>(static_cast<std::size_t>(stages), 0), micro_batches));
-  plan->embedding = plan->forward;
+  if (serial.train.forward_only)
+    plan->forward = make_program(forward_only(std::vector<int>(static_cast<std::size_t>(stages), 0), micro_batches));
   return plan;
 }
 
