@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/results_folder.h"
+#include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -16,23 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Called {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Called call(const std::vector<std::string>& arguments) {
-  std::vector<const char*> argv{"heddle"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  std::ostringstream out;
-  std::ostringstream err;
-  Called called;
-  called.code = run_command_line(static_cast<int>(argv.size()), argv.data(), {out, err, Terminal{}});
-  called.out = out.str();
-  called.err = err.str();
-  return called;
-}
+using test::call;
+using test::Called;
 
 /// A few steps of a small network on drawn faces.
 Json small() {

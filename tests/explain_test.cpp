@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/command_line.h"
+#include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -14,22 +15,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Called {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
+using test::Called;
 
 Called call(const std::vector<std::string>& arguments, const Json& experiment) {
   const Scratch folder;
   const std::string file = (folder / "small.json").string();
   std::ofstream(file) << experiment.dump();
-  std::vector<const char*> argv{"heddle", arguments[0].c_str(), file.c_str()};
-  for (std::size_t i = 1; i < arguments.size(); ++i) argv.push_back(arguments[i].c_str());
-  std::ostringstream out;
-  std::ostringstream err;
-  const int code = run_command_line(static_cast<int>(argv.size()), argv.data(), {out, err, Terminal{}});
-  return {code, out.str(), err.str()};
+  std::vector<std::string> all = arguments;
+  all.insert(all.begin() + 1, file);
+  return test::call(all);
 }
 
 Json explained(const Json& experiment, const std::vector<std::string>& more = {}) {

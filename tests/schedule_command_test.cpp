@@ -9,6 +9,7 @@
 #include "experiments/schedule/picture.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
+#include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -17,22 +18,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Called {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
+using test::Called;
 
 Called call(const std::string& arguments, Terminal terminal = {}) {
-  std::istringstream words("heddle " + arguments);
-  std::vector<std::string> list{std::istream_iterator<std::string>(words), {}};
-  std::vector<const char*> argv;
-  for (const std::string& word : list) argv.push_back(word.c_str());
-  std::ostringstream out;
-  std::ostringstream err;
-  const int code = run_command_line(static_cast<int>(argv.size()), argv.data(),
-                                    {.out = out, .err = err, .terminal = {}, .out_terminal = terminal});
-  return {code, out.str(), err.str()};
+  std::istringstream words(arguments);
+  return test::call({std::istream_iterator<std::string>(words), {}}, terminal);
 }
 
 std::string printed(const std::string& arguments, Terminal terminal = {}) {
