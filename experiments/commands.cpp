@@ -36,19 +36,13 @@ bool normalises_vectors(const ModelDescription& model) {
   });
 }
 
-Schedule checked_schedule(const Member& member) {
+/// What `make` gives; its errors are told of this place in the file.
+template <class Make>
+auto located(const Member& member, const char* pointer, const Make& make) {
   try {
-    return schedule_of(member.root);
+    return make();
   } catch (const InputError& error) {
-    fail<InputError>("{}: {}", member.document.where("/pipeline"), error.what());
-  }
-}
-
-void check_recomputed_layers(const Member& member, const ModelDescription& model) {
-  try {
-    (void)with_recomputed_layers(model, member.root.pipeline);
-  } catch (const InputError& error) {
-    fail<InputError>("{}: {}", member.document.where("/pipeline/recompute_layers"), error.what());
+    fail<InputError>("{}: {}", member.document.where(pointer), error.what());
   }
 }
 
@@ -57,16 +51,14 @@ void check_recomputed_layers(const Member& member, const ModelDescription& model
 void check_model(const Member& member) {
   const Experiment& e = member.root;
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
-  const Schedule schedule = checked_schedule(member);
-  std::optional<ModelDescription> model;
-  try {
-    model = make_model(e.model, image_shape(e.data));
-    (void)cut_of(*model, e, plan_of(*model, e, mesh_of(e)), schedule);
-  } catch (const InputError& error) {
-    fail<InputError>("{}: {}", member.document.where("/model"), error.what());
-  }
-  check_recomputed_layers(member, *model);
-  if (normalises_vectors(*model) && e.train.batch / groups < 2)
+  const Schedule schedule = located(member, "/pipeline", [&] { return schedule_of(e); });
+  const ModelDescription model = located(member, "/model", [&] {
+    ModelDescription made = make_model(e.model, image_shape(e.data));
+    (void)cut_of(made, e, plan_of(made, e, mesh_of(e)), schedule);
+    return made;
+  });
+  (void)located(member, "/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
+  if (normalises_vectors(model) && e.train.batch / groups < 2)
     fail<InputError>(
         "{}: expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
         "batch, and there are dp * micro_batches = {} parts",

@@ -146,12 +146,9 @@ double ideal_speedup(Schedule schedule, Recompute recompute) {
   // It takes no time here, but where all ranks share it they would wait for each other.
   for (std::vector<Action>& list : schedule.ranks)
     std::erase_if(list, [](const Action& action) { return action.kind == ActionKind::loss; });
-  const bool trains = std::any_of(schedule.ranks[0].begin(), schedule.ranks[0].end(), [](const Action& action) {
-    return action.kind == ActionKind::backward || action.kind == ActionKind::backward_input;
-  });
   const ScheduleShape shape{.ranks = schedule.size()};
   const double naive_seconds =
-      trains ? simulate(with_recompute(naive(shape), recompute), {}).makespan : static_cast<double>(shape.ranks);
+      is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).makespan;
   // A rank of several stages has as much to do as one of one.
   const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.size());
   return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).makespan;

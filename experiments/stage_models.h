@@ -15,7 +15,6 @@ class StageModels {
   StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, const Construction& construction);
 
   Model& at(int stage) { return models_.at(stage); }
-  bool has(int stage) const { return models_.contains(stage); }
 
   /// In model order.
   std::vector<Parameter*> parameters();

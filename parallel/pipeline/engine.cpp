@@ -19,7 +19,7 @@ Place place_of(const Action& action) {
   return {action.stage, action.micro_batch};
 }
 
-/// When each rank's actions begin if every computing action takes one unit, but for H.
+/// When each rank's actions begin if F, I, W and R take one unit, B two and H none.
 class UnitTimes {
  public:
   explicit UnitTimes(const Schedule& schedule) : begins_(schedule.ranks.size()) {
@@ -85,8 +85,7 @@ std::shared_ptr<const PipelineProgram> make_program(Schedule schedule) {
 }
 
 Schedule forward_only(const std::vector<int>& rank_of, int micro_batches) {
-  const int ranks = *std::max_element(rank_of.begin(), rank_of.end()) + 1;
-  Schedule schedule{micro_batches, rank_of, std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+  Schedule schedule = empty_schedule(micro_batches, rank_of);
   for (int stage = 0; stage < schedule.stages(); ++stage)
     for (int i = 0; i < micro_batches; ++i)
       schedule.ranks[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(stage)])].push_back(

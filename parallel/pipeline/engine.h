@@ -1,8 +1,9 @@
 // Executes one rank's list of a schedule over its stages. Knows nothing of layers: a stage is a function of variables.
 //
-// Activations and gradients cross from stage to stage as messages. A send is started and let go: it is waited for two
-// actions after the one before which, if all actions took equally long, its receiver would have it. So a slow receiver
-// does not delay the sender's next micro-batch, what is on its way is bounded, and memory does not depend on timing.
+// Activations and gradients cross from stage to stage as messages. A send is started and let go. It is waited for one
+// computing action after the first that begins when the receiver would use it, if all parts took equally long. So a
+// slow receiver does not delay the sender's next micro-batch, what is on its way is bounded, and memory does not depend
+// on timing.
 #pragma once
 
 #include <cstdint>
