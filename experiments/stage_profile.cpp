@@ -1,6 +1,7 @@
 #include "experiments/stage_profile.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "experiments/config/writer.h"
@@ -8,26 +9,25 @@
 #include "experiments/run.h"
 #include "experiments/trainer.h"
 #include "framework/device.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/simulation.h"
 
 namespace heddle {
 
 namespace {
-
-constexpr std::int64_t most_micro_batches = 3;
 
 /// The first step also builds the kernels, and makes what stays. On plan all others are alike.
 std::int64_t steps_of(const Experiment& experiment) {
   return experiment.device == DeviceType::plan ? 2 : 4;
 }
 
-double median(std::vector<double> values) {
+/// Not the median: a step is the sum of what its actions take, the slow ones too.
+double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The experiment as one rank does it, on a few micro-batches as large as the largest ones of its ranks.
+/// The experiment as one rank does it, on micro-batches as large as the largest ones of its ranks.
 Experiment serial_experiment(const Experiment& experiment) {
   Experiment serial = experiment;
   serial.transport = TransportType::threads;
@@ -35,7 +35,6 @@ Experiment serial_experiment(const Experiment& experiment) {
   serial.links = {};
   serial.ranks = {};
   serial.memory_budget = 0;
-  serial.train.micro_batches = std::min(experiment.train.micro_batches, most_micro_batches);
   const std::int64_t parts = experiment.train.micro_batches * experiment.mesh.dp;
   serial.train.batch = shard(experiment.train.batch, parts, 0).size * serial.train.micro_batches;
   serial.train.steps = steps_of(experiment);
@@ -45,47 +44,46 @@ Experiment serial_experiment(const Experiment& experiment) {
   return serial;
 }
 
-bool splits_backward(const Schedule& schedule) {
-  for (const auto& list : schedule.ranks)
-    for (const Action& action : list)
-      if (action.kind == ActionKind::backward_input) return true;
-  return false;
-}
-
 /// All stages on one rank, each for all micro-batches before the next, as ranks of one stage would do them.
-Schedule serial_schedule(int stages, int micro_batches, bool split) {
+Schedule stage_by_stage(int stages, int micro_batches) {
   Schedule schedule{micro_batches, std::vector<int>(static_cast<std::size_t>(stages), 0), {{}}};
   std::vector<Action>& list = schedule.ranks[0];
   for (int stage = 0; stage < stages; ++stage)
     for (int i = 0; i < micro_batches; ++i) list.push_back({ActionKind::forward, stage, i});
-  for (int stage = stages - 1; stage >= 0; --stage) {
-    for (int i = 0; i < micro_batches; ++i) {
-      list.push_back({split ? ActionKind::backward_input : ActionKind::backward, stage, i});
-      if (split) list.push_back({ActionKind::backward_weight, stage, i});
-    }
-  }
+  for (int stage = stages - 1; stage >= 0; --stage)
+    for (int i = 0; i < micro_batches; ++i) list.push_back({ActionKind::backward, stage, i});
   return schedule;
 }
 
-struct CutModel {
-  std::shared_ptr<const ModelDescription> model;
-  StageCut cut{};
-  bool split = false;
-};
+/// What all ranks of a schedule compute, on one rank, in the order in which they would begin if all took equally long:
+/// as many micro-batches are held as they hold together, and a stage's values are as cold when it comes to its turn.
+Schedule on_one_rank(Schedule schedule) {
+  for (std::vector<Action>& list : schedule.ranks)
+    std::erase_if(list, [](const Action& a) { return is_message(a.kind) || a.kind == ActionKind::loss; });
+  std::vector<TimedAction> all;
+  for (const std::vector<TimedAction>& rank : simulate(schedule, {}).timeline.ranks)
+    all.insert(all.end(), rank.begin(), rank.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const TimedAction& a, const TimedAction& b) { return a.begin < b.begin; });
+  Schedule one{schedule.micro_batches, std::vector<int>(schedule.rank_of.size(), 0), {{}}};
+  for (TimedAction& timed : all) {
+    timed.action.overlaps_next = false;
+    one.ranks[0].push_back(timed.action);
+  }
+  return one;
+}
 
-std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, const CutModel& cut) {
+std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared_ptr<const ModelDescription> model,
+                                           const StageCut& cut, const Schedule& schedule) {
   auto plan = std::make_shared<RunPlan>();
-  plan->model = cut.model;
-  plan->placements = std::make_shared<PlacementPlan>(plan_of(*cut.model, serial, Mesh()));
-  plan->cut = cut.cut;
+  plan->model = std::move(model);
+  plan->placements = std::make_shared<PlacementPlan>(plan_of(*plan->model, serial, Mesh()));
+  plan->cut = cut;
   plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
-  const int stages = plan->stages();
-  const int micro_batches = static_cast<int>(serial.train.micro_batches);
-  plan->training = make_program(
-      with_loss(with_recompute(serial_schedule(stages, micro_batches, cut.split), serial.pipeline.recompute),
-                LossRanks::last_stage));
   if (serial.train.forward_only)
-    plan->forward = make_program(forward_only(std::vector<int>(static_cast<std::size_t>(stages), 0), micro_batches));
+    plan->training = plan->forward = make_program(schedule);
+  else
+    plan->training = make_program(with_loss(schedule, LossRanks::last_stage));
   return plan;
 }
 
@@ -97,17 +95,17 @@ class Samples {
       if (!span.is_communication) seconds_[span.name].push_back(span.seconds);
   }
 
-  double median_of(const std::string& name) const {
+  double mean_of(const std::string& name) const {
     const auto found = seconds_.find(name);
-    return found == seconds_.end() ? 0 : median(found->second);
+    return found == seconds_.end() ? 0  : mean(found->second);
   }
   /// Of some micro-batches.
-  double median_of(ActionKind kind, int stage, const ShardRange& micro_batches) const {
+  double mean_of(ActionKind kind, int stage, const ShardRange& micro_batches) const {
     std::vector<double> all;
     for (int i = static_cast<int>(micro_batches.begin); i < micro_batches.end(); ++i)
       if (const auto found = seconds_.find(to_string(Action{kind, stage, i})); found != seconds_.end())
         all.insert(all.end(), found->second.begin(), found->second.end());
-    return median(std::move(all));
+    return mean(all);
   }
 
  private:
@@ -117,7 +115,7 @@ class Samples {
 std::vector<StageCosts> costs_of(const Samples& samples, int stages, const ShardRange& micro_batches) {
   std::vector<StageCosts> all;
   for (int stage = 0; stage < stages; ++stage) {
-    const auto seconds = [&](ActionKind kind) { return samples.median_of(kind, stage, micro_batches); };
+    const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches); };
     StageCosts costs;
     costs.forward = seconds(ActionKind::forward);
     costs.backward_input = seconds(ActionKind::backward_input) + seconds(ActionKind::backward);
@@ -125,7 +123,7 @@ std::vector<StageCosts> costs_of(const Samples& samples, int stages, const Shard
     costs.recompute = seconds(ActionKind::recompute);
     all.push_back(costs);
   }
-  all.front().forward += samples.median_of("load");
+  all.front().forward += samples.mean_of("load");
   return all;
 }
 
@@ -133,8 +131,8 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   StageProfile profile;
   profile.first = costs_of(samples, stages, {0, 1});
   profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
-  profile.loss = samples.median_of(ActionKind::loss, stages - 1, {0, micro_batches});
-  profile.head_weight = samples.median_of("head weight") / static_cast<double>(micro_batches);
+  profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
+  profile.head_weight = samples.mean_of("head weight") / static_cast<double>(micro_batches);
   return profile;
 }
 
@@ -156,38 +154,43 @@ StageProfile measure(const Experiment& serial, const Dataset& dataset, const std
       if (step > 0) updates.push_back(rank.clock.now() - begin);
     }
     profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
-    profile.optimizer = median(std::move(updates));
+    profile.optimizer = mean(updates);
   });
   return profile;
 }
 
-StageProfile known_or_measured(const Experiment& experiment, const Dataset& dataset, const CutModel& cut,
-                               StageProfiles& known) {
-  Experiment serial = serial_experiment(experiment);
-  serial.pipeline = {};  // of the schedule only this matters
-  serial.pipeline.recompute = experiment.pipeline.recompute;
-  serial.pipeline.recompute_layers = experiment.pipeline.recompute_layers;
-  std::string key = write_json([&serial](Describer& d) { describe(d, serial); }) + (cut.split ? "split" : "whole");
-  for (const int begin : cut.cut.begins) key += fmt::format(" {}", begin);
+StageProfile known_or_measured(const Experiment& serial, const Dataset& dataset,
+                               const std::shared_ptr<const RunPlan>& plan, StageProfiles& known) {
+  std::string key = write_json([copy = serial](Describer& d) mutable { describe(d, copy); });
+  for (const int begin : plan->cut.begins) key += fmt::format(" {}", begin);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  return known.emplace(std::move(key), measure(serial, dataset, serial_plan(serial, cut))).first->second;
+  return known.emplace(std::move(key), measure(serial, dataset, plan)).first->second;
 }
 
 }  // namespace
 
 StageProfile profile_stages(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan,
                             StageProfiles& known) {
-  return known_or_measured(experiment, dataset, {plan.model, plan.cut, splits_backward(plan.training->schedule)},
-                           known);
+  const Experiment serial = serial_experiment(experiment);
+  const Schedule& schedule = (experiment.train.forward_only ? plan.forward : plan.training)->schedule;
+  return known_or_measured(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule)), known);
 }
 
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
                                          std::shared_ptr<const ModelDescription> model, StageProfiles& known) {
-  CutModel cut{.model = std::move(model)};
-  cut.cut.end = cut.model->last_value();
-  for (int i = 1; i < cut.cut.end; ++i) cut.cut.begins.push_back(i);
-  const StageProfile profile = known_or_measured(experiment, dataset, cut, known);
+  Experiment serial = serial_experiment(experiment);
+  const Recompute recompute = serial.pipeline.recompute;
+  serial.pipeline = {};  // they cost the same under every schedule
+  serial.pipeline.recompute = recompute;
+  serial.pipeline.recompute_layers = experiment.pipeline.recompute_layers;
+  StageCut cut;
+  cut.end = model->last_value();
+  for (int i = 1; i < cut.end; ++i) cut.begins.push_back(i);
+  const Schedule schedule =
+      with_recompute(stage_by_stage(cut.stages(), static_cast<int>(serial.train.micro_batches)), recompute);
+  const StageProfile profile =
+      known_or_measured(serial, dataset, serial_plan(serial, std::move(model), cut, schedule), known);
   std::vector<double> seconds;
   for (const StageCosts& costs : profile.later)
     seconds.push_back(costs.forward + costs.recompute + costs.backward_input + costs.backward_weight);

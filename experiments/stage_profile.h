@@ -1,5 +1,5 @@
 // What the stages of an experiment's pipeline cost, measured apart from the run: one rank, alone, does what all ranks
-// of the pipeline would do to a few micro-batches, by the same trainer, engine and kernels.
+// of the pipeline would do in a step, in the order of their schedule, by the same trainer, engine and kernels.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// Seconds of a rank of speed 1, by the experiment's clock; medians of a few repetitions.
+/// Seconds of a rank of speed 1, by the experiment's clock; means of a few steps.
 struct StageProfile {
   /// Of one micro-batch of one rank: of a step's first one, whose gradients need not be added to others, and of each
   /// later one. Stage 0's forward reads the images too. Optimizer and loss are 0 here.

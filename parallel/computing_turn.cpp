@@ -1,6 +1,18 @@
 #include "parallel/computing_turn.h"
 
+#include <sched.h>
+
 namespace heddle {
+
+ComputingTurn::ComputingTurn() : core_(sched_getcpu()) {}
+
+void ComputingTurn::stay_on_core() const {
+  if (core_ < 0 || core_ >= CPU_SETSIZE) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(core_), &cores);
+  (void)sched_setaffinity(0, sizeof(cores), &cores);
+}
 
 void ComputingTurn::take() {
   std::unique_lock lock(mutex_);

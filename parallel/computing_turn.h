@@ -11,6 +11,10 @@ namespace heddle {
 
 class ComputingTurn {
  public:
+  ComputingTurn();
+  /// Keeps the calling thread on the core that the turn was made on: ranks that move between cores find their values
+  /// in the other's cache. Does nothing where the system forbids it.
+  void stay_on_core() const;
   /// Waits for it; who came first has it first.
   void take();
   /// By who has it.
@@ -24,6 +28,7 @@ class ComputingTurn {
     bool is_next = false;
   };
 
+  int core_;
   mutable std::mutex mutex_;
   std::deque<Waiter*> waiters_;
   bool is_taken_ = false;

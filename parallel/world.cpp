@@ -79,6 +79,7 @@ class Retirement {
 /// The life of one rank, on its own thread.
 void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& body, Device& device,
               std::unique_ptr<Transport> transport, const Process& process) {
+  if (process.turn) process.turn->stay_on_core();
   device.backend().enter_thread();
   const auto traffic = std::make_shared<RankTraffic>(
       make_clock(options, transport->world_rank(transport->rank()), device, process.epoch));

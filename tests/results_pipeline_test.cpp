@@ -20,6 +20,7 @@ TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the sa
                   pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5)};
   run.variants[2].pipeline->recompute = "always";
   run.variants[4].pipeline->predicted_seconds = 3.5;
+  run.variants[4].pipeline->stage_begins = {"stem", "layer2.0"};
   CHECK(naive_of(run, run.variants[0]) == nullptr);
   CHECK(naive_of(run, run.variants[2]) == &run.variants[2]);
   CHECK(naive_of(run, run.variants[4]) == &run.variants[3]);
@@ -34,6 +35,7 @@ TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the sa
   CHECK(gpipe["schedule"] == "gpipe");
   CHECK(gpipe["recompute"] == "never");
   CHECK(gpipe["stages"] == 4);
+  CHECK(gpipe["stage_begins"] == Json({"stem", "layer2.0"}));
   CHECK(gpipe["micro_batches"] == 2);
   CHECK(gpipe["bubble_fraction"] == 0.5);
   CHECK(gpipe["ranks"][3]["utilisation"] == 0.5);
@@ -46,7 +48,7 @@ TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the sa
   const Json& serial = summary["variants"][0];
   CHECK(serial["stages"] == 1);
   CHECK(serial["bubble_fraction"] == 0.0);
-  for (const char* key : {"schedule", "recompute", "speedup_over_naive", "share_of_ideal"})
+  for (const char* key : {"schedule", "recompute", "stage_begins", "speedup_over_naive", "share_of_ideal"})
     CHECK(serial[key].is_null());
   run.variants.erase(run.variants.begin() + 3);
   CHECK(naive_of(run, run.variants.back()) == nullptr);

@@ -55,6 +55,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].schedule",
                                                      "variants[].recompute",
                                                      "variants[].stages",
+                                                     "variants[].stage_begins",
                                                      "variants[].micro_batches",
                                                      "variants[].bubble_fraction",
                                                      "variants[].ideal_speedup",

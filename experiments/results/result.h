@@ -60,6 +60,8 @@ struct PipelineResult {
   std::string schedule_name;
   std::string recompute;  // empty: forward only
   int stages = 1;
+  /// The first layer of each stage: where the model was cut.
+  std::vector<std::string> stage_begins{};
   /// What ran, a list a rank along pp.
   Schedule schedule{};
   /// Over `naive` at the same stages, if every stage took equally long and messages no time.

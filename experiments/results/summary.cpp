@@ -75,6 +75,7 @@ void add_pipeline(Json& json, const RunResult& run, const VariantResult& variant
   json["schedule"] = of(&PipelineResult::schedule_name);
   json["recompute"] = of(&PipelineResult::recompute);
   json["stages"] = variant.pipeline ? variant.pipeline->stages : 1;
+  json["stage_begins"] = of(&PipelineResult::stage_begins);
   json["micro_batches"] = variant.micro_batches;
   json["bubble_fraction"] = or_null(bubble_fraction(variant));
   json["ideal_speedup"] = of(&PipelineResult::ideal_speedup);
