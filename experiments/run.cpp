@@ -199,8 +199,7 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
                         .schedule = (forward_only ? plan.forward : plan.training)->schedule};
   result.ideal_speedup = ideal_speedup(result.schedule, experiment.pipeline.recompute);
   for (int stage = 0; stage < plan.stages(); ++stage)
-    result.stage_begins.push_back(
-        plan.model->applications()[static_cast<std::size_t>(plan.range(stage).begin)].name);
+    result.stage_begins.push_back(plan.model->applications()[static_cast<std::size_t>(plan.range(stage).begin)].name);
   const ValueForms forms(*plan.model, *plan.placements);
   const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
   for (int rank = 0; rank < result.schedule.size(); ++rank) {

@@ -97,7 +97,7 @@ class Samples {
 
   double mean_of(const std::string& name) const {
     const auto found = seconds_.find(name);
-    return found == seconds_.end() ? 0  : mean(found->second);
+    return found == seconds_.end() ? 0 : mean(found->second);
   }
   /// Of some micro-batches.
   double mean_of(ActionKind kind, int stage, const ShardRange& micro_batches) const {
