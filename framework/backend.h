@@ -27,6 +27,12 @@ struct DeviceProfile {
   double bandwidth = 25e9;  // bytes a second, reading and writing together
 };
 
+/// What plan counts.
+struct PlannedWork {
+  std::int64_t flops = 0;  // floating-point operations
+  double seconds = 0;      // that they take on the profile's device
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -51,10 +57,12 @@ class Backend {
   /// Called once by the rank's own thread before it computes: thread-team size, current device.
   virtual void enter_thread() = 0;
 
-  /// Floating-point operations counted so far: on plan only, else 0.
-  virtual std::int64_t flops() const = 0;
-  /// How long what was counted takes on the profile's device: on plan only, else 0.
-  virtual double seconds() const = 0;
+  /// What was counted so far: on plan only, else nothing.
+  virtual PlannedWork work() const = 0;
+  /// Counts all that was counted since then so many times more: on plan only.
+  virtual void repeat(const PlannedWork& since, std::int64_t times) = 0;
+  std::int64_t flops() const { return work().flops; }
+  double seconds() const { return work().seconds; }
 
   virtual const ElementwiseKernels& elementwise() const = 0;
   virtual const LinearAlgebraKernels& linear_algebra() const = 0;

@@ -2,6 +2,7 @@
 
 #include "framework/ops/convolution.h"
 #include "framework/ops/linear.h"
+#include "framework/tiles.h"
 #include "tests/support/devices.h"
 #include "tests/support/operation_cases.h"
 
@@ -50,6 +51,52 @@ TEST_CASE("plan counts the operations of products and convolutions") {
   CHECK(device.backend().flops() - before == 2LL * 2 * 8 * 8 * 4 * 9 * 3);
   Device cpu = make_device("cpu");
   CHECK(cpu.backend().flops() == 0);
+}
+
+/// What a loop over tiles does: products that begin and then add to a sum, and a workspace that lives for a tile.
+struct TileLoop {
+  Device device;
+  Tensor x = Tensor::zeros(device, {3, 40}, DType::f32);
+  Tensor sum = Tensor::zeros(device, {3, 40}, DType::f32);
+  std::vector<std::pair<std::int64_t, std::int64_t>> walked;
+
+  explicit TileLoop(std::string_view backend) : device(make_device(backend)) {}
+  void operator()(std::int64_t begin, std::int64_t end) {
+    walked.emplace_back(begin, end);
+    const Tensor tile = Tensor::zeros(device, {end - begin, 40}, DType::f32);
+    Tensor products = Tensor::empty(device, {3, end - begin}, DType::f32);
+    gemm(x, false, tile, true, 1, 0, products);
+    gemm(products, false, tile, false, 1, begin == 0 ? 0 : 1, sum);
+  }
+};
+
+TEST_CASE("plan counts a loop over tiles in closed form as if it had walked them all") {
+  for (const std::int64_t count : {0, 1, 7, 8, 14, 20, 21, 22, 28, 29, 700, 703}) {
+    CAPTURE(count);
+    TileLoop closed("plan");
+    for_each_tile(closed.device, count, 7, closed);
+    TileLoop whole("plan");
+    for (std::int64_t begin = 0; begin < count; begin += 7) whole(begin, std::min(begin + 7, count));
+    CHECK(closed.walked.size() <= 3);
+    CHECK(closed.device.backend().flops() == whole.device.backend().flops());
+    CHECK(closed.device.backend().seconds() == doctest::Approx(whole.device.backend().seconds()).epsilon(1e-12));
+    CHECK(closed.device.meter().peak().bytes == whole.device.meter().peak().bytes);
+    TileLoop computed("cpu");
+    for_each_tile(computed.device, count, 7, computed);
+    CHECK(computed.walked == whole.walked);
+  }
+}
+
+TEST_CASE("plan walks a billion tiles at once") {
+  Device device = make_device("plan");
+  const Tensor x = Tensor::zeros(device, {2048, 512}, DType::f32);
+  for_each_tile(device, 4'000'000'000, 4, [&](std::int64_t begin, std::int64_t end) {
+    Tensor products = Tensor::empty(device, {2048, end - begin}, DType::f32);
+    gemm(x, false, x.rows(0, end - begin), true, 1, 0, products);
+  });
+  CHECK(device.backend().flops() == 2LL * 2048 * 512 * 4'000'000'000);
+  CHECK_THROWS_WITH_AS(for_each_tile(device, 1, 0, [](std::int64_t, std::int64_t) {}),
+                       "tiles: expected at least 1 element a tile, got 0", Error);
 }
 
 TEST_CASE("An unknown device is refused with those that exist") {

@@ -1,12 +1,12 @@
 #include "layers/head/head.h"
 
-#include <algorithm>
 #include <array>
 
 #include "framework/describe.h"
 #include "framework/device.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/shape.h"
+#include "framework/tiles.h"
 
 namespace heddle {
 
@@ -211,8 +211,7 @@ void Head::weight_gradient(const TileConsumer& consumer) {
   const MemoryScope scope(device, Category::workspace);
   const Tensor scale = class_scale();
   const DType dtype = weight_.value.dtype();
-  for (std::int64_t begin = 0; begin < shard_.size; begin += tile_classes) {
-    const std::int64_t end = std::min(begin + tile_classes, shard_.size);
+  for_each_tile(device, shard_.size, tile_classes, [&](std::int64_t begin, std::int64_t end) {
     const Tensor tile = weight_.value.rows(begin, end);
     const Tensor tile_scale = scale.defined() ? scale.rows(begin, end) : Tensor();
     Tensor sum = Tensor::empty_like(tile);
@@ -233,7 +232,7 @@ void Head::weight_gradient(const TileConsumer& consumer) {
     }
     if (config_.normalize) device.backend().rows().l2_normalize_backward(tile, tile_scale, sum, sum);
     consumer(begin, sum);
-  }
+  });
   kept_.clear();
   inverse_norm_ = Tensor();
 }

@@ -42,8 +42,8 @@ class CpuBackend final : public Backend {
   void synchronize() override {}
   void enter_thread() override { omp_set_num_threads(threads_); }
 
-  std::int64_t flops() const override { return 0; }
-  double seconds() const override { return 0; }
+  PlannedWork work() const override { return {}; }
+  void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
 
   const ElementwiseKernels& elementwise() const override { return *elementwise_; }
   const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }

@@ -24,8 +24,8 @@ class PlanBackend final : public Backend {
   void synchronize() override {}
   void enter_thread() override {}
 
-  std::int64_t flops() const override { return counter_.flops(); }
-  double seconds() const override { return counter_.seconds(); }
+  PlannedWork work() const override { return counter_.work(); }
+  void repeat(const PlannedWork& since, std::int64_t times) override { counter_.repeat(since, times); }
 
   const ElementwiseKernels& elementwise() const override { return *elementwise_; }
   const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }

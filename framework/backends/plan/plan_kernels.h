@@ -16,22 +16,25 @@ class WorkCounter {
   explicit WorkCounter(const DeviceProfile& profile) : profile_(profile) {}
 
   void add(std::int64_t flops, std::int64_t bytes) {
-    flops_ += flops;
-    seconds_ += std::max(static_cast<double>(flops) / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
+    work_.flops += flops;
+    work_.seconds +=
+        std::max(static_cast<double>(flops) / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
   }
   /// A kernel that reads or writes each of these once; one that does both names it twice. Undefined ones are nothing.
   template <class... Tensors>
   void kernel(std::int64_t flops, const Tensors&... tensors) {
     add(flops, (std::int64_t{0} + ... + (tensors.defined() ? tensors.bytes() : 0)));
   }
+  void repeat(const PlannedWork& since, std::int64_t times) {
+    work_.flops += times * (work_.flops - since.flops);
+    work_.seconds += static_cast<double>(times) * (work_.seconds - since.seconds);
+  }
 
-  std::int64_t flops() const { return flops_; }
-  double seconds() const { return seconds_; }
+  const PlannedWork& work() const { return work_; }
 
  private:
   DeviceProfile profile_;
-  std::int64_t flops_ = 0;
-  double seconds_ = 0;
+  PlannedWork work_;
 };
 
 std::unique_ptr<ElementwiseKernels> make_plan_elementwise(WorkCounter& counter);
