@@ -1,60 +1,21 @@
 #include "experiments/checkpoint.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
-#include <map>
 
 #include <fmt/ranges.h>
 
+#include "experiments/checkpoint_files.h"
+#include "experiments/config/wording.h"
 #include "experiments/config/writer.h"
-#include "framework/atomic_file.h"
 #include "framework/crc32c.h"
-#include "framework/safetensors.h"
 
 namespace heddle {
 
 namespace {
 
 constexpr std::string_view step_prefix = "step-";
-constexpr std::int64_t piece_bytes = std::int64_t{16} << 20;
-
-struct Saved {
-  std::string name;
-  Tensor value;
-  int owner;  // the rank whose file holds it
-};
-
-/// All that this rank holds of the run's state, each thing with the first rank that holds the same.
-std::vector<Saved> state_of(Trainer& trainer) {
-  std::vector<Saved> saved;
-  std::map<std::string, int, std::less<>> owners;
-  for (const Parameter* parameter : trainer.parameters()) {
-    owners[parameter->name] = owner(trainer.stepped_part(*parameter), trainer.rank());
-    saved.push_back({parameter->name, parameter->value, owner(parameter->part, trainer.rank())});
-  }
-  for (const Optimizer::State& state : trainer.optimizer_state())
-    saved.push_back({state.name, state.value, owners.at(state.weight)});
-  for (const Buffer* buffer : trainer.buffers())
-    saved.push_back({buffer->name, buffer->value, owner(buffer->part, trainer.rank())});
-  return saved;
-}
-
-/// A tensor as a row of pieces that fit into a small host buffer.
-template <class F>
-void for_each_piece(const Tensor& tensor, F&& f) {
-  const Tensor flat = tensor.reshape({tensor.numel()});
-  const std::int64_t step = piece_bytes / static_cast<std::int64_t>(size_of(tensor.dtype()));
-  std::vector<std::byte> buffer;
-  for (std::int64_t begin = 0; begin < flat.numel(); begin += step) {
-    Tensor piece = flat.rows(begin, std::min(begin + step, flat.numel()));
-    buffer.resize(static_cast<std::size_t>(piece.bytes()));
-    f(piece, std::span(buffer), static_cast<std::uint64_t>(begin) * size_of(tensor.dtype()));
-  }
-}
-
-std::filesystem::path rank_file(const std::filesystem::path& folder, int rank) {
-  return folder / fmt::format("rank-{}.safetensors", rank);
-}
 
 std::optional<std::int64_t> steps_of(const std::string& folder) {
   std::int64_t steps = 0;
@@ -75,7 +36,7 @@ void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
 }
 
 /// The experiment less what may change when a run goes on: how long it is, what it saves and measures, what bounds it.
-std::string unchanging_json(Experiment experiment) {
+Experiment without_course(Experiment experiment) {
   const Experiment defaults;
   experiment.name.clear();
   experiment.train.steps = defaults.train.steps;
@@ -85,42 +46,114 @@ std::string unchanging_json(Experiment experiment) {
   experiment.memory_budget = defaults.memory_budget;
   experiment.timeout = defaults.timeout;
   experiment.transport = defaults.transport;
-  return write_json([&experiment](Describer& d) { describe(d, experiment); });
+  experiment.clock = defaults.clock;
+  experiment.links = defaults.links;
+  experiment.ranks = defaults.ranks;
+  experiment.profile = defaults.profile;
+  return experiment;
 }
 
-/// What must be the same for a run to go on bit for bit, most telling first. The model's sizes show in its tensors.
-std::vector<std::pair<std::string, std::string>> identity_of(Trainer& trainer, std::int64_t steps_done) {
-  const Experiment& experiment = trainer.experiment();
-  return {{"steps", std::to_string(steps_done)},
-          {"mesh", to_string(trainer.rank().mesh)},
-          {"seed", std::to_string(experiment.seed)},
-          {"batch", std::to_string(experiment.train.batch)},
-          {"micro_batches", std::to_string(experiment.train.micro_batches)},
-          {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
-          {"experiment", fmt::format("{:08x}", crc32c(unchanging_json(experiment)))}};
-}
-
-std::filesystem::path checksum_file(const std::filesystem::path& folder, int rank) {
-  return folder / fmt::format("rank-{}.crc32c", rank);
-}
-
-std::string checksum_of(const std::filesystem::path& path) {
-  const FileDescriptor file = FileDescriptor::open_for_reading(path);
-  std::uint32_t crc = 0;
-  std::string piece;
-  for (std::uint64_t at = 0; at < file.size(); at += piece.size()) {
-    piece.resize(std::min<std::uint64_t>(file.size() - at, static_cast<std::uint64_t>(piece_bytes)));
-    file.read_at(at, std::as_writable_bytes(std::span(piece)));
-    crc = crc32c(piece, crc);
+/// Less who does which part of the work: that changes the results by rounding only.
+Experiment without_layout(Experiment experiment) {
+  const Experiment defaults;
+  experiment.mesh = defaults.mesh;
+  experiment.pipeline = defaults.pipeline;
+  experiment.threads = defaults.threads;
+  experiment.model.placements = defaults.model.placements;
+  experiment.model.stages = defaults.model.stages;
+  for (LayerConfig& layer : experiment.model.layers) {
+    const LayerConfig blank;
+    layer.parallel = blank.parallel;
+    layer.over = blank.over;
+    layer.stage = blank.stage;
+    layer.recompute = blank.recompute;
   }
-  return fmt::format("{:08x}\n", crc);
+  experiment.head.logits = defaults.head.logits;
+  experiment.head.ranks = defaults.head.ranks;
+  experiment.train.micro_batches = defaults.train.micro_batches;
+  experiment.train.shard = defaults.train.shard;
+  experiment.train.bucket_bytes = defaults.train.bucket_bytes;
+  return experiment;
 }
 
-void check_whole(const std::filesystem::path& folder, int rank) {
-  const std::filesystem::path file = rank_file(folder, rank);
-  if (checksum_of(file) != read_file(checksum_file(folder, rank), 64))
-    fail<InputError>("{}: is damaged: its checksum is not the one beside it", file.string());
+/// Less the classes and what they are learned from.
+Experiment without_head(Experiment experiment) {
+  const Experiment defaults;
+  experiment.head = defaults.head;
+  experiment.data = defaults.data;
+  return experiment;
 }
+
+std::string checksum_of(Experiment experiment) {
+  return fmt::format("{:08x}", crc32c(write_json([&experiment](Describer& d) { describe(d, experiment); })));
+}
+
+/// What the files of all ranks say of the run. The model's sizes show in its tensors.
+SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
+  const Experiment course = without_course(trainer.experiment());
+  const Experiment learning = without_layout(course);
+  const Mesh& mesh = trainer.rank().mesh;
+  return {{"ranks", std::to_string(mesh.size())},
+          {"steps", std::to_string(steps_done)},
+          {"seed", std::to_string(course.seed)},
+          {"batch", std::to_string(course.train.batch)},
+          {"mesh", to_string(mesh)},
+          {"micro_batches", std::to_string(course.train.micro_batches)},
+          {"sample_groups", std::to_string(mesh.size(Axis::dp) * course.train.micro_batches)},
+          {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
+          {"layout", checksum_of(course)},
+          {"experiment", checksum_of(learning)},
+          {"backbone", checksum_of(without_head(learning))}};
+}
+
+/// What was saved and what is here, as the two say it.
+class Comparison {
+ public:
+  Comparison(std::filesystem::path folder, const SafetensorsMetadata& saved, const SafetensorsMetadata& here)
+      : folder_(std::move(folder)), saved_(saved), here_(here) {}
+
+  std::string saved(const std::string& key) const {
+    const auto found = saved_.find(key);
+    return found == saved_.end() ? "nothing" : shortened(found->second);
+  }
+  const std::string& here(const std::string& key) const { return here_.at(key); }
+  bool same(const std::string& key) const { return saved(key) == here(key); }
+
+  void expect(const std::string& key) const {
+    if (!same(key))
+      fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
+                       folder_.string(), key, saved(key), here(key));
+  }
+
+  void expect_experiment(SavedHead head) const {
+    if (head == SavedHead::kept && !same("experiment"))
+      fail<InputError>(
+          "{}: was saved by another experiment: what may change is how long it trains, what it saves, how it is "
+          "evaluated and how it lies on its ranks",
+          folder_.string());
+    if (!same("backbone"))
+      fail<InputError>("{}: was saved by another experiment: with a new head, its head and data may change, too",
+                       folder_.string());
+  }
+
+  std::string difference() const {
+    if (same("layout") && same("stages")) return {};
+    std::string text = "resumes on another layout";
+    if (!same("mesh") || !same("micro_batches"))
+      text += fmt::format(" (saved on {} with micro_batches = {}, now {} with {})", saved("mesh"),
+                          saved("micro_batches"), here("mesh"), here("micro_batches"));
+    text += ": the losses agree within rounding";
+    if (!same("sample_groups"))
+      text += fmt::format(", but where a batch norm sees a batch in {} groups that were {}", here("sample_groups"),
+                          saved("sample_groups"));
+    return text;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  const SafetensorsMetadata& saved_;
+  const SafetensorsMetadata& here_;
+};
 
 }  // namespace
 
@@ -150,19 +183,10 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
     std::filesystem::create_directories(partial);
   }
   rank.world.barrier().wait();
-  std::vector<Saved> saved = state_of(trainer);
-  std::erase_if(saved, [&](const Saved& s) { return s.owner != rank.index; });
-  std::vector<SafetensorsEntry> entries;
-  for (const Saved& s : saved) entries.push_back({s.name, s.value.dtype(), s.value.shape()});
-  const auto identity = identity_of(trainer, steps_done);
-  SafetensorsWriter writer(rank_file(partial, rank.index), entries, {identity.begin(), identity.end()});
-  for (const Saved& s : saved)
-    for_each_piece(s.value, [&](const Tensor& piece, std::span<std::byte> buffer, std::uint64_t /*offset*/) {
-      piece.to_host_bytes(piece.dtype(), buffer);
-      writer.write(buffer);
-    });
-  writer.commit();
-  write_file_atomically(checksum_file(partial, rank.index), checksum_of(rank_file(partial, rank.index)));
+  std::vector<StateTensor> state = trainer.backbone_state();
+  for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
+  std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
+  write_rank_file(partial, rank.index, state, identity_of(trainer, steps_done));
   rank.world.barrier().wait();
   if (rank.index != 0) return;
   std::filesystem::remove_all(target);
@@ -170,43 +194,26 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   remove_before(path_, steps_done);
 }
 
-void CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done) const {
-  const std::filesystem::path folder = step_folder(steps_done);
-  const SafetensorsReader common(rank_file(folder, 0));
-  for (const auto& [key, here] : identity_of(trainer, steps_done)) {
-    const auto found = common.metadata().find(key);
-    const std::string saved = found == common.metadata().end() ? "nothing" : found->second;
-    if (saved != here && key == "experiment")
-      fail<InputError>(
-          "{}: was saved by another experiment: what may change is how long it trains, what it saves and "
-          "how it is evaluated",
-          folder.string());
-    if (saved != here)
-      fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
-                       folder.string(), key, saved, here);
+std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, SavedHead head) const {
+  Rank& rank = trainer.rank();
+  const CheckpointFiles files(step_folder(steps_done));
+  const SafetensorsMetadata here = identity_of(trainer, steps_done);
+  const Comparison comparison(step_folder(steps_done), files.identity(), here);
+  for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
+  std::vector<StateTensor> wanted = trainer.backbone_state();
+  if (head == SavedHead::kept)
+    for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
+  for (const StateTensor& tensor : wanted) files.check(tensor);
+  comparison.expect_experiment(head);
+  // Each file is verified by one rank, and ranks begin with different ones.
+  for (int i = 0; i < files.size(); ++i) {
+    const int file = (i + rank.index) % files.size();
+    if (file % rank.size == rank.index) files.verify(file);
+    files.load(file, wanted);
   }
-  std::map<int, SafetensorsReader> readers;
-  const auto reader_of = [&](int file) -> const SafetensorsReader& {
-    const auto found = readers.find(file);
-    if (found != readers.end()) return found->second;
-    const SafetensorsReader& reader = readers.emplace(file, rank_file(folder, file)).first->second;
-    if (reader.metadata() != common.metadata())
-      fail<InputError>("{}: is of another checkpoint than {}", reader.path().string(), common.path().string());
-    check_whole(folder, file);
-    return reader;
-  };
-  for (const Saved& s : state_of(trainer)) {
-    const SafetensorsReader& reader = reader_of(s.owner);
-    const std::size_t index = reader.index_of(s.name);
-    const SafetensorsEntry& entry = reader.entries()[index];
-    if (entry.shape != s.value.shape() || entry.dtype != s.value.dtype())
-      fail<InputError>("{}: {} is {}, this run needs {}", reader.path().string(), s.name,
-                       to_string(entry.dtype, entry.shape), to_string(s.value));
-    for_each_piece(s.value, [&](Tensor& piece, std::span<std::byte> buffer, std::uint64_t offset) {
-      reader.read(index, buffer, offset);
-      piece.load_bytes(buffer);
-    });
-  }
+  // No rank goes on before all files are known to be sound.
+  rank.world.barrier().wait();
+  return comparison.difference();
 }
 
 }  // namespace heddle

@@ -1,14 +1,22 @@
-// Checkpoints: all that a run needs to go on bit for bit on the same number of ranks. A checkpoint is a folder
-// `step-000020` with one safetensors file a rank; it appears whole or not at all.
+// Checkpoints: all that a run needs to go on, on the same ranks bit for bit, on any others with the same bits of
+// weights and optimizer state. A checkpoint is a folder `step-000020` with one safetensors file a rank that saved; it
+// appears whole or not at all.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "experiments/trainer.h"
 
 namespace heddle {
+
+/// What a run that goes on does with the head that was saved.
+enum class SavedHead {
+  kept,
+  left  // the run goes on with a new one, as it was drawn; classes and data may be others
+};
 
 class CheckpointFolder {
  public:
@@ -20,8 +28,10 @@ class CheckpointFolder {
   void clear() const;
   /// A collective call. Older checkpoints are removed once this one is whole.
   void save(Trainer& trainer, std::int64_t steps_done) const;
-  /// InputError names the file and what does not fit: another number of ranks, another model.
-  void load(Trainer& trainer, std::int64_t steps_done) const;
+  /// A collective call, by however many ranks laid out in whatever way. Gives what is to be told: why the run will not
+  /// go on bit for bit; nothing if it will. InputError names the file and what does not fit: another model, number of
+  /// classes, optimizer or batch, a file that is missing or damaged, parts that do not make up the whole.
+  std::string load(Trainer& trainer, std::int64_t steps_done, SavedHead head = SavedHead::kept) const;
 
  private:
   std::filesystem::path step_folder(std::int64_t steps_done) const;

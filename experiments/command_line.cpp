@@ -83,7 +83,12 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
   add_run_options(run_app, run);
   run_app.add_option("--out", run.out, "results folder (default: results/NAME)");
-  run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder");
+  CLI::Option* resume =
+      run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder, on any ranks");
+  run_app
+      .add_flag("--fresh-head", run.fresh_head,
+                "with --resume: keep the backbone and begin a new head, also of other classes and data")
+      ->needs(resume);
   run_app.callback([&] {
     job = join_processes();
     code = run_command(run, console, job.get());

@@ -162,6 +162,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                 << std::flush;
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .resume = command.resume,
+                               .fresh_head = command.fresh_head,
                                .job = job,
                                .profiles = &profiles,
                                .on_begin =
@@ -181,6 +182,8 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                                      progress.step(record);
                                    },
                                .on_status = [&](const std::string& text) { progress.show(text); },
+                               .on_note = [&](const std::string& text) { console.err << text << "\n"
+                                                                                     << std::flush; },
                                .on_stall =
                                    [&](const std::string& why) {
                                      console.err << "heddle: " << why << "\n" << std::flush;

@@ -32,6 +32,7 @@ struct RunCommand {
   std::filesystem::path out;      // empty: results/NAME
   bool json = false;
   bool resume = false;
+  bool fresh_head = false;  // when resuming
 };
 
 /// Trains every variant of a file, with a job on its processes. Gives the exit code: 0, or that of the first variant

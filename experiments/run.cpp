@@ -92,7 +92,7 @@ class RankRun {
       if (first > experiment_.train.steps)
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
-      if (first > 0) checkpoints_.load(*trainer_, first);
+      if (first > 0) load(first);
     } else if (leads() && has_data()) {
       // What a later --resume finds must be of this run; the others save only after a barrier with this rank.
       checkpoints_.clear();
@@ -102,6 +102,15 @@ class RankRun {
       result_.steps = settings_.on_begin(first);
     }
     return first;
+  }
+
+  void load(std::int64_t steps_done) {
+    const SavedHead head = settings_.fresh_head ? SavedHead::left : SavedHead::kept;
+    const std::string note = checkpoints_.load(*trainer_, steps_done, head);
+    if (!leads()) return;
+    if (settings_.fresh_head)
+      settings_.on_note(fmt::format("begins a new head of {} classes", experiment_.head.classes));
+    if (!note.empty()) settings_.on_note(note);
   }
 
   void update(StepRecord& record) {

@@ -19,6 +19,8 @@ struct RunSettings {
   std::filesystem::path checkpoints;
   /// Go on from the newest checkpoint there, if there is one.
   bool resume = false;
+  /// Then without its head: a new one begins.
+  bool fresh_head = false;
   /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
   Processes* job = nullptr;
   /// Costs of stages that earlier variants had measured; null: all are measured anew.
@@ -30,6 +32,8 @@ struct RunSettings {
   };
   std::function<void(const StepRecord&)> on_step = [](const StepRecord&) {};
   std::function<void(const std::string&)> on_status = [](const std::string&) {};
+  /// What the user should know before the first step.
+  std::function<void(const std::string&)> on_note = [](const std::string&) {};
   /// Called by another thread than the ranks' when one has failed and another will not end: the program should.
   std::function<void(const std::string& why)> on_stall{};
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -76,8 +77,28 @@ ParameterPart Trainer::stepped_part(const Parameter& parameter) const {
   return part;
 }
 
-std::vector<Optimizer::State> Trainer::optimizer_state() const {
-  return optimizer_ ? optimizer_->state() : std::vector<Optimizer::State>();
+std::vector<StateTensor> Trainer::state_of(const std::vector<Parameter*>& parameters) const {
+  std::vector<StateTensor> states;
+  std::map<std::string, ParameterPart, std::less<>> stepped;
+  for (const Parameter* parameter : parameters) {
+    states.push_back({parameter->name, parameter->value, parameter->part});
+    stepped.emplace(parameter->name, stepped_part(*parameter));
+  }
+  if (optimizer_)
+    for (const Optimizer::State& state : optimizer_->state())
+      if (const auto found = stepped.find(state.weight); found != stepped.end())
+        states.push_back({state.name, state.value, found->second});
+  return states;
+}
+
+std::vector<StateTensor> Trainer::backbone_state() {
+  std::vector<StateTensor> states = state_of(models_.parameters());
+  for (const Buffer* buffer : models_.buffers()) states.push_back({buffer->name, buffer->value, buffer->part});
+  return states;
+}
+
+std::vector<StateTensor> Trainer::head_state() {
+  return head_ ? state_of(head_->parameters()) : std::vector<StateTensor>();
 }
 
 std::vector<Parameter*> Trainer::parameters() {

@@ -50,8 +50,10 @@ class Trainer {
   /// parameter, or with train.shard a range of its elements.
   ParameterPart stepped_part(const Parameter& parameter) const;
   std::vector<Buffer*> buffers() { return models_.buffers(); }
-  /// None with train.forward_only.
-  std::vector<Optimizer::State> optimizer_state() const;
+  /// All that this rank holds and needs to go on, the optimizer's state included (none with train.forward_only): of its
+  /// stages, and of its classes.
+  std::vector<StateTensor> backbone_state();
+  std::vector<StateTensor> head_state();
   const RunPlan& plan() const { return *plan_; }
   Rank& rank() { return rank_; }
   const Experiment& experiment() const { return experiment_; }
@@ -66,6 +68,8 @@ class Trainer {
   /// InputError if two parameters or buffers have one name: a checkpoint could not tell them apart.
   void check_names();
   void make_optimizer_and_buckets();
+  /// Parameters with the optimizer's state of them.
+  std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
   double gradient_norm();
   std::optional<double> clip_gradients();
 

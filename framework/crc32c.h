@@ -1,12 +1,17 @@
 // CRC-32C (Castagnoli), as RFC 3720 has it: the checksum of TensorBoard's records and of our checkpoints.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace heddle {
 
 /// Of `bytes`, or of what `before` is the checksum of with `bytes` behind it.
-std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
+inline std::uint32_t crc32c(std::string_view text, std::uint32_t before = 0) {
+  return crc32c(std::as_bytes(std::span(text)), before);
+}
 
 }  // namespace heddle

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/crc32c.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -252,15 +253,20 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path target, const std::ve
     fail<InputError>("{}: the header would have {} bytes, at most {} are allowed", path, header.size(), largest_header);
   for (const SafetensorsEntry& entry : entries) missing_ += entry.bytes();
   const std::uint64_t size = header.size();
-  file_.write(std::as_bytes(std::span(&size, 1)));
-  file_.write(header);
+  append(std::as_bytes(std::span(&size, 1)));
+  append(std::as_bytes(std::span(header)));
+}
+
+void SafetensorsWriter::append(std::span<const std::byte> bytes) {
+  checksum_ = crc32c(bytes, checksum_);
+  file_.write(bytes);
 }
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {
   if (bytes.size() > missing_)
     fail("{}: {} bytes more than its tensors have", file_.target().string(), bytes.size() - missing_);
   missing_ -= bytes.size();
-  file_.write(bytes);
+  append(bytes);
 }
 
 void SafetensorsWriter::commit() {

@@ -37,9 +37,14 @@ class SafetensorsWriter {
   void write(std::span<const std::byte> bytes);
   /// Error if fewer bytes came than the entries have.
   void commit();
+  /// CRC-32C of what the file has so far.
+  std::uint32_t checksum() const { return checksum_; }
 
  private:
+  void append(std::span<const std::byte> bytes);
+
   AtomicFile file_;
+  std::uint32_t checksum_ = 0;
   std::uint64_t missing_ = 0;
 };
 

@@ -54,6 +54,47 @@ void for_each_run(const ParameterPart& part, const std::function<void(const Elem
   }
 }
 
+namespace {
+
+/// Where an element of the whole lies in a part's box, row-major.
+std::int64_t index_in_box(const ParameterPart& part, std::int64_t whole) {
+  std::int64_t index = 0;
+  std::int64_t stride = 1;
+  for (int d = part.whole.rank() - 1; d >= 0; --d) {
+    const ShardRange& range = part.box[static_cast<std::size_t>(d)];
+    index += (whole % part.whole[d] - range.begin) * stride;
+    whole /= part.whole[d];
+    stride *= range.size;
+  }
+  return index;
+}
+
+/// Neighbours in both boxes, at a and b there: those of them that both parts hold.
+void visit_held(const ParameterPart& part_a, const ParameterPart& part_b, const SharedRun& run,
+                const std::function<void(const SharedRun&)>& visit) {
+  const ShardRange in_a = part_a.elements.value_or(ShardRange{0, part_a.shape().numel()});
+  const ShardRange in_b = part_b.elements.value_or(ShardRange{0, part_b.shape().numel()});
+  const std::int64_t begin = std::max({std::int64_t{0}, in_a.begin - run.a, in_b.begin - run.b});
+  const std::int64_t end = std::min({run.count, in_a.end() - run.a, in_b.end() - run.b});
+  if (begin < end) visit({.a = run.a + begin - in_a.begin, .b = run.b + begin - in_b.begin, .count = end - begin});
+}
+
+}  // namespace
+
+void for_each_shared_run(const ParameterPart& a, const ParameterPart& b,
+                         const std::function<void(const SharedRun&)>& visit) {
+  if (a.box == b.box) return visit_held(a, b, {.a = 0, .b = 0, .count = a.shape().numel()}, visit);
+  ParameterPart both{.whole = a.whole, .box = a.box, .sharded = {}, .partial = {}};
+  for (std::size_t d = 0; d < both.box.size(); ++d) {
+    const std::int64_t begin = std::max(a.box[d].begin, b.box[d].begin);
+    both.box[d] = {begin, std::min(a.box[d].end(), b.box[d].end()) - begin};
+    if (both.box[d].size <= 0) return;
+  }
+  for_each_run(both, [&](const ElementRun& run) {
+    visit_held(a, b, {.a = index_in_box(a, run.whole), .b = index_in_box(b, run.whole), .count = run.count}, visit);
+  });
+}
+
 Placements LayerLayout::input(std::size_t index) const {
   Placements placements;
   for (const Axis axis : layer_axes)

@@ -60,6 +60,16 @@ struct ElementRun {
 /// All runs of a part, in order.
 void for_each_run(const ParameterPart& part, const std::function<void(const ElementRun&)>& visit);
 
+/// Elements that two parts of one whole both hold, neighbours in either.
+struct SharedRun {
+  std::int64_t a = 0;  // first element within what a holds
+  std::int64_t b = 0;
+  std::int64_t count = 0;
+};
+/// All of two parts of one whole, in the order of the whole's elements.
+void for_each_shared_run(const ParameterPart& a, const ParameterPart& b,
+                         const std::function<void(const SharedRun&)>& visit);
+
 /// One layer's place on the mesh, seen by one rank.
 struct LayerLayout {
   Mesh mesh{};

@@ -31,6 +31,13 @@ struct Buffer {
   Tensor value;
 };
 
+/// Something that a run needs to go on: a parameter, statistics, an optimizer's state.
+struct StateTensor {
+  std::string name;  // the same on every rank and every layout
+  Tensor value;
+  ParameterPart part;  // what this rank holds of the whole
+};
+
 /// What a layer needs while it is built. `next_stream` gives each drawn parameter a random stream of its own, in model
 /// order.
 struct Construction {

@@ -117,15 +117,43 @@ TEST_CASE("a checkpoint whose files are of different steps is refused") {
         std::string::npos);
 }
 
-TEST_CASE("resuming on another number of ranks is refused") {
+TEST_CASE("resuming on another number of ranks goes on, and says that it may round otherwise") {
+  Files files;
+  const std::string file = files.write(small());
+  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
+  const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--json", "--set", "mesh.dp=1",
+                               "--set", "train.micro_batches=4"});
+  REQUIRE(resumed.code == 0);
+  CHECK(resumed.err.find("resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the "
+                         "losses agree within rounding\n") != std::string::npos);
+  const Json losses = summary(whole)["variants"][0]["loss_per_step"];
+  const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
+  REQUIRE(rest.size() == losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    CHECK(rest[i].get<double>() == doctest::Approx(losses[i].get<double>()).epsilon(2e-5));
+}
+
+TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
   Files files;
   const std::string file = files.write(small());
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
-  const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--set", "mesh.dp=1"});
-  CHECK(resumed.code == 2);
-  CHECK(resumed.err.find(
-            "step-000002: was saved with mesh = dp 2, this run has 1 rank: it would not go on as the same run") !=
+  const std::vector<std::string> more{"run", file, "--out", files.path("out"), "--set", "head.classes=13"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& others) {
+    arguments.insert(arguments.end(), others.begin(), others.end());
+    return call(arguments);
+  };
+  const Called refused = with(more, {"--resume"});
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find("rank-0.safetensors: head.weight is of f32[9,5], this run needs f32[13,5]") !=
         std::string::npos);
+  const Called alone = with(more, {"--fresh-head"});
+  CHECK(alone.code == 2);
+  CHECK(alone.err.find("--fresh-head requires --resume") != std::string::npos);
+  const Called begun = with(more, {"--resume", "--fresh-head"});
+  CHECK(begun.code == 0);
+  CHECK(begun.err.find("begins a new head of 13 classes\n") != std::string::npos);
+  CHECK(begun.err.find("going on after step 2\n") != std::string::npos);
 }
 
 TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
@@ -139,7 +167,7 @@ TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
   const Called other = call(changed);
   CHECK(other.code == 2);
   CHECK(other.err.find("step-000006: was saved by another experiment: what may change is how long it trains, what it "
-                       "saves and how it is evaluated") != std::string::npos);
+                       "saves, how it is evaluated and how it lies on its ranks") != std::string::npos);
   {
     std::fstream weights(folder + "/rank-1.safetensors", std::ios::in | std::ios::out | std::ios::binary);
     weights.seekp(-5, std::ios::end);

@@ -225,6 +225,9 @@ TEST_CASE("crc32c gives the published values") {
   CHECK(crc32c("123456789") == 0xE3069283);
   CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);  // RFC 3720, B.4
   CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43);
+  const std::string text = "a text in two pieces, of which none need be a multiple of eight bytes long";
+  for (std::size_t i = 0; i <= text.size(); ++i)
+    CHECK(crc32c(text.substr(i), crc32c(text.substr(0, i))) == crc32c(text));
 }
 
 std::string hex(const std::string& bytes) {

@@ -47,7 +47,7 @@ double norm(const std::vector<double>& values) {
 
 }  // namespace
 
-Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, std::int64_t steps) {
+Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, const Course& course) {
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = make_dataset(experiment.data, key);
@@ -59,10 +59,11 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   run_ranks(options, [&](Rank& rank) {
     Tracer tracer(rank.clock);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
-    for (std::int64_t step = 0; step < steps; ++step) {
+    course.before(trainer);
+    for (std::int64_t step = course.first; step < course.end; ++step) {
       const double loss = trainer.compute_gradients(step).value();
       if (rank.index == 0) outcome.losses.push_back(loss);
-      if (step == 0) {
+      if (step == course.first) {
         const std::lock_guard lock(mutex);
         for (const Parameter* parameter : trainer.parameters())
           if (parameter->trainable)
@@ -71,10 +72,13 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
       }
       (void)trainer.apply_gradients(step);
     }
+    course.after(trainer);
     const std::lock_guard lock(mutex);
     for (const Parameter* parameter : trainer.parameters())
       collect(outcome.weights, parameter->name, parameter->part, parameter->value);
     for (const Buffer* buffer : trainer.buffers()) collect(outcome.weights, buffer->name, buffer->part, buffer->value);
+    for (const auto& state : {trainer.backbone_state(), trainer.head_state()})
+      for (const StateTensor& tensor : state) collect(outcome.state, tensor.name, tensor.part, tensor.value);
   });
   return outcome;
 }

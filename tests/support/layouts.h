@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,11 +31,24 @@ struct Outcome {
   std::vector<double> losses;
   Tensors gradients;  // of the first step, before clipping
   Tensors weights;    // after the last step, running statistics included
+  Tensors state;      // all that a checkpoint keeps, after the last step
+};
+
+/// The steps of a training, and what each rank does before and after them.
+struct Course {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  std::function<void(Trainer&)> before = [](Trainer&) {};
+  std::function<void(Trainer&)> after = [](Trainer&) {};
 };
 
 using ModelPointer = std::shared_ptr<const ModelDescription>;
 
-Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, std::int64_t steps);
+Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, const Course& course);
+inline Outcome train(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
+                     std::int64_t steps) {
+  return train(experiment, model, layout, Course{.end = steps});
+}
 
 /// Losses, gradients and weights after three steps against the layout's judge, at the tolerance of the dtype.
 void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,

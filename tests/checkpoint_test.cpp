@@ -1,0 +1,207 @@
+// Runs that go on: on the ranks that saved bit for bit, on others with the same bits of all that was saved.
+#include "experiments/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "tests/support/layouts.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using test::Course;
+using test::Layout;
+
+/// A way to train the network below.
+struct Way {
+  Layout layout{};
+  std::map<std::string, PlacementWish> wishes{};
+  ShardedState shard = ShardedState::none;
+};
+
+test::ModelPointer network(const Way& way) {
+  ModelDescription model({8, 8, 3});
+  model.then("conv1", Convolution::describe({.in = 3, .out = 7, .stride = 2}));
+  model.then("bn1", BatchNorm::describe({.channels = 7, .activation = NormActivation::prelu, .slope_name = "prelu1"}));
+  model.then("conv2", Convolution::describe({.in = 7, .out = 5}));
+  model.then("bn2", BatchNorm::describe({.channels = 5, .activation = NormActivation::relu}));
+  model.then("flatten", Flatten::describe());
+  model.then("fc", Linear::describe({.in = 80, .out = 6}));
+  for (const auto& [name, wish] : way.wishes) model.place(name, wish);
+  return std::make_shared<ModelDescription>(std::move(model));
+}
+
+Experiment experiment_of(const Way& way, OptimizerType optimizer = OptimizerType::sgd, DType dtype = DType::f32) {
+  Experiment experiment = test::small_experiment(11, 24, 6, dtype);
+  experiment.train.optimizer.type = optimizer;
+  experiment.train.shard = way.shard;
+  return experiment;
+}
+
+/// Every axis, cut and way of holding state, and none.
+std::vector<Way> ways() {
+  const PlacementWish column{Parallel::column, Axis::tp};
+  const PlacementWish row{Parallel::row, Axis::tp};
+  const PlacementWish gathered{Parallel::parameter, Axis::dp};
+  PipelineConfig interleaved;
+  interleaved.schedule = "interleaved";
+  interleaved.chunks = 2;
+  return {{{Mesh(), 4}},
+          {{Mesh(2), 2}},
+          {{Mesh(2), 2, Logits::gathered}, {{"fc", gathered}, {"conv2", gathered}}, ShardedState::optimizer},
+          {{Mesh(3), 1}, {}, ShardedState::optimizer},
+          {{Mesh(1, 1, 2), 4}, {{"conv1", column}, {"conv2", row}, {"fc", row}}},
+          {{Mesh(2, 1, 3), 2}, {{"conv1", row}, {"conv2", column}, {"fc", column}}, ShardedState::optimizer},
+          {{Mesh(1, 2), 4, Logits::sharded, {}, HeadRanks::last_stage}},
+          {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
+}
+
+test::Outcome run(const Way& way, const Experiment& experiment, const Course& course) {
+  return test::train(experiment, network(way), way.layout, course);
+}
+
+Course saving(const CheckpointFolder& folder, std::int64_t steps) {
+  return {.end = steps, .after = [&folder, steps](Trainer& trainer) { folder.save(trainer, steps); }};
+}
+
+Course resuming(const CheckpointFolder& folder, std::int64_t first, std::int64_t end, std::string* note = nullptr,
+                SavedHead head = SavedHead::kept) {
+  return {.first = first, .end = end, .before = [&folder, first, note, head](Trainer& trainer) {
+            const std::string told = folder.load(trainer, first, head);
+            if (note != nullptr && trainer.rank().index == 0) *note = told;
+          }};
+}
+
+}  // namespace
+
+TEST_CASE("what one layout saves every other loads: the same bits of weights, statistics and optimizer state") {
+  for (const OptimizerType optimizer : {OptimizerType::sgd, OptimizerType::adamw})
+    for (const Way& saver : ways()) {
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      const test::Outcome saved = run(saver, experiment_of(saver, optimizer), saving(folder, 2));
+      const std::size_t kinds = optimizer == OptimizerType::sgd ? 2 : 3;
+      CHECK(saved.state.size() == kinds * 10 + 4);
+      for (const Way& loader : ways()) {
+        CAPTURE(to_string(saver.layout.mesh));
+        CAPTURE(to_string(loader.layout.mesh));
+        const test::Outcome loaded = run(loader, experiment_of(loader, optimizer), resuming(folder, 2, 2));
+        CHECK(loaded.state == saved.state);
+      }
+    }
+}
+
+TEST_CASE("a run that goes on in the same sample groups on other ranks equals the one that was not stopped") {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const Way& saver : ways()) {
+      if (saver.layout.mesh.size(Axis::dp) == 3) continue;  // three groups
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      const Experiment experiment = experiment_of(saver, OptimizerType::sgd, dtype);
+      const test::Outcome whole = run(saver, experiment, {.end = 4});
+      (void)run(saver, experiment, saving(folder, 2));
+      for (const Way& loader : ways()) {
+        if (loader.layout.mesh.size(Axis::dp) == 3) continue;
+        CAPTURE(to_string(saver.layout.mesh));
+        CAPTURE(to_string(loader.layout.mesh));
+        const test::Outcome rest =
+            run(loader, experiment_of(loader, OptimizerType::sgd, dtype), resuming(folder, 2, 4));
+        const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-5;
+        for (std::size_t i = 0; i < 2; ++i)
+          CHECK(rest.losses[i] == doctest::Approx(whole.losses[i + 2]).epsilon(tolerance));
+        CHECK(test::largest_difference(rest.weights, whole.weights).error <= tolerance);
+      }
+    }
+}
+
+TEST_CASE("a run that goes on where it was saved has the bits of the one that was not stopped, and no word is said") {
+  for (const Way& way : ways()) {
+    const Scratch scratch;
+    const CheckpointFolder folder(scratch / "");
+    const Experiment experiment = experiment_of(way);
+    const test::Outcome whole = run(way, experiment, {.end = 4});
+    (void)run(way, experiment, saving(folder, 2));
+    std::string note;
+    const test::Outcome rest = run(way, experiment, resuming(folder, 2, 4, &note));
+    CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 2, whole.losses.end()));
+    CHECK(rest.state == whole.state);
+    CHECK(note.empty());
+  }
+}
+
+TEST_CASE("going on elsewhere is told in a line that says what it changes") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const Way two{{Mesh(2), 2}};
+  (void)run(two, experiment_of(two), saving(folder, 1));
+  const auto note = [&](const Way& way) {
+    std::string told;
+    (void)run(way, experiment_of(way), resuming(folder, 1, 1, &told));
+    return told;
+  };
+  CHECK(note({{Mesh(), 4}}) ==
+        "resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the losses agree within "
+        "rounding");
+  CHECK(note({{Mesh(3), 2}}) ==
+        "resumes on another layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
+        "rounding, but where a batch norm sees a batch in 6 groups that were 4");
+  CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on another layout: the losses agree within rounding");
+}
+
+TEST_CASE("a fresh head is drawn as a new run draws it, without momentum, and the backbone keeps its bits") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const Way saver{{Mesh(2), 2}};
+  const Way loader{{Mesh(3), 2}, {}, ShardedState::optimizer};
+  const test::Outcome saved = run(saver, experiment_of(saver), saving(folder, 2));
+  for (const std::int64_t classes : {11, 25}) {
+    Experiment experiment = experiment_of(loader);
+    experiment.head.classes = classes;
+    const test::Outcome begun = run(loader, experiment, {.end = 0});
+    const test::Outcome loaded = run(loader, experiment, resuming(folder, 2, 2, nullptr, SavedHead::left));
+    for (const auto& [name, values] : loaded.state) {
+      CAPTURE(name);
+      const bool of_head = name.find("head.") != std::string::npos;
+      CHECK(values == (of_head ? begun : saved).state.at(name));
+    }
+    CHECK(loaded.state.at("velocity.head.weight") == std::vector<double>(static_cast<std::size_t>(classes * 6)));
+    CHECK(loaded.state.at("velocity.fc.weight") != begun.state.at("velocity.fc.weight"));
+  }
+}
+
+TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options is refused, and says why") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const Way way{{Mesh(2), 2}};
+  (void)run(way, experiment_of(way), saving(folder, 1));
+  const std::string step = (scratch / "").string() + "step-000001";
+  const auto complaint = [&](const auto& change, SavedHead head = SavedHead::kept) {
+    Experiment experiment = experiment_of(way);
+    change(experiment);
+    const std::string message = message_of([&] { (void)run(way, experiment, resuming(folder, 1, 1, nullptr, head)); });
+    return message.starts_with(step) ? message.substr(step.size()) : message;
+  };
+  CHECK(complaint([](Experiment& e) { e.head.classes = 12; }) ==
+        "/rank-0.safetensors: head.weight is of f32[11,6], this run needs f32[12,6]");
+  CHECK(complaint([](Experiment& e) {
+          e.train.dtype = TrainDType::f64;
+        }).starts_with("/rank-0.safetensors: conv1.weight is of f32[7,3,3,3], this run needs f64["));
+  CHECK(complaint([](Experiment& e) { e.train.optimizer.type = OptimizerType::adamw; }) ==
+        ": has no tensor 'mean.conv1.weight'");
+  CHECK(complaint([](Experiment& e) { e.train.batch = 25; }) ==
+        ": was saved with batch = 24, this run has 25: it would not go on as the same run");
+  CHECK(complaint([](Experiment& e) { e.seed = 2; }) ==
+        ": was saved with seed = 1, this run has 2: it would not go on as the same run");
+  CHECK(complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }) ==
+        ": was saved by another experiment: what may change is how long it trains, what it saves, how it is evaluated "
+        "and how it lies on its ranks");
+  CHECK(complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
+        ": was saved by another experiment: with a new head, its head and data may change, too");
+  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no InputError");
+}
+
+}  // namespace heddle
