@@ -25,13 +25,14 @@ struct DTypeRow {
   DType dtype;
   std::string_view name;
 };
-constexpr std::array<DTypeRow, 7> dtype_rows{{{DType::f64, "F64"},
+constexpr std::array<DTypeRow, 8> dtype_rows{{{DType::f64, "F64"},
                                               {DType::f32, "F32"},
                                               {DType::bf16, "BF16"},
                                               {DType::f16, "F16"},
                                               {DType::i64, "I64"},
                                               {DType::i32, "I32"},
-                                              {DType::u8, "U8"}}};
+                                              {DType::u8, "U8"},
+                                              {DType::i8, "I8"}}};
 
 /// A name from a file as it may stand in a message: short, and nothing in it steers a terminal.
 std::string printable(std::string_view name) {

@@ -35,10 +35,11 @@ TEST_CASE("Impossible shapes are refused") {
 }
 
 TEST_CASE("Types have names, sizes and names that lead back") {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
+  for (const DType dtype :
+       {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8, DType::i8})
     CHECK(dtype_from_name(name_of(dtype)) == dtype);
   CHECK(size_of(DType::f16) == 2);
-  CHECK_THROWS_WITH_AS(dtype_from_name("f8"), "unknown dtype 'f8': expected f64, f32, bf16, f16, i64, i32 or u8",
+  CHECK_THROWS_WITH_AS(dtype_from_name("f8"), "unknown dtype 'f8': expected f64, f32, bf16, f16, i64, i32, u8 or i8",
                        InputError);
 }
 
@@ -113,7 +114,8 @@ TEST_CASE("A tensor without rows can be filled, copied, sliced and read") {
 
 TEST_CASE("Values come back in every type") {
   Device device = make_device();
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8}) {
+  for (const DType dtype :
+       {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8, DType::i8}) {
     CHECK(Tensor::full(device, {3}, dtype, 7).to_doubles() == std::vector<double>{7, 7, 7});
     CHECK(Tensor::full(device, {}, dtype, 5).item() == 5);
   }
