@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "framework/bits.h"
 #include "framework/host_device.h"
 
 namespace heddle {
@@ -63,10 +64,55 @@ HEDDLE_HOST_DEVICE inline float uniform_from_bits(std::uint32_t bits) {
   return (static_cast<float>(bits >> 9) + 0.5F) * (1.0F / 8388608.0F);
 }
 
-/// One normal deviate from two words (Box and Muller); f64 inside, so that CPU and CUDA agree to f32 rounding.
-HEDDLE_HOST_DEVICE inline double normal_from_bits(std::uint32_t a, std::uint32_t b) {
-  const double radius = std::sqrt(-2.0 * std::log((static_cast<double>(a) + 0.5) / 4294967296.0));
-  return radius * std::cos(6.283185307179586 * (static_cast<double>(b) / 4294967296.0));
+namespace random_detail {
+
+/// A whole number below 2^52. Without a conversion, which few processors have in vectors.
+HEDDLE_HOST_DEVICE inline double whole(std::uint64_t bits) {
+  return double_of(0x4330000000000000U | bits) - 4503599627370496.0;
+}
+
+/// ln((a + 1/2) / 2^32) within 2^-51 of itself.
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline double log_of_share(std::uint32_t a) {
+  // 2a + 1 = m 2^n with m within sqrt(1/2) .. sqrt(2).
+  const std::uint64_t bits = bits_of(2.0 * whole(a) + 1.0);
+  const std::uint64_t n = (bits - 0x3FE6A09E667F3BCDU) >> 52;
+  const double m = double_of(bits - (n << 52));
+  // ln m = 2 atanh(s); atanh(s) / s interpolated at Chebyshev's nodes in s^2.
+  const double s = (m - 1.0) / (m + 1.0);
+  const double z = s * s;
+  double p = 0.16837659970680488;
+  p = p * z + 0.18121934431215214;
+  p = p * z + 0.22223434547517906;
+  p = p * z + 0.2857141602110767;
+  p = p * z + 0.40000000061741614;
+  p = p * z + 0.6666666666655292;
+  p = p * z + 2.0;
+  return (whole(n) - 33.0) * 0.6931471805599453 + s * p;
+}
+
+/// cos(2 pi b / 2^32) within 2^-51.
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline double cosine_of_share(std::uint32_t b) {
+  // The sine of what is left to a right angle, in right angles: within -1 .. 1, and exact.
+  const std::uint32_t distance = b < 0x80000000U ? b : 0U - b;
+  const double t = static_cast<double>(static_cast<std::int32_t>(0x40000000U - distance)) * 0x1p-30;
+  const double z = t * t;
+  double p = -6.449471237809134e-10;
+  p = p * z + 5.688318064017795e-08;
+  p = p * z - 3.5988107063136794e-06;
+  p = p * z + 0.0001604411695631063;
+  p = p * z - 0.004681754131447062;
+  p = p * z + 0.07969262624568337;
+  p = p * z - 0.6459640975062232;
+  p = p * z + 1.5707963267948963;
+  return t * p;
+}
+
+}  // namespace random_detail
+
+/// One normal deviate from two words (Box and Muller); f64 inside, so that CPU and CUDA agree to f32 rounding. Without
+/// branches or calls: loops over it vectorise.
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline double normal_from_bits(std::uint32_t a, std::uint32_t b) {
+  return std::sqrt(-2.0 * random_detail::log_of_share(a)) * random_detail::cosine_of_share(b);
 }
 
 /// A sequence of draws for one (seed, purpose, step, index): for host code that needs several numbers for one sample.

@@ -2,33 +2,17 @@
 // activations and their derivatives, random draws, optimizer updates. T is f32 or f64.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
+#include "framework/bits.h"
 #include "framework/host_device.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/training.h"
 #include "framework/random.h"
 
 namespace heddle {
-
-HEDDLE_HOST_DEVICE inline std::uint32_t bits_of(float value) {
-#ifdef __CUDA_ARCH__
-  return __float_as_uint(value);
-#else
-  return std::bit_cast<std::uint32_t>(value);
-#endif
-}
-
-HEDDLE_HOST_DEVICE inline float float_of(std::uint32_t bits) {
-#ifdef __CUDA_ARCH__
-  return __uint_as_float(bits);
-#else
-  return std::bit_cast<float>(bits);
-#endif
-}
 
 HEDDLE_HOST_DEVICE inline double exponential(double x) {
   return std::exp(x);

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/scalar.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test {
@@ -98,6 +99,44 @@ TEST_CASE("A tensor filled in pieces is the tensor filled at once, in every type
     const auto zeros = static_cast<double>(std::count(dropped.begin(), dropped.end(), 0.0));
     CHECK(std::abs(zeros / 9001 - 0.25) < 5 * std::sqrt(0.25 * 0.75 / 9001));
     CHECK(std::set<double>(dropped.begin(), dropped.end()).size() == 2);
+  }
+}
+
+TEST_CASE("Normal draws are Box and Muller's of their words to f64 rounding") {
+  RandomStream stream({6}, Purpose::test, 0, 0);
+  std::vector<std::uint32_t> words{0, 1, 0x3FFFFFFF, 0x40000000, 0x7FFFFFFF, 0x80000000, 0xB504F333, 0xFFFFFFFF};
+  for (int i = 0; i < 300; ++i) words.push_back(stream.next_u32());
+  bool is_near = true;
+  for (const std::uint32_t a : words)
+    for (const std::uint32_t b : words) {
+      const double radius = std::sqrt(-2 * std::log((a + 0.5) / 4294967296.0));
+      const double expected = radius * std::cos(6.283185307179586 * (b / 4294967296.0));
+      is_near = is_near && std::abs(normal_from_bits(a, b) - expected) <= 1e-15 * radius;
+    }
+  CHECK(is_near);
+}
+
+TEST_CASE("Every element of a filled window is the draw of its global index") {
+  Device device = make_device();
+  const TrainingKernels& kernels = device.backend().training();
+  const DrawKey key{.key = {3}, .purpose = Purpose::initial_weights, .step = 1, .layer = 4};
+  const PhiloxBlock words = purpose_key(key.key, key.purpose);
+  // Also where the number of a block needs more than 32 bits.
+  for (const std::int64_t first : {std::int64_t{5}, (std::int64_t{1} << 33) - 300, (std::int64_t{1} << 34) - 300}) {
+    const DrawWindow window(first, 70, 1001);
+    Tensor normal = Tensor::empty(device, {1234}, DType::f32);
+    Tensor uniform = Tensor::empty(device, {1234}, DType::f32);
+    kernels.fill_normal(normal, key, window, 0, 1);
+    kernels.fill_uniform(uniform, key, window, 0, 1);
+    bool is_equal = true;
+    for (std::int64_t i = 0; i < 1234; ++i) {
+      const auto element = static_cast<std::uint64_t>(first + i / 70 * 1001 + i % 70);
+      const auto at = static_cast<std::size_t>(i);
+      const double expected = normal_draw(draw_block(words, key, element / 2), element);
+      is_equal = is_equal && std::abs(normal.to_host<float>()[at] - expected) <= 1e-7 * std::abs(expected) &&
+                 uniform.to_host<float>()[at] == uniform_draw(draw_block(words, key, element / 4), element);
+    }
+    CHECK(is_equal);
   }
 }
 

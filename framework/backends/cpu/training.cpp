@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/draws.h"
 #include "framework/backends/cpu/reduction.h"
-#include "framework/scalar.h"
 
 namespace heddle::cpu {
 
@@ -24,45 +24,33 @@ void for_runs(std::int64_t begin, std::int64_t end, const DrawWindow& window, F 
   }
 }
 
-/// Calls body(i, element, block) for every element i of 0 .. count-1, with its global index and the block of draws that
-/// holds it.
-template <class F>
-void for_normal_blocks(std::int64_t count, const DrawWindow& window, const DrawKey& key, F body) {
-  const PhiloxBlock words = purpose_key(key.key, key.purpose);
+/// Calls body(begin, end, draws) for stretches of 0 .. count-1; draws[i - begin] is element i's, made by
+/// draw(element, count, draws) for the global elements from `element` on. The draws come first and by themselves, so
+/// that both loops can be made vectors of.
+template <class T, class Draw, class F>
+void for_draws(std::int64_t count, const DrawWindow& window, Draw draw, F body) {
   parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t stretch = 512;
+    std::array<T, stretch> draws;
     for_runs(begin, end, window, [&](std::int64_t i, std::int64_t run_end, std::int64_t element) {
       while (i < run_end) {
-        const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / 2));
-        for (const std::int64_t stop = std::min(run_end, i + 2 - element % 2); i < stop; ++i, ++element)
-          body(i, element, block);
-      }
-    });
-  });
-}
-
-/// Calls body(begin, end, draws) for stretches of 0 .. count-1; draws[i - begin] is uniform in (0, 1) for element i.
-/// The draws come first and by themselves, so that the loop over them in `body` can be made vectors of.
-template <class F>
-void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawKey& key, F body) {
-  const PhiloxBlock words = purpose_key(key.key, key.purpose);
-  parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t stretch = 256;
-    std::array<float, stretch> draws;
-    for_runs(begin, end, window, [&](std::int64_t i, std::int64_t run_end, std::int64_t element) {
-      while (i < run_end) {
-        const std::int64_t lead = element % 4;
-        const std::int64_t stop = std::min(run_end, i + stretch - lead);
-        const auto blocks = static_cast<std::size_t>((lead + stop - i + 3) / 4);
-        for (std::size_t j = 0; j < blocks; ++j) {
-          const PhiloxBlock block = draw_block(words, key, static_cast<std::uint64_t>(element / 4) + j);
-          for (std::size_t k = 0; k < 4; ++k) draws[4 * j + k] = uniform_draw(block, k);
-        }
-        body(i, stop, draws.data() + lead);
+        // Stretches end where groups of draws do, so that only the ends of a run waste some.
+        const std::int64_t stop = std::min(run_end, i + stretch - element % stretch);
+        draw(element, stop - i, draws.data());
+        body(i, stop, static_cast<const T*>(draws.data()));
         element += stop - i;
         i = stop;
       }
     });
   });
+}
+
+template <class F>
+void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawKey& key, F body) {
+  const DrawStream stream(key);
+  for_draws<float>(
+      count, window,
+      [&](std::int64_t element, std::int64_t length, float* draws) { stream.uniforms(element, length, draws); }, body);
 }
 
 /// The moments of one channel.
@@ -97,10 +85,14 @@ class CpuTraining final : public TrainingKernels {
                    double deviation) const override {
     visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
       T* const to = y.as<T>();
-      for_normal_blocks(y.numel(), window, key, [=](std::int64_t i, std::int64_t element, const PhiloxBlock& block) {
-        const double draw = normal_draw(block, static_cast<std::uint64_t>(element));
-        to[i] = static_cast<T>(static_cast<Compute<T>>(mean + deviation * draw));
-      });
+      const DrawStream stream(key);
+      for_draws<double>(
+          y.numel(), window,
+          [&](std::int64_t element, std::int64_t length, double* draws) { stream.normals(element, length, draws); },
+          [=](std::int64_t begin, std::int64_t end, const double* draws) {
+            for (std::int64_t i = begin; i < end; ++i)
+              to[i] = static_cast<T>(static_cast<Compute<T>>(mean + deviation * draws[i - begin]));
+          });
     });
   }
 

@@ -1,0 +1,87 @@
+// Random draws for stretches of elements, sixteen Philox blocks at a time, each a lane of its vectors. The values are
+// those of framework/scalar.h and framework/rounding.h for the elements' global indices, wherever a stretch begins.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "framework/backends/cpu/philox_blocks.h"
+#include "framework/rounding.h"
+#include "framework/scalar.h"
+
+namespace heddle::cpu {
+
+/// Names a stream; made once for many draws.
+class DrawStream {
+ public:
+  explicit DrawStream(const DrawKey& key) : key_(key), words_(purpose_key(key.key, key.purpose)) {}
+
+  /// Normal deviates of elements element .. element + count - 1.
+  void normals(std::int64_t element, std::int64_t count, double* to) const {
+    in_groups<2 * lanes>(element, count, to, [this](std::int64_t group, double* draws) {
+      const PhiloxBlocks blocks = sixteen(static_cast<std::uint64_t>(lanes * group));
+      for (int lane = 0; lane < lanes; ++lane) {
+        draws[2 * lane] = normal_from_bits(blocks.word[0][lane], blocks.word[1][lane]);
+        draws[2 * lane + 1] = normal_from_bits(blocks.word[2][lane], blocks.word[3][lane]);
+      }
+    });
+  }
+
+  /// Uniform in (0, 1).
+  void uniforms(std::int64_t element, std::int64_t count, float* to) const {
+    in_groups<4 * lanes>(element, count, to, [this](std::int64_t group, float* draws) {
+      const PhiloxBlocks blocks = sixteen(static_cast<std::uint64_t>(lanes * group));
+      for (int lane = 0; lane < lanes; ++lane) {
+        draws[4 * lane] = uniform_from_bits(blocks.word[0][lane]);
+        draws[4 * lane + 1] = uniform_from_bits(blocks.word[1][lane]);
+        draws[4 * lane + 2] = uniform_from_bits(blocks.word[2][lane]);
+        draws[4 * lane + 3] = uniform_from_bits(blocks.word[3][lane]);
+      }
+    });
+  }
+
+  /// 16 bits an element, as `rounding_draw` places them.
+  void rounding(RoundedState state, std::int64_t element, std::int64_t count, std::uint32_t* to) const {
+    in_groups<RoundingDraw::group>(element, count, to, [this, state](std::int64_t group, std::uint32_t* draws) {
+      const PhiloxBlocks blocks = sixteen(first_rounding_block(state, static_cast<std::uint64_t>(group)));
+      for (int word = 0; word < 4; ++word)
+        for (int lane = 0; lane < lanes; ++lane) {
+          draws[2 * lanes * word + lane] = blocks.word[word][lane] & 0xFFFFU;
+          draws[2 * lanes * word + lanes + lane] = blocks.word[word][lane] >> 16;
+        }
+    });
+  }
+
+ private:
+  static constexpr int lanes = PhiloxBlocks::count;
+
+  PhiloxBlocks sixteen(std::uint64_t first) const {
+    PhiloxBlocks blocks;
+    draw_blocks(first, key_.step, key_.layer, words_.word[0], words_.word[1], blocks);
+    return blocks;
+  }
+
+  /// Calls draw(group, draws) for the groups of `size` elements that the stretch touches, straight into `to` where the
+  /// stretch covers one.
+  template <std::int64_t size, class T, class F>
+  static void in_groups(std::int64_t element, std::int64_t count, T* to, F draw) {
+    for (std::int64_t i = 0; i < count;) {
+      const std::int64_t lead = (element + i) % size;
+      const std::int64_t length = std::min(size - lead, count - i);
+      if (length == size) {
+        draw((element + i) / size, to + i);
+      } else {
+        std::array<T, size> part;
+        draw((element + i) / size, part.data());
+        std::copy_n(part.data() + lead, length, to + i);
+      }
+      i += length;
+    }
+  }
+
+  DrawKey key_;
+  PhiloxBlock words_;
+};
+
+}  // namespace heddle::cpu
