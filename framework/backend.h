@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/kernels/class_rows.h"
 #include "framework/kernels/convolution.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/head.h"
@@ -69,6 +70,7 @@ class Backend {
   virtual const ConvolutionKernels& convolution() const = 0;
   virtual const RowKernels& rows() const = 0;
   virtual const HeadKernels& head() const = 0;
+  virtual const ClassRowKernels& class_rows() const = 0;
   virtual const TrainingKernels& training() const = 0;
 };
 

@@ -31,6 +31,20 @@ void describe_optimizer(Describer& d, const char* key, OptimizerConfig& c) {
   c.type = static_cast<OptimizerType>(type);
 }
 
+OptimizerStep step_of(const OptimizerConfig& config, std::int64_t step, double learning_rate, double weight_decay) {
+  if (config.type == OptimizerType::adamw)
+    return AdamWStep{.learning_rate = learning_rate,
+                     .beta1 = config.beta1,
+                     .beta2 = config.beta2,
+                     .epsilon = config.epsilon,
+                     .weight_decay = weight_decay,
+                     .step = step + 1};
+  return SgdStep{.learning_rate = learning_rate,
+                 .momentum = config.momentum,
+                 .weight_decay = weight_decay,
+                 .nesterov = config.nesterov};
+}
+
 Optimizer::Optimizer(const OptimizerConfig& config, std::vector<Trained> weights)
     : config_(config), weights_(std::move(weights)) {}
 
@@ -43,7 +57,7 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
     if (gradients[i].shape() != trained.weight.shape() || gradients[i].dtype() != trained.weight.dtype())
       fail("optimizer: {} is {}, its gradient {}", trained.name, to_string(trained.weight), to_string(gradients[i]));
     const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
-    update(i, step, learning_rate, decays ? config_.weight_decay : 0, gradients[i]);
+    update(i, step_of(config_, step, learning_rate, decays ? config_.weight_decay : 0), gradients[i]);
     trained.weight.storage()->changed();
   }
 }
@@ -76,14 +90,9 @@ class Sgd final : public Optimizer {
   std::vector<State> state() const override { return named("velocity", velocity_); }
 
  private:
-  void update(std::size_t index, std::int64_t /*step*/, double learning_rate, double weight_decay,
-              const Tensor& gradient) override {
+  void update(std::size_t index, const OptimizerStep& step, const Tensor& gradient) override {
     Tensor none;
-    const SgdStep step{.learning_rate = learning_rate,
-                       .momentum = config_.momentum,
-                       .weight_decay = weight_decay,
-                       .nesterov = config_.nesterov};
-    gradient.device().backend().training().sgd(step, gradient, weights_[index].weight,
+    gradient.device().backend().training().sgd(std::get<SgdStep>(step), gradient, weights_[index].weight,
                                                velocity_.empty() ? none : velocity_[index]);
   }
 
@@ -101,15 +110,9 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  void update(std::size_t index, std::int64_t step, double learning_rate, double weight_decay,
-              const Tensor& gradient) override {
-    gradient.device().backend().training().adamw({.learning_rate = learning_rate,
-                                                  .beta1 = config_.beta1,
-                                                  .beta2 = config_.beta2,
-                                                  .epsilon = config_.epsilon,
-                                                  .weight_decay = weight_decay,
-                                                  .step = step + 1},
-                                                 gradient, weights_[index].weight, mean_[index], square_[index]);
+  void update(std::size_t index, const OptimizerStep& step, const Tensor& gradient) override {
+    gradient.device().backend().training().adamw(std::get<AdamWStep>(step), gradient, weights_[index].weight,
+                                                 mean_[index], square_[index]);
   }
 
   std::vector<Tensor> mean_;

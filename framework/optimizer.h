@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/kernels/training.h"
 #include "framework/tensor.h"
 
 namespace heddle {
@@ -29,6 +30,9 @@ struct OptimizerConfig {
 
 /// The tagged union "optimizer": {"type": ..., "lr": ...}.
 void describe_optimizer(Describer& d, const char* key, OptimizerConfig& config);
+
+/// The constants of a step; steps count from 0.
+OptimizerStep step_of(const OptimizerConfig& config, std::int64_t step, double learning_rate, double weight_decay);
 
 /// A weight to be trained; the name finds its state again in a checkpoint.
 struct Trained {
@@ -56,8 +60,7 @@ class Optimizer {
   virtual std::vector<State> state() const = 0;
 
  protected:
-  virtual void update(std::size_t index, std::int64_t step, double learning_rate, double weight_decay,
-                      const Tensor& gradient) = 0;
+  virtual void update(std::size_t index, const OptimizerStep& step, const Tensor& gradient) = 0;
   /// One zero tensor for each weight.
   std::vector<Tensor> zeros() const;
   std::vector<State> named(const std::string& prefix, const std::vector<Tensor>& tensors) const;

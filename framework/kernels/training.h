@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <variant>
 
 #include "framework/random.h"
 #include "framework/tensor.h"
@@ -46,6 +47,8 @@ struct AdamWStep {
   double weight_decay = 0;
   std::int64_t step = 1;  // counts from 1
 };
+
+using OptimizerStep = std::variant<SgdStep, AdamWStep>;
 
 class TrainingKernels {
  public:

@@ -21,6 +21,7 @@ class CpuBackend final : public Backend {
         convolution_(cpu::make_cpu_convolution(threads, winograd)),
         rows_(cpu::make_cpu_rows()),
         head_(cpu::make_cpu_head()),
+        class_rows_(cpu::make_cpu_class_rows()),
         training_(cpu::make_cpu_training()) {}
 
   std::string_view name() const override { return "cpu"; }
@@ -50,6 +51,7 @@ class CpuBackend final : public Backend {
   const ConvolutionKernels& convolution() const override { return *convolution_; }
   const RowKernels& rows() const override { return *rows_; }
   const HeadKernels& head() const override { return *head_; }
+  const ClassRowKernels& class_rows() const override { return *class_rows_; }
   const TrainingKernels& training() const override { return *training_; }
 
  private:
@@ -60,6 +62,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<ConvolutionKernels> convolution_;
   std::unique_ptr<RowKernels> rows_;
   std::unique_ptr<HeadKernels> head_;
+  std::unique_ptr<ClassRowKernels> class_rows_;
   std::unique_ptr<TrainingKernels> training_;
 };
 

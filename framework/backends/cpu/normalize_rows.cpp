@@ -12,11 +12,7 @@ void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_no
     const RowView view(x.shape());
     for_each_row(view, [&](std::int64_t row) {
       const T* const from = x.as<const T>() + row * view.columns;
-      const double square = stretched_sum<C>(0, view.columns, [from](std::int64_t i) {
-        const C value = static_cast<C>(from[i]);
-        return value * value;
-      });
-      const C factor = static_cast<C>(1 / std::max(std::sqrt(square), epsilon));
+      const C factor = inverse_norm_of<C>(from, view.columns, epsilon);
       inverse_norm.as<C>()[row] = factor;
       if (!y.defined()) return;
       T* const to = y.as<T>() + row * view.columns;
@@ -31,16 +27,9 @@ void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Te
     using C = Compute<T>;
     const RowView view(x.shape());
     for_each_row(view, [&](std::int64_t row) {
-      const T* const from = x.as<const T>() + row * view.columns;
-      const T* const gradient = dy.as<const T>() + row * view.columns;
-      T* const to = dx.as<T>() + row * view.columns;
-      const C factor = inverse_norm.as<const C>()[row];
-      const double dot = stretched_sum<C>(
-          0, view.columns, [=](std::int64_t i) { return static_cast<C>(from[i]) * static_cast<C>(gradient[i]); });
-      const C along = static_cast<C>(dot) * factor * factor;
-#pragma omp simd  // dx may be dy
-      for (std::int64_t i = 0; i < view.columns; ++i)
-        to[i] = static_cast<T>((static_cast<C>(gradient[i]) - static_cast<C>(from[i]) * along) * factor);
+      const std::int64_t at = row * view.columns;
+      normalized_gradient(x.as<const T>() + at, dy.as<const T>() + at, view.columns, inverse_norm.as<const C>()[row],
+                          dx.as<T>() + at);
     });
   });
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -67,6 +68,28 @@ void for_each_row(const RowView& view, F body) {
   parallel_for(view.rows, rows_a_thread(view.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) body(row);
   });
+}
+
+/// 1 / max(|x|, epsilon).
+template <class C, class T>
+C inverse_norm_of(const T* x, std::int64_t columns, double epsilon) {
+  const double square = stretched_sum<C>(0, columns, [x](std::int64_t i) {
+    const C value = static_cast<C>(x[i]);
+    return value * value;
+  });
+  return static_cast<C>(1 / std::max(std::sqrt(square), epsilon));
+}
+
+/// The gradient by a row x from `gradient`, that by x * inverse: (gradient - y * sum(gradient * y)) * inverse with
+/// y = x * inverse. `to` may be `gradient`.
+template <class C, class T>
+void normalized_gradient(const T* x, const T* gradient, std::int64_t columns, C inverse, T* to) {
+  const double dot =
+      stretched_sum<C>(0, columns, [=](std::int64_t i) { return static_cast<C>(x[i]) * static_cast<C>(gradient[i]); });
+  const C along = static_cast<C>(dot) * inverse * inverse;
+#pragma omp simd
+  for (std::int64_t i = 0; i < columns; ++i)
+    to[i] = static_cast<T>((static_cast<C>(gradient[i]) - static_cast<C>(x[i]) * along) * inverse);
 }
 
 }  // namespace heddle::cpu

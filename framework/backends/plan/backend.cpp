@@ -32,6 +32,7 @@ class PlanBackend final : public Backend {
   const ConvolutionKernels& convolution() const override { return *convolution_; }
   const RowKernels& rows() const override { return *rows_; }
   const HeadKernels& head() const override { return *head_; }
+  const ClassRowKernels& class_rows() const override { return *class_rows_; }
   const TrainingKernels& training() const override { return *training_; }
 
  private:
@@ -39,6 +40,7 @@ class PlanBackend final : public Backend {
   std::unique_ptr<ElementwiseKernels> elementwise_ = plan::make_plan_elementwise(counter_);
   std::unique_ptr<RowKernels> rows_ = plan::make_plan_rows(counter_);
   std::unique_ptr<HeadKernels> head_ = plan::make_plan_head(counter_);
+  std::unique_ptr<ClassRowKernels> class_rows_ = plan::make_plan_class_rows(counter_);
   std::unique_ptr<TrainingKernels> training_ = plan::make_plan_training(counter_);
   std::unique_ptr<LinearAlgebraKernels> linear_algebra_;
   std::unique_ptr<ConvolutionKernels> convolution_;

@@ -40,6 +40,7 @@ class WorkCounter {
 std::unique_ptr<ElementwiseKernels> make_plan_elementwise(WorkCounter& counter);
 std::unique_ptr<RowKernels> make_plan_rows(WorkCounter& counter);
 std::unique_ptr<HeadKernels> make_plan_head(WorkCounter& counter);
+std::unique_ptr<ClassRowKernels> make_plan_class_rows(WorkCounter& counter);
 std::unique_ptr<TrainingKernels> make_plan_training(WorkCounter& counter);
 /// Workspaces are those of the cpu backend with so many threads.
 std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, int threads);
