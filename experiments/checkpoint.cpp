@@ -117,7 +117,10 @@ class Comparison {
     return found == saved_.end() ? "nothing" : shortened(found->second);
   }
   const std::string& here(const std::string& key) const { return here_.at(key); }
-  bool same(const std::string& key) const { return saved(key) == here(key); }
+  bool same(const std::string& key) const {
+    const auto found = saved_.find(key);
+    return found != saved_.end() && found->second == here(key);
+  }
 
   void expect(const std::string& key) const {
     if (!same(key))
@@ -144,8 +147,8 @@ class Comparison {
                           saved("micro_batches"), here("mesh"), here("micro_batches"));
     text += ": the losses agree within rounding";
     if (!same("sample_groups"))
-      text += fmt::format(", but where a batch norm sees a batch in {} groups that were {}", here("sample_groups"),
-                          saved("sample_groups"));
+      text += fmt::format("; batch norms took a batch in {} groups, now in {}", saved("sample_groups"),
+                          here("sample_groups"));
     return text;
   }
 

@@ -148,7 +148,7 @@ TEST_CASE("going on elsewhere is told in a line that says what it changes") {
         "rounding");
   CHECK(note({{Mesh(3), 2}}) ==
         "resumes on another layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
-        "rounding, but where a batch norm sees a batch in 6 groups that were 4");
+        "rounding; batch norms took a batch in 4 groups, now in 6");
   CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on another layout: the losses agree within rounding");
 }
 

@@ -2,6 +2,7 @@
 #include "experiments/command_line.h"
 
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -38,6 +39,15 @@ class Files {
     return (folder_ / name.c_str()).string();
   }
   std::string path(const std::string& name) const { return (folder_ / name.c_str()).string(); }
+  /// Names and contents of a folder's files.
+  std::string contents(const std::string& name) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path(name)))
+      if (entry.is_regular_file()) all[entry.path().string()] = read_file(entry.path(), std::uint64_t{1} << 30);
+    std::string text;
+    for (const auto& [file, content] : all) text += file + "\n" + content;
+    return text;
+  }
 
  private:
   Scratch folder_;
@@ -143,8 +153,10 @@ TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
     arguments.insert(arguments.end(), others.begin(), others.end());
     return call(arguments);
   };
+  const std::string before = files.contents("out");
   const Called refused = with(more, {"--resume"});
   CHECK(refused.code == 2);
+  CHECK(files.contents("out") == before);
   CHECK(refused.err.find("rank-0.safetensors: head.weight is of f32[9,5], this run needs f32[13,5]") !=
         std::string::npos);
   const Called alone = with(more, {"--fresh-head"});
@@ -173,8 +185,10 @@ TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
     weights.seekp(-5, std::ios::end);
     weights.put('?');
   }
+  const std::string before = files.contents("out");
   const Called damaged = call(resume);
   CHECK(damaged.code == 2);
+  CHECK(files.contents("out") == before);
   CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum is not the one beside it") != std::string::npos);
 }
 

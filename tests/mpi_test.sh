@@ -168,6 +168,9 @@ for mpi; do
   has "the summary names the MPI" '"mpi": "' "$out"
   call 4 run "$work/small.json" --out "$work/threads" --json --resume --set train.steps=6
   is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
+  call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3
+  is "three processes go on with what four had" 0 "$code"
+  has "it is told" "resumes on another layout (saved on dp 4" "$err"
   call 4 list models
   is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"
   pipelines
