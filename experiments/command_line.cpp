@@ -22,7 +22,8 @@ void add_set_option(CLI::App& app, std::vector<std::string>& sets) {
       ->allow_extra_args(false);
 }
 
-void add_run_options(CLI::App& app, RunCommand& command) {
+template <class Command>
+void add_run_options(CLI::App& app, Command& command) {
   app.add_option("FILE", command.file, "the experiment (JSON)")->required();
   add_set_option(app, command.sets);
   app.add_flag("--json", command.json, "print the summary as JSON instead of the table");
@@ -94,9 +95,18 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
     code = run_command(run, console, job.get());
   });
 
-  RunCommand plan;
+  PlanCommand plan;
   CLI::App& plan_app = *app.add_subcommand("plan", "memory, traffic and FLOPs of an experiment, without computing");
   add_run_options(plan_app, plan);
+  CLI::Option* const maximise =
+      plan_app
+          .add_option("--maximise", plan.maximise,
+                      "search the largest value of this field, head.classes say, with which every rank of each variant "
+                      "stays within the budget")
+          ->type_name("FIELD");
+  plan_app.add_option("--budget", plan.budget, "a rank's, as 32GB, 32GiB or 4096 (default: memory_budget)")
+      ->type_name("BYTES")
+      ->needs(maximise);
   plan_app.callback([&] { code = plan_command(plan, console); });
 
   ExplainCommand explain;

@@ -12,6 +12,7 @@
 #include "experiments/experiment.h"
 #include "experiments/explain/explanation.h"
 #include "experiments/job.h"
+#include "experiments/maximise.h"
 #include "experiments/placement.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
@@ -122,11 +123,72 @@ int exit_code(const VariantResult& result) {
   return 1;
 }
 
-int finish(const RunCommand& command, const RunResult& run, const Console& console) {
-  console.out << (command.json ? summary_json(run) : results_table(run)) << std::flush;
+int finish(bool json, const RunResult& run, const Console& console) {
+  console.out << (json ? summary_json(run) : results_table(run)) << std::flush;
   for (const VariantResult& variant : run.variants)
     if (const int code = exit_code(variant); code != 0) return code;
   return 0;
+}
+
+/// The budget of a search, which the variant may have of its own.
+std::int64_t budget_of(const PlanCommand& command, const Member& member) {
+  if (command.budget.empty()) {
+    if (member.root.memory_budget == 0)
+      fail<InputError>("--maximise: expected --budget, or a memory_budget in the experiment; {} has none", member.name);
+    return member.root.memory_budget;
+  }
+  try {
+    return budget_bytes(command.budget);
+  } catch (const InputError& error) {
+    fail<InputError>("--budget: {}", error.what());
+  }
+}
+
+IntegerField field_of(const PlanCommand& command, const Member& member) {
+  try {
+    Experiment experiment = member.root;
+    return integer_field([&experiment](Describer& d) { describe(d, experiment); }, command.maximise);
+  } catch (const InputError& error) {
+    fail<InputError>("--maximise: {}", error.what());
+  }
+}
+
+/// The variant with this value of the field. Identities of a drawn set that the head would have no class for are left
+/// out: no image of them is looked at.
+Member variant_with(const PlanCommand& command, const Member& member, std::int64_t budget, std::int64_t value) {
+  std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
+  const DataConfig& data = member.root.data;
+  if (command.maximise == "head.classes" && data.type == DataType::synthetic_identities)
+    sets.emplace_back(fmt::format("data.identities={}", std::min(value, data.synthetic_identities.identities)));
+  Member varied = with_settings<Experiment>(member, sets);
+  check(varied);
+  return varied;
+}
+
+/// The variant's plan with the largest value that fits.
+VariantResult maximised_plan(const PlanCommand& command, const Member& member, const RunSettings& settings) {
+  const std::int64_t budget = budget_of(command, member);
+  RunSettings bytes_only = settings;
+  bytes_only.asks_bytes_only = true;
+  // A folder may take longer to look through than all plans.
+  if (member.root.data.type == DataType::image_folder && !command.maximise.starts_with("data."))
+    bytes_only.dataset = make_dataset(member.root.data, {static_cast<std::uint64_t>(member.root.seed)});
+  const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
+    return run_variant(variant_with(command, member, budget, value).root, member.name, how);
+  };
+  Largest found =
+      largest_within(budget, field_of(command, member), [&](std::int64_t value) { return plan_of(value, bytes_only); });
+  Maximised maximised{.field = command.maximise, .budget = budget};
+  if (found.fits) {
+    found.plan = plan_of(found.value, settings);
+    maximised.value = found.value;
+    maximised.why = std::move(found.why);
+  } else {
+    found.plan.status = VariantResult::Status::out_of_memory;
+    found.plan.error = fmt::format("no value of {} fits into {} B: {}", command.maximise, budget, found.why);
+  }
+  found.plan.maximised = std::move(maximised);
+  return std::move(found.plan);
 }
 
 Describer::Body blank_experiment(Experiment& experiment) {
@@ -194,10 +256,10 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   }
   progress.clear();
   console.err << fmt::format("results: {}\n", path.string());
-  return finish(command, run, console);
+  return finish(command.json, run, console);
 }
 
-int plan_command(const RunCommand& command, const Console& console) {
+int plan_command(const PlanCommand& command, const Console& console) {
   std::vector<std::string> sets = command.sets;
   sets.emplace_back("device=plan");
   Study<Experiment> study = read(command.file, sets);
@@ -208,8 +270,10 @@ int plan_command(const RunCommand& command, const Console& console) {
   run.name = study.name;
   run.versions = backend_versions();
   run.device = "plan";
-  for (const Member& member : study.variants) run.variants.push_back(run_variant(member.root, member.name, settings));
-  const int code = finish(command, run, console);
+  for (const Member& member : study.variants)
+    run.variants.push_back(command.maximise.empty() ? run_variant(member.root, member.name, settings)
+                                                    : maximised_plan(command, member, settings));
+  const int code = finish(command.json, run, console);
   if (command.json) return code;
   console.out << "\nfloating-point operations of rank 0 a step\n";
   for (const VariantResult& variant : run.variants)

@@ -38,8 +38,16 @@ struct RunCommand {
 /// Trains every variant of a file, with a job on its processes. Gives the exit code: 0, or that of the first variant
 /// that ended early.
 int run_command(const RunCommand& command, const Console& console, Processes* job = nullptr);
-/// The same file on the plan backend; writes no results folder.
-int plan_command(const RunCommand& command, const Console& console);
+struct PlanCommand {
+  std::filesystem::path file;
+  std::vector<std::string> sets;
+  bool json = false;
+  std::string maximise;  // a dotted path; empty: nothing is searched
+  std::string budget;    // of a search, a rank's bytes; empty: each variant's memory_budget
+};
+/// The same file on the plan backend; writes no results folder. A search gives each variant's plan with the largest
+/// value of a field that fits, and 3 if none does for one of them.
+int plan_command(const PlanCommand& command, const Console& console);
 
 struct ExplainCommand {
   std::filesystem::path file;

@@ -263,12 +263,12 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
   const bool leads = settings.job == nullptr || settings.job->rank() == 0;
   StageProfiles none;
   StageProfiles& profiles = settings.profiles != nullptr ? *settings.profiles : none;
-  std::unique_ptr<const Dataset> dataset;
+  std::shared_ptr<const Dataset> dataset = settings.dataset;
   std::shared_ptr<const ModelDescription> model;
   std::vector<double> seconds;  // of each layer
   const bool cuts_by_time = experiment.mesh.pp > 1 && experiment.model.stages.by == StagesBy::time;
   together(settings.job, [&] {
-    dataset = make_dataset(experiment.data, key);
+    if (dataset == nullptr) dataset = make_dataset(experiment.data, key);
     if (experiment.head.classes < dataset->classes())
       fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset->classes(),
                        experiment.head.classes);
@@ -285,13 +285,14 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
     plan = plan_run(experiment, model, mesh_of(experiment), seconds);
     if (experiment.mesh.pp == 1) return;
     result.pipeline = pipeline_of(experiment, *plan);
-    if (!leads) return;
+    if (!leads || settings.asks_bytes_only) return;
     settings.on_status("measuring the stages");
     result.pipeline->predicted_seconds =
         predicted_seconds(experiment, *plan, profile_stages(experiment, *dataset, *plan, profiles));
   });
   WorldOptions options = world_options(experiment, settings.job);
   options.on_stall = settings.on_stall;
+  if (settings.asks_bytes_only) options.memory_budget.reset();
 
   try {
     run_ranks(options, [&](Rank& rank) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "experiments/experiment.h"
@@ -23,6 +24,10 @@ struct RunSettings {
   bool fresh_head = false;
   /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
   Processes* job = nullptr;
+  /// Opened already; null: it is opened as the experiment says.
+  std::shared_ptr<const Dataset> dataset{};
+  /// On plan: what the ranks hold is told also where it is more than their budget, and no step is predicted.
+  bool asks_bytes_only = false;
   /// Costs of stages that earlier variants had measured; null: all are measured anew.
   StageProfiles* profiles = nullptr;
   /// Called by one thread, between steps: the first step (gives the records of the steps before it, when resuming),

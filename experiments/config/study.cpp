@@ -205,6 +205,16 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
   return result;
 }
 
+Document with_settings(const Document& document, std::span<const std::string> sets, const Describer::Body& root) {
+  const auto source = std::make_shared<Source>(*document.contents().source);
+  Value changed = document.contents().root;
+  Problems problems;
+  const std::vector<Setting> settings = parse_settings(sets, *source, problems);
+  apply_settings(settings, changed, outline(root, Scope::everything), problems);
+  problems.raise();
+  return Document(std::make_shared<const Document::Contents>(Document::Contents{source, std::move(changed), {}}));
+}
+
 ExperimentFile read_experiment_file(const std::filesystem::path& path, std::span<const std::string> sets,
                                     const RootMaker& make_root) {
   return read_experiment_text(read_config_text(path), path.string(), sets, make_root);

@@ -43,6 +43,10 @@ ExperimentFile read_experiment_file(const std::filesystem::path& path, std::span
 ExperimentFile read_experiment_text(std::string_view text, const std::string& file, std::span<const std::string> sets,
                                     const RootMaker& make_root);
 
+/// One variant's document with further `a.b=json` on top, as if they had come last on the command line. `root`
+/// describes what it is read into.
+Document with_settings(const Document& document, std::span<const std::string> sets, const Describer::Body& root);
+
 /// A file read into structs that have their own `describe`.
 template <class Root>
 struct Study {
@@ -68,6 +72,17 @@ Study<Root> read_study(const std::filesystem::path& path, std::span<const std::s
     study.variants.push_back({std::move(variant.name), std::move(roots[i + 1]), std::move(variant.document)});
   }
   return study;
+}
+
+/// The same of a variant that was read.
+template <class Root>
+typename Study<Root>::Member with_settings(const typename Study<Root>::Member& member,
+                                           std::span<const std::string> sets) {
+  Root root;
+  const Describer::Body body = [&root](Describer& d) { describe(d, root); };
+  Document document = with_settings(member.document, sets, body);
+  read(document, body);
+  return {member.name, std::move(root), std::move(document)};
 }
 
 }  // namespace heddle

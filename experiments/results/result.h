@@ -72,6 +72,14 @@ struct PipelineResult {
   std::vector<std::string> outputs{};
 };
 
+/// What a search found: the largest value of a field with which every rank stays within a budget.
+struct Maximised {
+  std::string field;
+  std::int64_t budget = 0;
+  std::optional<std::int64_t> value{};  // absent: none fits
+  std::string why{};                    // what keeps the next larger value out
+};
+
 struct VariantResult {
   std::string name;
   enum class Status { ok, out_of_memory, failed } status = Status::ok;
@@ -86,6 +94,7 @@ struct VariantResult {
   std::optional<std::int64_t> flops_per_step;  // plan only
   std::string clock = "wall";                  // wall | virtual
   std::optional<PipelineResult> pipeline;      // absent with one stage
+  std::optional<Maximised> maximised{};        // after a search only
 };
 
 /// Absent if no step was timed (a variant that failed before its first step's end).

@@ -107,6 +107,8 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
   json["sent_in_step"] = sent_json(variant.sent_in_step);
   json["ranks"] = std::move(ranks);
   json["evaluation"] = evaluation_json(variant.evaluation);
+  if (variant.maximised)
+    json["maximised"] = {{"field", variant.maximised->field}, {"value", or_null(variant.maximised->value)}};
   if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;
   return json;
 }

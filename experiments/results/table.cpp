@@ -184,6 +184,19 @@ std::string memory_table(const RunResult& run) {
   return text;
 }
 
+/// What a search found, and what ended it.
+std::string maximised_text(const RunResult& run) {
+  std::string text;
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.maximised || !variant.maximised->value) continue;
+    const Maximised& found = *variant.maximised;
+    text += wrap(
+        fmt::format("{}: {} = {}; {}", shorten(variant.name, table_width / 3), found.field, *found.value, found.why),
+        table_width, 2);
+  }
+  return text;
+}
+
 std::string sent_table(const RunResult& run) {
   std::vector<std::string> headers{"variant", "counted", "formula"};
   for (const std::string_view cargo : cargo_names) headers.emplace_back(cargo);
@@ -242,6 +255,8 @@ std::string accuracy_table(const RunResult& run) {
 
 std::string results_table(const RunResult& run) {
   std::string text = variants_table(run) + clock_text(run) + errors_text(run);
+  if (const std::string maximised = maximised_text(run); !maximised.empty())
+    text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
     text += "\npipelines, p ranks and m micro-batches: gain over naive with the same recomputation, and its ideal\n" +
             pipelines;

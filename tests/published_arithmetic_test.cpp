@@ -1,0 +1,58 @@
+// What PLSC and MegEngine publish of the memory of large heads, as plan counts it.
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/called.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// A head over a backbone of a few kilobytes. No figure below sees those: they are told to 0.01 GiB.
+Json head_alone(std::int64_t classes, std::int64_t features, int ranks, std::int64_t batch) {
+  return {{"name", "head"},
+          {"mesh", {{"dp", ranks}}},
+          {"threads", 1},
+          {"data", {{"type", "synthetic_identities"}, {"identities", 2}, {"image", {1, 1, 1}}}},
+          {"model", {{"type", "mlp"}, {"hidden", Json::array()}, {"embedding", features}}},
+          {"head", {{"classes", classes}, {"logits", "sharded"}}},
+          {"train", {{"batch", batch}, {"steps", 2}, {"optimizer", {{"type", "sgd"}, {"momentum", 0.9}}}}}};
+}
+
+/// Bytes of rank 0 when it held the most, by category.
+Json planned(const Json& experiment) {
+  const Scratch folder;
+  const std::string file = (folder / "head.json").string();
+  std::ofstream(file) << experiment.dump();
+  const test::Called called = test::call({"plan", file, "--json"});
+  REQUIRE(called.code == 0);
+  return Json::parse(called.out)["variants"][0]["ranks"][0]["peak_bytes"];
+}
+
+std::string gibibytes(const Json& bytes) {
+  return fmt::format("{:.2f}", bytes.get<double>() / 0x1p30);
+}
+
+}  // namespace
+
+TEST_CASE("plan gives the published bytes of weights: 10, 40 and 1 million classes, on one rank and on eight") {
+  const auto weights = [](std::int64_t classes, std::int64_t features, int ranks) {
+    return gibibytes(planned(head_alone(classes, features, ranks, 8))["parameters"]);
+  };
+  CHECK(weights(10'000'000, 512, 1) == "19.07");
+  CHECK(weights(10'000'000, 512, 8) == "2.38");
+  CHECK(weights(40'000'000, 512, 1) == "76.29");
+  CHECK(weights(40'000'000, 512, 8) == "9.54");
+  CHECK(weights(1'000'000, 1024, 1) == "3.81");
+}
+
+TEST_CASE("plan gives the published bytes of logits: 512 samples by 5 million classes") {
+  CHECK(gibibytes(planned(head_alone(5'000'000, 16, 1, 512))["activations"]) == "9.54");
+}
+
+}  // namespace heddle
