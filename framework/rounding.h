@@ -18,8 +18,8 @@ namespace heddle {
 /// The draws of one element differ between these.
 enum class RoundedState : std::uint32_t { weight, momentum };
 
-/// Where an element's 16 bits are: lanes of sixteen consecutive blocks side by side give 128 elements, so that vectors
-/// of up to sixteen words are split and stored as they are.
+/// Where an element's 16 bits are. Sixteen consecutive blocks serve 128 elements: first their first words, then their
+/// second ones and so on, as vectors of blocks hold them, the lower half of a word before the upper.
 struct RoundingDraw {
   static constexpr std::int64_t group = 128;  // elements of sixteen blocks
   std::uint64_t block;
@@ -33,7 +33,7 @@ HEDDLE_HOST_DEVICE inline std::uint64_t first_rounding_block(RoundedState state,
 }
 HEDDLE_HOST_DEVICE inline RoundingDraw rounding_draw(RoundedState state, std::uint64_t element) {
   const auto place = static_cast<std::uint32_t>(element % RoundingDraw::group);
-  return {first_rounding_block(state, element / RoundingDraw::group) + place % 16, place / 32, place % 32 / 16 * 16};
+  return {first_rounding_block(state, element / RoundingDraw::group) + place % 32 / 2, place / 32, place % 2 * 16};
 }
 
 namespace rounding_detail {

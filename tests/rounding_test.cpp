@@ -107,7 +107,7 @@ void check_drawn(float value, double below, double above, RoundedState state, Ro
   // So many that the bound is a small part of the distance.
   constexpr std::int64_t count = 1 << 16;
   const cpu::DrawStream stream({.key = {21}, .purpose = Purpose::rounding, .step = 5, .layer = 2});
-  std::vector<std::uint32_t> draws(count);
+  std::vector<std::uint16_t> draws(count);
   stream.rounding(state, 1000, count, draws.data());
   double sum = 0;
   for (const std::uint32_t draw : draws) sum += round(value, draw);
@@ -169,7 +169,7 @@ TEST_CASE("Rounding draws of a stretch are those of its elements, wherever it be
   const PhiloxBlock words = purpose_key(key.key, key.purpose);
   // Also where the number of a block needs more than 32 bits.
   for (const std::int64_t first : {std::int64_t{0}, std::int64_t{77}, (std::int64_t{1} << 35) - 200}) {
-    std::vector<std::uint32_t> draws(500);
+    std::vector<std::uint16_t> draws(500);
     for (const RoundedState state : {RoundedState::weight, RoundedState::momentum}) {
       stream.rounding(state, first, 500, draws.data());
       bool is_equal = true;
@@ -180,7 +180,7 @@ TEST_CASE("Rounding draws of a stretch are those of its elements, wherever it be
       }
       CHECK(is_equal);
     }
-    std::vector<std::uint32_t> weights(500);
+    std::vector<std::uint16_t> weights(500);
     stream.rounding(RoundedState::weight, first, 500, weights.data());
     CHECK(weights != draws);
   }

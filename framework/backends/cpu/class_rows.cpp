@@ -101,24 +101,24 @@ void store_nearest(Tensor& x, Tensor& scale, std::int64_t row, const C* values) 
 }
 
 template <class C>
-void round_row(const C* values, std::int64_t columns, float unit, const std::uint32_t* draws, std::int8_t* to) {
+void round_row(const C* values, std::int64_t columns, float unit, const std::uint16_t* draws, std::int8_t* to) {
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) to[i] = round_to_i8(static_cast<float>(values[i]), unit, draws[i]);
 }
 template <class C>
-void round_row(const C* values, std::int64_t columns, float /*unit*/, const std::uint32_t* draws, BFloat16* to) {
+void round_row(const C* values, std::int64_t columns, float /*unit*/, const std::uint16_t* draws, BFloat16* to) {
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) to[i].bits = round_to_bf16(static_cast<float>(values[i]), draws[i]);
 }
 template <class C>
-void round_row(const C* values, std::int64_t columns, float /*unit*/, const std::uint32_t* draws, Float16* to) {
+void round_row(const C* values, std::int64_t columns, float /*unit*/, const std::uint16_t* draws, Float16* to) {
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) to[i].bits = round_to_f16(static_cast<float>(values[i]), draws[i]);
 }
 
 /// Writes a row of a narrow x (and its scale), rounded stochastically.
 template <class C>
-void store_rounded(Tensor& x, Tensor& scale, std::int64_t row, const C* values, const std::uint32_t* draws) {
+void store_rounded(Tensor& x, Tensor& scale, std::int64_t row, const C* values, const std::uint16_t* draws) {
   const std::int64_t columns = x.shape().back();
   float unit = 1;
   if (x.dtype() == DType::i8) scale.as<float>()[row] = unit = row_scale(values, columns);
@@ -306,7 +306,7 @@ class CpuClassRows final : public ClassRowKernels {
       std::vector<C> gradient(size);
       std::vector<C> weight(size);
       std::vector<C> momentum(size);
-      std::vector<std::uint32_t> draws(size);
+      std::vector<std::uint16_t> draws(size);
       const auto store = [&](Tensor& x, Tensor& scale, std::int64_t row, const C* values, RoundedState state) {
         if (!is_narrow(x)) return;  // it was stepped in its place
         stream.rounding(state, step.first_element + row * columns, columns, draws.data());

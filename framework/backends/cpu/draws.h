@@ -15,7 +15,7 @@ namespace heddle::cpu {
 /// Names a stream; made once for many draws.
 class DrawStream {
  public:
-  explicit DrawStream(const DrawKey& key) : key_(key), words_(purpose_key(key.key, key.purpose)) {}
+  explicit DrawStream(const DrawKey& key) : DrawStream(purpose_key(key.key, key.purpose), key) {}
 
   /// Normal deviates of elements element .. element + count - 1.
   void normals(std::int64_t element, std::int64_t count, double* to) const {
@@ -41,24 +41,23 @@ class DrawStream {
     });
   }
 
-  /// 16 bits an element, as `rounding_draw` places them.
-  void rounding(RoundedState state, std::int64_t element, std::int64_t count, std::uint32_t* to) const {
-    in_groups<RoundingDraw::group>(element, count, to, [this, state](std::int64_t group, std::uint32_t* draws) {
+  /// 16 bits an element, as `rounding_draw` places them: the words as they lie in memory.
+  void rounding(RoundedState state, std::int64_t element, std::int64_t count, std::uint16_t* to) const {
+    in_groups<RoundingDraw::group>(element, count, to, [this, state](std::int64_t group, std::uint16_t* draws) {
       const PhiloxBlocks blocks = sixteen(first_rounding_block(state, static_cast<std::uint64_t>(group)));
-      for (int word = 0; word < 4; ++word)
-        for (int lane = 0; lane < lanes; ++lane) {
-          draws[2 * lanes * word + lane] = blocks.word[word][lane] & 0xFFFFU;
-          draws[2 * lanes * word + lanes + lane] = blocks.word[word][lane] >> 16;
-        }
+      std::memcpy(draws, blocks.word, sizeof blocks.word);
     });
   }
 
  private:
   static constexpr int lanes = PhiloxBlocks::count;
 
+  DrawStream(const PhiloxBlock& words, const DrawKey& key)
+      : stream_(words.word[0], words.word[1], key.step, key.layer) {}
+
   PhiloxBlocks sixteen(std::uint64_t first) const {
     PhiloxBlocks blocks;
-    draw_blocks(first, key_.step, key_.layer, words_.word[0], words_.word[1], blocks);
+    stream_.draw(first, blocks);
     return blocks;
   }
 
@@ -80,8 +79,7 @@ class DrawStream {
     }
   }
 
-  DrawKey key_;
-  PhiloxBlock words_;
+  PhiloxStream stream_;
 };
 
 }  // namespace heddle::cpu
