@@ -29,6 +29,7 @@ class OpsBench {
     const double bandwidth = peak_bandwidth(settings_.threads);
     add({.name = "memory copy", .value = bandwidth * 1e-9, .unit = "GB/s"});
     batch_norm_rates(bandwidth);
+    class_row_times();
     overhead();
     return std::move(rows_);
   }
@@ -73,6 +74,33 @@ class OpsBench {
          .value = 5 * bytes / (both - forward) * 1e-9,
          .unit = "GB/s",
          .limit = bandwidth * 1e-9});
+  }
+
+  /// What a head's classes cost in bf16, besides the products: an element's share of the time, tile by tile.
+  void class_row_times() {
+    constexpr std::int64_t tile = 1024;
+    const Shape shape{64 * tile, 512};
+    ClassTable table{.weight = Tensor::empty(device_, shape, DType::bf16),
+                     .momentum = Tensor::zeros(device_, shape, DType::bf16)};
+    Tensor rows = Tensor::empty(device_, {tile, 512}, DType::f32);
+    Tensor inverse_norm = Tensor::empty(device_, {tile}, DType::f32);
+    const Tensor products = Tensor::full(device_, {tile, 512}, DType::f32, 1e-3);
+    const ClassRowKernels& kernels = device_.backend().class_rows();
+    const ClassStep step{.update = SgdStep{.learning_rate = 0.1, .momentum = 0.9}};
+    const auto add_time = [&](const char* name, const std::function<void()>& call) {
+      add({.name = name, .value = shortest_seconds(call) / static_cast<double>(shape.numel()) * 1e9, .unit = "ns"});
+    };
+    const auto over_tiles = [&](auto call) {
+      for (std::int64_t begin = 0; begin < shape[0]; begin += tile) call(ClassSelection{begin, tile});
+    };
+    add_time("class rows, bf16: an element drawn", [&] { kernels.fill(table, {}, 0, {}); });
+    add_time("class rows, bf16: an element loaded", [&] {
+      over_tiles([&](const ClassSelection& rows_of) { kernels.load(table, rows_of, 1e-12, rows, inverse_norm); });
+    });
+    add_time("class rows, bf16: an element stepped", [&] {
+      over_tiles(
+          [&](const ClassSelection& rows_of) { kernels.step(table, rows_of, rows, inverse_norm, products, step); });
+    });
   }
 
   /// A 1 x 1 layer, forward with a graph, less the same oneDNN primitive run bare.
