@@ -13,6 +13,11 @@ namespace heddle {
 
 namespace {
 
+struct Point {
+  std::int64_t value = 0;
+  std::int64_t bytes = 0;
+};
+
 struct Trial {
   std::int64_t value = 0;
   std::int64_t bytes = 0;  // that the fullest rank holds
@@ -43,6 +48,12 @@ class Search {
 
  private:
   void attempt(std::int64_t value) {
+    const std::int64_t width = high_ - low_;
+    narrow(value);
+    misses_ = high_ - low_ <= width / 4 ? 0 : misses_ + 1;
+  }
+
+  void narrow(std::int64_t value) {
     Trial trial{value, 0, {}};
     try {
       trial.plan = plan_of_(value);
@@ -58,8 +69,7 @@ class Search {
     }
     if (trial.plan.status == VariantResult::Status::failed) fail<RankFailed>("{}", trial.plan.error);
     trial.bytes = fullest_rank(trial.plan).peak.total();
-    ++trials_;
-    known_ = {known_[1], std::pair(value, trial.bytes)};
+    known_ = {known_[1], Point{value, trial.bytes}};
     const bool fits = trial.bytes <= budget_;
     (fits ? low_ : high_) = value;
     (fits ? fitting_ : too_large_) = std::move(trial);
@@ -70,7 +80,7 @@ class Search {
     const std::int64_t middle = low_ + (high_ - low_) / 2;
     const std::optional<std::int64_t> estimate = estimated();
     // First the estimate, then further and further from it towards the side that is still open.
-    const std::int64_t step = trials_ < 3 ? 0 : std::int64_t{1} << std::min(2 * (trials_ - 3), 60);
+    const std::int64_t step = misses_ == 0 ? 0 : std::int64_t{1} << std::min(2 * (misses_ - 1), 60);
     if (fitting_ && too_large_) return estimate && step < (high_ - low_) / 2 ? beyond(*estimate, step) : middle;
     if (fitting_) {
       const std::int64_t far = estimate.value_or(2 * low_) + step;
@@ -82,20 +92,27 @@ class Search {
 
   /// From the estimate towards the bound that was not tried last.
   std::int64_t beyond(std::int64_t estimate, std::int64_t step) const {
-    const bool fitted = known_[1]->second <= budget_;
+    const bool fitted = known_[1]->bytes <= budget_;
     return std::clamp(fitted ? estimate + step : estimate - step, low_ + 1, high_ - 1);
   }
 
-  /// The value whose bytes are the budget on the line through the last two trials; after one, through the origin.
+  /// The value whose bytes are the budget on the line through the last two trials, or else through the bounds; after
+  /// one trial, on the line through the origin.
   std::optional<std::int64_t> estimated() const {
-    constexpr double most_growth = 1024;
-    const auto [value, bytes] = *known_[1];
-    const auto [other_value, other_bytes] = known_[0].value_or(std::pair<std::int64_t, std::int64_t>{0, 0});
-    const double slope = static_cast<double>(bytes - other_bytes) / static_cast<double>(value - other_value);
+    const Point last = *known_[1];
+    double slope = slope_of(known_[0].value_or(Point{}), last);
+    if (!(slope > 0) && fitting_ && too_large_)
+      slope = slope_of({fitting_->value, fitting_->bytes}, {too_large_->value, too_large_->bytes});
     if (!(slope > 0)) return {};
-    const double at = static_cast<double>(value) + static_cast<double>(budget_ - bytes) / slope;
-    const auto least = static_cast<double>(field_.least);
-    return static_cast<std::int64_t>(std::clamp(at, least, most_growth * std::max(static_cast<double>(value), 1.0)));
+    constexpr double most_growth = 1024;
+    const auto value = static_cast<double>(last.value);
+    const double at = value + static_cast<double>(budget_ - last.bytes) / slope;
+    return static_cast<std::int64_t>(
+        std::clamp(at, static_cast<double>(field_.least), most_growth * std::max(value, 1.0)));
+  }
+
+  static double slope_of(const Point& a, const Point& b) {
+    return static_cast<double>(b.bytes - a.bytes) / static_cast<double>(b.value - a.value);
   }
 
   std::int64_t budget_;
@@ -105,12 +122,11 @@ class Search {
   /// refused.
   std::int64_t low_;
   std::int64_t high_;
-  std::optional<Trial> fitting_;    // the largest
-  std::optional<Trial> too_large_;  // the smallest
-  std::string refusal_;             // of the value `high_`
-  /// Value and bytes of the last two trials.
-  std::array<std::optional<std::pair<std::int64_t, std::int64_t>>, 2> known_;
-  int trials_ = 0;
+  std::optional<Trial> fitting_;               // the largest
+  std::optional<Trial> too_large_;             // the smallest
+  std::string refusal_;                        // of the value `high_`
+  std::array<std::optional<Point>, 2> known_;  // the last two trials
+  int misses_ = 0;                             // trials since one left a quarter of the values or less
 };
 
 }  // namespace
