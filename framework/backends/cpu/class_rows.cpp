@@ -172,6 +172,7 @@ class Gradients {
       normalized_gradient(row_of<const C>(rows_, i), product, columns, inverse_[i], to);
     else
       std::copy_n(product, columns, to);
+    if (factor_ == C(1) && std::isinf(most_)) return;
     for (std::int64_t k = 0; k < columns; ++k) {
       const C bounded = to[k] > most_ ? most_ : to[k] < -most_ ? -most_ : to[k];
       to[k] = factor_ * bounded;
