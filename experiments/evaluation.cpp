@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "experiments/data/parallel_for.h"
-#include "experiments/data/permutation.h"
 #include "framework/error.h"
+#include "framework/permutation.h"
 
 namespace heddle {
 namespace {

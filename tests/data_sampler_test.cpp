@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/data/permutation.h"
+#include "framework/permutation.h"
 #include "experiments/data/sampler.h"
 
 using namespace heddle;

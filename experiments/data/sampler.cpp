@@ -1,6 +1,6 @@
 #include "experiments/data/sampler.h"
 
-#include "experiments/data/permutation.h"
+#include "framework/permutation.h"
 #include "framework/error.h"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-#include "experiments/data/permutation.h"
+#include "framework/permutation.h"
 
 #include "framework/error.h"
 
