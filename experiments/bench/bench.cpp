@@ -13,9 +13,9 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> names{"ops", "collectives", "steps", "pipeline"};
+constexpr std::array<std::string_view, 5> names{"ops", "collectives", "steps", "pipeline", "head"};
 constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), names.size()> benches{
-    bench_ops, bench_collectives, bench_steps, bench_pipeline};
+    bench_ops, bench_collectives, bench_steps, bench_pipeline, bench_head};
 
 }  // namespace
 

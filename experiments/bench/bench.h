@@ -44,5 +44,6 @@ std::vector<BenchRow> bench_ops(const BenchSettings& settings);
 std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
+std::vector<BenchRow> bench_head(const BenchSettings& settings);
 
 }  // namespace heddle
