@@ -16,13 +16,14 @@ std::int64_t optimizer_states(const OptimizerConfig& config) {
 }
 
 std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
+  if (experiment.head.is_replicated()) return experiment.head.classes;
   return shard(experiment.head.classes, mesh.size(Head::axes(experiment.head)), 0).size;
 }
 
-/// Of the head's part of one rank: weight, gradient, the optimizer's states.
+/// What one rank keeps of the head.
 std::int64_t head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
-  return classes_of_a_rank(experiment, mesh) * dimension * (2 + optimizer_states(experiment.train.optimizer)) *
-         static_cast<std::int64_t>(size_of(experiment.dtype()));
+  return Head::state_bytes(experiment.head, experiment.train.optimizer, dimension, classes_of_a_rank(experiment, mesh),
+                           experiment.dtype());
 }
 
 /// Of each stage, the most micro-batches that at one time are between the forward (or the recomputation) that keeps
@@ -80,10 +81,14 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
   costs.bytes = head_bytes(experiment, dimension, options.mesh);
   // Logits, the embeddings' gradient, and at the step's end logits once more and the weights' gradient.
   constexpr double products = 4;
-  const auto cells = static_cast<double>(options.samples) * static_cast<double>(classes);
+  const HeadConfig& head = experiment.head;
+  const std::int64_t rows =
+      head.is_replicated() ? shard(options.samples, options.mesh.size(Head::axes(head)), 0).size : options.samples;
+  const double taking_part = head.samples() ? head.sample.rate : 1;
+  const auto cells = static_cast<double>(rows) * static_cast<double>(classes) * taking_part;
   const double flops = products * 2 * cells * static_cast<double>(dimension);
   const double touched = products * static_cast<double>(size_of(options.dtype)) *
-                         (cells + static_cast<double>((options.samples + classes) * dimension));
+                         (cells + static_cast<double>((rows + classes) * dimension));
   costs.flops = flops * static_cast<double>(options.micro_batches);
   costs.seconds = prices.computing_seconds(flops, touched);
   return costs;
@@ -108,7 +113,7 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
                        experiment.dtype());
     bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
   }
-  if (experiment.head.ranks == HeadRanks::last_stage && plan.last_rank() == 0)
+  if (!experiment.head.is_everywhere() && plan.last_rank() == 0)
     bytes += (options.mesh.size(Axis::pp) - 1) * static_cast<std::int64_t>(sizeof(double));  // the loss
   return bytes;
 }
@@ -137,7 +142,7 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
       }
   StepBytes bytes;
   for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo) bytes.model[cargo] = mine.traffic[cargo].bytes;
-  if (experiment.head.ranks == HeadRanks::all || plan.last_rank() == 0)
+  if (experiment.head.is_everywhere() || plan.last_rank() == 0)
     for (const PlannedCollective& collective : head_costs(experiment, model, options).collectives)
       if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
   bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
@@ -170,8 +175,7 @@ StageLoads stage_loads(const ModelDescription& model, const Experiment& experime
   const PlannerOptions options = planner_options(experiment, model, plan.mesh);
   StageLoads loads = loads_of(model, plan, options, by);
   loads.in_flight = most_in_flight(schedule);
-  if (experiment.head.ranks == HeadRanks::last_stage)
-    loads.each.back() += head_load(head_costs(experiment, model, options), by);
+  if (!experiment.head.is_everywhere()) loads.each.back() += head_load(head_costs(experiment, model, options), by);
   return loads;
 }
 

@@ -28,9 +28,9 @@ class Prediction {
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const std::vector<TimedAction>& timed = simulation.timeline.ranks[static_cast<std::size_t>(rank)];
       if (timed.empty()) continue;
-      verdict = std::max(verdict, timed.back().end + head_weight_seconds(rank));
+      verdict = std::max(verdict, timed.back().end);
       // Ranks that come to their turn later have updated their weights by then.
-      late = std::max(late, update_seconds(rank) - timed.front().begin);
+      late = std::max(late, head_weight_seconds(rank) + update_seconds(rank) - timed.front().begin);
     }
     return verdict + verdict_seconds() + late;
   }
@@ -38,7 +38,7 @@ class Prediction {
  private:
   static double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
   double micro_batches() const { return static_cast<double>(experiment_.train.micro_batches); }
-  bool head_is_everywhere() const { return experiment_.head.ranks == HeadRanks::all; }
+  bool head_is_everywhere() const { return experiment_.head.is_everywhere(); }
   bool has_head(int rank) const { return head_is_everywhere() || rank == plan_.last_rank(); }
   int head_ranks() const { return mesh_.size(Head::axes(experiment_.head)); }
   int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
@@ -93,7 +93,9 @@ class Prediction {
   /// The rank's part of the parameters takes its part of the time.
   double update_seconds(int rank) const {
     if (experiment_.train.forward_only) return 0;
-    const std::int64_t head = experiment_.head.classes * embedding_size(*plan_.model);
+    // The head's weights are stepped with their gradient.
+    const std::int64_t head =
+        experiment_.head.is_replicated() ? experiment_.head.classes * embedding_size(*plan_.model) : 0;
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
     std::int64_t mine = has_head(rank) ? head / head_ranks() : 0;
     for (int stage = 0; stage < plan_.stages(); ++stage)

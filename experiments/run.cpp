@@ -77,9 +77,10 @@ class RankRun {
     if (experiment_.evaluate) evaluate();
   }
 
-  /// The formula knows training steps that compute everything once.
+  /// The formula knows training steps that compute everything once, the loss too.
   bool says_what_it_sends() const {
-    return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never;
+    return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never &&
+           experiment_.head.loss_every == 1;
   }
   bool leads() const { return rank_.index == 0; }
   RankResult& own() { return result_.ranks[static_cast<std::size_t>(rank_.index)]; }

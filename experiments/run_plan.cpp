@@ -61,7 +61,7 @@ ScheduleShape shape_of(const Experiment& experiment) {
 Schedule schedule_of(const Experiment& experiment) {
   Schedule schedule = computing_of(experiment);
   if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
-  const LossRanks loss = experiment.head.ranks == HeadRanks::all ? LossRanks::all : LossRanks::last_stage;
+  const LossRanks loss = experiment.head.is_everywhere() ? LossRanks::all : LossRanks::last_stage;
   return with_communication(with_loss(with_recompute(std::move(schedule), experiment.pipeline.recompute), loss),
                             experiment.pipeline.receives);
 }

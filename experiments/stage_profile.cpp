@@ -154,7 +154,8 @@ StageProfile measure(const Experiment& serial, const Dataset& dataset, const std
       if (step > 0) updates.push_back(rank.clock.now() - begin);
     }
     profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
-    profile.optimizer = mean(updates);
+    profile.optimizer =
+        std::max(0.0, mean(updates) - profile.head_weight * static_cast<double>(serial.train.micro_batches));
   });
   return profile;
 }
@@ -194,7 +195,7 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   std::vector<double> seconds;
   for (const StageCosts& costs : profile.later)
     seconds.push_back(costs.forward + costs.recompute + costs.backward_input + costs.backward_weight);
-  if (experiment.head.ranks == HeadRanks::last_stage) seconds.back() += profile.loss + profile.head_weight;
+  if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight;
   return seconds;
 }
 

@@ -22,7 +22,7 @@ struct StageProfile {
   double loss = 0;
   /// Of one micro-batch: its part of the classes' gradient, which is computed once a step.
   double head_weight = 0;
-  /// Of a step: everything from the gradients to the new weights, for all parameters.
+  /// Of a step: everything from the gradients to the new weights but the head's, for all parameters.
   double optimizer = 0;
 };
 

@@ -32,8 +32,10 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
       models_(plan_, rank, construction_),
       images_(experiment, dataset, rank) {
   construction_.next_stream = plan_->model->streams();
-  if (experiment.head.ranks == HeadRanks::all || rank.coordinates.pp == plan_->last_rank())
-    head_ = std::make_unique<Head>(experiment.head, embedding_size(*plan_->model), rank, construction_);
+  if (experiment.head.is_everywhere() || rank.coordinates.pp == plan_->last_rank())
+    head_ = std::make_unique<Head>(
+        experiment.head, experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
+        embedding_size(*plan_->model), rank, construction_);
   check_names();
   if (!experiment.train.forward_only) make_optimizer_and_buckets();
 }
@@ -59,7 +61,8 @@ void Trainer::check_names() {
     if (!names.insert(name).second)
       fail<InputError>("model: two parameters or statistics have the name {}: name the layers otherwise", name);
   };
-  for (const Parameter* parameter : parameters()) check(parameter->name);
+  for (const StateTensor& tensor : head_state()) check(tensor.name);
+  for (const Parameter* parameter : models_.parameters()) check(parameter->name);
   for (const Buffer* buffer : buffers()) check(buffer->name);
 }
 
@@ -98,7 +101,10 @@ std::vector<StateTensor> Trainer::backbone_state() {
 }
 
 std::vector<StateTensor> Trainer::head_state() {
-  return head_ ? state_of(head_->parameters()) : std::vector<StateTensor>();
+  if (!head_) return {};
+  std::vector<StateTensor> states = state_of(head_->parameters());
+  for (const HeadState& state : head_->state()) states.push_back({state.name, state.value, state.part});
+  return states;
 }
 
 std::vector<Parameter*> Trainer::parameters() {
@@ -116,10 +122,10 @@ std::vector<std::int64_t> Trainer::batch_of(std::int64_t step) const {
   return batch_indices(dataset_.size(Split::train), experiment_.train.batch, step, rank_.key);
 }
 
-std::optional<double> Trainer::shared_loss(std::optional<double> loss) {
+std::optional<double> Trainer::shared_loss(std::int64_t step, std::optional<double> loss) {
   Communicator& ranks = rank_.along(Axis::pp);
   if (ranks.size() == 1) return loss;
-  if (experiment_.head.ranks == HeadRanks::all) {
+  if (experiment_.head.is_everywhere() || !has_loss(step)) {
     ranks.barrier().wait();
     return loss;
   }
@@ -135,14 +141,15 @@ std::optional<double> Trainer::shared_loss(std::optional<double> loss) {
 
 std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   const std::vector<std::int64_t> batch = batch_of(step);
+  if (head_) head_->begin_step(step, labels_of(dataset_, Split::train, batch));
   TrainingPass pass({experiment_, dataset_, tracer_, images_, head_.get(), *buckets_}, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
-  if (head_) {
+  if (head_ && head_->is_replicated()) {
     const Tracer::Computing span(tracer_, "head weight");
     head_->store_weight_gradient();
   }
   buckets_->finish();
-  return shared_loss(pass.loss());
+  return shared_loss(step, pass.loss());
 }
 
 void Trainer::forward(std::int64_t step) {
@@ -183,6 +190,11 @@ double Trainer::gradient_norm() {
     Tensor square = squares.rows(numbers[i], numbers[i] + 1);
     rank_.device.backend().training().add_squared_norm(gradient, square);
   }
+  if (head_ && !head_->is_replicated()) {
+    const std::int64_t last = models_.parameters_of_all();
+    Tensor square = squares.rows(last, last + 1);
+    head_->add_squared_gradient(experiment_.train.clip.value, square);
+  }
   if (rank_.size > 1) squares = rank_.world.all_reduce(squares);
   // On plan the norm is unknown; scaling is counted as if it were too large.
   if (!rank_.device.has_data()) return 2 * experiment_.train.clip.norm;
@@ -190,7 +202,7 @@ double Trainer::gradient_norm() {
   return std::sqrt(std::accumulate(values.begin(), values.end(), 0.0));
 }
 
-std::optional<double> Trainer::clip_gradients() {
+Trainer::Clipped Trainer::clip_gradients() {
   const ClipConfig& clip = experiment_.train.clip;
   const MemoryScope scope(rank_.device, Category::workspace);
   const auto for_all = [&](auto&& change) {
@@ -201,18 +213,25 @@ std::optional<double> Trainer::clip_gradients() {
   if (clip.value > 0) for_all([&](Tensor& g) { backend.training().clamp(g, clip.value); });
   if (clip.norm == 0) return {};
   const double norm = gradient_norm();
-  if (norm > clip.norm) for_all([&](Tensor& g) { backend.elementwise().scale_add(clip.norm / norm, g, 0, g); });
-  return norm;
+  if (norm <= clip.norm) return {norm, 1};
+  const double factor = clip.norm / norm;
+  for_all([&](Tensor& g) { backend.elementwise().scale_add(factor, g, 0, g); });
+  return {norm, factor};
 }
 
 Trainer::Update Trainer::apply_gradients(std::int64_t step) {
   const TrainConfig& train = experiment_.train;
   Update update;
-  update.gradient_norm = clip_gradients();
+  const Clipped clipped = clip_gradients();
+  update.gradient_norm = clipped.norm;
   update.learning_rate = learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
   std::vector<Tensor> gradients;
   for (const Parameter* parameter : parameters())
     if (parameter->trainable) gradients.push_back(parameter->gradient->gradient());
+  if (head_ && !head_->is_replicated()) {
+    const Tracer::Computing span(tracer_, "head weight");
+    head_->update({step, update.learning_rate, train.clip.value, clipped.factor});
+  }
   const Tracer::Computing span(tracer_, "optimizer");
   optimizer_->step(step, update.learning_rate, gradients);
   std::vector<FlatSharded> stepped;

@@ -20,8 +20,8 @@ class Trainer {
           std::shared_ptr<const RunPlan> plan);
 
   /// Executes the schedule of a step over its micro-batches, then the head's weight part; gradients of replicated
-  /// parameters are summed over the ranks. Gives the loss, the mean over the global batch; nothing on plan. A
-  /// collective call.
+  /// parameters are summed over the ranks. Gives the loss, the mean over the global batch; nothing on plan, and in steps
+  /// between those of head.loss_every. A collective call.
   std::optional<double> compute_gradients(std::int64_t step);
 
   struct Update {
@@ -62,7 +62,8 @@ class Trainer {
   PipelineEngine engine(const std::shared_ptr<const PipelineProgram>& program);
   std::vector<std::int64_t> batch_of(std::int64_t step) const;
   /// The verdict on a step, which all stages wait for: tells all ranks the loss that only the last stage's may know.
-  std::optional<double> shared_loss(std::optional<double> loss);
+  std::optional<double> shared_loss(std::int64_t step, std::optional<double> loss);
+  bool has_loss(std::int64_t step) const { return step % experiment_.head.loss_every == 0; }
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
   /// InputError if two parameters or buffers have one name: a checkpoint could not tell them apart.
@@ -71,7 +72,12 @@ class Trainer {
   /// Parameters with the optimizer's state of them.
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
   double gradient_norm();
-  std::optional<double> clip_gradients();
+  /// The norm before clipping by it, and what the gradients were multiplied by.
+  struct Clipped {
+    std::optional<double> norm{};
+    double factor = 1;
+  };
+  Clipped clip_gradients();
 
   const Experiment& experiment_;
   const Dataset& dataset_;

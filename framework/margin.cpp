@@ -1,5 +1,6 @@
 #include "framework/margin.h"
 
+#include <algorithm>
 #include <array>
 
 #include "framework/describe.h"
@@ -10,6 +11,10 @@ template <>
 std::span<const std::string_view> names_of<MarginGradient>() {
   static constexpr std::array<std::string_view, 2> names{"exact", "straight_through"};
   return names;
+}
+
+double largest_logit(const MarginConfig& margin) {
+  return margin.scale * (1 + std::max(0.0, -margin.m3));
 }
 
 void describe(Describer& d, MarginConfig& c) {

@@ -29,6 +29,9 @@ struct MarginConfig {
 
 void describe(Describer& d, MarginConfig& config);
 
+/// No logit of cosines is larger.
+double largest_logit(const MarginConfig& margin);
+
 /// phi(c) and its derivative.
 template <class T>
 struct TargetValue {

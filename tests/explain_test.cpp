@@ -84,7 +84,7 @@ gradients           -        -
 statistics          -        -
 communication   704 B  18.7 ms
 computing           -  41.5 ms
-memory a rank: 14.2 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
+memory a rank: 14.1 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
 )");
 }
 
@@ -160,7 +160,7 @@ computing                  -  83.0 ms
 
 stage  pp  begins with  layers  weights  time a step  memory a rank
 0       0      flatten       3     2080      65.5 ms       29.4 KiB
-1       1           fc       1      344      17.4 ms       4.53 KiB
+1       1           fc       1      344      17.4 ms       4.22 KiB
 )");
 }
 
@@ -213,8 +213,8 @@ TEST_CASE("explain says what does not fit, and where") {
   Json experiment = two_layers();
   experiment["memory_budget"] = 5000;
   CHECK(call({"explain", "--placements", "auto"}, experiment).err ==
-        "heddle: small: the model: no placement fits into 4.41 KiB a rank, the least that is possible is 15.3 KiB (the "
-        "head takes 480 B of the 4.88 KiB of memory_budget)\n");
+        "heddle: small: the model: no placement fits into 4.57 KiB a rank, the least that is possible is 15.3 KiB (the "
+        "head takes 320 B of the 4.88 KiB of memory_budget)\n");
   experiment = two_layers();
   experiment["model"]["placements"][0] = {{"layers", "layers.0"}, {"parallel", "group"}};
   const Called called = call({"explain"}, experiment);

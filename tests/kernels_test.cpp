@@ -311,10 +311,11 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
             for (std::int64_t j = cuts[s]; j < cuts[s + 1]; ++j)
               part.push_back(2 * cosines[static_cast<std::size_t>(row * classes + j)]);
           Tensor row_max = Tensor::empty(device, {batch}, dtype);
-          Tensor target_logit = Tensor::empty(device, {batch}, dtype);
+          Tensor target_logit = Tensor::zeros(device, {batch}, dtype);
           Shard shard{cuts[s], tensor(device, {batch, width}, part, dtype), Tensor::empty(device, {batch}, dtype),
                       Tensor::full(device, {width}, dtype, 0.5)};
-          head.margin_logits(margin, shard.scale, label, shard.begin, shard.logits, target_logit, shard.slope, row_max);
+          head.margin_logits(margin, shard.scale, Tensor(), label, shard.begin, shard.logits, target_logit, shard.slope,
+                             row_max);
           for (std::size_t row = 0; row < labels.size(); ++row) {
             most[row] = std::max(most[row], row_max.to_doubles()[row]);
             target[row] += target_logit.to_doubles()[row];

@@ -29,6 +29,16 @@ bool is_naive_for(const VariantResult& variant, const VariantResult& result) {
 
 }  // namespace
 
+std::optional<double> first_loss(const VariantResult& result) {
+  const auto found = std::find_if(result.steps.begin(), result.steps.end(), [](const auto& s) { return s.loss; });
+  return found == result.steps.end() ? std::nullopt : found->loss;
+}
+
+std::optional<double> last_loss(const VariantResult& result) {
+  const auto found = std::find_if(result.steps.rbegin(), result.steps.rend(), [](const auto& s) { return s.loss; });
+  return found == result.steps.rend() ? std::nullopt : found->loss;
+}
+
 std::optional<StepSeconds> step_seconds(const VariantResult& result) {
   const std::vector<std::size_t> timed = timed_steps(result);
   if (timed.empty()) return std::nullopt;

@@ -99,6 +99,9 @@ struct VariantResult {
 
 /// Absent if no step was timed (a variant that failed before its first step's end).
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
+/// Of the steps that computed one.
+std::optional<double> first_loss(const VariantResult& result);
+std::optional<double> last_loss(const VariantResult& result);
 /// The batch over the median step.
 std::optional<double> samples_per_second(const VariantResult& result);
 /// Steps since the first one ever, those before a resumption included.

@@ -34,8 +34,9 @@ Burden burden_of(const VariantResult& variant) {
 }
 
 std::string losses(const VariantResult& variant) {
-  if (variant.steps.empty() || !variant.steps.front().loss || !variant.steps.back().loss) return absent;
-  return fmt::format("{:#.6g} -> {:#.6g}", *variant.steps.front().loss, *variant.steps.back().loss);
+  const auto first = first_loss(variant);
+  if (!first) return absent;
+  return fmt::format("{:#.6g} -> {:#.6g}", *first, *last_loss(variant));
 }
 
 std::string variants_table(const RunResult& run) {

@@ -22,7 +22,7 @@ struct ClassTable {
 struct ClassSelection {
   std::int64_t begin = 0;
   std::int64_t size = 0;
-  Tensor index{};  // i64 [size], ascending rows of the table; undefined: all from `begin` on
+  Tensor index{};  // i64 [size], rows of the table, ascending where they are written; undefined: all from `begin` on
 };
 
 /// One optimizer step of some rows.

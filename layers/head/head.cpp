@@ -1,86 +1,167 @@
 #include "layers/head/head.h"
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 
-#include "framework/describe.h"
 #include "framework/device.h"
 #include "framework/ops/linear.h"
-#include "framework/ops/shape.h"
-#include "framework/tiles.h"
 
 namespace heddle {
-
-template <>
-std::span<const std::string_view> names_of<Logits>() {
-  static constexpr std::array<std::string_view, 2> names{"gathered", "sharded"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<HeadRanks>() {
-  static constexpr std::array<std::string_view, 2> names{"all", "last_stage"};
-  return names;
-}
-
-void describe(Describer& d, HeadConfig& c) {
-  d.field(required("classes"), c.classes, between(2, 1e10), "number of identities; may exceed the data's");
-  choice(d, "logits", c.logits, "where the logits live: all on rank 0, or sharded by class");
-  choice(d, "ranks", c.ranks,
-         "who shares the classes: all ranks of the mesh, which then meet for each micro-batch, or those of the last "
-         "pipeline stage");
-  object(d, "margin", c.margin, "the margin softmax");
-  d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
-  d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of the initial weights");
-}
 
 namespace {
 
 constexpr double norm_epsilon = 1e-12;
-// A tile's logits of one micro-batch are to stay in a core's cache with the weights they came from.
-constexpr std::int64_t tile_classes = 4096;
 
-const HeadKernels& head_kernels(const Tensor& t) {
-  return t.device().backend().head();
+/// About 2 MiB of f32 weights: they, their products and their gradient pass through a core's cache together.
+std::int64_t usual_tile(std::int64_t dimension) {
+  return std::clamp<std::int64_t>((std::int64_t{1} << 19) / dimension, 256, 8192);
 }
 
-Tensor statistics_row(const Tensor& logits) {
-  return Tensor::empty(logits.device(), {logits.shape()[0]}, logits.dtype());
+DType weight_type(const HeadConfig& config, DType computed) {
+  switch (config.weights) {
+    case WeightState::bf16:
+      return DType::bf16;
+    case WeightState::f16:
+      return DType::f16;
+    case WeightState::int8:
+      return DType::i8;
+    case WeightState::f32:
+      break;
+  }
+  return computed;
+}
+
+std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConfig& optimizer, DType computed) {
+  if (config.momentum == MomentumState::none) return {};
+  if (optimizer.type == OptimizerType::sgd && optimizer.momentum == 0) return {};
+  if (config.momentum == MomentumState::bf16) return DType::bf16;
+  if (config.momentum == MomentumState::f16) return DType::f16;
+  return computed;
+}
+
+ClassInitial initial_of(const HeadConfig& config) {
+  const auto kind = config.init == HeadInit::unit ? ClassInitial::Kind::unit : ClassInitial::Kind::normal;
+  return {.kind = kind, .deviation = config.initial_deviation};
+}
+
+void check_optimizer(const HeadConfig& config, const OptimizerConfig& optimizer) {
+  if (optimizer.type != OptimizerType::adamw) return;
+  if (config.momentum != MomentumState::f32)
+    fail<InputError>("head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
 }
 
 }  // namespace
 
 AxisSet Head::axes(const HeadConfig& config) {
-  return config.ranks == HeadRanks::all ? every_axis : AxisSet{Axis::dp, Axis::tp};
+  return config.is_everywhere() ? every_axis : AxisSet{Axis::dp, Axis::tp};
 }
 
-Head::Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Construction& construction)
-    : config_(config), ranks_(rank.over(axes(config))), shard_(shard(config.classes, ranks_.size(), ranks_.rank())) {
-  if (!config.normalize && (config.margin.m1 != 1 || config.margin.m2 != 0 || config.margin.m3 != 0))
-    fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
-  ParameterPart part = ParameterPart::all_of({config.classes, dimension});
-  part.box[0] = shard_;
-  part.sharded = rank.mesh.larger_than_one(every_axis);
-  weight_ = make_parameter(construction, "head.weight", part, Initial::normal(config.initial_deviation));
-}
-
-std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
-                                           const Mesh& mesh, DType dtype) {
-  using When = LayerExchange::When;
-  const AxisSet all = mesh.larger_than_one(axes(config));
-  if (all.empty()) return {};
-  std::vector<LayerExchange> exchanges{{When::forward, Operation::all_gather, all, rows * dimension, dtype},
-                                       {When::forward, Operation::all_gather, all, rows, DType::i64}};
-  if (config.logits == Logits::sharded) {
-    exchanges.push_back({When::forward, Operation::all_reduce, all, rows, dtype});
-    exchanges.push_back({When::forward, Operation::all_reduce, all, 2 * rows, DType::f64});
+Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
+           Construction& construction)
+    : config_(config),
+      optimizer_(optimizer),
+      device_(construction.device),
+      key_(rank.key),
+      ranks_(rank.over(config.is_replicated() ? AxisSet{} : axes(config))),
+      samples_(rank.over(axes(config))),
+      shard_(shard(config.classes, ranks_.size(), ranks_.rank())),
+      part_(ParameterPart::all_of({config.classes, dimension})),
+      stream_(construction.next_stream),
+      dtype_(construction.dtype) {
+  check(config);
+  check_optimizer(config, optimizer);
+  if (config_.is_replicated()) {
+    part_.partial = rank.mesh.larger_than_one(axes(config));
+    weight_ = make_parameter(construction, "head.weight", part_, Initial::normal(config.initial_deviation));
+    table_.weight = weight_.value;
   } else {
-    exchanges.push_back({When::forward, Operation::gather, all, rows * config.classes, dtype});
-    if (config.normalize) exchanges.push_back({When::forward, Operation::gather, all, config.classes, dtype});
-    exchanges.push_back({When::forward, Operation::broadcast, all, 2 * rows, dtype});
-    exchanges.push_back({When::backward, Operation::scatter, all, rows * config.classes, dtype});
+    part_.box[0] = shard_;
+    part_.sharded = rank.mesh.larger_than_one(every_axis);
+    make_table(construction);
   }
-  exchanges.push_back({When::backward, Operation::reduce_scatter, all, rows * dimension, dtype});
-  return exchanges;
+  if (config_.sample.shards == 0) config_.sample.shards = ranks_.size();
+  const std::int64_t tile = config.tile > 0 ? config.tile : usual_tile(dimension);
+  tiles_.emplace(table_, dtype_, config.normalize, tile);
+}
+
+Head::~Head() = default;
+
+void Head::make_table(Construction& construction) {
+  const Shape shape = part_.shape();
+  {
+    const MemoryScope scope(device_, Category::parameters);
+    table_.weight = Tensor::empty(device_, shape, weight_type(config_, dtype_));
+    if (config_.weights == WeightState::int8) table_.scale = Tensor::empty(device_, {shard_.size}, DType::f32);
+  }
+  const DrawKey key{.key = construction.key, .purpose = Purpose::initial_weights, .layer = construction.next_stream++};
+  device_.backend().class_rows().fill(table_, key, shard_.begin * shape[1], initial_of(config_));
+  const MemoryScope scope(device_, Category::optimizer);
+  const auto type = momentum_type(config_, optimizer_, dtype_);
+  if (type) table_.momentum = Tensor::zeros(device_, shape, *type);
+  if (!type) optimizer_.momentum = 0;
+  if (optimizer_.type == OptimizerType::adamw) table_.square = Tensor::zeros(device_, shape, dtype_);
+}
+
+std::int64_t Head::state_bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
+                               std::int64_t classes, DType dtype) {
+  const auto rows = [&](DType type) { return classes * dimension * static_cast<std::int64_t>(size_of(type)); };
+  std::int64_t bytes = rows(weight_type(config, dtype));
+  if (config.weights == WeightState::int8) bytes += classes * static_cast<std::int64_t>(sizeof(float));
+  if (const auto type = momentum_type(config, optimizer, dtype)) bytes += rows(*type);
+  if (optimizer.type == OptimizerType::adamw) bytes += rows(dtype);
+  return bytes + (config.is_replicated() ? rows(dtype) : 0);  // its gradient
+}
+
+std::vector<Parameter*> Head::parameters() {
+  if (config_.is_replicated()) return {&weight_};
+  return {};
+}
+
+std::vector<HeadState> Head::state() {
+  if (config_.is_replicated()) return {};
+  std::vector<HeadState> all{{"head.weight", part_, table_.weight}};
+  if (table_.scale.defined()) {
+    ParameterPart rows = part_;
+    rows.whole = Shape{config_.classes};
+    rows.box = {shard_};
+    all.push_back({"head.weight.scale", rows, table_.scale});
+  }
+  const bool is_adamw = optimizer_.type == OptimizerType::adamw;
+  if (table_.momentum.defined())
+    all.push_back({is_adamw ? "mean.head.weight" : "velocity.head.weight", part_, table_.momentum});
+  if (table_.square.defined()) all.push_back({"square.head.weight", part_, table_.square});
+  return all;
+}
+
+void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
+  forget();
+  step_ = step;
+  if (!config_.samples()) return;
+  const SampleShape shape{config_.classes, config_.sample.shards, config_.sample.rate};
+  std::vector<std::int64_t> own(labels.begin(), labels.end());
+  // The classes are drawn while the layers before the head compute.
+  drawing_ = std::async(std::launch::async, [shape, range = shard_, own = std::move(own), key = key_, step] {
+    return draw_sample(shape, range, own, key, step);
+  });
+}
+
+void Head::take_sample() {
+  if (!drawing_.valid()) return;
+  sample_ = drawing_.get();
+  const MemoryScope scope(device_, Category::workspace);
+  const Shape columns{static_cast<std::int64_t>(sample_.rows.size())};
+  Tensor bias;
+  if (config_.sample.correction) {
+    bias = Tensor::empty(device_, columns, dtype_);
+    device_.backend().elementwise().cast(Tensor::from_host(device_, columns, sample_.corrections), bias);
+  }
+  tiles_->select(Tensor::from_host(device_, columns, sample_.rows), bias);
+}
+
+void Head::forget() {
+  kept_.clear();
+  tiles_->select({});
+  sample_ = {};
 }
 
 void Head::check_labels(const HeadInput& input) const {
@@ -90,163 +171,217 @@ void Head::check_labels(const HeadInput& input) const {
                        input.first_sample + static_cast<std::int64_t>(i), input.labels[i], config_.classes);
 }
 
-Tensor Head::class_scale() {
-  if (!config_.normalize) return {};
-  if (!inverse_norm_.defined()) {
-    const MemoryScope scope(weight_.value.device(), Category::workspace);
-    Tensor none;
-    inverse_norm_ = Tensor::empty(weight_.value.device(), {shard_.size}, weight_.value.dtype());
-    weight_.value.device().backend().rows().l2_normalize(weight_.value, norm_epsilon, none, inverse_norm_);
-  }
-  return inverse_norm_;
+void Head::check_finite(const HeadInput& input, const Tensor& inverse_norm) const {
+  if (!device_.has_data()) return;
+  const std::vector<double> norms = inverse_norm.to_doubles();
+  for (std::size_t i = 0; i < norms.size(); ++i)
+    if (!std::isfinite(norms[i]) || norms[i] == 0)
+      fail<RankFailed>("head: the embedding of sample {} of the batch, on rank {}, is not finite: the training has diverged",
+                       input.first_sample + static_cast<std::int64_t>(i), device_.rank());
+}
+
+Tensor Head::columns_of(const Tensor& labels) const {
+  if (!config_.samples() || !device_.has_data()) return labels;
+  std::vector<std::int64_t> columns = labels.to_host<std::int64_t>();
+  for (std::int64_t& label : columns) label = sample_.position(label - shard_.begin);
+  return Tensor::from_host(device_, labels.shape(), columns);
 }
 
 HeadOutput Head::forward_backward(const HeadInput& input) {
   check_labels(input);
-  if (static_cast<int>(input.rows.size()) != ranks_.size())
-    fail("head: expected the rows of {} ranks, got {}", ranks_.size(), input.rows.size());
-  Device& device = weight_.value.device();
-  const RowKernels& rows = device.backend().rows();
-  const double loss_scale = 1.0 / static_cast<double>(input.global_batch);
-  Tensor mine = input.embedding;
-  Tensor embedding_scale;
-  if (config_.normalize) {
-    mine = Tensor::empty_like(input.embedding);
-    embedding_scale = Tensor::empty(device, {mine.shape()[0]}, mine.dtype());
-    rows.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
-  }
-  const Tensor all = ranks_.all_gather(mine);
-  mine = Tensor();
+  if (static_cast<int>(input.rows.size()) != samples_.size())
+    fail("head: expected the rows of {} ranks, got {}", samples_.size(), input.rows.size());
+  take_sample();
+  const RowKernels& rows = device_.backend().rows();
+  Tensor mine = config_.normalize ? Tensor::empty_like(input.embedding) : Tensor();
+  Tensor embedding_scale = Tensor::empty(device_, {input.embedding.shape()[0]}, dtype_);
+  rows.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
+  check_finite(input, embedding_scale);
+  if (!config_.normalize) mine = input.embedding;
   const auto count = static_cast<std::int64_t>(input.labels.size());
-  const Tensor labels = ranks_.all_gather(Tensor::from_host(device, {count}, input.labels));
-
-  Tensor logits = Tensor::empty(device, {all.shape()[0], shard_.size}, all.dtype());
-  gemm(all, false, weight_.value, true, 1, 0, logits);
-  const RowResult result = config_.logits == Logits::gathered ? gathered_loss(logits, labels, loss_scale)
-                                                              : sharded_loss(logits, labels, loss_scale);
-  Tensor gradient = Tensor::empty_like(all);
-  gemm(logits, false, weight_.value, false, 1, 0, gradient);
-  logits = Tensor();
+  const Tensor own_labels = Tensor::from_host(device_, {count}, input.labels);
+  LogitsInput logits{.config = config_,
+                     .ranks = ranks_,
+                     .classes = *tiles_,
+                     .columns = {},
+                     .rows = config_.is_replicated() ? mine : Tensor(ranks_.all_gather(mine)),
+                     .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
+                     .share = input.rows,
+                     .loss_scale = 1.0 / static_cast<double>(input.global_batch),
+                     .wants_loss = step_ % config_.loss_every == 0};
+  mine = Tensor();
+  logits.labels = columns_of(logits.labels);
+  for (int r = 0; r < ranks_.size(); ++r)
+    logits.columns.push_back(config_.samples() ? ShardRange{0, tiles_->size()}
+                                               : shard(config_.classes, ranks_.size(), r));
+  LogitsResult result = compute(logits);
 
   HeadOutput output;
-  output.embedding_gradient = ranks_.reduce_scatter(gradient, input.rows);
-  gradient = Tensor();
+  output.embedding_gradient =
+      config_.is_replicated() ? result.gradient : Tensor(ranks_.reduce_scatter(result.gradient, input.rows));
+  result.gradient = Tensor();
   if (config_.normalize)
     rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
-  output.loss_sum = Tensor::empty(device, {}, all.dtype());
-  device.backend().elementwise().reduce(ReduceOp::sum, result.loss, {1, result.loss.numel(), 1}, output.loss_sum);
-  device.backend().elementwise().scale_add(loss_scale, output.loss_sum, 0, output.loss_sum);
-  kept_.push_back({all, labels, result.log_sums, loss_scale});
+  if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, logits.loss_scale);
+  kept_.push_back(std::move(result.kept));
   return output;
 }
 
-Head::RowResult Head::sharded_loss(Tensor& logits, const Tensor& labels, double loss_scale) {
-  Device& device = logits.device();
-  const std::int64_t batch = logits.shape()[0];
-  const Tensor scale = class_scale();
-  Tensor target_logit = statistics_row(logits);
-  Tensor target_slope = statistics_row(logits);
-  Tensor row_max = statistics_row(logits);
-  head_kernels(logits).margin_logits(config_.margin, scale, labels, shard_.begin, logits, target_logit, target_slope,
-                                     row_max);
-  row_max = ranks_.all_reduce(row_max, Reduction::max);
-  // One exchange for both: sums of exponentials are f64, and the target's logit loses nothing there.
-  Tensor sums = Tensor::empty(device, {2, batch}, DType::f64);
-  Tensor exponentials = sums.rows(0, 1).reshape({batch});
-  Tensor target = sums.rows(1, 2).reshape({batch});
-  head_kernels(logits).exponential_sums(logits, row_max, exponentials);
-  device.backend().elementwise().cast(target_logit, target);
-  sums = ranks_.all_reduce(sums, Reduction::sum);
-  device.backend().elementwise().cast(sums.rows(1, 2), target_logit);
-  RowResult result{statistics_row(logits), statistics_row(logits)};
-  head_kernels(logits).margin_loss(row_max, sums.rows(0, 1).reshape({batch}), target_logit, result.log_sums,
-                                   result.loss);
-  head_kernels(logits).margin_gradient(config_.margin, scale, result.log_sums, target_slope, labels, shard_.begin,
-                                       loss_scale, logits);
-  return result;
-}
-
-Head::RowResult Head::gathered_loss(Tensor& logits, const Tensor& labels, double loss_scale) {
-  constexpr int root = 0;
-  Device& device = logits.device();
-  const std::int64_t batch = logits.shape()[0];
-  const Tensor scale = class_scale();
-  std::vector<Tensor> parts = [&] {
-    const MemoryScope scope(device, Category::communication);
-    return std::vector<Tensor>(ranks_.gather(logits, root));
-  }();
-  // Naive in where the logits go, not wasteful: the root never holds them more than twice.
-  logits = Tensor();
-  const std::vector<Tensor> scales = scale.defined() ? ranks_.gather(scale, root) : std::vector<Tensor>{};
-  std::vector<Tensor> gradients;
-  Tensor statistics;  // [2, B]: log-sum-exps and losses
-  if (ranks_.rank() == root) {
-    Tensor whole = concat_tensors(parts, 1);
-    parts.clear();
-    const Tensor whole_scale = scales.empty() ? Tensor() : concat_tensors(scales, 0);
-    Tensor target_logit = statistics_row(whole);
-    Tensor target_slope = statistics_row(whole);
-    Tensor row_max = statistics_row(whole);
-    Tensor sums = Tensor::empty(device, {batch}, DType::f64);
-    statistics = Tensor::empty(device, {2, batch}, whole.dtype());
-    Tensor log_sums = statistics.rows(0, 1).reshape({batch});
-    Tensor loss = statistics.rows(1, 2).reshape({batch});
-    const HeadKernels& kernels = head_kernels(whole);
-    kernels.margin_logits(config_.margin, whole_scale, labels, 0, whole, target_logit, target_slope, row_max);
-    kernels.exponential_sums(whole, row_max, sums);
-    kernels.margin_loss(row_max, sums, target_logit, log_sums, loss);
-    kernels.margin_gradient(config_.margin, whole_scale, log_sums, target_slope, labels, 0, loss_scale, whole);
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      const ShardRange range = shard(config_.classes, ranks_.size(), rank);
-      gradients.push_back(slice_tensor(whole, 1, range.begin, range.begin + range.size));
-    }
+LogitsResult Head::compute(const LogitsInput& input) const {
+  switch (config_.logits) {
+    case Logits::gathered:
+      return gathered_logits(input);
+    case Logits::transposed:
+      return transposed_logits(input);
+    case Logits::sharded:
+      return sharded_logits(input);
+    case Logits::fused:
+      break;
   }
-  statistics = ranks_.broadcast(statistics, root);
-  logits = ranks_.scatter(gradients, root);
-  return {statistics.rows(0, 1).reshape({batch}), statistics.rows(1, 2).reshape({batch})};
+  return fused_logits(input);
 }
 
-void Head::weight_gradient(const TileConsumer& consumer) {
-  Device& device = weight_.value.device();
-  const MemoryScope scope(device, Category::workspace);
-  const Tensor scale = class_scale();
-  const DType dtype = weight_.value.dtype();
-  for_each_tile(device, shard_.size, tile_classes, [&](std::int64_t begin, std::int64_t end) {
-    const Tensor tile = weight_.value.rows(begin, end);
-    const Tensor tile_scale = scale.defined() ? scale.rows(begin, end) : Tensor();
-    Tensor sum = Tensor::empty_like(tile);
-    double beta = 0;
-    for (const Kept& kept : kept_) {
-      const std::int64_t batch = kept.rows.shape()[0];
-      Tensor logits = Tensor::empty(device, {batch, end - begin}, dtype);
-      gemm(kept.rows, false, tile, true, 1, 0, logits);
-      Tensor target_logit = statistics_row(logits);
-      Tensor target_slope = statistics_row(logits);
-      Tensor row_max = statistics_row(logits);
-      head_kernels(logits).margin_logits(config_.margin, tile_scale, kept.labels, shard_.begin + begin, logits,
-                                         target_logit, target_slope, row_max);
-      head_kernels(logits).margin_gradient(config_.margin, Tensor(), kept.log_sums, target_slope, kept.labels,
-                                           shard_.begin + begin, kept.loss_scale, logits);
-      gemm(logits, true, kept.rows, false, 1, beta, sum);
-      beta = 1;
+Tensor Head::loss_sum(const Tensor& losses, double scale) {
+  Tensor sum = Tensor::empty(device_, {}, losses.dtype());
+  device_.backend().elementwise().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
+  device_.backend().elementwise().scale_add(scale, sum, 0, sum);
+  return config_.is_replicated() && samples_.size() > 1 ? Tensor(samples_.all_reduce(sum)) : sum;
+}
+
+Tensor Head::tile_products(const ClassTile& tile) {
+  const HeadKernels& kernels = device_.backend().head();
+  Tensor sum = Tensor::empty(device_, {tile.selection.size, dimension()}, dtype_);
+  const std::int64_t begin = (config_.samples() ? 0 : shard_.begin) + tile.begin;
+  double beta = 0;
+  for (const KeptRows& kept : kept_) {
+    const std::int64_t batch = kept.rows.shape()[0];
+    Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, dtype_);
+    if (config_.stash) {
+      kernels.stashed_gradient(config_.margin, kept.loss_scale, kept.stash.reference(tile), tile.inverse_norm,
+                               kept.log_sums, kept.target_logit, kept.target_slope, kept.labels, begin,
+                               kept.stash.tile(tile, batch), gradient);
+    } else {
+      gemm(kept.rows, false, tile.rows, true, 1, 0, gradient);
+      Tensor target_logit = Tensor::empty(device_, {batch}, dtype_);
+      Tensor target_slope = Tensor::empty_like(target_logit);
+      Tensor row_max = Tensor::empty_like(target_logit);
+      kernels.margin_logits(config_.margin, tile.inverse_norm, tile.bias, kept.labels, begin, gradient, target_logit,
+                            target_slope, row_max);
+      kernels.margin_gradient(config_.margin, Tensor(), kept.log_sums, target_slope, kept.labels, begin,
+                              kept.loss_scale, gradient);
     }
-    if (config_.normalize) device.backend().rows().l2_normalize_backward(tile, tile_scale, sum, sum);
-    consumer(begin, sum);
+    gemm(gradient, true, kept.rows, false, 1, beta, sum);
+    beta = 1;
+  }
+  if (kept_.empty()) sum.fill(0);
+  return sum;
+}
+
+void Head::weight_tiles(const std::function<void(const ClassTile&, const Tensor&)>& consumer) {
+  const MemoryScope scope(device_, Category::workspace);
+  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile)); });
+}
+
+ClassStep Head::class_step(const HeadUpdate& update) const {
+  return {.update = step_of(optimizer_, update.step, update.learning_rate, optimizer_.weight_decay),
+          .bound = update.bound,
+          .factor = update.factor,
+          .rounding = {.key = key_,
+                       .purpose = Purpose::rounding,
+                       .step = static_cast<std::uint32_t>(update.step),
+                       .layer = stream_},
+          .first_element = shard_.begin * dimension()};
+}
+
+void Head::update(const HeadUpdate& update) {
+  const ClassStep step = class_step(update);
+  weight_tiles([&](const ClassTile& tile, const Tensor& products) {
+    device_.backend().class_rows().step(table_, tile.selection, tile.rows, tile.inverse_norm, products, step);
   });
-  kept_.clear();
-  inverse_norm_ = Tensor();
+  if (config_.samples() && config_.sample.unsampled == Unsampled::dense) step_unsampled(step);
+  table_.weight.storage()->changed();
+  forget();
+}
+
+void Head::step_unsampled(const ClassStep& step) {
+  const MemoryScope scope(device_, Category::workspace);
+  std::vector<bool> is_sampled(static_cast<std::size_t>(shard_.size));
+  for (const std::int64_t row : sample_.rows) is_sampled[static_cast<std::size_t>(row)] = true;
+  std::vector<std::int64_t> others;
+  for (std::int64_t row = 0; row < shard_.size; ++row)
+    if (!is_sampled[static_cast<std::size_t>(row)]) others.push_back(row);
+  ClassTiles rest(table_, dtype_, false, tiles_->tile_size());
+  rest.select(Tensor::from_host(device_, {static_cast<std::int64_t>(others.size())}, others));
+  rest.for_each([&](const ClassTile& tile) {
+    device_.backend().class_rows().step(table_, tile.selection, tile.rows, Tensor(), Tensor(), step);
+  });
+}
+
+Tensor Head::weight_gradient() {
+  Tensor gradient;
+  {
+    const MemoryScope scope(device_, Category::gradients);
+    gradient = Tensor::empty(device_, {tiles_->size(), dimension()}, dtype_);
+  }
+  weight_tiles([&](const ClassTile& tile, const Tensor& products) {
+    Tensor rows = gradient.rows(tile.begin, tile.end());
+    if (config_.normalize)
+      device_.backend().rows().l2_normalize_backward(tile.rows, tile.inverse_norm, products, rows);
+    else
+      rows.copy_from(products);
+  });
+  forget();
+  return gradient;
 }
 
 void Head::store_weight_gradient() {
-  Tensor gradient;
-  {
-    const MemoryScope scope(weight_.value.device(), Category::gradients);
-    gradient = Tensor::empty_like(weight_.value);
-  }
-  weight_gradient([&gradient](std::int64_t begin, const Tensor& tile) {
-    gradient.rows(begin, begin + tile.shape()[0]).copy_from(tile);
+  weight_.gradient->add(weight_gradient());
+}
+
+void Head::add_squared_gradient(double bound, Tensor& result) {
+  weight_tiles([&](const ClassTile& tile, const Tensor& products) {
+    device_.backend().class_rows().add_squared_gradient(tile.rows, tile.inverse_norm, products, bound, result);
   });
-  weight_.gradient->add(std::move(gradient));
+}
+
+std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
+                                           const Mesh& mesh, DType dtype) {
+  using When = LayerExchange::When;
+  const AxisSet all = mesh.larger_than_one(axes(config));
+  if (all.empty()) return {};
+  if (config.is_replicated())
+    return {{When::forward, Operation::all_reduce, all, 1, dtype},
+            {When::step_end, Operation::all_reduce, all, config.classes * dimension, dtype}};
+  std::vector<LayerExchange> exchanges{{When::forward, Operation::all_gather, all, rows * dimension, dtype},
+                                       {When::forward, Operation::all_gather, all, rows, DType::i64}};
+  const auto add = [&](When when, Operation operation, std::int64_t elements, DType type) {
+    exchanges.push_back({when, operation, all, elements, type});
+  };
+  switch (config.logits) {
+    case Logits::gathered:
+      add(When::forward, Operation::gather, rows * config.classes, dtype);
+      if (config.normalize) add(When::forward, Operation::gather, config.classes, dtype);
+      add(When::forward, Operation::broadcast, 2 * rows, dtype);
+      add(When::backward, Operation::scatter, rows * config.classes, dtype);
+      break;
+    case Logits::transposed:
+      if (config.normalize) add(When::forward, Operation::all_gather, config.classes, dtype);
+      add(When::forward, Operation::all_to_all, rows * config.classes, dtype);
+      add(When::backward, Operation::all_to_all, rows * config.classes, dtype);
+      add(When::forward, Operation::all_gather, rows, dtype);
+      add(When::forward, Operation::all_gather, rows, dtype);
+      break;
+    case Logits::fused:
+      if (!exponentials_are_bounded(config, dtype)) add(When::forward, Operation::all_reduce, rows, dtype);
+      add(When::forward, Operation::all_reduce, 2 * rows, DType::f64);
+      break;
+    case Logits::sharded:
+      add(When::forward, Operation::all_reduce, rows, dtype);
+      add(When::forward, Operation::all_reduce, 2 * rows, DType::f64);
+      break;
+  }
+  add(When::backward, Operation::reduce_scatter, rows * dimension, dtype);
+  return exchanges;
 }
 
 }  // namespace heddle

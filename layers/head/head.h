@@ -1,52 +1,35 @@
-// The large-class head: a normalised linear layer over classes with a margin softmax, its classes sharded over all
-// ranks of the mesh. One algorithm in two phases (after An et al., "Partial FC", 2021/2022, with the weight part
-// put off to the step's end):
+// The large-class head: a normalised linear layer over classes with a margin softmax, its classes sharded over ranks.
+// One algorithm in two phases (after An et al., "Partial FC", 2021/2022, with the weight part put off to the step's
+// end):
 //
 //   phase 1, for each micro-batch: gather the embeddings, loss and the embeddings' gradient; keep the normalised
 //            embeddings, labels and log-sum-exps;
-//   phase 2, once a step: the weights' gradient over all kept rows, class tile by class tile, each tile handed to a
-//            consumer.
+//   phase 2, once a step, after the verdict on it: the weights' gradient over all kept rows, class tile by class tile;
+//            each tile is stepped by the optimizer while it is in the cache, and no gradient of all classes is ever
+//            held.
 //
-// So micro-batches cost embeddings, not weight gradients.
+// So micro-batches cost embeddings, not weight gradients, and state is weights and momentum in the types that the
+// experiment names. A replicated head's weight is a parameter like others: phase 2 stores its gradient.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <future>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "framework/margin.h"
+#include "framework/kernels/class_rows.h"
+#include "framework/optimizer.h"
 #include "layers/description.h"
+#include "layers/head/class_sample.h"
+#include "layers/head/class_tiles.h"
+#include "layers/head/head_config.h"
+#include "layers/head/logits.h"
 #include "layers/parameter.h"
 #include "parallel/rank.h"
-#include "parallel/shard.h"
 
 namespace heddle {
-
-class Describer;
-
-/// Where the logits live. All give the same loss and gradients.
-enum class Logits {
-  gathered,  // each rank's logits are concatenated on rank 0, which computes the loss: the naive way
-  sharded    // they stay where they are; ranks exchange a maximum and two sums a row
-};
-
-/// Which ranks share the classes.
-enum class HeadRanks {
-  all,        // of the mesh, those of all pipeline stages
-  last_stage  // those that have the embeddings
-};
-
-struct HeadConfig {
-  std::int64_t classes = 0;
-  Logits logits = Logits::sharded;
-  HeadRanks ranks = HeadRanks::all;
-  MarginConfig margin;
-  bool normalize = true;            // cosines; else plain products of embedding and weight
-  double initial_deviation = 0.01;  // of the normal initial weights
-};
-
-void describe(Describer& d, HeadConfig& config);
 
 /// Embeddings of this rank's part of a micro-batch, and what the loss needs to know of them.
 struct HeadInput {
@@ -58,60 +41,102 @@ struct HeadInput {
 };
 
 struct HeadOutput {
-  Tensor loss_sum;            // []: sum of the micro-batch's losses over the head's ranks, divided by the global batch
+  /// []: sum of the micro-batch's losses over the head's ranks, divided by the global batch; none in a step without.
+  Tensor loss_sum;
   Tensor embedding_gradient;  // [b, d]
 };
 
-/// Receives the gradient of the weight's rows begin .. begin + n - 1 of this rank's shard.
-using TileConsumer = std::function<void(std::int64_t begin, const Tensor& gradient)>;
+/// What phase 2 does with the gradients: each element into [-bound, bound] (0: no bound), times `factor`, then a step.
+struct HeadUpdate {
+  std::int64_t step = 0;
+  double learning_rate = 0;
+  double bound = 0;
+  double factor = 1;
+};
+
+/// A tensor that a run must keep to go on: `head.weight`, `velocity.head.weight`.
+struct HeadState {
+  std::string name;
+  ParameterPart part;
+  Tensor value;
+};
 
 class Head {
  public:
-  /// The mesh axes whose ranks share the classes.
+  /// The mesh axes whose ranks share the classes, or of a replicated head the samples.
   static AxisSet axes(const HeadConfig& config);
-  /// These ranks share the classes, this one among them; dimension d is the embedding's size.
-  Head(const HeadConfig& config, std::int64_t dimension, Rank& rank, Construction& construction);
+  /// These ranks share the head, this one among them; dimension d is the embedding's size.
+  Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
+       Construction& construction);
+  ~Head();
+  Head(const Head&) = delete;
+  Head& operator=(const Head&) = delete;
 
-  /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes).
+  /// Before a step's first micro-batch; `labels`: of the global batch, in [0, classes).
+  void begin_step(std::int64_t step, std::span<const std::int64_t> labels);
+  /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes), RankFailed that of an
+  /// embedding that is not finite.
   HeadOutput forward_backward(const HeadInput& input);
-  /// Phase 2 over all rows kept since the last call.
-  void weight_gradient(const TileConsumer& consumer);
-  /// Phase 2 with a gradient as the consumer: fills the weight's accumulator.
+
+  /// Phase 2 over all rows kept since begin_step, one of:
+  void update(const HeadUpdate& update);
+  /// of a replicated head: fills the weight's accumulator;
   void store_weight_gradient();
+  /// gives the gradient of this rank's columns, [columns, d].
+  Tensor weight_gradient();
+  /// Adds the sum of the squares of this rank's gradients, each into [-bound, bound], to a f64 element; keeps all rows.
+  void add_squared_gradient(double bound, Tensor& result);
 
   /// What the ranks of a mesh tell each other about a micro-batch of so many rows.
   static std::vector<LayerExchange> exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
                                               const Mesh& mesh, DType dtype);
-  std::vector<Parameter*> parameters() { return {&weight_}; }
+  /// What a rank keeps between steps, or until then, of so many classes: weights, optimizer state, gradients.
+  static std::int64_t state_bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
+                                  std::int64_t classes, DType dtype);
+  bool is_replicated() const { return config_.is_replicated(); }
+  /// Those that the optimizer steps: a replicated head's weight.
+  std::vector<Parameter*> parameters();
+  /// What a sharded head keeps; of a replicated one the optimizer does.
+  std::vector<HeadState> state();
   ShardRange classes() const { return shard_; }
+  ClassTable& table() { return table_; }
+  /// This rank's columns in this step: rows of its shard that take part, in their order; empty: all of them.
+  const std::vector<std::int64_t>& sampled() const { return sample_.rows; }
   /// Of an embedding.
-  std::int64_t dimension() const { return weight_.part.whole[1]; }
+  std::int64_t dimension() const { return table_.weight.shape()[1]; }
 
  private:
-  struct Kept {
-    Tensor rows;      // [B, d] normalised embeddings of all ranks
-    Tensor labels;    // [B]
-    Tensor log_sums;  // [B]
-    double loss_scale;
-  };
-  struct RowResult {
-    Tensor log_sums;  // [B]
-    Tensor loss;      // [B]
-  };
-
+  void make_table(Construction& construction);
   void check_labels(const HeadInput& input) const;
-  /// Turns raw products [B, c] into their gradient in place, leaving the logits on their ranks.
-  RowResult sharded_loss(Tensor& logits, const Tensor& labels, double loss_scale);
-  /// The same by way of rank 0.
-  RowResult gathered_loss(Tensor& logits, const Tensor& labels, double loss_scale);
-  Tensor class_scale();
+  void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
+  void take_sample();
+  /// Labels as columns of this rank's tiles: those of others' classes lie outside.
+  Tensor columns_of(const Tensor& labels) const;
+  LogitsResult compute(const LogitsInput& input) const;
+  Tensor loss_sum(const Tensor& losses, double scale);
+  void weight_tiles(const std::function<void(const ClassTile&, const Tensor& products)>& consumer);
+  Tensor tile_products(const ClassTile& tile);
+  ClassStep class_step(const HeadUpdate& update) const;
+  void step_unsampled(const ClassStep& step);
+  void forget();
 
   HeadConfig config_;
-  Communicator& ranks_;
+  OptimizerConfig optimizer_;
+  Device& device_;
+  RandomKey key_;
+  Communicator& ranks_;    // that share the classes
+  Communicator& samples_;  // whose losses add up
   ShardRange shard_;
-  Parameter weight_;
-  Tensor inverse_norm_;  // [c] of this step's weights; none until asked for
-  std::vector<Kept> kept_;
+  Parameter weight_;  // of a replicated head
+  ParameterPart part_;
+  std::uint32_t stream_;
+  DType dtype_;
+  ClassTable table_;
+  std::optional<ClassTiles> tiles_;
+  std::int64_t step_ = 0;
+  std::future<ClassSample> drawing_;
+  ClassSample sample_;
+  std::vector<KeptRows> kept_;
 };
 
 }  // namespace heddle

@@ -27,7 +27,8 @@ void visit_compute(const Tensor& weight, F&& f) {
 /// Which row of its table the i-th of a selection is.
 class RowsOf {
  public:
-  RowsOf(const ClassSelection& selection, const Tensor& weight)
+  /// Rows that are written come once each, ascending: each has one writer.
+  RowsOf(const ClassSelection& selection, const Tensor& weight, bool are_written)
       : begin_(selection.begin),
         index_(selection.index.defined() ? selection.index.as<const std::int64_t>() : nullptr) {
     const std::int64_t rows = weight.shape()[0];
@@ -36,12 +37,12 @@ class RowsOf {
         fail("class rows: expected rows of {}, got {} from {} on", rows, selection.size, begin_);
       return;
     }
-    // Each row has one writer.
     std::int64_t least = 0;
     for (std::int64_t i = 0; i < selection.size; ++i) {
       if (index_[i] < least || index_[i] >= rows)
-        fail("class rows: expected ascending rows of {}, got {} in place {}", rows, index_[i], i);
-      least = index_[i] + 1;
+        fail("class rows: expected {}rows of {}, got {} in place {}", are_written ? "ascending " : "", rows, index_[i],
+             i);
+      if (are_written) least = index_[i] + 1;
     }
   }
   std::int64_t operator[](std::int64_t i) const { return index_ != nullptr ? index_[i] : begin_ + i; }
@@ -231,7 +232,7 @@ class CpuClassRows final : public ClassRowKernels {
             Tensor& inverse_norm) const override {
     visit_compute(table.weight, [&]<class C>(C) {
       const std::int64_t columns = table.weight.shape().back();
-      const RowsOf selected(selection, table.weight);
+      const RowsOf selected(selection, table.weight, false);
       parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
         std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
         for (std::int64_t i = begin; i < end; ++i) {
@@ -248,7 +249,7 @@ class CpuClassRows final : public ClassRowKernels {
             const Tensor& products, const ClassStep& step) const override {
     check(table, selection, rows, products, step);
     visit_compute(table.weight, [&]<class C>(C) {
-      const RowsOf selected(selection, table.weight);
+      const RowsOf selected(selection, table.weight, true);
       const Gradients<C> gradients(rows, inverse_norm, products, step.bound, step.factor);
       std::visit([&](const auto& kind) { step_rows<C>(table, selected, rows, gradients, update_in<C>(kind), step); },
                  step.update);

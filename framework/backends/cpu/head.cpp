@@ -23,13 +23,14 @@ const T* optional(const Tensor& x) {
 
 class CpuHead final : public HeadKernels {
  public:
-  void margin_logits(const MarginConfig& margin, const Tensor& class_scale, const Tensor& labels,
-                     std::int64_t class_begin, Tensor& logits, Tensor& target_logit, Tensor& target_slope,
-                     Tensor& row_max) const override {
+  void margin_logits(const MarginConfig& margin, const Tensor& class_scale, const Tensor& class_bias,
+                     const Tensor& labels, std::int64_t class_begin, Tensor& logits, Tensor& target_logit,
+                     Tensor& target_slope, Tensor& row_max) const override {
     visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
       const RowView view(logits.shape());
       const auto scale = static_cast<T>(margin.scale);
       const T* const factor = optional<T>(class_scale);
+      const T* const bias = optional<T>(class_bias);
       for_each_row(view, [&](std::int64_t row) {
         T* const z = logits.as<T>() + row * view.columns;
         const std::int64_t target = labels.as<const std::int64_t>()[row] - class_begin;
@@ -44,11 +45,15 @@ class CpuHead final : public HeadKernels {
             for (std::int64_t i = begin; i < end; ++i) z[i] = z[i] * factor[i] * scale;
           else
             for (std::int64_t i = begin; i < end; ++i) z[i] *= scale;
+          if (bias != nullptr)
+            for (std::int64_t i = begin; i < end; ++i) z[i] += bias[i];
           if (is_here && target >= begin && target < end) z[target] = scale * value.phi;
           most = std::max(most, row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
         }
-        target_logit.as<T>()[row] = is_here ? z[target] : T(0);
-        target_slope.as<T>()[row] = value.slope;
+        if (is_here) {
+          target_logit.as<T>()[row] = z[target];
+          target_slope.as<T>()[row] = value.slope;
+        }
         row_max.as<T>()[row] = most;
       });
     });
@@ -71,7 +76,7 @@ class CpuHead final : public HeadKernels {
       for (std::int64_t row = 0; row < row_max.numel(); ++row) {
         const double log_sum = row_max.as<const T>()[row] + std::log(sums.as<const double>()[row]);
         log_sums.as<T>()[row] = static_cast<T>(log_sum);
-        loss.as<T>()[row] = static_cast<T>(log_sum - target_logit.as<const T>()[row]);
+        if (loss.defined()) loss.as<T>()[row] = static_cast<T>(log_sum - target_logit.as<const T>()[row]);
       }
     });
   }
@@ -96,6 +101,88 @@ class CpuHead final : public HeadKernels {
         else
           for (std::int64_t i = 0; i < view.columns; ++i) z[i] = exponential(z[i] - log_sum) * scale;
         if (is_here) z[target] = factor != nullptr ? at_target * factor[target] : at_target;
+      });
+    });
+  }
+
+  void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override {
+    visit_head(row_max.dtype(), "raise_reference", [&]<class T>(T) {
+      for (std::int64_t row = 0; row < row_max.numel(); ++row) {
+        T& now = reference.as<T>()[row];
+        const T most = std::max(now, row_max.as<const T>()[row]);
+        const T worth = now == most ? T(1) : std::exp(now - most);
+        now = most;
+        sums.as<double>()[row] *= static_cast<double>(worth);
+        factor.as<T>()[row] = worth;
+      }
+    });
+  }
+
+  void accumulate_exponentials(const Tensor& reference, const Tensor& class_scale, const Tensor& labels,
+                               std::int64_t class_begin, Tensor& logits, Tensor& sums) const override {
+    visit_head(logits.dtype(), "accumulate_exponentials", [&]<class T>(T) {
+      const RowView view(logits.shape());
+      const T* const factor = optional<T>(class_scale);
+      for_each_row(view, [&](std::int64_t row) {
+        T* const z = logits.as<T>() + row * view.columns;
+        sums.as<double>()[row] += sum_of_exponentials<T>(
+            view.columns, [z](std::int64_t i) { return z[i]; }, reference.as<const T>()[row],
+            [z, factor](std::int64_t i, T term) { z[i] = factor != nullptr ? term * factor[i] : term; });
+        const std::int64_t target = labels.as<const std::int64_t>()[row] - class_begin;
+        if (target >= 0 && target < view.columns) z[target] = T(0);
+      });
+    });
+  }
+
+  void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const override {
+    for (std::int64_t row = 0; row < labels.numel(); ++row) {
+      const std::int64_t column = labels.as<const std::int64_t>()[row] - range.begin;
+      local.as<std::int64_t>()[row] = column >= 0 && column < range.size ? column : 0;
+    }
+  }
+
+  void fused_gradient(const MarginConfig& margin, double loss_scale, const Tensor& labels, const ShardRange& range,
+                      const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
+                      const Tensor& target_slope, const Tensor& target_rows, const Tensor& target_scale,
+                      Tensor& weighted) const override {
+    visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
+      const RowView view(weighted.shape());
+      const auto scale = static_cast<T>(margin.scale * loss_scale);
+      for_each_row(view, [&](std::int64_t row) {
+        T* const gradient = weighted.as<T>() + row * view.columns;
+        const T log_sum = log_sums.as<const T>()[row];
+        const T share = scale * std::exp(reference.as<const T>()[row] - log_sum);
+        for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] *= share;
+        const std::int64_t target = labels.as<const std::int64_t>()[row] - range.begin;
+        if (target < 0 || target >= range.size) return;
+        T own = scale * std::expm1(target_logit.as<const T>()[row] - log_sum) * target_slope.as<const T>()[row];
+        if (target_scale.defined()) own *= target_scale.as<const T>()[row];
+        const T* const weight = target_rows.as<const T>() + row * view.columns;
+        for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] += own * weight[i];
+      });
+    });
+  }
+
+  void stashed_gradient(const MarginConfig& margin, double loss_scale, const Tensor& reference,
+                        const Tensor& class_scale, const Tensor& log_sums, const Tensor& target_logit,
+                        const Tensor& target_slope, const Tensor& labels, std::int64_t class_begin,
+                        const Tensor& exponentials, Tensor& gradient) const override {
+    visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
+      const RowView view(gradient.shape());
+      const auto scale = static_cast<T>(margin.scale * loss_scale);
+      const T* const factor = optional<T>(class_scale);
+      for_each_row(view, [&](std::int64_t row) {
+        const T* const from = exponentials.as<const T>() + row * view.columns;
+        T* const to = gradient.as<T>() + row * view.columns;
+        const T log_sum = log_sums.as<const T>()[row];
+        const T share = scale * std::exp(reference.as<const T>()[row] - log_sum);
+        if (factor != nullptr)
+          for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share / factor[i];
+        else
+          for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share;
+        const std::int64_t target = labels.as<const std::int64_t>()[row] - class_begin;
+        if (target >= 0 && target < view.columns)
+          to[target] = scale * std::expm1(target_logit.as<const T>()[row] - log_sum) * target_slope.as<const T>()[row];
       });
     });
   }

@@ -58,9 +58,9 @@ class PlanHead final : public HeadKernels {
  public:
   explicit PlanHead(WorkCounter& counter) : counter_(counter) {}
 
-  void margin_logits(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*labels*/,
-                     std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*target_logit*/, Tensor& /*target_slope*/,
-                     Tensor& /*row_max*/) const override {
+  void margin_logits(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*class_bias*/,
+                     const Tensor& /*labels*/, std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*target_logit*/,
+                     Tensor& /*target_slope*/, Tensor& /*row_max*/) const override {
     counter_.kernel((class_scale.defined() ? 3 : 2) * logits.numel(), logits, logits);
   }
   void exponential_sums(const Tensor& logits, const Tensor& /*row_max*/, Tensor& /*sums*/) const override {
@@ -74,6 +74,28 @@ class PlanHead final : public HeadKernels {
                        const Tensor& /*target_slope*/, const Tensor& /*labels*/, std::int64_t /*class_begin*/,
                        double /*loss_scale*/, Tensor& logits) const override {
     counter_.kernel((class_scale.defined() ? 4 : 3) * logits.numel(), logits, logits);
+  }
+  void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override {
+    counter_.kernel(4 * row_max.numel(), row_max, reference, reference, sums, sums, factor);
+  }
+  void accumulate_exponentials(const Tensor& /*reference*/, const Tensor& class_scale, const Tensor& /*labels*/,
+                               std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*sums*/) const override {
+    counter_.kernel((class_scale.defined() ? 4 : 3) * logits.numel(), logits, logits);
+  }
+  void local_columns(const Tensor& labels, const ShardRange& /*range*/, Tensor& local) const override {
+    counter_.kernel(labels.numel(), labels, local);
+  }
+  void fused_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/, const Tensor& /*labels*/,
+                      const ShardRange& /*range*/, const Tensor& /*reference*/, const Tensor& /*log_sums*/,
+                      const Tensor& /*target_logit*/, const Tensor& /*target_slope*/, const Tensor& target_rows,
+                      const Tensor& /*target_scale*/, Tensor& weighted) const override {
+    counter_.kernel(3 * weighted.numel(), target_rows, weighted, weighted);
+  }
+  void stashed_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/, const Tensor& /*reference*/,
+                        const Tensor& class_scale, const Tensor& /*log_sums*/, const Tensor& /*target_logit*/,
+                        const Tensor& /*target_slope*/, const Tensor& /*labels*/, std::int64_t /*class_begin*/,
+                        const Tensor& exponentials, Tensor& gradient) const override {
+    counter_.kernel((class_scale.defined() ? 2 : 1) * gradient.numel(), exponentials, gradient);
   }
 
  private:

@@ -1,0 +1,68 @@
+#include "layers/head/class_sample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/permutation.h"
+
+namespace heddle {
+
+namespace {
+
+/// The batch's classes in a range, ascending and once each.
+std::vector<std::int64_t> positives_of(std::span<const std::int64_t> labels, const ShardRange& range) {
+  std::vector<std::int64_t> classes;
+  for (const std::int64_t label : labels)
+    if (label >= range.begin && label < range.end()) classes.push_back(label);
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  return classes;
+}
+
+/// Marks a shard's drawn classes in `drawn`, one flag a class of the shard, which has those of the batch already.
+void draw_others(const ShardRange& shard, std::int64_t count, const Permutation& order, std::vector<bool>& drawn) {
+  for (std::int64_t position = 0; count > 0 && position < shard.size; ++position) {
+    const auto at = static_cast<std::size_t>(order[position]);
+    if (drawn[at]) continue;
+    drawn[at] = true;
+    --count;
+  }
+}
+
+}  // namespace
+
+std::int64_t ClassSample::position(std::int64_t row) const {
+  const auto found = std::lower_bound(rows.begin(), rows.end(), row);
+  return found != rows.end() && *found == row ? found - rows.begin() : -1;
+}
+
+ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
+                        RandomKey key, std::int64_t step) {
+  ClassSample sample;
+  for (const std::int64_t label : positives_of(labels, range)) sample.positives.push_back(label - range.begin);
+  for (std::int64_t i = 0; i < shape.shards; ++i) {
+    const ShardRange part = shard(shape.classes, shape.shards, i);
+    if (part.end() <= range.begin || part.begin >= range.end() || part.size == 0) continue;
+    const std::vector<std::int64_t> positives = positives_of(labels, part);
+    std::vector<bool> drawn(static_cast<std::size_t>(part.size));
+    for (const std::int64_t label : positives) drawn[static_cast<std::size_t>(label - part.begin)] = true;
+    const auto wanted = static_cast<std::int64_t>(shape.rate * static_cast<double>(part.size));
+    // A number of its own for each shard and step: 2^32 shards are more than there are.
+    const auto number = (static_cast<std::uint64_t>(step) << 32) | static_cast<std::uint64_t>(i);
+    const auto certain = static_cast<std::int64_t>(positives.size());
+    const std::int64_t others = std::max<std::int64_t>(wanted - certain, 0);
+    draw_others(part, others, Permutation(part.size, key, Purpose::class_sampling, number), drawn);
+    const double correction =
+        others == 0 ? 0 : std::log(static_cast<double>(part.size - certain) / static_cast<double>(others));
+    const std::int64_t end = std::min(part.end(), range.end());
+    for (std::int64_t label = std::max(part.begin, range.begin); label < end; ++label)
+      if (drawn[static_cast<std::size_t>(label - part.begin)]) {
+        sample.rows.push_back(label - range.begin);
+        const bool is_certain = std::binary_search(positives.begin(), positives.end(), label);
+        sample.corrections.push_back(is_certain ? 0 : correction);
+      }
+  }
+  return sample;
+}
+
+}  // namespace heddle

@@ -1,0 +1,61 @@
+#include "layers/head/class_tiles.h"
+
+#include <algorithm>
+
+#include "framework/device.h"
+#include "framework/tiles.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr double norm_epsilon = 1e-12;
+
+}  // namespace
+
+ClassTiles::ClassTiles(const ClassTable& table, DType dtype, bool normalize, std::int64_t tile)
+    : table_(table), dtype_(dtype), normalize_(normalize), tile_(tile), size_(table.weight.shape()[0]) {}
+
+void ClassTiles::select(const Tensor& index, const Tensor& bias) {
+  index_ = index;
+  bias_ = bias;
+  size_ = index.defined() ? index.numel() : table_.weight.shape()[0];
+}
+
+ClassTile ClassTiles::load(std::int64_t begin, std::int64_t end) const {
+  Device& device = table_.weight.device();
+  const MemoryScope scope(device, Category::workspace);
+  ClassTile tile{.index = begin / tile_, .begin = begin, .selection = {.begin = begin, .size = end - begin}};
+  if (index_.defined()) tile.selection = {.begin = 0, .size = end - begin, .index = index_.rows(begin, end)};
+  if (bias_.defined()) tile.bias = bias_.rows(begin, end);
+  const bool is_kept_so = !index_.defined() && table_.weight.dtype() == dtype_;
+  Tensor widened;
+  if (!is_kept_so) widened = Tensor::empty(device, {end - begin, table_.weight.shape()[1]}, dtype_);
+  if (normalize_) tile.inverse_norm = Tensor::empty(device, {end - begin}, dtype_);
+  if (!is_kept_so || normalize_)
+    device.backend().class_rows().load(table_, tile.selection, norm_epsilon, widened, tile.inverse_norm);
+  tile.rows = is_kept_so ? table_.weight.rows(begin, end) : widened;
+  return tile;
+}
+
+ClassTile ClassTiles::rows_at(const Tensor& columns) const {
+  Device& device = table_.weight.device();
+  const MemoryScope scope(device, Category::workspace);
+  ClassTile tile{.selection = {.begin = 0, .size = columns.numel(), .index = columns}};
+  if (index_.defined()) {
+    Tensor rows = Tensor::empty_like(columns);
+    device.backend().rows().gather(index_, columns, rows);
+    tile.selection.index = rows;
+  }
+  tile.rows = Tensor::empty(device, {columns.numel(), table_.weight.shape()[1]}, dtype_);
+  if (normalize_) tile.inverse_norm = Tensor::empty(device, {columns.numel()}, dtype_);
+  device.backend().class_rows().load(table_, tile.selection, norm_epsilon, tile.rows, tile.inverse_norm);
+  return tile;
+}
+
+void ClassTiles::for_each(const std::function<void(const ClassTile&)>& body) const {
+  for_each_tile(table_.weight.device(), size_, tile_,
+                [&](std::int64_t begin, std::int64_t end) { body(load(begin, end)); });
+}
+
+}  // namespace heddle

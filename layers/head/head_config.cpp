@@ -1,0 +1,112 @@
+#include "layers/head/head_config.h"
+
+#include <array>
+
+#include "framework/describe.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<HeadParallel>() {
+  static constexpr std::array<std::string_view, 2> names{"sharded", "replicated"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<Logits>() {
+  static constexpr std::array<std::string_view, 4> names{"gathered", "transposed", "sharded", "fused"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<HeadRanks>() {
+  static constexpr std::array<std::string_view, 2> names{"all", "last_stage"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<HeadInit>() {
+  static constexpr std::array<std::string_view, 2> names{"normal", "unit"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<WeightState>() {
+  static constexpr std::array<std::string_view, 4> names{"f32", "bf16", "f16", "int8"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<MomentumState>() {
+  static constexpr std::array<std::string_view, 4> names{"f32", "bf16", "f16", "none"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<Unsampled>() {
+  static constexpr std::array<std::string_view, 2> names{"frozen", "dense"};
+  return names;
+}
+
+namespace {
+
+void describe_sample(Describer& d, SampleConfig& c) {
+  d.field("rate", c.rate, between(0, 1),
+          "share of the classes that takes part in a step, PartialFC's way: those of the batch, and others at random; "
+          "0: those of the batch alone; 1: all");
+  choice(d, "unsampled", c.unsampled,
+         "what a step does to the other classes: nothing, or decay and momentum with a gradient of zero");
+  d.field("correction", c.correction, "raises the others' logits by -ln(rate), which makes the softmax's sum unbiased");
+  d.field("shards", c.shards, between(0, 1e6),
+          "how many stretches of the classes are sampled each by itself; 0: as many as the head has ranks. The sample "
+          "depends on it, not on the ranks");
+}
+
+void describe_state(Describer& d, HeadConfig& c) {
+  choice(d, "weights", c.weights, "type that the weights are kept in; int8 has a scale a row");
+  choice(d, "momentum", c.momentum, "type that sgd's velocity is kept in; none: the head's sgd has no momentum");
+}
+
+}  // namespace
+
+void describe(Describer& d, HeadConfig& c) {
+  d.field(required("classes"), c.classes, between(2, 1e10), "number of identities; may exceed the data's");
+  choice(d, "parallel", c.parallel,
+         "sharded: each rank has a part of the classes; replicated: each has all, and gradients are summed");
+  choice(
+      d, "logits", c.logits,
+      "where the logits live: all on rank 0, transposed to all classes of a share of the batch, sharded by class, or "
+      "nowhere (fused: class tiles are computed twice and never kept)");
+  d.field("stash", c.stash, "fused keeps the exponentials and saves one of its four products");
+  d.field("tile", c.tile, between(0, 1e6), "classes that are computed with at once; 0: by the embedding's size");
+  choice(d, "ranks", c.ranks,
+         "who shares the classes: all ranks of the mesh, which then meet for each micro-batch, or those of the last "
+         "pipeline stage");
+  object(d, "margin", c.margin, "the margin softmax");
+  d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
+  choice(d, "init", c.init, "initial weights: normal draws, or unit rows of uniform draws");
+  d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of normal initial weights");
+  d.field("loss_every", c.loss_every, at_least(1),
+          "the loss is computed at every so manieth step; gradients need none");
+  d.object(
+      "sample", [&c](Describer& inner) { describe_sample(inner, c.sample); }, "class sampling");
+  d.object(
+      "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
+}
+
+void check(const HeadConfig& c) {
+  if (!c.normalize && (c.margin.m1 != 1 || c.margin.m2 != 0 || c.margin.m3 != 0))
+    fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
+  if (c.stash && c.logits != Logits::fused) fail<InputError>("head.stash: only fused logits have something to keep");
+  if (c.samples() && c.logits != Logits::sharded && c.logits != Logits::fused)
+    fail<InputError>("head.sample: expected sharded or fused logits: sampled ones are not put together");
+  if (c.parallel != HeadParallel::replicated) return;
+  if (c.logits == Logits::gathered || c.logits == Logits::transposed)
+    fail<InputError>("head.logits: a replicated head has all classes' logits: expected sharded or fused");
+  if (c.samples()) fail<InputError>("head.sample: a replicated head has no shards to sample");
+  if (c.weights != WeightState::f32 || c.momentum != MomentumState::f32)
+    fail<InputError>("head.state: a replicated head is stepped with the other parameters: expected f32");
+}
+
+}  // namespace heddle

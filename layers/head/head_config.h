@@ -1,0 +1,80 @@
+// What an experiment says about the large-class head.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/margin.h"
+
+namespace heddle {
+
+class Describer;
+
+/// Who has the classes.
+enum class HeadParallel {
+  sharded,    // each of the head's ranks has a part of them, and sees the embeddings of all
+  replicated  // each rank has all of them and its own embeddings; gradients are summed, as plain data parallelism does
+};
+
+/// Where the logits live. All give the same loss and gradients.
+enum class Logits {
+  gathered,    // each rank's logits are concatenated on rank 0, which computes the loss: the naive way
+  transposed,  // an all-to-all gives each rank all classes' logits of its share of the rows
+  sharded,     // they stay where they are; ranks exchange a maximum and two sums a row
+  fused        // nowhere: class tiles are computed, summed up and forgotten, and computed again for the weights
+};
+
+/// Which ranks share the head.
+enum class HeadRanks {
+  all,        // of the mesh, those of all pipeline stages
+  last_stage  // those that have the embeddings
+};
+
+/// How the weights are drawn.
+enum class HeadInit { normal, unit };
+
+/// In which type the classes' weights are kept between steps. They are computed with in f32 (f64 with train.dtype f64).
+enum class WeightState { f32, bf16, f16, int8 };
+enum class MomentumState { f32, bf16, f16, none };
+
+/// What happens in a step to the rows that are not in its sample.
+enum class Unsampled {
+  frozen,  // nothing: neither decay nor momentum (InsightFace's first PartialFC, PLSC 2.4)
+  dense    // a step with a gradient of zero: weights decay and move on by their momentum (PartialFC 2)
+};
+
+/// PartialFC's sample of the classes (An et al. 2021): all that the batch has, filled up with others.
+struct SampleConfig {
+  double rate = 1;
+  Unsampled unsampled = Unsampled::frozen;
+  bool correction = false;
+  std::int64_t shards = 0;  // 0: the head's ranks
+};
+
+struct HeadConfig {
+  std::int64_t classes = 0;
+  HeadParallel parallel = HeadParallel::sharded;
+  Logits logits = Logits::sharded;
+  bool stash = false;
+  std::int64_t tile = 0;  // classes; 0: by the embedding's size
+  HeadRanks ranks = HeadRanks::all;
+  MarginConfig margin{};
+  bool normalize = true;  // cosines; else plain products of embedding and weight
+  HeadInit init = HeadInit::normal;
+  double initial_deviation = 0.01;  // of normal initial weights
+  std::int64_t loss_every = 1;      // steps
+  SampleConfig sample{};
+  WeightState weights = WeightState::f32;
+  MomentumState momentum = MomentumState::f32;
+
+  bool samples() const { return sample.rate < 1; }
+  bool is_replicated() const { return parallel == HeadParallel::replicated; }
+  /// Whether all ranks of the mesh share the classes, those of all pipeline stages: a replicated head lies where the
+  /// embeddings are.
+  bool is_everywhere() const { return ranks == HeadRanks::all && !is_replicated(); }
+};
+
+void describe(Describer& d, HeadConfig& config);
+/// InputError where two settings do not go together.
+void check(const HeadConfig& config);
+
+}  // namespace heddle

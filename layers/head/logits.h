@@ -1,0 +1,80 @@
+// The four ways to hold the logits, each phase 1 of the head for one micro-batch, after the embeddings were gathered.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/margin.h"
+#include "layers/head/class_tiles.h"
+#include "layers/head/head_config.h"
+#include "parallel/communicator.h"
+
+namespace heddle {
+
+/// What they start from. B rows of all ranks.
+struct LogitsInput {
+  const HeadConfig& config;
+  Communicator& ranks;
+  const ClassTiles& classes;        // this rank's columns
+  std::vector<ShardRange> columns;  // of each rank, among all ranks'
+  Tensor rows;                      // [B, d]
+  Tensor labels;                    // [B], columns among all ranks'
+  std::vector<std::int64_t> share;  // how many of the rows are each rank's own
+  double loss_scale = 1;            // the gradient's factor: 1 / global batch
+  bool wants_loss = true;
+
+  const ShardRange& own() const { return columns[static_cast<std::size_t>(ranks.rank())]; }
+};
+
+/// The exponentials of phase 1, tile by tile.
+struct Stash {
+  Tensor exponentials;  // [columns * B]: of each tile [B, t], exp(z - reference) * inverse_norm, 0 at a row's own class
+  Tensor references;    // [tiles, B]; [1, B] where all tiles have one
+
+  Tensor tile(const ClassTile& tile, std::int64_t batch) const {
+    return exponentials.rows(tile.begin * batch, tile.end() * batch).reshape({batch, tile.selection.size});
+  }
+  Tensor reference(const ClassTile& tile) const {
+    const std::int64_t row = references.shape()[0] == 1 ? 0 : tile.index;
+    return references.rows(row, row + 1).reshape({references.shape()[1]});
+  }
+};
+
+/// What phase 2 needs of a micro-batch.
+struct KeptRows {
+  Tensor rows;
+  Tensor labels;
+  Tensor log_sums;  // [B]
+  double loss_scale = 1;
+  // Of a stash only.
+  Tensor target_logit;  // [B]
+  Tensor target_slope;  // [B], 0 where the row's class is not here
+  Stash stash{};
+};
+
+struct LogitsResult {
+  KeptRows kept;
+  Tensor loss;      // [B]; none if it was not wanted
+  Tensor gradient;  // [B, d], by the rows: this rank's part of a sum over the ranks
+};
+
+/// Rank 0 gets all logits, computes, and sends their gradients back.
+LogitsResult gathered_logits(const LogitsInput& input);
+/// An all-to-all to all classes of a share of the rows, and back.
+LogitsResult transposed_logits(const LogitsInput& input);
+/// The ranks exchange a maximum and two sums a row.
+LogitsResult sharded_logits(const LogitsInput& input);
+/// The same, with a class tile's logits at a time. The largest logit is bounded where cosines are: then one exchange.
+LogitsResult fused_logits(const LogitsInput& input);
+
+/// A row's sum of exponentials over all ranks, and where the loss is wanted its target's logit (else this rank's).
+struct SharedSums {
+  Tensor sums;          // [B], f64
+  Tensor target_logit;  // [B]
+};
+SharedSums share_sums(const LogitsInput& input, const Tensor& sums, const Tensor& target_logit);
+
+/// Whether sums of exponentials of all logits stay in range without taking off the largest logit first.
+bool exponentials_are_bounded(const HeadConfig& config, DType dtype);
+
+}  // namespace heddle

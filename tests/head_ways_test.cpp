@@ -1,0 +1,386 @@
+// All ways to hold the logits, to keep the classes and to share them out train alike.
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "layers/head/head.h"
+#include "parallel/world.h"
+#include "tests/support/devices.h"
+
+namespace heddle {
+
+namespace {
+
+using Values = std::vector<double>;
+
+struct Training {
+  HeadConfig config;
+  OptimizerConfig optimizer{.learning_rate = 0.3, .weight_decay = 0.01};
+  std::int64_t batch = 7;
+  std::int64_t dimension = 6;
+  std::int64_t micro_batches = 3;
+  std::int64_t steps = 3;
+  double clip_norm = 0.05;
+  DType dtype = DType::f64;
+  std::uint64_t seed = 5;
+  std::string backend = "cpu";
+
+  std::vector<std::int64_t> labels(std::int64_t step) const {
+    RandomStream stream({seed}, Purpose::test, static_cast<std::uint64_t>(step), 0);
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < batch; ++i)
+      all.push_back(static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(config.classes))));
+    return all;
+  }
+  Values embeddings(std::int64_t step) const {
+    return test::normal_values(batch * dimension, seed + 100 + static_cast<std::uint64_t>(step));
+  }
+};
+
+struct Learned {
+  Values losses;
+  std::vector<bool> has_loss;
+  Values norms;
+  Values embedding_gradients;  // of all steps
+  Values weights;
+  Values momentum;
+  std::vector<std::int64_t> sent;
+  std::vector<MemoryUse> peaks;
+};
+
+Values rows_of(const Values& all, std::int64_t width, const ShardRange& rows) {
+  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
+}
+
+void put(const Values& values, std::int64_t first, Values& all) {
+  std::copy(values.begin(), values.end(), all.begin() + first);
+}
+
+/// Production steps: micro-batches, the norm over all, the clipped update.
+Learned train(const Training& t, int ranks) {
+  Learned result;
+  const std::int64_t d = t.dimension;
+  result.embedding_gradients.resize(static_cast<std::size_t>(t.steps * t.batch * d));
+  result.weights.resize(static_cast<std::size_t>(t.config.classes * d));
+  result.momentum.resize(result.weights.size());
+  result.sent.resize(static_cast<std::size_t>(ranks));
+  result.peaks.resize(result.sent.size());
+  WorldOptions options{.mesh = Mesh(ranks), .backend = t.backend};
+  options.threads = 1;
+  run_ranks(options, [&](Rank& rank) {
+    const bool leads = rank.index == 0;
+    Construction construction{rank.device, rank.key, t.dtype};
+    Head head(t.config, t.optimizer, d, rank, construction);
+    for (std::int64_t step = 0; step < t.steps; ++step) {
+      const std::vector<std::int64_t> labels = t.labels(step);
+      const Values embeddings = t.embeddings(step);
+      head.begin_step(step, labels);
+      double loss = 0;
+      bool has_loss = false;
+      for (std::int64_t i = 0; i < t.micro_batches; ++i) {
+        HeadInput input;
+        const std::int64_t parts = t.micro_batches * ranks;
+        for (int r = 0; r < ranks; ++r) input.rows.push_back(shard(t.batch, parts, i * ranks + r).size);
+        const ShardRange mine = shard(t.batch, parts, i * ranks + rank.index);
+        input.embedding = test::tensor(rank.device, {mine.size, d}, rows_of(embeddings, d, mine), t.dtype);
+        input.labels =
+            std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
+        input.first_sample = mine.begin;
+        input.global_batch = t.batch;
+        const HeadOutput output = head.forward_backward(input);
+        if (!rank.device.has_data()) continue;
+        put(output.embedding_gradient.to_doubles(), (step * t.batch + mine.begin) * d, result.embedding_gradients);
+        has_loss = output.loss_sum.defined();
+        if (has_loss) loss += output.loss_sum.item();
+      }
+      Tensor square = Tensor::zeros(rank.device, {1}, DType::f64);
+      head.add_squared_gradient(0, square);
+      square = rank.world.all_reduce(square);
+      const double norm = rank.device.has_data() ? std::sqrt(square.item()) : 1;
+      head.update({.step = step,
+                   .learning_rate = t.optimizer.learning_rate,
+                   .factor = t.clip_norm > 0 && norm > t.clip_norm ? t.clip_norm / norm : 1});
+      if (!leads) continue;
+      result.losses.push_back(loss);
+      result.has_loss.push_back(has_loss);
+      result.norms.push_back(norm);
+    }
+    result.sent[static_cast<std::size_t>(rank.index)] = rank.bytes.sent_bytes();
+    result.peaks[static_cast<std::size_t>(rank.index)] = rank.device.meter().peak();
+    if (!rank.device.has_data()) return;
+    Tensor widened = Tensor::empty(rank.device, {head.classes().size, d}, t.dtype);
+    Tensor none;
+    rank.device.backend().class_rows().load(head.table(), {0, head.classes().size, {}}, 0, widened, none);
+    put(widened.to_doubles(), head.classes().begin * d, result.weights);
+    if (head.table().momentum.defined())
+      put(head.table().momentum.to_doubles(), head.classes().begin * d, result.momentum);
+  });
+  return result;
+}
+
+/// Largest difference over the largest value.
+double difference(const Values& a, const Values& b) {
+  REQUIRE(a.size() == b.size());
+  double apart = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart = std::max(apart, std::abs(a[i] - b[i]));
+    size = std::max(size, std::abs(b[i]));
+  }
+  return size == 0 ? apart : apart / size;
+}
+
+void check_alike(const Learned& a, const Learned& b, double tolerance) {
+  CHECK(difference(a.losses, b.losses) < tolerance);
+  CHECK(difference(a.norms, b.norms) < tolerance);
+  CHECK(difference(a.embedding_gradients, b.embedding_gradients) < tolerance);
+  CHECK(difference(a.weights, b.weights) < tolerance);
+  CHECK(difference(a.momentum, b.momentum) < tolerance);
+}
+
+struct Way {
+  Logits logits;
+  bool stash = false;
+};
+constexpr std::array<Way, 5> every_way{
+    {{Logits::gathered}, {Logits::transposed}, {Logits::sharded}, {Logits::fused}, {Logits::fused, true}}};
+
+Training some_training(std::int64_t classes) {
+  Training t;
+  t.config.classes = classes;
+  t.config.margin = {.m1 = 1, .m2 = 0.4, .m3 = 0.1, .scale = 16};
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("three clipped steps of three micro-batches end alike, wherever the logits are and however many ranks") {
+  // Uneven shards, a tile's boundary within and between them, ranks without a class or a sample.
+  for (const std::int64_t classes : {11, 40, 3}) {
+    CAPTURE(classes);
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      Training t = some_training(classes);
+      t.dtype = dtype;
+      const Learned judge = train(t, 1);
+      REQUIRE(judge.norms[0] > t.clip_norm);
+      for (const Way& way : every_way)
+        for (const int ranks : {1, 2, 3, 4}) {
+          CAPTURE(static_cast<int>(way.logits));
+          CAPTURE(way.stash);
+          CAPTURE(ranks);
+          t.config.logits = way.logits;
+          t.config.stash = way.stash;
+          t.config.tile = 3;
+          check_alike(train(t, ranks), judge, dtype == DType::f64 ? 1e-12 : 2e-5);
+        }
+    }
+  }
+}
+
+TEST_CASE("fused follows the largest logit where their exponentials could overflow") {
+  Training t = some_training(23);
+  t.config.margin.scale = 5000;
+  t.config.margin.m2 = 0;
+  t.clip_norm = 0;
+  t.optimizer.learning_rate = 1e-5;
+  for (const bool normalize : {true, false}) {
+    t.config.normalize = normalize;
+    if (!normalize) t.config.margin = {.scale = 1};
+    t.config.logits = Logits::sharded;
+    const Learned judge = train(t, 1);
+    t.config.logits = Logits::fused;
+    t.config.tile = 4;
+    for (const bool stash : {false, true})
+      for (const int ranks : {1, 3}) {
+        t.config.stash = stash;
+        check_alike(train(t, ranks), judge, 1e-11);
+      }
+    t.config.stash = false;
+  }
+}
+
+TEST_CASE("steps without a loss change no gradient and exchange no target") {
+  Training t = some_training(12);
+  t.steps = 4;
+  for (const Logits logits : {Logits::sharded, Logits::fused, Logits::transposed, Logits::gathered}) {
+    t.config.logits = logits;
+    t.config.loss_every = 1;
+    const Learned always = train(t, 3);
+    t.config.loss_every = 2;
+    const Learned seldom = train(t, 3);
+    CHECK(seldom.has_loss == std::vector<bool>{true, false, true, false});
+    CHECK(seldom.embedding_gradients == always.embedding_gradients);
+    CHECK(seldom.weights == always.weights);
+    if (logits != Logits::gathered) CHECK(seldom.sent[1] < always.sent[1]);
+  }
+}
+
+TEST_CASE("plan holds and sends what a run does, for every way and state") {
+  for (const Way& way : every_way)
+    for (const WeightState weights : {WeightState::f32, WeightState::bf16, WeightState::int8}) {
+      Training t = some_training(200);
+      t.dtype = DType::f32;
+      t.config.logits = way.logits;
+      t.config.stash = way.stash;
+      t.config.tile = 7;
+      t.config.weights = weights;
+      t.config.momentum = weights == WeightState::int8 ? MomentumState::none : MomentumState::bf16;
+      const Learned ran = train(t, 3);
+      t.backend = "plan";
+      const Learned planned = train(t, 3);
+      CHECK(planned.sent == ran.sent);
+      for (std::size_t rank = 0; rank < 3; ++rank) CHECK(planned.peaks[rank].bytes == ran.peaks[rank].bytes);
+    }
+}
+
+TEST_CASE("narrow state follows f32 state as closely as its digits let it") {
+  Training t = some_training(30);
+  t.dtype = DType::f32;
+  t.config.logits = Logits::fused;
+  t.optimizer.learning_rate = 0.05;
+  const Learned judge = train(t, 1);
+  const auto apart = [&](WeightState weights, MomentumState momentum) {
+    t.config.weights = weights;
+    t.config.momentum = momentum;
+    return difference(train(t, 2).weights, judge.weights);
+  };
+  CHECK(apart(WeightState::bf16, MomentumState::bf16) < 3e-2);
+  CHECK(apart(WeightState::bf16, MomentumState::bf16) > 1e-5);
+  CHECK(apart(WeightState::f16, MomentumState::f16) < 4e-3);
+  CHECK(apart(WeightState::int8, MomentumState::f32) < 5e-2);
+}
+
+TEST_CASE("a sampled step is the step of a head that has the sampled classes alone, on any number of ranks") {
+  Training t = some_training(60);
+  t.config.sample = {.rate = 0.3, .shards = 4};
+  t.config.tile = 4;
+  for (const Unsampled unsampled : {Unsampled::frozen, Unsampled::dense}) {
+    t.config.sample.unsampled = unsampled;
+    t.config.logits = Logits::sharded;
+    const Learned judge = train(t, 1);
+    for (const Way& way : {Way{Logits::sharded}, Way{Logits::fused}, Way{Logits::fused, true}})
+      for (const int ranks : {1, 2, 3}) {
+        t.config.logits = way.logits;
+        t.config.stash = way.stash;
+        check_alike(train(t, ranks), judge, 1e-12);
+      }
+    t.config.stash = false;
+  }
+}
+
+TEST_CASE("rate 1 is the full head, to the bit") {
+  Training t = some_training(40);
+  t.config.logits = Logits::fused;
+  const Learned full = train(t, 2);
+  t.config.sample.shards = 5;
+  CHECK(train(t, 2).weights == full.weights);
+}
+
+TEST_CASE("rows outside the sample stay, or decay and move on by their momentum") {
+  Training t = some_training(50);
+  t.config.logits = Logits::fused;
+  t.config.sample.rate = 0;  // the batch's classes alone
+  t.clip_norm = 0;
+  std::set<std::int64_t> touched;
+  for (std::int64_t step = 0; step < t.steps; ++step)
+    for (const std::int64_t label : t.labels(step)) touched.insert(label);
+  const auto stepped = [&](Unsampled unsampled, std::int64_t steps) {
+    t.config.sample.unsampled = unsampled;
+    t.steps = steps;
+    return train(t, 2).weights;
+  };
+  const Values before = stepped(Unsampled::frozen, 0);
+  const Values frozen = stepped(Unsampled::frozen, 3);
+  const Values dense = stepped(Unsampled::dense, 3);
+  // Without a gradient: v = decay * w, then v = 0.9 v + decay * w; w -= rate * v.
+  double factor = 1;
+  double velocity = 0;
+  for (int step = 0; step < 3; ++step) {
+    velocity = 0.9 * velocity + t.optimizer.weight_decay * factor;
+    factor -= t.optimizer.learning_rate * velocity;
+  }
+  for (std::int64_t row = 0; row < 50; ++row)
+    for (std::int64_t i = row * t.dimension; i < (row + 1) * t.dimension; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (touched.count(row) != 0) {
+        CHECK(frozen[at] != before[at]);
+        continue;
+      }
+      CHECK(frozen[at] == before[at]);
+      CHECK(dense[at] == doctest::Approx(factor * before[at]).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("the correction makes the sampled sum of exponentials unbiased") {
+  Training t = some_training(400);
+  t.config.margin = {.scale = 4};
+  t.config.logits = Logits::fused;
+  t.micro_batches = 1;
+  t.clip_norm = 0;
+  t.optimizer = {.learning_rate = 1e-30, .momentum = 0};
+  t.steps = 1;
+  const double exact = train(t, 1).losses[0];
+  t.config.sample.rate = 0.25;
+  const double biased = train(t, 2).losses[0];
+  t.config.sample.correction = true;
+  double mean = 0;
+  constexpr int draws = 40;
+  for (int shards = 1; shards <= draws; ++shards) {  // each samples otherwise
+    t.config.sample.shards = shards;
+    mean += train(t, 2).losses[0] / draws;
+  }
+  CHECK(exact - biased > 1);
+  CHECK(std::abs(mean - exact) < 0.05);
+}
+
+TEST_CASE("an embedding that is not finite is named with its sample and rank") {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    WorldOptions options{.mesh = Mesh(2)};
+    options.threads = 1;
+    const auto run = [&] {
+      run_ranks(options, [&](Rank& rank) {
+        Construction construction{rank.device, rank.key, DType::f32};
+        Head head({.classes = 10, .logits = Logits::fused}, {}, 4, rank, construction);
+        const std::vector<std::int64_t> labels{1, 2, 3, 4};
+        head.begin_step(0, labels);
+        Values embedding(8, 1.0);
+        if (rank.index == 1) embedding[5] = bad;
+        (void)head.forward_backward({.embedding = test::tensor(rank.device, {2, 4}, embedding, DType::f32),
+                                     .labels = std::span(labels).subspan(rank.index == 1 ? 2 : 0, 2),
+                                     .rows = {2, 2},
+                                     .first_sample = rank.index == 1 ? 2 : 0,
+                                     .global_batch = 4});
+      });
+    };
+    CHECK_THROWS_WITH_AS(
+        run(), "head: the embedding of sample 3 of the batch, on rank 1, is not finite: the training has diverged",
+        RankFailed);
+  }
+}
+
+TEST_CASE("settings of a head that do not go together are refused") {
+  const auto said = [](HeadConfig config) {
+    try {
+      check(config);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(said({.classes = 9}).empty());
+  CHECK(said({.classes = 9, .stash = true}) == "head.stash: only fused logits have something to keep");
+  CHECK(said({.classes = 9, .logits = Logits::gathered, .sample = {.rate = 0.5}}) ==
+        "head.sample: expected sharded or fused logits: sampled ones are not put together");
+  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .logits = Logits::transposed}) ==
+        "head.logits: a replicated head has all classes' logits: expected sharded or fused");
+  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .sample = {.rate = 0.5}}) ==
+        "head.sample: a replicated head has no shards to sample");
+  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
+        "head.state: a replicated head is stepped with the other parameters: expected f32");
+}
+
+}  // namespace heddle
