@@ -41,6 +41,7 @@ Experiment without_course(Experiment experiment) {
   experiment.name.clear();
   experiment.train.steps = defaults.train.steps;
   experiment.train.save_every = defaults.train.save_every;
+  experiment.head.loss_every = defaults.head.loss_every;
   experiment.evaluate = defaults.evaluate;
   experiment.evaluation = defaults.evaluation;
   experiment.memory_budget = defaults.memory_budget;
@@ -68,8 +69,12 @@ Experiment without_layout(Experiment experiment) {
     layer.stage = blank.stage;
     layer.recompute = blank.recompute;
   }
+  experiment.head.parallel = defaults.head.parallel;
   experiment.head.logits = defaults.head.logits;
+  experiment.head.stash = defaults.head.stash;
+  experiment.head.tile = defaults.head.tile;
   experiment.head.ranks = defaults.head.ranks;
+  experiment.head.sample.shards = defaults.head.sample.shards;
   experiment.train.micro_batches = defaults.train.micro_batches;
   experiment.train.shard = defaults.train.shard;
   experiment.train.bucket_bytes = defaults.train.bucket_bytes;
@@ -88,6 +93,12 @@ std::string checksum_of(Experiment experiment) {
   return fmt::format("{:08x}", crc32c(write_json([&experiment](Describer& d) { describe(d, experiment); })));
 }
 
+/// The stretches of the classes that are sampled each by itself.
+std::int64_t sampled_shards(const HeadConfig& head, const Mesh& mesh) {
+  if (!head.samples()) return 0;
+  return head.sample.shards > 0 ? head.sample.shards : mesh.size(Head::axes(head));
+}
+
 /// What the files of all ranks say of the run. The model's sizes show in its tensors.
 SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
   const Experiment course = without_course(trainer.experiment());
@@ -100,6 +111,7 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
           {"mesh", to_string(mesh)},
           {"micro_batches", std::to_string(course.train.micro_batches)},
           {"sample_groups", std::to_string(mesh.size(Axis::dp) * course.train.micro_batches)},
+          {"sampled_shards", std::to_string(sampled_shards(course.head, mesh))},
           {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
           {"layout", checksum_of(course)},
           {"experiment", checksum_of(learning)},
@@ -149,6 +161,9 @@ class Comparison {
     if (!same("sample_groups"))
       text += fmt::format("; batch norms took a batch in {} groups, now in {}", saved("sample_groups"),
                           here("sample_groups"));
+    if (!same("sampled_shards"))
+      text += fmt::format("; classes were sampled in {} shards, now in {} (head.sample.shards)",
+                          saved("sampled_shards"), here("sampled_shards"));
     return text;
   }
 

@@ -103,7 +103,7 @@ std::vector<StateTensor> Trainer::backbone_state() {
 std::vector<StateTensor> Trainer::head_state() {
   if (!head_) return {};
   std::vector<StateTensor> states = state_of(head_->parameters());
-  for (const HeadState& state : head_->state()) states.push_back({state.name, state.value, state.part});
+  for (StateTensor& state : head_->state()) states.push_back(std::move(state));
   return states;
 }
 

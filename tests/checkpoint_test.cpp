@@ -21,6 +21,7 @@ struct Way {
   Layout layout{};
   std::map<std::string, PlacementWish> wishes{};
   ShardedState shard = ShardedState::none;
+  HeadParallel head = HeadParallel::sharded;
 };
 
 test::ModelPointer network(const Way& way) {
@@ -39,6 +40,7 @@ Experiment experiment_of(const Way& way, OptimizerType optimizer = OptimizerType
   Experiment experiment = test::small_experiment(11, 24, 6, dtype);
   experiment.train.optimizer.type = optimizer;
   experiment.train.shard = way.shard;
+  experiment.head.parallel = way.head;
   return experiment;
 }
 
@@ -56,7 +58,9 @@ std::vector<Way> ways() {
           {{Mesh(3), 1}, {}, ShardedState::optimizer},
           {{Mesh(1, 1, 2), 4}, {{"conv1", column}, {"conv2", row}, {"fc", row}}},
           {{Mesh(2, 1, 3), 2}, {{"conv1", row}, {"conv2", column}, {"fc", column}}, ShardedState::optimizer},
-          {{Mesh(1, 2), 4, Logits::sharded, {}, HeadRanks::last_stage}},
+          {{Mesh(1, 2), 4, Logits::fused, {}, HeadRanks::last_stage}},
+          {{Mesh(2, 2), 2}, {}, ShardedState::optimizer, HeadParallel::replicated},
+          {{Mesh(1, 1, 4), 4, Logits::transposed}},
           {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
 }
 
@@ -92,6 +96,33 @@ TEST_CASE("what one layout saves every other loads: the same bits of weights, st
         const test::Outcome loaded = run(loader, experiment_of(loader, optimizer), resuming(folder, 2, 2));
         CHECK(loaded.state == saved.state);
       }
+    }
+}
+
+TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the same bits, and so do their scales") {
+  for (const WeightState weights : {WeightState::bf16, WeightState::f16, WeightState::int8})
+    for (const int saving_ranks : {1, 2, 3, 4}) {
+      const auto experiment = [&](const Way& way) {
+        Experiment kept = experiment_of(way);
+        kept.head.weights = weights;
+        kept.head.momentum = weights == WeightState::f16 ? MomentumState::f16 : MomentumState::bf16;
+        return kept;
+      };
+      const auto way = [](int ranks) {
+        return Way{{Mesh(ranks), 12 / ranks, ranks % 2 == 0 ? Logits::gathered : Logits::sharded}};
+      };
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      const test::Outcome saved = run(way(saving_ranks), experiment(way(saving_ranks)), saving(folder, 2));
+      CHECK(saved.state.contains("head.weight.scale") == (weights == WeightState::int8));
+      for (const int ranks : {1, 2, 3, 4}) {
+        CAPTURE(saving_ranks);
+        CAPTURE(ranks);
+        CHECK(run(way(ranks), experiment(way(ranks)), resuming(folder, 2, 2)).state == saved.state);
+      }
+      const test::Outcome whole = run(way(saving_ranks), experiment(way(saving_ranks)), {.end = 4});
+      const test::Outcome rest = run(way(saving_ranks), experiment(way(saving_ranks)), resuming(folder, 2, 4));
+      CHECK(rest.state == whole.state);
     }
 }
 
@@ -149,7 +180,30 @@ TEST_CASE("going on elsewhere is told in a line that says what it changes") {
   CHECK(note({{Mesh(3), 2}}) ==
         "resumes on another layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
         "rounding; batch norms took a batch in 4 groups, now in 6");
+  CHECK(note({{Mesh(2), 2}, {}, ShardedState::none, HeadParallel::replicated}) ==
+        "resumes on another layout: the losses agree within rounding");
   CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on another layout: the losses agree within rounding");
+}
+
+TEST_CASE("a class sample of as many shards as saved is the same on other ranks; another number is told") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const auto sampling = [](const Way& way, std::int64_t shards) {
+    Experiment experiment = experiment_of(way, OptimizerType::sgd, DType::f64);
+    experiment.head.sample.rate = 0.4;
+    experiment.head.sample.shards = shards;
+    return experiment;
+  };
+  const Way two{{Mesh(2), 2}};
+  const Way four{{Mesh(4), 1}};
+  const test::Outcome whole = run(two, sampling(two, 0), {.end = 4});
+  (void)run(two, sampling(two, 0), saving(folder, 2));
+  std::string note;
+  (void)run(four, sampling(four, 0), resuming(folder, 2, 2, &note));
+  CHECK(note.ends_with("rounding; classes were sampled in 2 shards, now in 4 (head.sample.shards)"));
+  const test::Outcome rest = run(four, sampling(four, 2), resuming(folder, 2, 4, &note));
+  CHECK(note.ends_with("rounding"));
+  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
 }
 
 TEST_CASE("a fresh head is drawn as a new run draws it, without momentum, and the backbone keeps its bits") {

@@ -71,6 +71,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
   check(config);
   check_optimizer(config, optimizer);
   if (config_.is_replicated()) {
+    part_.sharded = rank.mesh.larger_than_one({Axis::pp});
     part_.partial = rank.mesh.larger_than_one(axes(config));
     weight_ = make_parameter(construction, "head.weight", part_, Initial::normal(config.initial_deviation));
     table_.weight = weight_.value;
@@ -117,19 +118,19 @@ std::vector<Parameter*> Head::parameters() {
   return {};
 }
 
-std::vector<HeadState> Head::state() {
+std::vector<StateTensor> Head::state() {
   if (config_.is_replicated()) return {};
-  std::vector<HeadState> all{{"head.weight", part_, table_.weight}};
+  std::vector<StateTensor> all{{"head.weight", table_.weight, part_}};
   if (table_.scale.defined()) {
     ParameterPart rows = part_;
     rows.whole = Shape{config_.classes};
     rows.box = {shard_};
-    all.push_back({"head.weight.scale", rows, table_.scale});
+    all.push_back({"head.weight.scale", table_.scale, rows});
   }
   const bool is_adamw = optimizer_.type == OptimizerType::adamw;
   if (table_.momentum.defined())
-    all.push_back({is_adamw ? "mean.head.weight" : "velocity.head.weight", part_, table_.momentum});
-  if (table_.square.defined()) all.push_back({"square.head.weight", part_, table_.square});
+    all.push_back({is_adamw ? "mean.head.weight" : "velocity.head.weight", table_.momentum, part_});
+  if (table_.square.defined()) all.push_back({"square.head.weight", table_.square, part_});
   return all;
 }
 

@@ -54,13 +54,6 @@ struct HeadUpdate {
   double factor = 1;
 };
 
-/// A tensor that a run must keep to go on: `head.weight`, `velocity.head.weight`.
-struct HeadState {
-  std::string name;
-  ParameterPart part;
-  Tensor value;
-};
-
 class Head {
  public:
   /// The mesh axes whose ranks share the classes, or of a replicated head the samples.
@@ -97,7 +90,7 @@ class Head {
   /// Those that the optimizer steps: a replicated head's weight.
   std::vector<Parameter*> parameters();
   /// What a sharded head keeps; of a replicated one the optimizer does.
-  std::vector<HeadState> state();
+  std::vector<StateTensor> state();
   ShardRange classes() const { return shard_; }
   ClassTable& table() { return table_; }
   /// This rank's columns in this step: rows of its shard that take part, in their order; empty: all of them.
