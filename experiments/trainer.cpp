@@ -42,16 +42,21 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
 
 void Trainer::make_optimizer_and_buckets() {
   std::vector<PartialGradient> partial;
+  std::vector<PartialGradient> late;
   std::vector<Trained> trained;
-  for (const Parameter* parameter : parameters()) {
+  const std::size_t of_models = models_.parameters().size();
+  const std::vector<Parameter*> all = parameters();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Parameter* parameter = all[i];
     if (!parameter->trainable) continue;
     Communicator& ranks = rank_.over(parameter->part.partial);
     const bool sharded = shards_step(*parameter);
-    partial.push_back({parameter->value, parameter->gradient, &ranks, sharded});
+    (i < of_models ? partial : late).push_back({parameter->value, parameter->gradient, &ranks, sharded});
     trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
                        parameter->is_norm_or_bias});
   }
   buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment_.train.bucket_bytes);
+  head_buckets_ = std::make_unique<GradientBuckets>(std::move(late), experiment_.train.bucket_bytes);
   optimizer_ = make_optimizer(experiment_.train.optimizer, std::move(trained));
 }
 
@@ -149,6 +154,8 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
     head_->store_weight_gradient();
   }
   buckets_->finish();
+  head_buckets_->begin();
+  head_buckets_->finish();
   return shared_loss(step, pass.loss());
 }
 

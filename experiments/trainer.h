@@ -20,8 +20,8 @@ class Trainer {
           std::shared_ptr<const RunPlan> plan);
 
   /// Executes the schedule of a step over its micro-batches, then the head's weight part; gradients of replicated
-  /// parameters are summed over the ranks. Gives the loss, the mean over the global batch; nothing on plan, and in steps
-  /// between those of head.loss_every. A collective call.
+  /// parameters are summed over the ranks. Gives the loss, the mean over the global batch; nothing on plan, and in
+  /// steps between those of head.loss_every. A collective call.
   std::optional<double> compute_gradients(std::int64_t step);
 
   struct Update {
@@ -89,6 +89,8 @@ class Trainer {
   std::unique_ptr<Head> head_;  // none on ranks without classes
   /// Of training only.
   std::unique_ptr<GradientBuckets> buckets_;
+  std::unique_ptr<GradientBuckets>
+      head_buckets_;  // of a replicated head, whose gradient comes after all backward passes
   std::unique_ptr<Optimizer> optimizer_;
   ImageReader images_;
 };
