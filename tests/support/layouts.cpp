@@ -74,12 +74,13 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
     }
     course.after(trainer);
     const std::lock_guard lock(mutex);
-    for (const Parameter* parameter : trainer.parameters())
-      collect(outcome.weights, parameter->name, parameter->part, parameter->value);
-    for (const Buffer* buffer : trainer.buffers()) collect(outcome.weights, buffer->name, buffer->part, buffer->value);
     for (const auto& state : {trainer.backbone_state(), trainer.head_state()})
       for (const StateTensor& tensor : state) collect(outcome.state, tensor.name, tensor.part, tensor.value);
+    for (const Parameter* parameter : trainer.parameters()) outcome.weights[parameter->name];
+    for (const Buffer* buffer : trainer.buffers()) outcome.weights[buffer->name];
   });
+  outcome.weights["head.weight"];
+  for (auto& [name, values] : outcome.weights) values = outcome.state.at(name);
   return outcome;
 }
 
