@@ -93,6 +93,14 @@ std::string checksum_of(Experiment experiment) {
   return fmt::format("{:08x}", crc32c(write_json([&experiment](Describer& d) { describe(d, experiment); })));
 }
 
+/// Those by whose statistics batch norms normalise a batch; 0 without such layers.
+std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const ModelDescription& model) {
+  const auto& layers = model.applications();
+  if (std::none_of(layers.begin(), layers.end(), [](const auto& a) { return a.layer->type() == "batch_norm"; }))
+    return 0;
+  return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
+}
+
 /// The stretches of the classes that are sampled each by itself.
 std::int64_t sampled_shards(const HeadConfig& head, const Mesh& mesh) {
   if (!head.samples()) return 0;
@@ -110,7 +118,7 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
           {"batch", std::to_string(course.train.batch)},
           {"mesh", to_string(mesh)},
           {"micro_batches", std::to_string(course.train.micro_batches)},
-          {"sample_groups", std::to_string(mesh.size(Axis::dp) * course.train.micro_batches)},
+          {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
           {"sampled_shards", std::to_string(sampled_shards(course.head, mesh))},
           {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
           {"layout", checksum_of(course)},
@@ -231,7 +239,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   }
   // No rank goes on before all files are known to be sound.
   rank.world.barrier().wait();
-  return comparison.difference();
+  return head == SavedHead::kept ? comparison.difference() : std::string();
 }
 
 }  // namespace heddle

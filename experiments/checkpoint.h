@@ -29,8 +29,9 @@ class CheckpointFolder {
   /// A collective call. Older checkpoints are removed once this one is whole.
   void save(Trainer& trainer, std::int64_t steps_done) const;
   /// A collective call, by however many ranks laid out in whatever way. Gives what is to be told: why the run will not
-  /// go on bit for bit; nothing if it will. InputError names the file and what does not fit: another model, number of
-  /// classes, optimizer or batch, a file that is missing or damaged, parts that do not make up the whole.
+  /// go on bit for bit; nothing if it will, or with a new head. InputError names the file and what does not fit:
+  /// another model, number of classes, optimizer or batch, a file that is missing or damaged, parts that do not make up
+  /// the whole.
   std::string load(Trainer& trainer, std::int64_t steps_done, SavedHead head = SavedHead::kept) const;
 
  private:
