@@ -25,6 +25,12 @@ constexpr std::int64_t traced_steps = 5;
 // On plan one step is like another, once the optimizer and the kept statistics are there.
 constexpr std::int64_t planned_steps = 2;
 
+/// Bytes between a rank and the others.
+struct Traffic {
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+};
+
 /// One rank's part of a run.
 class RankRun {
  public:
@@ -63,18 +69,27 @@ class RankRun {
     tracer_.set_recording(false);
     if (leads() && rank_.size > 1 && end > first && says_what_it_sends())
       result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
-    if (!has_data()) {
-      const std::int64_t others = experiment_.train.steps - end;
-      unwalked_.sent_bytes = rank_.bytes.sent_bytes() / end * others;
-      unwalked_.received_bytes = rank_.bytes.received_bytes() / end * others;
-      unwalked_busy_ = own().busy_in_step.back() * static_cast<double>(others);
-      if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
-    }
+    if (!has_data()) count_unwalked(end);
     const bool saved_last =
         experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
     const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
     if (has_learned && !saved_last) save(experiment_.train.steps);
     if (experiment_.evaluate) evaluate();
+  }
+
+  /// Of the steps from `end` on those with a loss are like the first one, the others like the last that was walked.
+  void count_unwalked(std::int64_t end) {
+    const auto losses_before = [every = experiment_.head.loss_every](std::int64_t step) {
+      return (step + every - 1) / every;
+    };
+    const std::int64_t others = experiment_.train.steps - end;
+    const std::int64_t with_loss = losses_before(experiment_.train.steps) - losses_before(end);
+    const auto of_all = [&](std::int64_t Traffic::*bytes) {
+      return with_loss * (in_first_step_.*bytes) + (others - with_loss) * (in_last_step_.*bytes);
+    };
+    unwalked_ = {of_all(&Traffic::sent), of_all(&Traffic::received)};
+    unwalked_busy_ = own().busy_in_step.back() * static_cast<double>(others);
+    if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
   }
 
   /// The formula knows training steps that compute everything once, the loss too.
@@ -127,13 +142,15 @@ class RankRun {
   void train(std::int64_t step) {
     const double start = rank_.clock.now();
     const double busy_before = rank_.clock.busy_seconds();
-    const std::int64_t sent_before = rank_.bytes.sent_bytes();
+    const Traffic before{rank_.bytes.sent_bytes(), rank_.bytes.received_bytes()};
     StepRecord record{.step = step};
     if (experiment_.train.forward_only)
       trainer_->forward(step);
     else
       update(record);
-    sent_in_steps_ += rank_.bytes.sent_bytes() - sent_before;
+    in_last_step_ = {rank_.bytes.sent_bytes() - before.sent, rank_.bytes.received_bytes() - before.received};
+    if (own().busy_in_step.empty()) in_first_step_ = in_last_step_;
+    sent_in_steps_ += in_last_step_.sent;
     record.seconds = rank_.clock.now() - start;
     own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
     if (leads()) {
@@ -164,8 +181,8 @@ class RankRun {
 
   void report() {
     own().peak = rank_.device.meter().peak();
-    own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent_bytes;
-    own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received_bytes;
+    own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
+    own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;
     own().busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
     own().trace = tracer_.take_spans();
   }
@@ -180,7 +197,9 @@ class RankRun {
   std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
   CheckpointFolder checkpoints_;
   std::int64_t sent_in_steps_ = 0;
-  Outcome unwalked_;  // traffic of the steps that plan does not walk
+  Traffic in_first_step_;
+  Traffic in_last_step_;
+  Traffic unwalked_;  // of the steps that plan does not walk
   double unwalked_busy_ = 0;
 };
 

@@ -50,6 +50,21 @@ TEST_CASE("a sample is a function of step and labels, whatever ranges it is draw
   CHECK(drawn(1, 8) != whole);
 }
 
+TEST_CASE("a sample is counted without being drawn, also by ranks that share a shard or have several") {
+  const std::vector<std::int64_t> labels{5, 99, 40, 41, 5, 0, 1, 2, 3, 4, 6};
+  for (const double rate : {0.0, 0.1, 0.25, 0.99})
+    for (const std::int64_t shards : {1, 4, 8})
+      for (const int ranks : {1, 2, 3, 8})
+        for (int rank = 0; rank < ranks; ++rank) {
+          const SampleShape shape{103, shards, rate};
+          const ShardRange range = shard(shape.classes, ranks, rank);
+          const ClassSample drawn = draw_sample(shape, range, labels, {3}, 7);
+          CHECK(drawn.size == static_cast<std::int64_t>(drawn.rows.size()));
+          CHECK(count_sample(shape, range, labels, {3}, 7).size == drawn.size);
+        }
+  CHECK(count_sample({1'000'000'000'000, 8, 0.1}, {0, 125'000'000'000}, labels, {3}, 0).size == 12'500'000'000);
+}
+
 TEST_CASE("rate 0 keeps the batch's classes alone, rate 1 all") {
   const std::vector<std::int64_t> labels{5, 9, 5};
   CHECK(draw_sample({20, 1, 0}, {0, 20}, labels, {3}, 0).rows == std::vector<std::int64_t>{5, 9});

@@ -19,6 +19,10 @@ std::vector<std::int64_t> positives_of(std::span<const std::int64_t> labels, con
   return classes;
 }
 
+std::int64_t wanted_of(const SampleShape& shape, const ShardRange& part) {
+  return static_cast<std::int64_t>(shape.rate * static_cast<double>(part.size));
+}
+
 /// Marks a shard's drawn classes in `drawn`, one flag a class of the shard, which has those of the batch already.
 void draw_others(const ShardRange& shard, std::int64_t count, const Permutation& order, std::vector<bool>& drawn) {
   for (std::int64_t position = 0; count > 0 && position < shard.size; ++position) {
@@ -46,7 +50,7 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
     const std::vector<std::int64_t> positives = positives_of(labels, part);
     std::vector<bool> drawn(static_cast<std::size_t>(part.size));
     for (const std::int64_t label : positives) drawn[static_cast<std::size_t>(label - part.begin)] = true;
-    const auto wanted = static_cast<std::int64_t>(shape.rate * static_cast<double>(part.size));
+    const std::int64_t wanted = wanted_of(shape, part);
     // A number of its own for each shard and step: 2^32 shards are more than there are.
     const auto number = (static_cast<std::uint64_t>(step) << 32) | static_cast<std::uint64_t>(i);
     const auto certain = static_cast<std::int64_t>(positives.size());
@@ -61,6 +65,20 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
         const bool is_certain = std::binary_search(positives.begin(), positives.end(), label);
         sample.corrections.push_back(is_certain ? 0 : correction);
       }
+  }
+  sample.size = static_cast<std::int64_t>(sample.rows.size());
+  return sample;
+}
+
+ClassSample count_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
+                         RandomKey key, std::int64_t step) {
+  ClassSample sample;
+  for (std::int64_t i = 0; i < shape.shards; ++i) {
+    const ShardRange part = shard(shape.classes, shape.shards, i);
+    if (part.end() <= range.begin || part.begin >= range.end() || part.size == 0) continue;
+    if (part.begin < range.begin || part.end() > range.end())
+      return {.size = draw_sample(shape, range, labels, key, step).size};
+    sample.size += std::max(static_cast<std::int64_t>(positives_of(labels, part).size()), wanted_of(shape, part));
   }
   return sample;
 }

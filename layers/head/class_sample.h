@@ -21,11 +21,12 @@ struct SampleShape {
 
 /// What of a sample lies in a range of the classes, counted from the range's begin.
 struct ClassSample {
-  std::vector<std::int64_t> rows;       // ascending
-  std::vector<std::int64_t> positives;  // those of them that are the batch's, ascending
+  std::int64_t size = 0;                  // how many rows there are
+  std::vector<std::int64_t> rows{};       // ascending
+  std::vector<std::int64_t> positives{};  // those of them that are the batch's, ascending
   /// Of each row -ln of the probability that it was drawn, 0 of the batch's: added to its logit, it makes the sum of
   /// exponentials over the sample an unbiased estimate of that over all classes.
-  std::vector<double> corrections;
+  std::vector<double> corrections{};
 
   /// Where a class of the batch, counted from the range's begin, stands in `rows`; -1: it lies outside the range.
   std::int64_t position(std::int64_t row) const;
@@ -35,5 +36,9 @@ struct ClassSample {
 /// each in [0, classes).
 ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
                         RandomKey key, std::int64_t step);
+
+/// Only the size of that sample, which takes no time where the range is made of whole shards.
+ClassSample count_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
+                         RandomKey key, std::int64_t step);
 
 }  // namespace heddle

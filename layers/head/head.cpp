@@ -141,8 +141,9 @@ void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
   const SampleShape shape{config_.classes, config_.sample.shards, config_.sample.rate};
   std::vector<std::int64_t> own(labels.begin(), labels.end());
   // The classes are drawn while the layers before the head compute.
-  drawing_ = std::async(std::launch::async, [shape, range = shard_, own = std::move(own), key = key_, step] {
-    return draw_sample(shape, range, own, key, step);
+  const auto draw = device_.has_data() ? draw_sample : count_sample;
+  drawing_ = std::async(std::launch::async, [draw, shape, range = shard_, own = std::move(own), key = key_, step] {
+    return draw(shape, range, own, key, step);
   });
 }
 
@@ -150,13 +151,17 @@ void Head::take_sample() {
   if (!drawing_.valid()) return;
   sample_ = drawing_.get();
   const MemoryScope scope(device_, Category::workspace);
-  const Shape columns{static_cast<std::int64_t>(sample_.rows.size())};
   Tensor bias;
   if (config_.sample.correction) {
-    bias = Tensor::empty(device_, columns, dtype_);
-    device_.backend().elementwise().cast(Tensor::from_host(device_, columns, sample_.corrections), bias);
+    bias = Tensor::empty(device_, {sample_.size}, dtype_);
+    device_.backend().elementwise().cast(given(sample_.corrections, sample_.size), bias);
   }
-  tiles_->select(Tensor::from_host(device_, columns, sample_.rows), bias);
+  tiles_->select(given(sample_.rows, sample_.size), bias);
+}
+
+template <class T>
+Tensor Head::given(const std::vector<T>& values, std::int64_t size) const {
+  return device_.has_data() ? Tensor::from_host(device_, {size}, values) : Tensor::empty(device_, {size}, dtype_of<T>);
 }
 
 void Head::forget() {
@@ -306,13 +311,16 @@ void Head::update(const HeadUpdate& update) {
 
 void Head::step_unsampled(const ClassStep& step) {
   const MemoryScope scope(device_, Category::workspace);
-  std::vector<bool> is_sampled(static_cast<std::size_t>(shard_.size));
-  for (const std::int64_t row : sample_.rows) is_sampled[static_cast<std::size_t>(row)] = true;
   std::vector<std::int64_t> others;
-  for (std::int64_t row = 0; row < shard_.size; ++row)
-    if (!is_sampled[static_cast<std::size_t>(row)]) others.push_back(row);
+  auto sampled = sample_.rows.begin();
+  for (std::int64_t row = 0; device_.has_data() && row < shard_.size; ++row) {
+    if (sampled != sample_.rows.end() && *sampled == row)
+      ++sampled;
+    else
+      others.push_back(row);
+  }
   ClassTiles rest(table_, dtype_, false, tiles_->tile_size());
-  rest.select(Tensor::from_host(device_, {static_cast<std::int64_t>(others.size())}, others));
+  rest.select(given(others, shard_.size - sample_.size));
   rest.for_each([&](const ClassTile& tile) {
     device_.backend().class_rows().step(table_, tile.selection, tile.rows, Tensor(), Tensor(), step);
   });

@@ -103,6 +103,9 @@ class Head {
   void check_labels(const HeadInput& input) const;
   void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
   void take_sample();
+  /// On the device; on plan, which has none of them, so many.
+  template <class T>
+  Tensor given(const std::vector<T>& values, std::int64_t size) const;
   /// Labels as columns of this rank's tiles: those of others' classes lie outside.
   Tensor columns_of(const Tensor& labels) const;
   LogitsResult compute(const LogitsInput& input) const;
