@@ -51,8 +51,41 @@ TEST_CASE("plan gives the published bytes of weights: 10, 40 and 1 million class
   CHECK(weights(1'000'000, 1024, 1) == "3.81");
 }
 
-TEST_CASE("plan gives the published bytes of logits: 512 samples by 5 million classes") {
-  CHECK(gibibytes(planned(head_alone(5'000'000, 16, 1, 512))["activations"]) == "9.54");
+TEST_CASE("plan gives the published bytes of logits: 512 samples by 5 million classes, all and a tenth of them") {
+  // Of one rank's classes alone: what activations grow by is B * C.
+  const auto logits = [](double rate, int ranks) {
+    const auto activations = [&](std::int64_t batch) {
+      Json experiment = head_alone(5'000'000 * ranks, 16, ranks, batch);
+      experiment["head"]["sample"] = {{"rate", rate}};
+      return planned(experiment)["activations"].get<double>();
+    };
+    return fmt::format("{:.3f}", 2 * (activations(512) - activations(256)) / 0x1p30);
+  };
+  CHECK(logits(1, 1) == "9.537");
+  CHECK(logits(0.1, 1) == "0.954");
+  CHECK(logits(0.1, 8) == "0.954");
+}
+
+TEST_CASE("plan gives PLSC's head of 40 million classes on eight ranks, and keeps the copies of its sparse optimizer") {
+  Json experiment = head_alone(40'000'000, 512, 8, 512);
+  experiment["head"]["sample"] = {{"rate", 0.1}};
+  const Json peak = planned(experiment);
+  const double weights = std::stod(gibibytes(peak["parameters"]));
+  CHECK(gibibytes(peak["optimizer"]) == gibibytes(peak["parameters"]));
+  CHECK(gibibytes(peak["gradients"]) == "0.00");
+  constexpr double sampled_logits = 0.954;
+  CHECK(fmt::format("{:.2f}", 3 * weights + 2 * sampled_logits) == "30.53");
+  CHECK(fmt::format("{:.2f}", 2 * weights + 2 * sampled_logits) == "20.99");
+}
+
+TEST_CASE("plan gives MegEngine's head of a million classes: weight, gradient and momentum, whole and on eight") {
+  Json experiment = head_alone(1'000'000, 1024, 1, 8);
+  experiment["head"]["parallel"] = "replicated";
+  const Json peak = planned(experiment);
+  const double three =
+      peak["parameters"].get<double>() + peak["gradients"].get<double>() + peak["optimizer"].get<double>();
+  CHECK(gibibytes(three) == "11.44");
+  CHECK(gibibytes(three / 8) == "1.43");
 }
 
 }  // namespace heddle

@@ -375,8 +375,8 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
       break;
     case Logits::transposed:
       if (config.normalize) add(When::forward, Operation::all_gather, config.classes, dtype);
-      add(When::forward, Operation::all_to_all, rows * config.classes, dtype);
-      add(When::backward, Operation::all_to_all, rows * config.classes, dtype);
+      add(When::forward, Operation::all_to_all, rows * shard(config.classes, mesh.size(all), 0).size, dtype);
+      add(When::backward, Operation::all_to_all, rows * shard(config.classes, mesh.size(all), 0).size, dtype);
       add(When::forward, Operation::all_gather, rows, dtype);
       add(When::forward, Operation::all_gather, rows, dtype);
       break;

@@ -131,12 +131,14 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
     std::vector<std::string> run{"run"};
     run.insert(run.end(), options.begin(), options.end());
     run.insert(run.end(), {"--out", (scratch / "out").string()});
+    // Who does not fit into the budget is a result of studies on plan.
+    const int most_code = experiment.value("device", "cpu") == "plan" ? 3 : 0;
     const Ended ran = run_program(run, scratch / "run.json");
-    REQUIRE(ran.code == 0);
+    REQUIRE((ran.code == 0 || ran.code == most_code));
     std::vector<std::string> plan{"plan"};
     plan.insert(plan.end(), options.begin(), options.end());
     const Ended planned = run_program(plan, scratch / "plan.json");
-    REQUIRE(planned.code == 0);
+    REQUIRE(planned.code == ran.code);
 
     constexpr std::int64_t slack = 1 << 20;  // between one look at this process and the other
     // What every rank has beside its tensors: kernels, stacks, rounding to pages.
@@ -147,6 +149,8 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
     const Json& variants = ran.summary["variants"];
     REQUIRE(planned.summary["variants"].size() == variants.size());
     for (std::size_t v = 0; v < variants.size(); ++v) {
+      CHECK(planned.summary["variants"][v]["status"] == variants[v]["status"]);
+      if (variants[v]["status"] == "out_of_memory" && most_code == 3) continue;
       CHECK(variants[v]["status"] == "ok");
       const Json& sent = variants[v]["sent_in_step"];
       CHECK(sent == planned.summary["variants"][v]["sent_in_step"]);
@@ -191,6 +195,31 @@ TEST_CASE("features are cheaper to move than weights until the batch is as large
   for (const char* batch : {"1024", "4096", "16384"}) {
     CHECK(sent.at(fmt::format("256 x {} tensor", batch)) > sent.at(fmt::format("256 x {} data", batch)));
     CHECK(sent.at(fmt::format("1M x {} tensor", batch)) < 0.03 * sent.at(fmt::format("1M x {} data", batch)));
+  }
+}
+
+TEST_CASE("the memory-balance study, run at a size that fits here, holds and sends what plan says") {
+  Scratch scratch;
+  std::vector<std::string> options{HEDDLE_SOURCE_DIR "/experiments/memory_balance.json", "--json"};
+  for (const char* set : {"device=cpu", "memory_budget=0", "model.type=resnet18", "head.classes=3001",
+                          "data.image=[3,32,16]", "train.steps=2"})
+    options.insert(options.end(), {"--set", set});
+  const auto called = [&](const std::string& command) {
+    std::vector<std::string> arguments{command};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    if (command == "run") arguments.insert(arguments.end(), {"--out", (scratch / "out").string()});
+    const Ended ended = run_program(arguments, scratch / (command + ".json").c_str());
+    REQUIRE(ended.code == 0);
+    return ended.summary["variants"];
+  };
+  const Json ran = called("run");
+  const Json planned = called("plan");
+  REQUIRE(ran.size() == planned.size());
+  for (std::size_t v = 0; v < ran.size(); ++v) {
+    CAPTURE(ran[v]["name"].get<std::string>());
+    for (std::size_t rank = 0; rank < 4; ++rank)
+      for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
+        CHECK(planned[v]["ranks"][rank][key] == ran[v]["ranks"][rank][key]);
   }
 }
 
