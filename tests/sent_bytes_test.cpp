@@ -42,6 +42,36 @@ TEST_CASE("rank 0 sends in a step what the formulas say: micro-batches, clipping
   check_sent(experiment);
 }
 
+TEST_CASE("rank 0 sends in a step what the formulas say: every head") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 4, 1);
+  experiment.head.classes = 40;
+  for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused}) {
+    experiment.head.logits = logits;
+    check_sent(experiment);
+  }
+  experiment.head.sample.rate = 0.25;
+  check_sent(experiment);
+  experiment.head.sample.rate = 1;
+  experiment.head.parallel = HeadParallel::replicated;
+  check_sent(experiment);
+}
+
+TEST_CASE("plan's bytes of all steps are those of steps with a loss and of steps without") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 4, 1);
+  const auto sent = [&](std::int64_t every, std::int64_t steps) {
+    experiment.head.loss_every = every;
+    experiment.train.steps = steps;
+    return run_variant(experiment, "planned", {}).ranks[1].sent_bytes;
+  };
+  const std::int64_t with_loss = sent(1, 1);
+  const std::int64_t without = sent(2, 2) - with_loss;
+  CHECK(without < with_loss);
+  CHECK(sent(1, 100) == 100 * with_loss);
+  CHECK(sent(10, 100) == 10 * with_loss + 90 * without);
+  CHECK(sent(10, 101) == 11 * with_loss + 90 * without);
+  CHECK(sent(1000, 101) == with_loss + 100 * without);
+}
+
 TEST_CASE("rank 0 sends in a step what the formulas say: layers placed in every way, along one axis and two") {
   Experiment experiment = planned({.type = ModelType::iresnet18}, 2, 2);
   check_sent(experiment);

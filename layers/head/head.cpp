@@ -182,8 +182,9 @@ void Head::check_finite(const HeadInput& input, const Tensor& inverse_norm) cons
   const std::vector<double> norms = inverse_norm.to_doubles();
   for (std::size_t i = 0; i < norms.size(); ++i)
     if (!std::isfinite(norms[i]) || norms[i] == 0)
-      fail<RankFailed>("head: the embedding of sample {} of the batch, on rank {}, is not finite: the training has diverged",
-                       input.first_sample + static_cast<std::int64_t>(i), device_.rank());
+      fail<RankFailed>(
+          "head: the embedding of sample {} of the batch, on rank {}, is not finite: the training has diverged",
+          input.first_sample + static_cast<std::int64_t>(i), device_.rank());
 }
 
 Tensor Head::columns_of(const Tensor& labels) const {
@@ -376,7 +377,7 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
     case Logits::transposed:
       if (config.normalize) add(When::forward, Operation::all_gather, config.classes, dtype);
       add(When::forward, Operation::all_to_all, rows * shard(config.classes, mesh.size(all), 0).size, dtype);
-      add(When::backward, Operation::all_to_all, rows * shard(config.classes, mesh.size(all), 0).size, dtype);
+      add(When::backward, Operation::all_to_all, shard(rows, mesh.size(all), 0).size * config.classes, dtype);
       add(When::forward, Operation::all_gather, rows, dtype);
       add(When::forward, Operation::all_gather, rows, dtype);
       break;
