@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "experiments/config/wording.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -152,7 +153,7 @@ std::int64_t budget_bytes(std::string_view text) {
   for (const auto& [name, size] : units)
     if (read.ec == std::errc() && unit == name && number * size >= 1 && number * size <= 0x1p53)
       return static_cast<std::int64_t>(number * size);
-  fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got \"{}\"", text);
+  fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got {}", in_quotes(text));
 }
 
 const RankResult& fullest_rank(const VariantResult& result) {
