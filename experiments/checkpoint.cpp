@@ -40,6 +40,7 @@ Experiment without_course(Experiment experiment) {
   const Experiment defaults;
   experiment.name.clear();
   experiment.train.steps = defaults.train.steps;
+  experiment.train.save = defaults.train.save;
   experiment.train.save_every = defaults.train.save_every;
   experiment.head.loss_every = defaults.head.loss_every;
   experiment.evaluate = defaults.evaluate;

@@ -118,6 +118,7 @@ static void describe(Describer& d, TrainConfig& c) {
   object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
   choice(d, "shard", c.shard, "optimizer: ranks with equal weights share out the optimizer's state and step (ZeRO-1)");
   d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12), "gradients summed over ranks together, during backward");
+  d.field("save", c.save, "whether checkpoints are written; a run without them cannot be resumed");
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
 }
 

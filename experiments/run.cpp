@@ -163,7 +163,7 @@ class RankRun {
   }
 
   void save(std::int64_t steps_done) {
-    if (settings_.checkpoints.empty() || !has_data()) return;
+    if (!experiment_.train.save || settings_.checkpoints.empty() || !has_data()) return;
     if (leads()) settings_.on_status("saving");
     checkpoints_.save(*trainer_, steps_done);
   }

@@ -1,6 +1,7 @@
 // The experiments that ship with the program, cut to a few steps: they run, plan knows their bytes, and the process
 // holds little that the meter does not see.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -135,6 +136,9 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
     // What equals what does not depend on the images' size; each pipeline's stages are also measured alone.
     if (has_stages && experiment["data"]["image"][1] > 64)
       options.insert(options.end(), {"--set", "data.image=[3,32,32]"});
+    // So many classes are for a machine that does nothing else.
+    if (experiment["head"]["classes"] > 1'000'000 && experiment.value("device", "cpu") == "cpu")
+      options.insert(options.end(), {"--set", "head.classes=20000"});
     if (experiment["data"]["type"] == "image_folder")
       options.insert(options.end(), {"--set", "data.path=" + (scratch / "faces").string()});
 
@@ -174,6 +178,25 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
           CHECK(planned.summary["variants"][v]["ranks"][rank][key] == variants[v]["ranks"][rank][key]);
     }
   }
+}
+
+TEST_CASE("the first loss of a head is what random weights must give") {
+  Scratch scratch;
+  const std::string file = HEDDLE_SOURCE_DIR "/experiments/ten_million.json";
+  std::ifstream text(file);
+  const Json experiment = Json::parse(text);
+  constexpr double classes = 200'000;
+  const Ended ran = run_program({"run", file, "--json", "--set", "head.classes=200000", "--set", "train.steps=1", "--out",
+                                 (scratch / "out").string()},
+                                scratch / "run.json");
+  REQUIRE(ran.code == 0);
+  // A cosine of random directions in d dimensions is nearly normal with variance 1/d: ln of the mean of exp(s cos) is
+  // s^2 / 2d; the target's angle is nearly a right one.
+  const double scale = experiment["head"]["margin"]["scale"];
+  const double margin = experiment["head"]["margin"]["m2"];
+  constexpr double dimension = 512;
+  const double expected = std::log(classes) + scale * scale / (2 * dimension) + scale * std::sin(margin);
+  CHECK(ran.summary["variants"][0]["loss"]["first"].get<double>() == doctest::Approx(expected).epsilon(0.01));
 }
 
 TEST_CASE("layers placed in other ways train as their serial judge at every step") {
