@@ -93,6 +93,10 @@ void check(const Member& member) {
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
                      e.data.synthetic_identities.identities, e.head.classes);
   check_model(member);
+  (void)located(member, "/head", [&] {
+    check(e.head, e.train.optimizer, e.dtype());
+    return true;
+  });
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
     fail<InputError>("{}: expected a momentum > 0, got 0: Nesterov's method looks ahead along it",
                      member.document.where("/train/optimizer/momentum"));

@@ -28,9 +28,12 @@ class Prediction {
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const std::vector<TimedAction>& timed = simulation.timeline.ranks[static_cast<std::size_t>(rank)];
       if (timed.empty()) continue;
-      verdict = std::max(verdict, timed.back().end);
+      // A replicated head's gradient is summed before the verdict, the others step their weights after it.
+      const bool is_replicated = experiment_.head.is_replicated();
+      verdict = std::max(verdict, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0));
       // Ranks that come to their turn later have updated their weights by then.
-      late = std::max(late, head_weight_seconds(rank) + update_seconds(rank) - timed.front().begin);
+      const double updates = update_seconds(rank) + (is_replicated ? 0 : head_weight_seconds(rank));
+      late = std::max(late, updates - timed.front().begin);
     }
     return verdict + verdict_seconds() + late;
   }
@@ -97,7 +100,7 @@ class Prediction {
     const std::int64_t head =
         experiment_.head.is_replicated() ? experiment_.head.classes * embedding_size(*plan_.model) : 0;
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
-    std::int64_t mine = has_head(rank) ? head / head_ranks() : 0;
+    std::int64_t mine = has_head(rank) ? head : 0;
     for (int stage = 0; stage < plan_.stages(); ++stage)
       if (plan_.rank_of()[static_cast<std::size_t>(stage)] == rank) mine += parameters_of(plan_.range(stage));
     return profile_.optimizer * ratio(mine, all) / speed(rank);

@@ -154,8 +154,8 @@ StageProfile measure(const Experiment& serial, const Dataset& dataset, const std
       if (step > 0) updates.push_back(rank.clock.now() - begin);
     }
     profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
-    profile.optimizer =
-        std::max(0.0, mean(updates) - profile.head_weight * static_cast<double>(serial.train.micro_batches));
+    const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight;
+    profile.optimizer = std::max(0.0, mean(updates) - of_head * static_cast<double>(serial.train.micro_batches));
   });
   return profile;
 }

@@ -220,6 +220,7 @@ Trainer::Clipped Trainer::clip_gradients() {
   if (clip.value > 0) for_all([&](Tensor& g) { backend.training().clamp(g, clip.value); });
   if (clip.norm == 0) return {};
   const double norm = gradient_norm();
+  if (!std::isfinite(norm)) fail<RankFailed>("the norm of the gradients is {}: the training has diverged", norm);
   if (norm <= clip.norm) return {norm, 1};
   const double factor = clip.norm / norm;
   for_all([&](Tensor& g) { backend.elementwise().scale_add(factor, g, 0, g); });

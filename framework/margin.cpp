@@ -17,6 +17,10 @@ double largest_logit(const MarginConfig& margin) {
   return margin.scale * (1 + std::max(0.0, -margin.m3));
 }
 
+double smallest_logit(const MarginConfig& margin) {
+  return -margin.scale * (1 + std::max(0.0, margin.m3));
+}
+
 void describe(Describer& d, MarginConfig& c) {
   d.field("m1", c.m1, above(0), "factor on the target's angle (SphereFace)");
   d.field("m2", c.m2, between(0, 3.141592653589793), "radians added to the target's angle (ArcFace)");

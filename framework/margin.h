@@ -31,6 +31,8 @@ void describe(Describer& d, MarginConfig& config);
 
 /// No logit of cosines is larger.
 double largest_logit(const MarginConfig& margin);
+/// And none is smaller.
+double smallest_logit(const MarginConfig& margin);
 
 /// phi(c) and its derivative.
 template <class T>

@@ -203,6 +203,31 @@ TEST_CASE("fused follows the largest logit where their exponentials could overfl
   }
 }
 
+TEST_CASE("fused stays finite with short weights and the largest scale that needs no running maximum") {
+  Training t = some_training(40);
+  t.dtype = DType::f32;
+  t.clip_norm = 0;
+  t.optimizer.learning_rate = 1e-12;
+  for (const double scale : {30.0, 64.0, 84.0})
+    for (const double deviation : {1e-2, 1e-6, 1e-10}) {
+      CAPTURE(scale);
+      CAPTURE(deviation);
+      t.config.margin = {.scale = scale};
+      t.config.initial_deviation = deviation;
+      t.config.logits = Logits::sharded;
+      const Learned judge = train(t, 2);
+      t.config.logits = Logits::fused;
+      for (const bool stash : {false, true}) {
+        t.config.stash = stash;
+        const Learned fused = train(t, 2);
+        CHECK(difference(fused.losses, judge.losses) < 2e-5);
+        CHECK(difference(fused.embedding_gradients, judge.embedding_gradients) < 2e-5);
+        CHECK(difference(fused.norms, judge.norms) < 2e-5);
+      }
+      t.config.stash = false;
+    }
+}
+
 TEST_CASE("steps without a loss change no gradient and exchange no target") {
   Training t = some_training(12);
   t.steps = 4;
@@ -363,9 +388,9 @@ TEST_CASE("an embedding that is not finite is named with its sample and rank") {
 }
 
 TEST_CASE("settings of a head that do not go together are refused") {
-  const auto said = [](HeadConfig config) {
+  const auto said = [](const HeadConfig& config, const OptimizerConfig& optimizer = {}, DType dtype = DType::f32) {
     try {
-      check(config);
+      check(config, optimizer, dtype);
     } catch (const InputError& error) {
       return std::string(error.what());
     }
@@ -379,6 +404,10 @@ TEST_CASE("settings of a head that do not go together are refused") {
         "head.logits: a replicated head has all classes' logits: expected sharded or fused");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .sample = {.rate = 0.5}}) ==
         "head.sample: a replicated head has no shards to sample");
+  CHECK(said({.classes = 9, .momentum = MomentumState::none}, {.type = OptimizerType::adamw}) ==
+        "head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
+  CHECK(said({.classes = 9, .weights = WeightState::int8}, {}, DType::f64) ==
+        "head.state: narrow state is computed with in f32: expected f32 state beside train.dtype = f64");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
         "head.state: a replicated head is stepped with the other parameters: expected f32");
 }

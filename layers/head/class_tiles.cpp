@@ -7,12 +7,6 @@
 
 namespace heddle {
 
-namespace {
-
-constexpr double norm_epsilon = 1e-12;
-
-}  // namespace
-
 ClassTiles::ClassTiles(const ClassTable& table, DType dtype, bool normalize, std::int64_t tile)
     : table_(table), dtype_(dtype), normalize_(normalize), tile_(tile), size_(table.weight.shape()[0]) {}
 

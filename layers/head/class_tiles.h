@@ -9,6 +9,9 @@
 
 namespace heddle {
 
+/// Shorter rows are divided by this.
+inline constexpr double norm_epsilon = 1e-12;
+
 struct ClassTile {
   std::int64_t index = 0;  // among the tiles
   std::int64_t begin = 0;  // its first column among those of this rank

@@ -10,8 +10,6 @@ namespace heddle {
 
 namespace {
 
-constexpr double norm_epsilon = 1e-12;
-
 /// About 2 MiB of f32 weights: they, their products and their gradient pass through a core's cache together.
 std::int64_t usual_tile(std::int64_t dimension) {
   return std::clamp<std::int64_t>((std::int64_t{1} << 19) / dimension, 256, 8192);
@@ -44,12 +42,6 @@ ClassInitial initial_of(const HeadConfig& config) {
   return {.kind = kind, .deviation = config.initial_deviation};
 }
 
-void check_optimizer(const HeadConfig& config, const OptimizerConfig& optimizer) {
-  if (optimizer.type != OptimizerType::adamw) return;
-  if (config.momentum != MomentumState::f32)
-    fail<InputError>("head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
-}
-
 }  // namespace
 
 AxisSet Head::axes(const HeadConfig& config) {
@@ -67,14 +59,17 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       shard_(shard(config.classes, ranks_.size(), ranks_.rank())),
       part_(ParameterPart::all_of({config.classes, dimension})),
       stream_(construction.next_stream),
+      draws_aside_(!rank.clock.is_virtual()),
       dtype_(construction.dtype) {
-  check(config);
-  check_optimizer(config, optimizer);
+  check(config, optimizer, construction.dtype);
   if (config_.is_replicated()) {
     part_.sharded = rank.mesh.larger_than_one({Axis::pp});
     part_.partial = rank.mesh.larger_than_one(axes(config));
     weight_ = make_parameter(construction, "head.weight", part_, Initial::normal(config.initial_deviation));
     table_.weight = weight_.value;
+    device_.backend().class_rows().fill(
+        table_, {.key = construction.key, .purpose = Purpose::initial_weights, .layer = stream_}, 0,
+        initial_of(config));
   } else {
     part_.box[0] = shard_;
     part_.sharded = rank.mesh.larger_than_one(every_axis);
@@ -140,9 +135,11 @@ void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
   if (!config_.samples()) return;
   const SampleShape shape{config_.classes, config_.sample.shards, config_.sample.rate};
   std::vector<std::int64_t> own(labels.begin(), labels.end());
-  // The classes are drawn while the layers before the head compute.
+  // The classes are drawn while the layers before the head compute; by a virtual clock, which sees the rank's own
+  // thread only, when they are needed.
+  const auto when = draws_aside_ ? std::launch::async : std::launch::deferred;
   const auto draw = device_.has_data() ? draw_sample : count_sample;
-  drawing_ = std::async(std::launch::async, [draw, shape, range = shard_, own = std::move(own), key = key_, step] {
+  drawing_ = std::async(when, [draw, shape, range = shard_, own = std::move(own), key = key_, step] {
     return draw(shape, range, own, key, step);
   });
 }
@@ -187,6 +184,14 @@ void Head::check_finite(const HeadInput& input, const Tensor& inverse_norm) cons
           input.first_sample + static_cast<std::int64_t>(i), device_.rank());
 }
 
+void Head::check_finite_gradient(const Tensor& gradient) const {
+  Tensor square = Tensor::zeros(device_, {1}, DType::f64);
+  device_.backend().training().add_squared_norm(gradient, square);
+  if (device_.has_data() && !std::isfinite(square.item()))
+    fail<RankFailed>("head: the gradient of the embeddings of rank {} is not finite: the training has diverged",
+                     device_.rank());
+}
+
 Tensor Head::columns_of(const Tensor& labels) const {
   if (!config_.samples() || !device_.has_data()) return labels;
   std::vector<std::int64_t> columns = labels.to_host<std::int64_t>();
@@ -229,6 +234,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   result.gradient = Tensor();
   if (config_.normalize)
     rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
+  check_finite_gradient(output.embedding_gradient);
   if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, logits.loss_scale);
   kept_.push_back(std::move(result.kept));
   return output;
@@ -382,7 +388,7 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
       add(When::forward, Operation::all_gather, rows, dtype);
       break;
     case Logits::fused:
-      if (!exponentials_are_bounded(config, dtype)) add(When::forward, Operation::all_reduce, rows, dtype);
+      if (!constant_reference(config, dtype)) add(When::forward, Operation::all_reduce, rows, dtype);
       add(When::forward, Operation::all_reduce, 2 * rows, DType::f64);
       break;
     case Logits::sharded:

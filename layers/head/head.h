@@ -102,6 +102,8 @@ class Head {
   void make_table(Construction& construction);
   void check_labels(const HeadInput& input) const;
   void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
+  /// In steps without a loss nothing else would tell.
+  void check_finite_gradient(const Tensor& gradient) const;
   void take_sample();
   /// On the device; on plan, which has none of them, so many.
   template <class T>
@@ -126,6 +128,7 @@ class Head {
   Parameter weight_;  // of a replicated head
   ParameterPart part_;
   std::uint32_t stream_;
+  bool draws_aside_;
   DType dtype_;
   ClassTable table_;
   std::optional<ClassTiles> tiles_;

@@ -57,7 +57,9 @@ void describe_sample(Describer& d, SampleConfig& c) {
           "0: those of the batch alone; 1: all");
   choice(d, "unsampled", c.unsampled,
          "what a step does to the other classes: nothing, or decay and momentum with a gradient of zero");
-  d.field("correction", c.correction, "raises the others' logits by -ln(rate), which makes the softmax's sum unbiased");
+  d.field("correction", c.correction,
+          "raises the others' logits by -ln of the probability that they are drawn, which makes the softmax's sum "
+          "unbiased");
   d.field("shards", c.shards, between(0, 1e6),
           "how many stretches of the classes are sampled each by itself; 0: as many as the head has ranks. The sample "
           "depends on it, not on the ranks");
@@ -95,12 +97,18 @@ void describe(Describer& d, HeadConfig& c) {
       "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
 }
 
-void check(const HeadConfig& c) {
+void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if (!c.normalize && (c.margin.m1 != 1 || c.margin.m2 != 0 || c.margin.m3 != 0))
     fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
   if (c.stash && c.logits != Logits::fused) fail<InputError>("head.stash: only fused logits have something to keep");
   if (c.samples() && c.logits != Logits::sharded && c.logits != Logits::fused)
     fail<InputError>("head.sample: expected sharded or fused logits: sampled ones are not put together");
+  if (optimizer.type == OptimizerType::adamw && c.momentum != MomentumState::f32)
+    fail<InputError>("head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
+  const bool is_wide =
+      c.weights == WeightState::f32 && (c.momentum == MomentumState::f32 || c.momentum == MomentumState::none);
+  if (dtype == DType::f64 && !is_wide)
+    fail<InputError>("head.state: narrow state is computed with in f32: expected f32 state beside train.dtype = f64");
   if (c.parallel != HeadParallel::replicated) return;
   if (c.logits == Logits::gathered || c.logits == Logits::transposed)
     fail<InputError>("head.logits: a replicated head has all classes' logits: expected sharded or fused");

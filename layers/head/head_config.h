@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "framework/dtype.h"
 #include "framework/margin.h"
+#include "framework/optimizer.h"
 
 namespace heddle {
 
@@ -74,7 +76,7 @@ struct HeadConfig {
 };
 
 void describe(Describer& d, HeadConfig& config);
-/// InputError where two settings do not go together.
-void check(const HeadConfig& config);
+/// InputError where settings do not go together.
+void check(const HeadConfig& config, const OptimizerConfig& optimizer, DType dtype);
 
 }  // namespace heddle

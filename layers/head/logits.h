@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "framework/margin.h"
@@ -74,7 +75,8 @@ struct SharedSums {
 };
 SharedSums share_sums(const LogitsInput& input, const Tensor& sums, const Tensor& target_logit);
 
-/// Whether sums of exponentials of all logits stay in range without taking off the largest logit first.
-bool exponentials_are_bounded(const HeadConfig& config, DType dtype);
+/// What can be taken off all logits, whatever they are, so that neither a sum of their exponentials over the longest
+/// inverse norm overflows nor the smallest exponential vanishes. None: the largest logit so far must be followed.
+std::optional<double> constant_reference(const HeadConfig& config, DType dtype);
 
 }  // namespace heddle

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -15,8 +16,9 @@ class FusedRows {
   explicit FusedRows(const LogitsInput& input)
       : input_(input),
         device_(input.rows.device()),
-        follows_(!exponentials_are_bounded(input.config, input.rows.dtype())),
-        reference_(row(follows_ ? -std::numeric_limits<double>::infinity() : 0)),
+        follows_(!constant_reference(input.config, input.rows.dtype())),
+        reference_(row(
+            constant_reference(input.config, input.rows.dtype()).value_or(-std::numeric_limits<double>::infinity()))),
         target_logit_(row(0)),
         target_slope_(row(0)),
         sums_(Tensor::zeros(device_, {rows()}, DType::f64)),
@@ -98,13 +100,16 @@ class FusedRows {
 
 }  // namespace
 
-bool exponentials_are_bounded(const HeadConfig& config, DType dtype) {
-  if (!config.normalize) return false;
-  // ln of the largest finite number, and a little less.
-  const double most = dtype == DType::f64 ? 700 : 88;
+std::optional<double> constant_reference(const HeadConfig& config, DType dtype) {
+  if (!config.normalize) return {};
+  // ln of the largest finite and of the smallest normal number, and a little less.
+  const double range = dtype == DType::f64 ? 700 : 87;
   const double summed = std::log(static_cast<double>(config.classes));
   const double raised = config.samples() && config.sample.correction ? summed : 0;
-  return largest_logit(config.margin) + raised + summed < most;
+  const double reference =
+      std::max(0.0, largest_logit(config.margin) + raised + summed - std::log(norm_epsilon) - range);
+  if (-smallest_logit(config.margin) + reference > range) return {};
+  return reference;
 }
 
 LogitsResult fused_logits(const LogitsInput& input) {
