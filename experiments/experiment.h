@@ -67,7 +67,7 @@ struct TrainConfig {
   ShardedState shard = ShardedState::none;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;  // of gradients that are summed together
   bool save = true;
-  std::int64_t save_every = 0;                         // 0: at the end only
+  std::int64_t save_every = 0;  // 0: at the end only
 };
 
 struct EvaluationConfig {

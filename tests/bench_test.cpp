@@ -28,8 +28,8 @@ TEST_CASE("bench: rows as JSON keep all keys, null where nothing was measured") 
 }
 
 TEST_CASE("bench: an unknown name lists the known ones") {
-  CHECK_THROWS_WITH_AS(run_bench("op", {}), "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head",
-                       InputError);
+  CHECK_THROWS_WITH_AS(run_bench("op", {}),
+                       "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head", InputError);
 }
 
 TEST_CASE("bench: the shortest of several calls counts") {

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/permutation.h"
 #include "experiments/data/sampler.h"
+#include "framework/permutation.h"
 
 using namespace heddle;
 

@@ -186,8 +186,8 @@ TEST_CASE("the first loss of a head is what random weights must give") {
   std::ifstream text(file);
   const Json experiment = Json::parse(text);
   constexpr double classes = 200'000;
-  const Ended ran = run_program({"run", file, "--json", "--set", "head.classes=200000", "--set", "train.steps=1", "--out",
-                                 (scratch / "out").string()},
+  const Ended ran = run_program({"run", file, "--json", "--set", "head.classes=200000", "--set", "train.steps=1",
+                                 "--out", (scratch / "out").string()},
                                 scratch / "run.json");
   REQUIRE(ran.code == 0);
   // A cosine of random directions in d dimensions is nearly normal with variance 1/d: ln of the mean of exp(s cos) is
