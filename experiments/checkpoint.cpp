@@ -104,8 +104,7 @@ std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const
 
 /// The stretches of the classes that are sampled each by itself.
 std::int64_t sampled_shards(const HeadConfig& head, const Mesh& mesh) {
-  if (!head.samples()) return 0;
-  return head.sample.shards > 0 ? head.sample.shards : mesh.size(Head::axes(head));
+  return head.samples() ? head.sample.shards_over(mesh.size(Head::axes(head))) : 0;
 }
 
 /// What the files of all ranks say of the run. The model's sizes show in its tensors.

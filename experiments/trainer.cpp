@@ -130,7 +130,7 @@ std::vector<std::int64_t> Trainer::batch_of(std::int64_t step) const {
 std::optional<double> Trainer::shared_loss(std::int64_t step, std::optional<double> loss) {
   Communicator& ranks = rank_.along(Axis::pp);
   if (ranks.size() == 1) return loss;
-  if (experiment_.head.is_everywhere() || !has_loss(step)) {
+  if (experiment_.head.is_everywhere() || !experiment_.head.has_loss(step)) {
     ranks.barrier().wait();
     return loss;
   }
@@ -146,7 +146,9 @@ std::optional<double> Trainer::shared_loss(std::int64_t step, std::optional<doub
 
 std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   const std::vector<std::int64_t> batch = batch_of(step);
-  if (head_) head_->begin_step(step, labels_of(dataset_, Split::train, batch));
+  if (head_)
+    head_->begin_step(
+        step, experiment_.head.samples() ? labels_of(dataset_, Split::train, batch) : std::vector<std::int64_t>());
   TrainingPass pass({experiment_, dataset_, tracer_, images_, head_.get(), *buckets_}, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
   if (head_ && head_->is_replicated()) {

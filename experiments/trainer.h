@@ -63,7 +63,6 @@ class Trainer {
   std::vector<std::int64_t> batch_of(std::int64_t step) const;
   /// The verdict on a step, which all stages wait for: tells all ranks the loss that only the last stage's may know.
   std::optional<double> shared_loss(std::int64_t step, std::optional<double> loss);
-  bool has_loss(std::int64_t step) const { return step % experiment_.head.loss_every == 0; }
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
   /// InputError if two parameters or buffers have one name: a checkpoint could not tell them apart.

@@ -23,6 +23,16 @@ std::int64_t wanted_of(const SampleShape& shape, const ShardRange& part) {
   return static_cast<std::int64_t>(shape.rate * static_cast<double>(part.size));
 }
 
+/// The shards that lie in a range, be it in part.
+std::vector<std::int64_t> shards_in(const SampleShape& shape, const ShardRange& range) {
+  std::vector<std::int64_t> shards;
+  for (std::int64_t i = 0; i < shape.shards; ++i) {
+    const ShardRange part = shard(shape.classes, shape.shards, i);
+    if (part.size > 0 && part.end() > range.begin && part.begin < range.end()) shards.push_back(i);
+  }
+  return shards;
+}
+
 /// Marks a shard's drawn classes in `drawn`, one flag a class of the shard, which has those of the batch already.
 void draw_others(const ShardRange& shard, std::int64_t count, const Permutation& order, std::vector<bool>& drawn) {
   for (std::int64_t position = 0; count > 0 && position < shard.size; ++position) {
@@ -44,9 +54,8 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
                         RandomKey key, std::int64_t step) {
   ClassSample sample;
   for (const std::int64_t label : positives_of(labels, range)) sample.positives.push_back(label - range.begin);
-  for (std::int64_t i = 0; i < shape.shards; ++i) {
+  for (const std::int64_t i : shards_in(shape, range)) {
     const ShardRange part = shard(shape.classes, shape.shards, i);
-    if (part.end() <= range.begin || part.begin >= range.end() || part.size == 0) continue;
     const std::vector<std::int64_t> positives = positives_of(labels, part);
     std::vector<bool> drawn(static_cast<std::size_t>(part.size));
     for (const std::int64_t label : positives) drawn[static_cast<std::size_t>(label - part.begin)] = true;
@@ -62,6 +71,7 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
     for (std::int64_t label = std::max(part.begin, range.begin); label < end; ++label)
       if (drawn[static_cast<std::size_t>(label - part.begin)]) {
         sample.rows.push_back(label - range.begin);
+        if (!shape.corrects) continue;
         const bool is_certain = std::binary_search(positives.begin(), positives.end(), label);
         sample.corrections.push_back(is_certain ? 0 : correction);
       }
@@ -73,9 +83,8 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
 ClassSample count_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
                          RandomKey key, std::int64_t step) {
   ClassSample sample;
-  for (std::int64_t i = 0; i < shape.shards; ++i) {
+  for (const std::int64_t i : shards_in(shape, range)) {
     const ShardRange part = shard(shape.classes, shape.shards, i);
-    if (part.end() <= range.begin || part.begin >= range.end() || part.size == 0) continue;
     if (part.begin < range.begin || part.end() > range.end())
       return {.size = draw_sample(shape, range, labels, key, step).size};
     sample.size += std::max(static_cast<std::int64_t>(positives_of(labels, part).size()), wanted_of(shape, part));

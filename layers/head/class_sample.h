@@ -17,6 +17,7 @@ struct SampleShape {
   std::int64_t classes = 0;
   std::int64_t shards = 1;
   double rate = 1;
+  bool corrects = false;  // whether ClassSample::corrections is wanted
 };
 
 /// What of a sample lies in a range of the classes, counted from the range's begin.

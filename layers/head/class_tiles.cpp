@@ -17,18 +17,10 @@ void ClassTiles::select(const Tensor& index, const Tensor& bias) {
 }
 
 ClassTile ClassTiles::load(std::int64_t begin, std::int64_t end) const {
-  Device& device = table_.weight.device();
-  const MemoryScope scope(device, Category::workspace);
   ClassTile tile{.index = begin / tile_, .begin = begin, .selection = {.begin = begin, .size = end - begin}};
   if (index_.defined()) tile.selection = {.begin = 0, .size = end - begin, .index = index_.rows(begin, end)};
   if (bias_.defined()) tile.bias = bias_.rows(begin, end);
-  const bool is_kept_so = !index_.defined() && table_.weight.dtype() == dtype_;
-  Tensor widened;
-  if (!is_kept_so) widened = Tensor::empty(device, {end - begin, table_.weight.shape()[1]}, dtype_);
-  if (normalize_) tile.inverse_norm = Tensor::empty(device, {end - begin}, dtype_);
-  if (!is_kept_so || normalize_)
-    device.backend().class_rows().load(table_, tile.selection, norm_epsilon, widened, tile.inverse_norm);
-  tile.rows = is_kept_so ? table_.weight.rows(begin, end) : widened;
+  read(tile);
   return tile;
 }
 
@@ -37,14 +29,23 @@ ClassTile ClassTiles::rows_at(const Tensor& columns) const {
   const MemoryScope scope(device, Category::workspace);
   ClassTile tile{.selection = {.begin = 0, .size = columns.numel(), .index = columns}};
   if (index_.defined()) {
-    Tensor rows = Tensor::empty_like(columns);
-    device.backend().rows().gather(index_, columns, rows);
-    tile.selection.index = rows;
+    tile.selection.index = Tensor::empty_like(columns);
+    device.backend().rows().gather(index_, columns, tile.selection.index);
   }
-  tile.rows = Tensor::empty(device, {columns.numel(), table_.weight.shape()[1]}, dtype_);
-  if (normalize_) tile.inverse_norm = Tensor::empty(device, {columns.numel()}, dtype_);
-  device.backend().class_rows().load(table_, tile.selection, norm_epsilon, tile.rows, tile.inverse_norm);
+  read(tile);
   return tile;
+}
+
+void ClassTiles::read(ClassTile& tile) const {
+  Device& device = table_.weight.device();
+  const MemoryScope scope(device, Category::workspace);
+  const std::int64_t size = tile.selection.size;
+  const bool is_kept_so = !tile.selection.index.defined() && table_.weight.dtype() == dtype_;
+  Tensor widened = is_kept_so ? Tensor() : Tensor::empty(device, {size, table_.weight.shape()[1]}, dtype_);
+  if (normalize_) tile.inverse_norm = Tensor::empty(device, {size}, dtype_);
+  if (!is_kept_so || normalize_)
+    device.backend().class_rows().load(table_, tile.selection, norm_epsilon, widened, tile.inverse_norm);
+  tile.rows = is_kept_so ? table_.weight.rows(tile.begin, tile.end()) : widened;
 }
 
 void ClassTiles::for_each(const std::function<void(const ClassTile&)>& body) const {

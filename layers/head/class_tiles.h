@@ -42,6 +42,9 @@ class ClassTiles {
   void for_each(const std::function<void(const ClassTile&)>& body) const;
 
  private:
+  /// Rows and norms of the tile's selection.
+  void read(ClassTile& tile) const;
+
   const ClassTable& table_;
   DType dtype_;
   bool normalize_;

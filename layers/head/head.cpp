@@ -65,32 +65,28 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
   if (config_.is_replicated()) {
     part_.sharded = rank.mesh.larger_than_one({Axis::pp});
     part_.partial = rank.mesh.larger_than_one(axes(config));
-    weight_ = make_parameter(construction, "head.weight", part_, Initial::normal(config.initial_deviation));
+    weight_ = make_parameter(construction, "head.weight", part_, Initial::constant(0));
     table_.weight = weight_.value;
-    device_.backend().class_rows().fill(
-        table_, {.key = construction.key, .purpose = Purpose::initial_weights, .layer = stream_}, 0,
-        initial_of(config));
   } else {
     part_.box[0] = shard_;
     part_.sharded = rank.mesh.larger_than_one(every_axis);
-    make_table(construction);
+    make_table();
+    ++construction.next_stream;
   }
-  if (config_.sample.shards == 0) config_.sample.shards = ranks_.size();
+  device_.backend().class_rows().fill(table_,
+                                      {.key = construction.key, .purpose = Purpose::initial_weights, .layer = stream_},
+                                      shard_.begin * dimension, initial_of(config));
   const std::int64_t tile = config.tile > 0 ? config.tile : usual_tile(dimension);
   tiles_.emplace(table_, dtype_, config.normalize, tile);
 }
 
-Head::~Head() = default;
-
-void Head::make_table(Construction& construction) {
+void Head::make_table() {
   const Shape shape = part_.shape();
   {
     const MemoryScope scope(device_, Category::parameters);
     table_.weight = Tensor::empty(device_, shape, weight_type(config_, dtype_));
     if (config_.weights == WeightState::int8) table_.scale = Tensor::empty(device_, {shard_.size}, DType::f32);
   }
-  const DrawKey key{.key = construction.key, .purpose = Purpose::initial_weights, .layer = construction.next_stream++};
-  device_.backend().class_rows().fill(table_, key, shard_.begin * shape[1], initial_of(config_));
   const MemoryScope scope(device_, Category::optimizer);
   const auto type = momentum_type(config_, optimizer_, dtype_);
   if (type) table_.momentum = Tensor::zeros(device_, shape, *type);
@@ -133,7 +129,8 @@ void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
   forget();
   step_ = step;
   if (!config_.samples()) return;
-  const SampleShape shape{config_.classes, config_.sample.shards, config_.sample.rate};
+  const SampleConfig& sample = config_.sample;
+  const SampleShape shape{config_.classes, sample.shards_over(ranks_.size()), sample.rate, sample.correction};
   std::vector<std::int64_t> own(labels.begin(), labels.end());
   // The classes are drawn while the layers before the head compute; by a virtual clock, which sees the rank's own
   // thread only, when they are needed.
@@ -220,7 +217,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
                      .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
                      .share = input.rows,
                      .loss_scale = 1.0 / static_cast<double>(input.global_batch),
-                     .wants_loss = step_ % config_.loss_every == 0};
+                     .wants_loss = config_.has_loss(step_)};
   mine = Tensor();
   logits.labels = columns_of(logits.labels);
   for (int r = 0; r < ranks_.size(); ++r)

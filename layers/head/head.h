@@ -61,11 +61,10 @@ class Head {
   /// These ranks share the head, this one among them; dimension d is the embedding's size.
   Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
        Construction& construction);
-  ~Head();
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;
 
-  /// Before a step's first micro-batch; `labels`: of the global batch, in [0, classes).
+  /// Before a step's first micro-batch; `labels`: of the global batch, in [0, classes), read by a head that samples.
   void begin_step(std::int64_t step, std::span<const std::int64_t> labels);
   /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes), RankFailed that of an
   /// embedding that is not finite.
@@ -93,13 +92,11 @@ class Head {
   std::vector<StateTensor> state();
   ShardRange classes() const { return shard_; }
   ClassTable& table() { return table_; }
-  /// This rank's columns in this step: rows of its shard that take part, in their order; empty: all of them.
-  const std::vector<std::int64_t>& sampled() const { return sample_.rows; }
   /// Of an embedding.
   std::int64_t dimension() const { return table_.weight.shape()[1]; }
 
  private:
-  void make_table(Construction& construction);
+  void make_table();
   void check_labels(const HeadInput& input) const;
   void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
   /// In steps without a loss nothing else would tell.

@@ -50,6 +50,8 @@ struct SampleConfig {
   Unsampled unsampled = Unsampled::frozen;
   bool correction = false;
   std::int64_t shards = 0;  // 0: the head's ranks
+
+  std::int64_t shards_over(std::int64_t ranks) const { return shards > 0 ? shards : ranks; }
 };
 
 struct HeadConfig {
@@ -69,6 +71,7 @@ struct HeadConfig {
   MomentumState momentum = MomentumState::f32;
 
   bool samples() const { return sample.rate < 1; }
+  bool has_loss(std::int64_t step) const { return step % loss_every == 0; }
   bool is_replicated() const { return parallel == HeadParallel::replicated; }
   /// Whether all ranks of the mesh share the classes, those of all pipeline stages: a replicated head lies where the
   /// embeddings are.
