@@ -9,15 +9,13 @@ namespace heddle {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // The section of those that have left.
 constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
-// How long a rank waits before it asks whether others wait for it in turn, and how often it asks.
-constexpr auto probe_interval = std::chrono::seconds(1);
+// How long a rank waits before it asks whether others wait for it in turn, and how often it asks: at most.
+constexpr std::chrono::milliseconds longest_probe_interval = std::chrono::seconds(1);
 // How long others may take to notice a failure, e.g. because they compute: as long as a wait may last, within these.
-constexpr Clock::duration least_grace = std::chrono::seconds(10);
-constexpr Clock::duration most_grace = std::chrono::minutes(1);
+constexpr std::chrono::milliseconds least_grace = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds most_grace = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -149,6 +147,9 @@ void PostOffice::open(int from, std::span<const std::byte> content) {
     case Kind::probe:
       if (section == section_) relay(from, letter);
       return;
+    case Kind::waits_too:
+      if (waiting_ && waiting_->number == letter.get<std::uint64_t>()) waiting_->peer_waited = Clock::now();
+      return;
     case Kind::gathered:
       gathered_[from].push_back(letter.get_text());
       return;
@@ -187,6 +188,7 @@ void PostOffice::remember_failure(Section& section, int rank, Failure failure) {
 void PostOffice::wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited) {
   if (ready()) return;
   const Clock::time_point begin = Clock::now();
+  const auto probe_interval = std::min(longest_probe_interval, timeout_ / 4);
   Clock::time_point next_probe = begin + probe_interval;
   waiting_.emplace(++waits_, call, peer);
   const auto no_longer_waiting = [this](void*) { waiting_.reset(); };
@@ -195,16 +197,22 @@ void PostOffice::wait(const std::function<bool()>& ready, const Call& call, int 
     poll();
     if (ready()) return;
     check(call, peer, awaited);
-    const Clock::time_point now = Clock::now();
-    if (now - begin > timeout_)
-      fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer,
-                       std::chrono::duration<double>(timeout_).count());
-    if (now > next_probe) {
-      next_probe = now + probe_interval;
+    check_time(begin);
+    if (Clock::now() > next_probe) {
+      next_probe = Clock::now() + probe_interval;
       probe({});
     }
     rest(idle_polls);
   }
+}
+
+/// The time in which the peer waits for others is not its own: whom they wait for is late, not it. A chain of ranks
+/// that wait has as many links as there are ranks, at most.
+void PostOffice::check_time(Clock::time_point begin) const {
+  const Clock::time_point now = Clock::now();
+  if (now - std::max(begin, waiting_->peer_waited) > timeout_ || now - begin > timeout_ * size())
+    fail<RankFailed>("{}: rank {} did not come within {} s", to_string(waiting_->call), waiting_->peer,
+                     std::chrono::duration<double>(timeout_).count());
 }
 
 void PostOffice::check(const Call& call, int peer, Awaited awaited) {
@@ -231,8 +239,8 @@ void PostOffice::rest(int idle_polls) const {
 
 // ---- deadlock ------------------------------------------------------------------------------------------------------
 // Edge chasing (Chandy, Misra, Haas 1983): a rank that waits long sends its name and call to the one that it waits for;
-// who waits too adds its own and sends it on. A chain that comes back to its first rank is a circle. It counts when the
-// next round finds the very same waits, so that letters under way cannot feign one.
+// who waits too says so, adds its own and sends it on. A chain that comes back to its first rank is a circle. It counts
+// when the next round finds the very same waits, so that letters under way cannot feign one.
 
 void PostOffice::probe(std::vector<Link> chain) {
   // With elements on their way this rank does not depend on what the other does next.
@@ -255,7 +263,11 @@ void PostOffice::relay(int from, LetterReader& letter) {
     link.number = letter.get<std::uint64_t>();
     link.call = letter.get_text();
   }
-  if (!waiting_ || is_sending_to(from)) return;
+  if (!waiting_) return;
+  begin(Kind::waits_too, section_);
+  letter_.put(chain.back().number);
+  send(from);
+  if (is_sending_to(from)) return;
   const auto is_mine = [this](const Link& link) { return link.rank == rank(); };
   if (!is_mine(chain.front())) {
     if (std::none_of(chain.begin(), chain.end(), is_mine)) probe(std::move(chain));
@@ -295,7 +307,7 @@ bool PostOffice::wait_for_others(const Ready& ready) {
     if (ready()) return true;
     const Clock::time_point now = Clock::now();
     if (!deadline && !section_of(section_).failures.empty())
-      deadline = now + std::clamp<Clock::duration>(timeout_, least_grace, most_grace);
+      deadline = now + std::clamp(timeout_, least_grace, most_grace);
     is_broken_ = deadline && now > *deadline;
     rest(idle_polls);
   }

@@ -96,7 +96,7 @@ class PostOffice {
   Arrival take_arrival(const ExchangeName& name, int from);
 
   /// A letter about an exchange is begun, written and sent.
-  enum class Kind : std::uint8_t { call, content, want, taken, failed, ended, probe, gathered };
+  enum class Kind : std::uint8_t { call, content, want, taken, failed, ended, probe, waits_too, gathered };
   LetterWriter& begin(Kind kind, const ExchangeName& name);
   /// `content` comes after its words.
   void send(int to, std::span<const std::byte> content = {});
@@ -118,6 +118,7 @@ class PostOffice {
   void leave(int code);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Section {
     std::map<std::pair<ExchangeName, int>, Arrival> arrivals;
     std::map<int, Failure> failures;
@@ -130,6 +131,7 @@ class PostOffice {
     std::uint64_t number;
     const Call& call;
     int peer;
+    Clock::time_point peer_waited{};  // when the peer last said that it waits itself
   };
   /// One rank of a chain of ranks that wait for each other.
   struct Link {
@@ -147,6 +149,7 @@ class PostOffice {
   void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
   static void remember_failure(Section& section, int rank, Failure failure);
   void check(const Call& call, int peer, Awaited awaited);
+  void check_time(Clock::time_point begin) const;
   bool is_sending_to(int peer) const;
   void probe(std::vector<Link> chain);
   void relay(int from, LetterReader& letter);

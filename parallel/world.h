@@ -44,7 +44,8 @@ struct WorldOptions {
   /// Faster 3 x 3 convolutions in f32, with larger rounding errors.
   bool winograd = false;
   /// How long a wait may take before it names the peer that did not come; as many times longer as there are ranks where
-  /// one computes at a time.
+  /// one computes at a time. While the peer waits for others itself its time stands still, so that the rank that keeps
+  /// all of them is named.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// Called once, by run_ranks's own thread, when a rank has failed and another has still not ended `patience` after: a
   /// thread that computes for ever cannot be ended, only the program can. run_ranks waits on.

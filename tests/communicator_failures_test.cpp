@@ -187,4 +187,23 @@ TEST_CASE("a wait that takes too long names the peer and the operation") {
       "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.2 s");
 }
 
+TEST_CASE("whom all wait for in the end is named, not who waits for it longest") {
+  using std::chrono::milliseconds;
+  WorldOptions options = on_transport(3);
+  options.timeout = milliseconds(400);
+  fails_on_ranks(
+      options,
+      [](Rank& rank) {
+        rank.world.barrier().wait();
+        if (rank.index == 2) rank.world.recv(1).wait();
+        if (rank.index == 1) {
+          // The last rank waits for some time already.
+          std::this_thread::sleep_for(milliseconds(150));
+          rank.world.recv(0).wait();
+        }
+        std::this_thread::sleep_for(milliseconds(1200));
+      },
+      "rank 1, message 1: recv from rank 0: rank 0 did not come within 0.4 s");
+}
+
 }  // namespace heddle
