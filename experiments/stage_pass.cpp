@@ -62,7 +62,8 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
                                                      .labels = labels,
                                                      .rows = rows,
                                                      .first_sample = all.begin + mine.begin,
-                                                     .global_batch = tools_.experiment.train.batch});
+                                                     .global_batch = tools_.experiment.train.batch,
+                                                     .while_reducing = tools_.update_head});
   if (rank_.device.has_data() && result.loss_sum.defined()) loss_ = loss_.value_or(0) + result.loss_sum.item();
   return output.defined() ? std::move(result.embedding_gradient) : Tensor();
 }

@@ -45,6 +45,8 @@ struct TrainingTools {
   ImageReader& images;
   Head* head;  // none on ranks that have no classes
   GradientBuckets& buckets;
+  /// Where the head can be stepped before the backward passes of the layers.
+  std::function<void()> update_head;
 };
 
 class TrainingPass final : public StagePass {

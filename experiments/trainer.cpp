@@ -149,7 +149,9 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   if (head_)
     head_->begin_step(
         step, experiment_.head.samples() ? labels_of(dataset_, Split::train, batch) : std::vector<std::int64_t>());
-  TrainingPass pass({experiment_, dataset_, tracer_, images_, head_.get(), *buckets_}, models_, rank_, batch, step);
+  TrainingTools tools{experiment_, dataset_, tracer_, images_, head_.get(), *buckets_, {}};
+  if (updates_head_early()) tools.update_head = [this, step] { update_head(step, 1); };
+  TrainingPass pass(tools, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
   if (head_ && head_->is_replicated()) {
     const Tracer::Computing span(tracer_, "head weight");
@@ -185,6 +187,22 @@ std::vector<Tensor> Trainer::embed(const std::vector<std::int64_t>& sizes, const
   while (embeddings.size() < sizes.size())
     embeddings.push_back(Tensor::empty(rank_.device, {0, embedding_size(*plan_->model)}, experiment_.dtype()));
   return embeddings;
+}
+
+bool Trainer::updates_head_early() const {
+  const TrainConfig& train = experiment_.train;
+  return head_ && !head_->is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
+         rank_.mesh.size(Axis::pp) == 1;
+}
+
+void Trainer::update_head(std::int64_t step, double factor) {
+  const Tracer::Computing span(tracer_, "head weight");
+  head_->update({step, learning_rate_of(step), experiment_.train.clip.value, factor});
+}
+
+double Trainer::learning_rate_of(std::int64_t step) const {
+  const TrainConfig& train = experiment_.train;
+  return learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
 }
 
 double Trainer::gradient_norm() {
@@ -230,24 +248,20 @@ Trainer::Clipped Trainer::clip_gradients() {
 }
 
 Trainer::Update Trainer::apply_gradients(std::int64_t step) {
-  const TrainConfig& train = experiment_.train;
   Update update;
   const Clipped clipped = clip_gradients();
   update.gradient_norm = clipped.norm;
-  update.learning_rate = learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
+  update.learning_rate = learning_rate_of(step);
   std::vector<Tensor> gradients;
   for (const Parameter* parameter : parameters())
     if (parameter->trainable) gradients.push_back(parameter->gradient->gradient());
-  if (head_ && !head_->is_replicated()) {
-    const Tracer::Computing span(tracer_, "head weight");
-    head_->update({step, update.learning_rate, train.clip.value, clipped.factor});
-  }
+  if (head_ && !head_->is_replicated() && !updates_head_early()) update_head(step, clipped.factor);
   const Tracer::Computing span(tracer_, "optimizer");
   optimizer_->step(step, update.learning_rate, gradients);
   std::vector<FlatSharded> stepped;
   for (const Parameter* parameter : parameters())
     if (shards_step(*parameter)) stepped.push_back({parameter->value, &rank_.over(parameter->part.partial)});
-  gather_shards(stepped, train.bucket_bytes);
+  gather_shards(stepped, experiment_.train.bucket_bytes);
   for (const Parameter* parameter : parameters()) parameter->gradient->clear();
   models_.end_step(rank_);
   return update;

@@ -70,6 +70,11 @@ class Trainer {
   void make_optimizer_and_buckets();
   /// Parameters with the optimizer's state of them.
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
+  /// Whether the head's phase 2 has to know nothing of the step's other gradients, and so runs within the loss, while
+  /// the embeddings' gradient is exchanged. Stages of a pipeline leave it for the end, as their profile does.
+  bool updates_head_early() const;
+  void update_head(std::int64_t step, double factor);
+  double learning_rate_of(std::int64_t step) const;
   double gradient_norm();
   /// The norm before clipping by it, and what the gradients were multiplied by.
   struct Clipped {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "framework/device.h"
 #include "framework/ops/linear.h"
@@ -189,6 +191,17 @@ void Head::check_finite_gradient(const Tensor& gradient) const {
                      device_.rank());
 }
 
+void Head::check_finite_sums(const HeadInput& input, const Tensor& log_sums) const {
+  if (!device_.has_data()) return;
+  const auto own = input.rows.begin() + samples_.rank();
+  const std::int64_t first = input.first_sample - std::accumulate(input.rows.begin(), own, std::int64_t{0});
+  const std::vector<double> values = log_sums.to_doubles();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]))
+      fail<RankFailed>("head: the logits of sample {} of the batch are not finite: the training has diverged",
+                       first + static_cast<std::int64_t>(i));
+}
+
 Tensor Head::columns_of(const Tensor& labels) const {
   if (!config_.samples() || !device_.has_data()) return labels;
   std::vector<std::int64_t> columns = labels.to_host<std::int64_t>();
@@ -225,15 +238,22 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
                                                : shard(config_.classes, ranks_.size(), r));
   LogitsResult result = compute(logits);
 
+  kept_.push_back(std::move(result.kept));
   HeadOutput output;
-  output.embedding_gradient =
-      config_.is_replicated() ? result.gradient : Tensor(ranks_.reduce_scatter(result.gradient, input.rows));
-  result.gradient = Tensor();
+  if (config_.is_replicated()) {
+    output.embedding_gradient = std::move(result.gradient);
+  } else {
+    Work<Tensor> reducing = ranks_.reduce_scatter(std::exchange(result.gradient, Tensor()), input.rows);
+    if (input.while_reducing) {
+      check_finite_sums(input, kept_.back().log_sums);
+      input.while_reducing();
+    }
+    output.embedding_gradient = reducing.wait();
+  }
   if (config_.normalize)
     rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
   check_finite_gradient(output.embedding_gradient);
   if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, logits.loss_scale);
-  kept_.push_back(std::move(result.kept));
   return output;
 }
 

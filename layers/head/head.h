@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
 #include <span>
@@ -38,6 +39,9 @@ struct HeadInput {
   std::vector<std::int64_t> rows;        // b of every rank of the head, in rank order
   std::int64_t first_sample = 0;         // position in the global batch, for messages
   std::int64_t global_batch = 1;         // the loss is the mean over so many samples
+  /// Called once, while the embeddings' gradient is on its way to its ranks: where nothing about the step is still to
+  /// be known, phase 2 may run then. All log-sum-exps are finite.
+  std::function<void()> while_reducing{};
 };
 
 struct HeadOutput {
@@ -101,6 +105,7 @@ class Head {
   void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
   /// In steps without a loss nothing else would tell.
   void check_finite_gradient(const Tensor& gradient) const;
+  void check_finite_sums(const HeadInput& input, const Tensor& log_sums) const;
   void take_sample();
   /// On the device; on plan, which has none of them, so many.
   template <class T>
