@@ -393,6 +393,11 @@ TEST_CASE("Plan counts the bytes of the rows that are selected, and no others") 
     Tensor sum = Tensor::empty(device, {1}, DType::f64);
     CHECK(bytes([&] { kernels.add_squared_gradient(rows, norms, rows, 0, sum); }) == n * (8 * columns + 4));
     CHECK(bytes([&] { kernels.fill(stepped, {}, 0, {}); }) == 1000 * (columns + 4));
+    ClassTable lazy = table(DType::f32, false);
+    lazy.taken = Tensor::empty(device, {1000}, DType::i32);
+    CHECK(bytes([&] { kernels.catch_up(lazy, selection, {}); }) == of_index + n * (2 * 2 * 4 * columns + 2 * 4));
+    CHECK(bytes([&] { kernels.step(lazy, selection, rows, norms, none, sgd_step()); }) ==
+          of_index + n * (4 * columns + 4 * columns + 4 + 2 * 4 * columns));
   }
   const std::int64_t before = device.backend().flops();
   ClassTable table{.weight = Tensor::empty(device, {8, columns}, DType::f32),

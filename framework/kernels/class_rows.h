@@ -16,6 +16,14 @@ struct ClassTable {
   Tensor scale{};  // [c] f32, of i8 weights only: a row's largest magnitude / 127, by which its integers are multiplied
   Tensor momentum{};  // [c, d]: sgd's velocity or adamw's mean; f64 beside f64 weights, else f32, bf16 or f16
   Tensor square{};    // [c, d] of the compute type: adamw's mean of squares
+  Tensor taken{};     // [c] i32, of rows that may lag: how many of the LazySteps a row has taken
+};
+
+/// Sgd's steps with a gradient of zero, which a row may take late and many at once: each is a linear map of its weights
+/// and velocities, the same for all rows.
+struct LazySteps {
+  std::int64_t count = 0;
+  Tensor maps{};  // f64 [n, 4]: products of SgdMaps (framework/sgd_map.h), where `place_of` puts them; n >= 2 * count
 };
 
 /// `size` rows of a table: begin .. begin + size - 1, or those that the index names.
@@ -32,6 +40,7 @@ struct ClassStep {
   double factor = 1;               // and then multiplied by this
   DrawKey rounding{};              // of Purpose::rounding
   std::int64_t first_element = 0;  // the global element that the table begins with
+  std::int64_t taken = 0;          // what the stepped rows' `taken` becomes, where there is one
 };
 
 /// How the rows of a new table are drawn.
@@ -54,6 +63,9 @@ class ClassRowKernels {
   /// w = row * inverse_norm; without inverse_norm (undefined) U itself; without U zero.
   virtual void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
                     const Tensor& products, const ClassStep& step) const = 0;
+  /// The selected rows take the steps that they lack, from their `taken` on. f64 weights and momentum, or f32 ones;
+  /// products and their application in f64, rounded once.
+  virtual void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const = 0;
   /// result (f64, one element) += the sum of squares of the gradient that `step` takes of the same arguments, clamped
   /// (bound > 0) but without its factor. In the order of rows: cutting them into tiles changes no bit.
   virtual void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,

@@ -94,6 +94,9 @@ void Head::make_table() {
   if (type) table_.momentum = Tensor::zeros(device_, shape, *type);
   if (!type) optimizer_.momentum = 0;
   if (optimizer_.type == OptimizerType::adamw) table_.square = Tensor::zeros(device_, shape, dtype_);
+  if (!config_.lags()) return;
+  table_.taken = Tensor::zeros(device_, {shard_.size}, DType::i32);
+  put_off_.emplace(device_);
 }
 
 std::int64_t Head::state_bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
@@ -103,6 +106,7 @@ std::int64_t Head::state_bytes(const HeadConfig& config, const OptimizerConfig& 
   if (config.weights == WeightState::int8) bytes += classes * static_cast<std::int64_t>(sizeof(float));
   if (const auto type = momentum_type(config, optimizer, dtype)) bytes += rows(*type);
   if (optimizer.type == OptimizerType::adamw) bytes += rows(dtype);
+  if (config.lags()) bytes += classes * static_cast<std::int64_t>(sizeof(std::int32_t)) + LazyStepTable::bytes;
   return bytes + (config.is_replicated() ? rows(dtype) : 0);  // its gradient
 }
 
@@ -113,6 +117,7 @@ std::vector<Parameter*> Head::parameters() {
 
 std::vector<StateTensor> Head::state() {
   if (config_.is_replicated()) return {};
+  catch_up_all();
   std::vector<StateTensor> all{{"head.weight", table_.weight, part_}};
   if (table_.scale.defined()) {
     ParameterPart rows = part_;
@@ -125,6 +130,11 @@ std::vector<StateTensor> Head::state() {
     all.push_back({is_adamw ? "mean.head.weight" : "velocity.head.weight", table_.momentum, part_});
   if (table_.square.defined()) all.push_back({"square.head.weight", table_.square, part_});
   return all;
+}
+
+ClassTable& Head::table() {
+  catch_up_all();
+  return table_;
 }
 
 void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
@@ -152,7 +162,11 @@ void Head::take_sample() {
     bias = Tensor::empty(device_, {sample_.size}, dtype_);
     device_.backend().elementwise().cast(given(sample_.corrections, sample_.size), bias);
   }
-  tiles_->select(given(sample_.rows, sample_.size), bias);
+  const Tensor rows = given(sample_.rows, sample_.size);
+  tiles_->select(rows, bias);
+  if (!put_off_) return;
+  device_.backend().class_rows().catch_up(table_, {.size = sample_.size, .index = rows}, put_off_->steps());
+  table_.weight.storage()->changed();
 }
 
 template <class T>
@@ -320,7 +334,8 @@ ClassStep Head::class_step(const HeadUpdate& update) const {
                        .purpose = Purpose::rounding,
                        .step = static_cast<std::uint32_t>(update.step),
                        .layer = stream_},
-          .first_element = shard_.begin * dimension()};
+          .first_element = shard_.begin * dimension(),
+          .taken = put_off_ ? put_off_->steps().count + 1 : 0};
 }
 
 void Head::update(const HeadUpdate& update) {
@@ -329,6 +344,7 @@ void Head::update(const HeadUpdate& update) {
     device_.backend().class_rows().step(table_, tile.selection, tile.rows, tile.inverse_norm, products, step);
   });
   if (config_.samples() && config_.sample.unsampled == Unsampled::dense) step_unsampled(step);
+  if (put_off_) put_off(step);
   table_.weight.storage()->changed();
   forget();
 }
@@ -348,6 +364,20 @@ void Head::step_unsampled(const ClassStep& step) {
   rest.for_each([&](const ClassTile& tile) {
     device_.backend().class_rows().step(table_, tile.selection, tile.rows, Tensor(), Tensor(), step);
   });
+}
+
+void Head::put_off(const ClassStep& step) {
+  const auto& update = std::get<SgdStep>(step.update);
+  put_off_->add(dtype_ == DType::f64 ? sgd_map<double>(update) : sgd_map<float>(update));
+  if (put_off_->is_full()) catch_up_all();
+}
+
+void Head::catch_up_all() {
+  if (!put_off_ || put_off_->steps().count == 0) return;
+  device_.backend().class_rows().catch_up(table_, {.size = shard_.size}, put_off_->steps());
+  table_.taken.fill(0);
+  put_off_->clear();
+  table_.weight.storage()->changed();
 }
 
 Tensor Head::weight_gradient() {

@@ -26,6 +26,7 @@
 #include "layers/head/class_sample.h"
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
+#include "layers/head/lazy_step_table.h"
 #include "layers/head/logits.h"
 #include "layers/parameter.h"
 #include "parallel/rank.h"
@@ -68,6 +69,8 @@ class Head {
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;
 
+  /// From the next step on classes are sampled in so many shards.
+  void sample_in(std::int64_t shards) { config_.sample.shards = shards; }
   /// Before a step's first micro-batch; `labels`: of the global batch, in [0, classes), read by a head that samples.
   void begin_step(std::int64_t step, std::span<const std::int64_t> labels);
   /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes), RankFailed that of an
@@ -92,10 +95,11 @@ class Head {
   bool is_replicated() const { return config_.is_replicated(); }
   /// Those that the optimizer steps: a replicated head's weight.
   std::vector<Parameter*> parameters();
-  /// What a sharded head keeps; of a replicated one the optimizer does.
+  /// What a sharded head keeps; of a replicated one the optimizer does. Lazy rows are caught up first.
   std::vector<StateTensor> state();
   ShardRange classes() const { return shard_; }
-  ClassTable& table() { return table_; }
+  /// Lazy rows are caught up first.
+  ClassTable& table();
   /// Of an embedding.
   std::int64_t dimension() const { return table_.weight.shape()[1]; }
 
@@ -118,6 +122,9 @@ class Head {
   Tensor tile_products(const ClassTile& tile);
   ClassStep class_step(const HeadUpdate& update) const;
   void step_unsampled(const ClassStep& step);
+  /// Of lazy rows: the step that was done is put off by all that did not take it.
+  void put_off(const ClassStep& step);
+  void catch_up_all();
   void forget();
 
   HeadConfig config_;
@@ -133,6 +140,7 @@ class Head {
   bool draws_aside_;
   DType dtype_;
   ClassTable table_;
+  std::optional<LazyStepTable> put_off_;
   std::optional<ClassTiles> tiles_;
   std::int64_t step_ = 0;
   std::future<ClassSample> drawing_;

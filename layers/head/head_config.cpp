@@ -45,7 +45,7 @@ std::span<const std::string_view> names_of<MomentumState>() {
 
 template <>
 std::span<const std::string_view> names_of<Unsampled>() {
-  static constexpr std::array<std::string_view, 2> names{"frozen", "dense"};
+  static constexpr std::array<std::string_view, 3> names{"frozen", "dense", "lazy"};
   return names;
 }
 
@@ -56,13 +56,14 @@ void describe_sample(Describer& d, SampleConfig& c) {
           "share of the classes that takes part in a step, PartialFC's way: those of the batch, and others at random; "
           "0: those of the batch alone; 1: all");
   choice(d, "unsampled", c.unsampled,
-         "what a step does to the other classes: nothing, or decay and momentum with a gradient of zero");
+         "what a step does to the other classes: nothing (frozen), decay and momentum with a gradient of zero (dense), "
+         "or the same later, all at once, when a class is next needed (lazy: dense's weights at frozen's cost)");
   d.field("correction", c.correction,
           "raises the others' logits by -ln of the probability that they are drawn, which makes the softmax's sum "
           "unbiased");
   d.field("shards", c.shards, between(0, 1e6),
-          "how many stretches of the classes are sampled each by itself; 0: as many as the head has ranks. The sample "
-          "depends on it, not on the ranks");
+          "how many stretches of the classes are sampled each by itself; 0: as many as the head has ranks, or in a run "
+          "that goes on as many as before. The sample depends on it, not on the ranks");
 }
 
 void describe_state(Describer& d, HeadConfig& c) {
@@ -109,6 +110,10 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
       c.weights == WeightState::f32 && (c.momentum == MomentumState::f32 || c.momentum == MomentumState::none);
   if (dtype == DType::f64 && !is_wide)
     fail<InputError>("head.state: narrow state is computed with in f32: expected f32 state beside train.dtype = f64");
+  if (c.sample.unsampled == Unsampled::lazy && (optimizer.type != OptimizerType::sgd || !is_wide))
+    fail<InputError>(
+        "head.sample.unsampled: lazy puts off steps of sgd, in f32: expected sgd, f32 weights, and f32 momentum or "
+        "none");
   if (c.parallel != HeadParallel::replicated) return;
   if (c.logits == Logits::gathered || c.logits == Logits::transposed)
     fail<InputError>("head.logits: a replicated head has all classes' logits: expected sharded or fused");

@@ -41,7 +41,8 @@ enum class MomentumState { f32, bf16, f16, none };
 /// What happens in a step to the rows that are not in its sample.
 enum class Unsampled {
   frozen,  // nothing: neither decay nor momentum (InsightFace's first PartialFC, PLSC 2.4)
-  dense    // a step with a gradient of zero: weights decay and move on by their momentum (PartialFC 2)
+  dense,   // a step with a gradient of zero: weights decay and move on by their momentum (PartialFC 2)
+  lazy     // the same, but taken when the row is next needed, all missed steps in one; sgd with f32 state only
 };
 
 /// PartialFC's sample of the classes (An et al. 2021): all that the batch has, filled up with others.
@@ -71,6 +72,8 @@ struct HeadConfig {
   MomentumState momentum = MomentumState::f32;
 
   bool samples() const { return sample.rate < 1; }
+  /// Whether rows may lag behind the steps that were done.
+  bool lags() const { return samples() && sample.unsampled == Unsampled::lazy; }
   bool has_loss(std::int64_t step) const { return step % loss_every == 0; }
   bool is_replicated() const { return parallel == HeadParallel::replicated; }
   /// Whether all ranks of the mesh share the classes, those of all pipeline stages: a replicated head lies where the

@@ -5,6 +5,7 @@
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/draws.h"
 #include "framework/backends/cpu/row_math.h"
+#include "framework/sgd_map.h"
 
 namespace heddle::cpu {
 
@@ -151,6 +152,38 @@ void check(const ClassTable& table, const ClassSelection& selection, const Tenso
       fail("class rows: expected {}, got {}", to_string(compute, selected), to_string(*x));
 }
 
+void check(const ClassTable& table, const LazySteps& steps) {
+  const Tensor& weight = table.weight;
+  const bool is_wide = weight.dtype() == DType::f32 || weight.dtype() == DType::f64;
+  const bool is_alike = !table.momentum.defined() ||
+                        (table.momentum.dtype() == weight.dtype() && table.momentum.shape() == weight.shape());
+  if (!is_wide || !is_alike)
+    fail("class rows: only f32 and f64 state can lag, got weight {} with momentum {}", to_string(weight),
+         to_string(table.momentum));
+  if (!table.taken.defined() || table.taken.dtype() != DType::i32 || table.taken.shape() != Shape{weight.shape()[0]})
+    fail("class rows: expected the steps taken as {}, got {}", to_string(DType::i32, {weight.shape()[0]}),
+         to_string(table.taken));
+  if (steps.maps.dtype() != DType::f64 || steps.maps.numel() < 4 * 2 * steps.count)
+    fail("class rows: expected the maps of {} steps, got {}", steps.count, to_string(steps.maps));
+}
+
+/// A row's weights and velocities become the map's.
+template <class C>
+void apply(const SgdMap& map, std::int64_t columns, C* weight, C* velocity) {
+  if (velocity == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < columns; ++i) weight[i] = static_cast<C>(map.ww * static_cast<double>(weight[i]));
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const auto w = static_cast<double>(weight[i]);
+    const auto v = static_cast<double>(velocity[i]);
+    weight[i] = static_cast<C>(map.ww * w + map.wv * v);
+    velocity[i] = static_cast<C>(map.vw * w + map.vv * v);
+  }
+}
+
 /// The gradients of rows, as a step and a norm take them.
 template <class C>
 class Gradients {
@@ -256,6 +289,25 @@ class CpuClassRows final : public ClassRowKernels {
     });
   }
 
+  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const override {
+    check(table, steps);
+    visit_compute(table.weight, [&]<class C>(C) {
+      const std::int64_t columns = table.weight.shape().back();
+      const RowsOf selected(selection, table.weight, true);
+      const auto* const maps = static_cast<const SgdMap*>(steps.maps.data());
+      auto* const taken = table.taken.as<std::int32_t>();
+      parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t row = selected[i];
+          if (taken[row] >= steps.count) continue;
+          apply(product_of(maps, taken[row], steps.count), columns, row_of<C>(table.weight, row),
+                row_of<C>(table.momentum, row));
+          taken[row] = static_cast<std::int32_t>(steps.count);
+        }
+      });
+    });
+  }
+
   void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
                             Tensor& result) const override {
     visit_compute(rows, [&]<class C>(C) {
@@ -323,6 +375,7 @@ class CpuClassRows final : public ClassRowKernels {
         update_row(update, columns, gradient.data(), row_of<const C>(rows, i), to, kept, row_of<C>(table.square, row));
         store(table.weight, table.scale, row, to, RoundedState::weight);
         store(table.momentum, no_scale, row, kept, RoundedState::momentum);
+        if (table.taken.defined()) table.taken.as<std::int32_t>()[row] = static_cast<std::int32_t>(step.taken);
       }
     });
   }

@@ -15,6 +15,9 @@ std::int64_t row_bytes(const Tensor& x, std::int64_t n) {
 std::int64_t scale_bytes(const ClassTable& table, std::int64_t n) {
   return table.scale.defined() ? n * static_cast<std::int64_t>(size_of(table.scale.dtype())) : 0;
 }
+std::int64_t taken_bytes(const ClassTable& table, std::int64_t n) {
+  return table.taken.defined() ? n * static_cast<std::int64_t>(size_of(table.taken.dtype())) : 0;
+}
 std::int64_t bytes_of(const Tensor& x) {
   return x.defined() ? x.bytes() : 0;
 }
@@ -48,7 +51,15 @@ class PlanClassRows final : public ClassRowKernels {
     counter_.add(operations * n * columns_of(table.weight),
                  bytes_of(selection.index) + bytes_of(rows) + bytes_of(products) +
                      (products.defined() ? bytes_of(inverse_norm) : 0) + row_bytes(table.weight, n) +
-                     scale_bytes(table, n) + 2 * (row_bytes(table.momentum, n) + row_bytes(table.square, n)));
+                     scale_bytes(table, n) + taken_bytes(table, n) +
+                     2 * (row_bytes(table.momentum, n) + row_bytes(table.square, n)));
+  }
+
+  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& /*steps*/) const override {
+    const std::int64_t n = selection.size;
+    counter_.add((table.momentum.defined() ? 6 : 1) * n * columns_of(table.weight),
+                 bytes_of(selection.index) +
+                     2 * (row_bytes(table.weight, n) + row_bytes(table.momentum, n) + taken_bytes(table, n)));
   }
 
   void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double /*bound*/,
