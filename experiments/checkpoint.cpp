@@ -102,11 +102,6 @@ std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const
   return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
 }
 
-/// The stretches of the classes that are sampled each by itself.
-std::int64_t sampled_shards(const HeadConfig& head, const Mesh& mesh) {
-  return head.samples() ? head.sample.shards_over(mesh.size(Head::axes(head))) : 0;
-}
-
 /// What the files of all ranks say of the run. The model's sizes show in its tensors.
 SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
   const Experiment course = without_course(trainer.experiment());
@@ -119,11 +114,23 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
           {"mesh", to_string(mesh)},
           {"micro_batches", std::to_string(course.train.micro_batches)},
           {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
-          {"sampled_shards", std::to_string(sampled_shards(course.head, mesh))},
+          {"sampled_shards", std::to_string(trainer.sample_shards())},
           {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
           {"layout", checksum_of(course)},
           {"experiment", checksum_of(learning)},
           {"backbone", checksum_of(without_head(learning))}};
+}
+
+/// In how many shards a run that goes on samples its classes, where it is not the number that it would take by itself:
+/// what the experiment leaves open stays as it was, however many ranks there are now.
+std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved) {
+  const HeadConfig& head = trainer.experiment().head;
+  const auto found = saved.find("sampled_shards");
+  if (!head.samples() || head.sample.shards > 0 || found == saved.end()) return {};
+  std::int64_t shards = 0;
+  std::from_chars(found->second.data(), found->second.data() + found->second.size(), shards);
+  if (shards < 1 || shards == trainer.sample_shards()) return {};
+  return shards;
 }
 
 /// What was saved and what is here, as the two say it.
@@ -223,6 +230,9 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
 std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, SavedHead head) const {
   Rank& rank = trainer.rank();
   const CheckpointFiles files(step_folder(steps_done));
+  std::optional<std::int64_t> shards;
+  if (head == SavedHead::kept) shards = kept_shards(trainer, files.identity());
+  if (shards) trainer.sample_in(*shards);
   const SafetensorsMetadata here = identity_of(trainer, steps_done);
   const Comparison comparison(step_folder(steps_done), files.identity(), here);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
@@ -239,7 +249,12 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   }
   // No rank goes on before all files are known to be sound.
   rank.world.barrier().wait();
-  return head == SavedHead::kept ? comparison.difference() : std::string();
+  if (head == SavedHead::left) return {};
+  std::string told = comparison.difference();
+  if (shards)
+    told += fmt::format("{}classes are sampled in {} shards as before (head.sample.shards)", told.empty() ? "" : "; ",
+                        *shards);
+  return told;
 }
 
 }  // namespace heddle

@@ -26,10 +26,12 @@ class CheckpointFolder {
   std::optional<std::int64_t> latest() const;
   /// Removes all checkpoints: those of an earlier run are not to be resumed.
   void clear() const;
-  /// A collective call. Older checkpoints are removed once this one is whole.
+  /// A collective call. Older checkpoints are removed once this one is whole. Lazy classes are caught up and go on from
+  /// there: a run that saves at other steps has other bits of them, not other values.
   void save(Trainer& trainer, std::int64_t steps_done) const;
-  /// A collective call, by however many ranks laid out in whatever way. Gives what is to be told: why the run will not
-  /// go on bit for bit; nothing if it will, or with a new head. InputError names the file and what does not fit:
+  /// A collective call, by however many ranks laid out in whatever way. A class sample keeps the number of its shards
+  /// unless the experiment sets another. Gives what is to be told: that it does, and why the run will not go on bit for
+  /// bit; nothing if it will, or with a new head. InputError names the file and what does not fit:
   /// another model, number of classes, optimizer or batch, a file that is missing or damaged, parts that do not make up
   /// the whole.
   std::string load(Trainer& trainer, std::int64_t steps_done, SavedHead head = SavedHead::kept) const;

@@ -36,6 +36,8 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
     head_ = std::make_unique<Head>(
         experiment.head, experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
         embedding_size(*plan_->model), rank, construction_);
+  if (experiment.head.samples())
+    sample_shards_ = experiment.head.sample.shards_over(rank.mesh.size(Head::axes(experiment.head)));
   check_names();
   if (!experiment.train.forward_only) make_optimizer_and_buckets();
 }
@@ -110,6 +112,11 @@ std::vector<StateTensor> Trainer::head_state() {
   std::vector<StateTensor> states = state_of(head_->parameters());
   for (StateTensor& state : head_->state()) states.push_back(std::move(state));
   return states;
+}
+
+void Trainer::sample_in(std::int64_t shards) {
+  sample_shards_ = shards;
+  if (head_) head_->sample_in(shards);
 }
 
 std::vector<Parameter*> Trainer::parameters() {

@@ -54,6 +54,11 @@ class Trainer {
   /// stages, and of its classes.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
+  /// In how many shards the head samples its classes: as the experiment says, else as many as it has ranks; 0: it has
+  /// all classes in every step.
+  std::int64_t sample_shards() const { return sample_shards_; }
+  /// From the next step on in so many. To be called by all ranks.
+  void sample_in(std::int64_t shards);
   const RunPlan& plan() const { return *plan_; }
   Rank& rank() { return rank_; }
   const Experiment& experiment() const { return experiment_; }
@@ -91,6 +96,7 @@ class Trainer {
   Construction construction_;
   StageModels models_;
   std::unique_ptr<Head> head_;  // none on ranks without classes
+  std::int64_t sample_shards_ = 0;
   /// Of training only.
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<GradientBuckets>

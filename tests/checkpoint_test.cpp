@@ -185,7 +185,8 @@ TEST_CASE("going on elsewhere is told in a line that says what it changes") {
   CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on another layout: the losses agree within rounding");
 }
 
-TEST_CASE("a class sample of as many shards as saved is the same on other ranks; another number is told") {
+TEST_CASE(
+    "a class sample goes on in as many shards as were saved, on any ranks, and it is told; so is another number") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
   const auto sampling = [](const Way& way, std::int64_t shards) {
@@ -199,11 +200,45 @@ TEST_CASE("a class sample of as many shards as saved is the same on other ranks;
   const test::Outcome whole = run(two, sampling(two, 0), {.end = 4});
   (void)run(two, sampling(two, 0), saving(folder, 2));
   std::string note;
-  (void)run(four, sampling(four, 0), resuming(folder, 2, 2, &note));
-  CHECK(note.ends_with("rounding; classes were sampled in 2 shards, now in 4 (head.sample.shards)"));
-  const test::Outcome rest = run(four, sampling(four, 2), resuming(folder, 2, 4, &note));
+  (void)run(four, sampling(four, 3), resuming(folder, 2, 2, &note));
+  CHECK(note.ends_with("rounding; classes were sampled in 2 shards, now in 3 (head.sample.shards)"));
+  test::Outcome rest = run(four, sampling(four, 2), resuming(folder, 2, 4, &note));
   CHECK(note.ends_with("rounding"));
   CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  rest = run(four, sampling(four, 0), resuming(folder, 2, 4, &note));
+  CHECK(note.ends_with("rounding; classes are sampled in 2 shards as before (head.sample.shards)"));
+  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  // What such a run saves keeps the number, too, also where the ranks stay.
+  Course once_more = resuming(folder, 2, 3);
+  once_more.after = [&folder](Trainer& trainer) { folder.save(trainer, 3); };
+  (void)run(four, sampling(four, 0), once_more);
+  rest = run(four, sampling(four, 0), resuming(folder, 3, 4, &note));
+  CHECK(note == "classes are sampled in 2 shards as before (head.sample.shards)");
+  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  // A new head has its own.
+  (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::left));
+  CHECK(note.empty());
+}
+
+TEST_CASE("lazy classes are saved as the dense ones that they are, and go on over any number of ranks") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const auto sampling = [](const Way& way, Unsampled unsampled) {
+    Experiment experiment = experiment_of(way, OptimizerType::sgd, DType::f64);
+    experiment.head.sample = {.rate = 0.4, .unsampled = unsampled};
+    experiment.train.optimizer.weight_decay = 0.1;
+    return experiment;
+  };
+  const Way two{{Mesh(2), 2}};
+  const test::Outcome dense = run(two, sampling(two, Unsampled::dense), {.end = 4});
+  const test::Outcome saved = run(two, sampling(two, Unsampled::lazy), saving(folder, 2));
+  for (const Way& way : {two, Way{{Mesh(), 4}}, Way{{Mesh(4), 1, Logits::fused}}}) {
+    CAPTURE(to_string(way.layout.mesh));
+    CHECK(run(way, sampling(way, Unsampled::lazy), resuming(folder, 2, 2)).state == saved.state);
+    const test::Outcome rest = run(way, sampling(way, Unsampled::lazy), resuming(folder, 2, 4));
+    CHECK(test::largest_difference(rest.weights, dense.weights).error <= 1e-12);
+    CHECK(test::largest_difference(rest.state, dense.state).error <= 1e-12);
+  }
 }
 
 TEST_CASE("a fresh head is drawn as a new run draws it, without momentum, and the backbone keeps its bits") {
