@@ -199,7 +199,7 @@ std::vector<Tensor> Trainer::embed(const std::vector<std::int64_t>& sizes, const
 bool Trainer::updates_head_early() const {
   const TrainConfig& train = experiment_.train;
   return head_ && !head_->is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
-         rank_.mesh.size(Axis::pp) == 1;
+         rank_.mesh.size(Axis::pp) == 1 && rank_.size > 1;
 }
 
 void Trainer::update_head(std::int64_t step, double factor) {
