@@ -48,6 +48,11 @@ struct PipelineConfig {
 struct RanksConfig {
   std::vector<double> speed;  // by rank; 1 where there is none
   double jitter = 0;
+
+  double speed_of(int rank) const {
+    const auto at = static_cast<std::size_t>(rank);
+    return at < speed.size() ? speed[at] : 1;
+  }
 };
 
 struct ClipConfig {

@@ -179,11 +179,27 @@ StageLoads stage_loads(const ModelDescription& model, const Experiment& experime
   return loads;
 }
 
+/// Of each stage, the slowest of its ranks counts; none where all ranks are alike.
+std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
+  if (experiment.ranks.speed.empty()) return {};
+  std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    for (int rank = 0; rank < mesh.size(); ++rank)
+      if (mesh.coordinates(rank).pp == schedule.rank_of[static_cast<std::size_t>(stage)]) {
+        double& slowest = slowness[static_cast<std::size_t>(stage)];
+        slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
+      }
+  return slowness;
+}
+
 StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
                 const Schedule& schedule, std::span<const double> seconds) {
-  return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) -> StageLoads {
-    if (by == BalanceBy::time && !seconds.empty()) return {.each = {seconds.begin(), seconds.end()}};
-    return stage_loads(model, experiment, plan, schedule, by);
+  return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) {
+    if (by != BalanceBy::time) return stage_loads(model, experiment, plan, schedule, by);
+    StageLoads loads = seconds.empty() ? stage_loads(model, experiment, plan, schedule, by)
+                                       : StageLoads{.each = {seconds.begin(), seconds.end()}};
+    loads.slowness = slowness_of(experiment, plan.mesh, schedule);
+    return loads;
   });
 }
 

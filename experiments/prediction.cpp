@@ -45,10 +45,7 @@ class Prediction {
   bool has_head(int rank) const { return head_is_everywhere() || rank == plan_.last_rank(); }
   int head_ranks() const { return mesh_.size(Head::axes(experiment_.head)); }
   int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
-  double speed(int rank) const {
-    const auto world = static_cast<std::size_t>(world_rank(rank));
-    return world < experiment_.ranks.speed.size() ? experiment_.ranks.speed[world] : 1;
-  }
+  double speed(int rank) const { return experiment_.ranks.speed_of(world_rank(rank)); }
   std::vector<double> speeds() const {
     std::vector<double> all;
     for (int rank = 0; rank < schedule_.size(); ++rank) all.push_back(speed(rank));

@@ -28,6 +28,8 @@ struct StageLoads {
   /// Of each micro-batch in flight, of which a stage has `in_flight` at most; empty: nothing, or one each.
   std::vector<double> held{};
   std::vector<double> in_flight{};
+  /// By how much longer than elsewhere a stage takes for `each`, because its rank is slower; empty: 1 each.
+  std::vector<double> slowness{};
 
   double of_stage(int stage, const ShardRange& applications) const;
 };

@@ -164,6 +164,18 @@ stage  pp  begins with  layers  weights  time a step  memory a rank
 )");
 }
 
+TEST_CASE("a cut by time leaves a slow rank less to do") {
+  Json experiment = two_stages();
+  experiment["model"].erase("stages");
+  experiment["clock"] = "virtual";
+  const auto second_begins_with = [&experiment] {
+    return explained(experiment)["stages"][1]["first_layer"].get<std::string>();
+  };
+  CHECK(second_begins_with() == "layers.0.relu");
+  experiment["ranks"] = {{"speed", {0.01}}};
+  CHECK(second_begins_with() == "layers.0");
+}
+
 TEST_CASE("what explain says that crosses a cut, the ranks on its sides send") {
   const Json experiment = two_stages();
   const auto sent = [&](int steps) {

@@ -132,7 +132,7 @@ TEST_CASE("stages that layers name are taken as they stand, a layer without one 
   CHECK(error_of({0, 1, {}}, 4) == "model: expected layers that name 4 stages, got 2");
 }
 
-TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the stages hold in flight") {
+TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the stages hold and however slow they are") {
   RandomStream draws({1}, Purpose::test, 0, 0);
   for (int i = 0; i < 300; ++i) {
     const std::size_t layers = 1 + draws.below(9);
@@ -143,6 +143,7 @@ TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the st
       loads.held.push_back(static_cast<double>(draws.below(3)));
     }
     for (int s = 0; s < stages; ++s) loads.in_flight.push_back(static_cast<double>(1 + draws.below(4)));
+    for (int s = 0; s < stages && i % 2 == 0; ++s) loads.slowness.push_back(static_cast<double>(1 + draws.below(3)));
     const StageCut cut = most_even_cut(loads, stages);
     REQUIRE(cut.stages() == stages);
     for (int s = 0; s < stages; ++s) CHECK(cut.stage(s).size > 0);
