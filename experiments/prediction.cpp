@@ -144,16 +144,42 @@ double predicted_seconds(const Experiment& experiment, const RunPlan& plan, cons
   return Prediction(experiment, plan, profile).seconds();
 }
 
-double ideal_speedup(Schedule schedule, Recompute recompute) {
-  // It takes no time here, but where all ranks share it they would wait for each other.
+namespace {
+
+/// The loss takes no time here, but where all ranks share it they would wait for each other.
+Schedule without_loss(Schedule schedule) {
   for (std::vector<Action>& list : schedule.ranks)
     std::erase_if(list, [](const Action& action) { return action.kind == ActionKind::loss; });
+  return schedule;
+}
+
+}  // namespace
+
+double ideal_speedup(Schedule schedule, Recompute recompute) {
+  schedule = without_loss(std::move(schedule));
   const ScheduleShape shape{.ranks = schedule.size()};
   const double naive_seconds =
       is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).makespan;
   // A rank of several stages has as much to do as one of one.
   const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.size());
   return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).makespan;
+}
+
+KeptMicroBatches kept_micro_batches(Schedule schedule) {
+  schedule = without_loss(std::move(schedule));
+  const bool recomputes = std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [](const Action& a) { return a.kind == ActionKind::recompute; });
+  });
+  KeptMicroBatches kept{
+      .values =
+          simulate(schedule, {.stages = shared_by_stages({.weight_inputs = 0}, schedule.rank_of)}).peak_activations,
+      .inputs = std::vector<double>(schedule.ranks.size())};
+  if (recomputes)
+    kept.inputs =
+        simulate(schedule,
+                 {.stages = shared_by_stages({.activations = 0, .weight_inputs = 0, .input = 1}, schedule.rank_of)})
+            .peak_memory;
+  return kept;
 }
 
 }  // namespace heddle

@@ -14,4 +14,12 @@ double predicted_seconds(const Experiment& experiment, const RunPlan& plan, cons
 /// take equally long and messages no time: gpipe on p ranks without recomputation m p / (m + p - 1) times.
 double ideal_speedup(Schedule schedule, Recompute recompute);
 
+/// Of each rank, the most micro-batches whose values it keeps for backward at one time, where a rank's stages have even
+/// shares of them (what the schedule's formula gives), and the most whose inputs alone it keeps to recompute the rest.
+struct KeptMicroBatches {
+  std::vector<double> values{};
+  std::vector<double> inputs{};
+};
+KeptMicroBatches kept_micro_batches(Schedule schedule);
+
 }  // namespace heddle

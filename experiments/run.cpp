@@ -227,6 +227,11 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
                         .stages = plan.stages(),
                         .schedule = (forward_only ? plan.forward : plan.training)->schedule};
   result.ideal_speedup = ideal_speedup(result.schedule, experiment.pipeline.recompute);
+  if (!forward_only) {
+    KeptMicroBatches kept = kept_micro_batches(result.schedule);
+    result.kept_micro_batches = std::move(kept.values);
+    result.kept_inputs = std::move(kept.inputs);
+  }
   for (int stage = 0; stage < plan.stages(); ++stage)
     result.stage_begins.push_back(plan.model->applications()[static_cast<std::size_t>(plan.range(stage).begin)].name);
   const ValueForms forms(*plan.model, *plan.placements);

@@ -131,5 +131,20 @@ TEST_CASE("the ideal speed-up over naive is the formula's, for any chunks; recom
   CHECK(ideal_speedup(forward_only({0, 1, 2, 3}, 4), Recompute::never) == doctest::Approx(4 * 4.0 / (4 + 3)));
 }
 
+TEST_CASE("what ranks keep for backward is the formulas', inputs alone where the rest is recomputed") {
+  const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
+  const auto kept = [&](const char* name, Recompute recompute = Recompute::never) {
+    return kept_micro_batches(
+        with_communication(with_loss(with_recompute(make_schedule(name, shape), recompute), LossRanks::all)));
+  };
+  const std::vector<double> none(4, 0);
+  CHECK(kept("gpipe").values == std::vector<double>(4, 8));
+  CHECK(kept("gpipe").inputs == none);
+  CHECK(kept("1f1b").values == std::vector<double>{4, 3, 2, 1});
+  CHECK(kept("zb_h1").values == std::vector<double>{4, 3, 2, 1});
+  CHECK(kept("gpipe", Recompute::always).values == std::vector<double>(4, 1));
+  CHECK(kept("gpipe", Recompute::always).inputs == std::vector<double>(4, 8));
+}
+
 }  // namespace
 }  // namespace heddle::test

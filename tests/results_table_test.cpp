@@ -75,6 +75,10 @@ TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's sha
                   pipeline_variant("zb_h1, recomputed", "zb_h1", 4, 3, 0.75, 3)};
   run.variants[1].pipeline->predicted_seconds = 3.9;
   run.variants[2].pipeline->recompute = "always";
+  run.variants[1].pipeline->kept_micro_batches = {2, 2, 2, 2};
+  run.variants[1].pipeline->kept_inputs = {0, 0, 0, 0};
+  run.variants[2].pipeline->kept_micro_batches = {1, 1, 1, 0.5};
+  run.variants[2].pipeline->kept_inputs = {2, 2, 2, 2};
   const std::string table = results_table(run);
   CHECK(table.find(R"(
 pipelines, p ranks and m micro-batches: gain over naive with the same recomputation, and its ideal
@@ -84,6 +88,18 @@ gpipe              4  2      never       4.00 s        2.00   2.50  0.800   0.50
 zb_h1, recomputed  4  2     always       3.00 s           -   3.00      -   0.250      13.0 MiB
 
 memory of each rank)") != std::string::npos);
+  CHECK(table.find(R"(
+kept for backward at one time: by the schedule, and activations that were measured
+variant            rank  micro-batches  inputs  samples  activations  a sample
+gpipe                 0              2       -       64     1.00 MiB  16.0 KiB
+gpipe                 1              2       -       64     2.00 MiB  32.0 KiB
+gpipe                 2              2       -       64     3.00 MiB  48.0 KiB
+gpipe                 3              2       -       64     4.00 MiB  64.0 KiB
+zb_h1, recomputed     0              1       2       32     1.00 MiB         -
+zb_h1, recomputed     1              1       2       32     2.00 MiB         -
+zb_h1, recomputed     2              1       2       32     3.00 MiB         -
+zb_h1, recomputed     3            0.5       2       16     4.00 MiB         -
+)") != std::string::npos);
   CHECK(table.ends_with(R"(
 steps as the schedule predicts them from costs of the stages measured alone
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)

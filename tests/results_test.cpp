@@ -59,6 +59,8 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].micro_batches",
                                                      "variants[].bubble_fraction",
                                                      "variants[].ideal_speedup",
+                                                     "variants[].kept_micro_batches",
+                                                     "variants[].kept_inputs",
                                                      "variants[].speedup_over_first",
                                                      "variants[].speedup_over_naive",
                                                      "variants[].share_of_ideal",

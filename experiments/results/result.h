@@ -66,6 +66,9 @@ struct PipelineResult {
   Schedule schedule{};
   /// Over `naive` at the same stages, if every stage took equally long and messages no time.
   double ideal_speedup = 1;
+  /// Of each rank along pp, by the schedule: micro-batches kept for backward, and inputs kept to recompute from.
+  std::vector<double> kept_micro_batches{};
+  std::vector<double> kept_inputs{};
   /// Of a step, simulated from costs of the stages that were measured apart from the run.
   std::optional<double> predicted_seconds{};
   /// Of each rank along pp: what its last stage makes of the largest micro-batch, `f32[8,28,28,128]`.

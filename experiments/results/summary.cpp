@@ -79,6 +79,8 @@ void add_pipeline(Json& json, const RunResult& run, const VariantResult& variant
   json["micro_batches"] = variant.micro_batches;
   json["bubble_fraction"] = or_null(bubble_fraction(variant));
   json["ideal_speedup"] = of(&PipelineResult::ideal_speedup);
+  json["kept_micro_batches"] = of(&PipelineResult::kept_micro_batches);
+  json["kept_inputs"] = of(&PipelineResult::kept_inputs);
   json["speedup_over_first"] = or_null(speedup(variant, run.variants.front()));
   json["speedup_over_naive"] = naive == nullptr ? Json(nullptr) : or_null(speedup(variant, *naive));
   json["share_of_ideal"] = or_null(share_of_ideal(run, variant));

@@ -80,6 +80,48 @@ std::string pipelines_table(const RunResult& run) {
   return is_pipeline ? grid.to_text() : "";
 }
 
+std::string number(double value) {
+  return fmt::format("{:.4g}", value);
+}
+
+/// Position along pp; none of a rank that is not the first along the other axes.
+std::optional<std::size_t> pipeline_position(const RankResult& rank) {
+  std::optional<std::size_t> position;
+  for (const auto& [axis, at] : rank.coordinates) {
+    if (axis == "pp")
+      position = static_cast<std::size_t>(at);
+    else if (at != 0)
+      return {};
+  }
+  return position;
+}
+
+/// What each rank of a pipeline keeps for backward: by its schedule, and as it was measured. `a sample` tells schedules
+/// alike that keep other numbers of them; where values are recomputed it would tell nothing.
+std::string kept_table(const RunResult& run) {
+  constexpr std::size_t most_ranks = 16;  // more are in the summary
+  Grid grid({"variant", "rank", "micro-batches", "inputs", "samples", "activations", "a sample"});
+  bool keeps = false;
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > most_ranks) continue;
+    const PipelineResult& pipeline = *variant.pipeline;
+    const auto samples = static_cast<double>(variant.batch) / static_cast<double>(variant.micro_batches);
+    for (const RankResult& rank : variant.ranks) {
+      const auto at = pipeline_position(rank);
+      if (!at || *at >= pipeline.kept_inputs.size()) continue;
+      keeps = true;
+      const double kept = pipeline.kept_micro_batches[*at] * samples;
+      const double inputs = pipeline.kept_inputs[*at];
+      const std::int64_t bytes = rank.peak[Category::activations];
+      const bool is_whole = pipeline.recompute == "never" && bytes > 0;
+      grid.add({variant.name, fmt::format("{}", rank.rank), number(pipeline.kept_micro_batches[*at]),
+                inputs > 0 ? number(inputs) : absent, number(kept), format_bytes(bytes),
+                is_whole ? format_bytes(static_cast<std::int64_t>(static_cast<double>(bytes) / kept)) : absent});
+    }
+  }
+  return keeps ? grid.to_text() : "";
+}
+
 /// Of forward passes: what each rank makes and how busy it is.
 std::string outputs_table(const RunResult& run) {
   Grid grid({"variant", "rank", "makes of a micro-batch", "computes"});
@@ -265,6 +307,8 @@ std::string results_table(const RunResult& run) {
     text += "\nforward passes: what each rank makes, and the share of the time that it computes\n" + outputs;
   if (const std::string memory = memory_table(run); !memory.empty())
     text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
+  if (const std::string kept = kept_table(run); !kept.empty())
+    text += "\nkept for backward at one time: by the schedule, and activations that were measured\n" + kept;
   if (const std::string sent = sent_table(run); !sent.empty())
     text += "\nwhat rank 0 sends in a step: counted, and by formula with its parts\n" + sent;
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
