@@ -16,6 +16,8 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view step_prefix = "step-";
+/// The step in which the saved head began to train.
+constexpr const char* head_begun = "head_begun";
 
 std::optional<std::int64_t> steps_of(const std::string& folder) {
   std::int64_t steps = 0;
@@ -116,6 +118,7 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
           {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
           {"sampled_shards", std::to_string(trainer.sample_shards())},
           {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
+          {head_begun, std::to_string(trainer.head_first_step())},
           {"layout", checksum_of(course)},
           {"experiment", checksum_of(learning)},
           {"backbone", checksum_of(without_head(learning))}};
@@ -142,6 +145,13 @@ class Comparison {
   std::string saved(const std::string& key) const {
     const auto found = saved_.find(key);
     return found == saved_.end() ? "nothing" : shortened(found->second);
+  }
+  /// 0 if it was not saved.
+  std::int64_t saved_count(const std::string& key) const {
+    std::int64_t count = 0;
+    if (const auto found = saved_.find(key); found != saved_.end())
+      (void)std::from_chars(found->second.data(), found->second.data() + found->second.size(), count);
+    return count;
   }
   const std::string& here(const std::string& key) const { return here_.at(key); }
   bool same(const std::string& key) const {
@@ -241,6 +251,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
   for (const StateTensor& tensor : wanted) files.check(tensor);
   comparison.expect_experiment(head);
+  trainer.set_head_first_step(head == SavedHead::kept ? comparison.saved_count(head_begun) : steps_done);
   // Each file is verified by one rank, and ranks begin with different ones.
   for (int i = 0; i < files.size(); ++i) {
     const int file = (i + rank.index) % files.size();

@@ -22,8 +22,16 @@ std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
 
 /// What one rank keeps of the head.
 std::int64_t head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
-  return Head::state_bytes(experiment.head, experiment.train.optimizer, dimension, classes_of_a_rank(experiment, mesh),
-                           experiment.dtype());
+  const TrainConfig& train = experiment.train;
+  const std::int64_t classes = classes_of_a_rank(experiment, mesh);
+  const HeadBytes bytes = Head::bytes(experiment.head, train.optimizer, dimension, classes, experiment.dtype());
+  if (train.forward_only) return bytes.weights;
+  std::int64_t optimizer = bytes.optimizer;
+  if (experiment.head.is_replicated() && train.shard == ShardedState::optimizer) {
+    const std::int64_t elements = classes * dimension;
+    optimizer = optimizer / elements * shard(elements, mesh.size(Head::axes(experiment.head)), 0).size;
+  }
+  return bytes.weights + bytes.gradient + optimizer;
 }
 
 /// Of each stage, the most micro-batches that at one time are between the forward (or the recomputation) that keeps
@@ -69,26 +77,50 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelDescript
   return options;
 }
 
-LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options) {
+namespace {
+
+/// A replicated head's gradient is summed like other parameters', also where each rank steps a part of it.
+std::vector<LayerExchange> head_exchanges(const Experiment& experiment, std::int64_t dimension, const HeadRows& rows,
+                                          const PlannerOptions& options) {
+  std::vector<LayerExchange> exchanges;
+  for (const LayerExchange& exchange : Head::exchanges(experiment.head, dimension, rows, options.mesh, options.dtype)) {
+    exchanges.push_back(exchange);
+    if (exchange.when != LayerExchange::When::step_end || !options.shards_optimizer) continue;
+    exchanges.back().operation = Operation::reduce_scatter;
+    exchanges.push_back(exchange);
+    exchanges.back().operation = Operation::all_gather;
+  }
+  return exchanges;
+}
+
+Cargo cargo_of(const LayerExchange& exchange) {
+  if (exchange.when != LayerExchange::When::step_end) return Cargo::activations;
+  return exchange.operation == Operation::all_gather ? Cargo::weights : Cargo::gradients;
+}
+
+}  // namespace
+
+LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options,
+                      int last_rank) {
   const PlanCosts prices(model, options);
+  const HeadConfig& head = experiment.head;
   const std::int64_t dimension = embedding_size(model);
-  LayerCosts costs;
-  for (const LayerExchange& exchange :
-       Head::exchanges(experiment.head, dimension, options.samples, options.mesh, options.dtype))
-    costs.collectives.push_back(prices.exchange(Cargo::activations, exchange));
   const std::int64_t classes = classes_of_a_rank(experiment, options.mesh);
+  LayerCosts costs;
   costs.parameters = classes * dimension;
   costs.bytes = head_bytes(experiment, dimension, options.mesh);
-  // Logits, the embeddings' gradient, and at the step's end logits once more and the weights' gradient.
-  constexpr double products = 4;
-  const HeadConfig& head = experiment.head;
-  const std::int64_t rows =
-      head.is_replicated() ? shard(options.samples, options.mesh.size(Head::axes(head)), 0).size : options.samples;
-  const double taking_part = head.samples() ? head.sample.rate : 1;
-  const auto cells = static_cast<double>(rows) * static_cast<double>(classes) * taking_part;
+  if (experiment.train.forward_only) return costs;
+  const std::int64_t share = shard(options.samples, options.mesh.size({Axis::dp, Axis::tp}), 0).size;
+  const HeadRows rows{.all = options.samples, .of_rank_0 = last_rank == 0 ? share : 0};
+  for (const LayerExchange& exchange : head_exchanges(experiment, dimension, rows, options))
+    costs.collectives.push_back(prices.exchange(cargo_of(exchange), exchange));
+  const std::int64_t multiplied = head.is_replicated() ? share : options.samples;
+  const double taking_part = static_cast<double>(classes) * (head.samples() ? head.sample.rate : 1);
+  const double cells = static_cast<double>(multiplied) * taking_part;
+  const int products = Head::products(head, experiment.train.clip.norm > 0);
   const double flops = products * 2 * cells * static_cast<double>(dimension);
   const double touched = products * static_cast<double>(size_of(options.dtype)) *
-                         (cells + static_cast<double>((rows + classes) * dimension));
+                         (cells + (static_cast<double>(multiplied) + taking_part) * static_cast<double>(dimension));
   costs.flops = flops * static_cast<double>(options.micro_batches);
   costs.seconds = prices.computing_seconds(flops, touched);
   return costs;
@@ -120,6 +152,13 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
 
 }  // namespace
 
+std::int64_t squares_of(const ModelDescription& model) {
+  std::int64_t squares = 1;
+  for (const auto& application : model.applications())
+    squares += static_cast<std::int64_t>(application.layer->parameters().size());
+  return squares;
+}
+
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   const ModelDescription& model = *plan.model;
   const PlannerOptions options = planner_options(experiment, model, plan.placements->mesh);
@@ -143,15 +182,12 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   StepBytes bytes;
   for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo) bytes.model[cargo] = mine.traffic[cargo].bytes;
   if (experiment.head.is_everywhere() || plan.last_rank() == 0)
-    for (const PlannedCollective& collective : head_costs(experiment, model, options).collectives)
+    for (const PlannedCollective& collective : head_costs(experiment, model, options, plan.last_rank()).collectives)
       if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
   bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
   if (experiment.train.clip.norm > 0) {
-    std::int64_t parameters = 1;  // the head's
-    for (const auto& application : model.applications())
-      parameters += static_cast<std::int64_t>(application.layer->parameters().size());
     const LayerExchange squares{LayerExchange::When::step_end, Operation::all_reduce,
-                                options.mesh.larger_than_one(every_axis), parameters, DType::f64};
+                                options.mesh.larger_than_one(every_axis), squares_of(model), DType::f64};
     bytes.model[static_cast<std::size_t>(Cargo::gradients)] +=
         PlanCosts(model, options).exchange(Cargo::gradients, squares).bytes;
   }
@@ -175,7 +211,8 @@ StageLoads stage_loads(const ModelDescription& model, const Experiment& experime
   const PlannerOptions options = planner_options(experiment, model, plan.mesh);
   StageLoads loads = loads_of(model, plan, options, by);
   loads.in_flight = most_in_flight(schedule);
-  if (!experiment.head.is_everywhere()) loads.each.back() += head_load(head_costs(experiment, model, options), by);
+  if (!experiment.head.is_everywhere())
+    loads.each.back() += head_load(head_costs(experiment, model, options, schedule.rank_of.back()), by);
   return loads;
 }
 

@@ -11,8 +11,9 @@ namespace heddle {
 /// Of a run of this experiment on a mesh; the budget is what the head leaves of the experiment's.
 PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh);
 
-/// What one rank's part of the head costs.
-LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options);
+/// What one rank's part of the head costs; `last_rank`: the coordinate along pp of the ranks that have the embeddings.
+LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options,
+                      int last_rank);
 
 /// What rank 0 hands to the transport in a step, by formula: the head's part, what crosses from stage to stage, and the
 /// model's by what it carries.
@@ -22,6 +23,8 @@ struct StepBytes {
   std::int64_t stages = 0;
   std::int64_t total() const;
 };
+/// How many squares the ranks add up for the gradients' norm: one a parameter, and the head's.
+std::int64_t squares_of(const ModelDescription& model);
 /// Without recomputation.
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 

@@ -35,7 +35,7 @@ class Prediction {
       const double updates = update_seconds(rank) + (is_replicated ? 0 : head_weight_seconds(rank));
       late = std::max(late, updates - timed.front().begin);
     }
-    return verdict + verdict_seconds() + late;
+    return verdict + verdict_seconds() + norm_seconds() + late;
   }
 
  private:
@@ -72,14 +72,28 @@ class Prediction {
   double head_message_seconds() const {
     if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
     double seconds = 0;
-    for (const PlannedCollective& collective : head_costs(experiment_, *plan_.model, options_).collectives)
-      seconds += collective.seconds;
+    const LayerCosts head = head_costs(experiment_, *plan_.model, options_, plan_.last_rank());
+    for (const PlannedCollective& collective : head.collectives) seconds += collective.seconds;
     return seconds / micro_batches();
   }
 
-  double head_weight_seconds(int rank) const {
+  /// A step's part of a rank, of what a micro-batch and all classes take.
+  double head_seconds(double of_micro_batch, int rank) const {
     if (experiment_.train.forward_only || !has_head(rank)) return 0;
-    return profile_.head_weight * micro_batches() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
+    return of_micro_batch * micro_batches() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
+  }
+  double head_weight_seconds(int rank) const { return head_seconds(profile_.head_weight, rank); }
+
+  /// Between the verdict and the updates, where gradients are clipped by the norm of all of them.
+  double norm_seconds() const {
+    if (experiment_.train.forward_only || experiment_.train.clip.norm == 0) return 0;
+    double slowest = 0;
+    for (int rank = 0; rank < schedule_.size(); ++rank)
+      slowest = std::max(slowest, head_seconds(profile_.head_norm, rank));
+    if (!experiment_.is_virtual_time()) return slowest;
+    return slowest + collective_seconds(experiment_.links, Operation::all_reduce,
+                                        squares_of(*plan_.model) * static_cast<std::int64_t>(sizeof(double)),
+                                        mesh_.ranks_over(every_axis, 0));
   }
 
   std::int64_t parameters_of(const ShardRange& range) const {

@@ -133,6 +133,7 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
   profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
   profile.head_weight = samples.mean_of("head weight") / static_cast<double>(micro_batches);
+  profile.head_norm = samples.mean_of("head norm") / static_cast<double>(micro_batches);
   return profile;
 }
 
@@ -154,7 +155,7 @@ StageProfile measure(const Experiment& serial, const Dataset& dataset, const std
       if (step > 0) updates.push_back(rank.clock.now() - begin);
     }
     profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
-    const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight;
+    const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight + profile.head_norm;
     profile.optimizer = std::max(0.0, mean(updates) - of_head * static_cast<double>(serial.train.micro_batches));
   });
   return profile;
@@ -195,7 +196,7 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   std::vector<double> seconds;
   for (const StageCosts& costs : profile.later)
     seconds.push_back(costs.forward + costs.recompute + costs.backward_input + costs.backward_weight);
-  if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight;
+  if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight + profile.head_norm;
   return seconds;
 }
 

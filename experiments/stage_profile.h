@@ -22,6 +22,8 @@ struct StageProfile {
   double loss = 0;
   /// Of one micro-batch: its part of the classes' gradient, which is computed once a step.
   double head_weight = 0;
+  /// The same once more, for the norm that gradients are clipped by; 0 where they are not, or the head is replicated.
+  double head_norm = 0;
   /// Of a step: everything from the gradients to the new weights but the head's, for all parameters.
   double optimizer = 0;
 };

@@ -119,6 +119,14 @@ void Trainer::sample_in(std::int64_t shards) {
   if (head_) head_->sample_in(shards);
 }
 
+void Trainer::set_head_first_step(std::int64_t step) {
+  head_first_step_ = step;
+  if (!head_) return;
+  head_->set_first_step(step);
+  for (const Parameter* parameter : head_->parameters())
+    if (optimizer_) optimizer_->set_first_step(parameter->name, step);
+}
+
 std::vector<Parameter*> Trainer::parameters() {
   std::vector<Parameter*> all = models_.parameters();
   if (head_)
@@ -227,6 +235,7 @@ double Trainer::gradient_norm() {
   if (head_ && !head_->is_replicated()) {
     const std::int64_t last = models_.parameters_of_all();
     Tensor square = squares.rows(last, last + 1);
+    const Tracer::Computing span(tracer_, "head norm");
     head_->add_squared_gradient(experiment_.train.clip.value, square);
   }
   if (rank_.size > 1) squares = rank_.world.all_reduce(squares);

@@ -59,6 +59,9 @@ class Trainer {
   std::int64_t sample_shards() const { return sample_shards_; }
   /// From the next step on in so many. To be called by all ranks.
   void sample_in(std::int64_t shards);
+  /// The step in which the head began to train: 0, or where a run that went on began a new one.
+  std::int64_t head_first_step() const { return head_first_step_; }
+  void set_head_first_step(std::int64_t step);
   const RunPlan& plan() const { return *plan_; }
   Rank& rank() { return rank_; }
   const Experiment& experiment() const { return experiment_; }
@@ -97,6 +100,7 @@ class Trainer {
   StageModels models_;
   std::unique_ptr<Head> head_;  // none on ranks without classes
   std::int64_t sample_shards_ = 0;
+  std::int64_t head_first_step_ = 0;
   /// Of training only.
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<GradientBuckets>

@@ -57,9 +57,15 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
     if (gradients[i].shape() != trained.weight.shape() || gradients[i].dtype() != trained.weight.dtype())
       fail("optimizer: {} is {}, its gradient {}", trained.name, to_string(trained.weight), to_string(gradients[i]));
     const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
-    update(i, step_of(config_, step, learning_rate, decays ? config_.weight_decay : 0), gradients[i]);
+    update(i, step_of(config_, step - trained.first_step, learning_rate, decays ? config_.weight_decay : 0),
+           gradients[i]);
     trained.weight.storage()->changed();
   }
+}
+
+void Optimizer::set_first_step(const std::string& weight, std::int64_t step) {
+  for (Trained& trained : weights_)
+    if (trained.name == weight) trained.first_step = step;
 }
 
 std::vector<Tensor> Optimizer::zeros() const {

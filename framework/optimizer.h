@@ -39,6 +39,7 @@ struct Trained {
   std::string name;
   Tensor weight;
   bool is_norm_or_bias = false;
+  std::int64_t first_step = 0;
 };
 
 class Optimizer {
@@ -50,6 +51,8 @@ class Optimizer {
   /// One step with gradients[i] for weights[i]; an undefined gradient leaves its weight as it is. Learning rates change
   /// from step to step; step counts from 0.
   void step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients);
+  /// The step in which a weight is trained for the first time (0 unless told): its own steps count from there.
+  void set_first_step(const std::string& weight, std::int64_t step);
 
   /// A tensor like one of the weights: `velocity.layer1.0.conv1.weight` belongs to `layer1.0.conv1.weight`.
   struct State {

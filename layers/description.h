@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ struct LayerExchange {
   AxisSet axes{};
   std::int64_t elements = 0;  // what link_model.h's table gives in bytes
   DType dtype = DType::f32;
+  std::optional<std::int64_t> sent{};  // elements that rank 0 hands over; none: those of even parts
 };
 
 class LayerDescription {

@@ -82,7 +82,8 @@ double PlanCosts::seconds(Operation operation, std::int64_t bytes, AxisSet axes)
 
 PlannedCollective PlanCosts::collective(Cargo cargo, const LayerExchange& exchange, std::int64_t times) const {
   const auto size = static_cast<std::int64_t>(size_of(exchange.dtype));
-  const std::int64_t sent = sent_elements(exchange.operation, exchange.elements, options_.mesh.size(exchange.axes));
+  const std::int64_t sent =
+      exchange.sent.value_or(sent_elements(exchange.operation, exchange.elements, options_.mesh.size(exchange.axes)));
   return {cargo, exchange.operation, exchange.axes, sent * size * times,
           seconds(exchange.operation, exchange.elements * size, exchange.axes) * static_cast<double>(times)};
 }

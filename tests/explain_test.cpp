@@ -1,5 +1,6 @@
 // `heddle explain`: the planner's figures as a user meets them, beside what a run sends.
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -86,6 +87,75 @@ communication   704 B  18.7 ms
 computing           -  41.5 ms
 memory a rank: 14.1 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
 )");
+}
+
+/// A head of a thousand classes on four ranks, on which arithmetic takes all of the time.
+Json large_head(const char* patch = "{}") {
+  Json experiment = two_layers();
+  experiment["mesh"] = {{"dp", 4}};
+  experiment["model"].erase("placements");
+  experiment["head"]["classes"] = 1000;
+  experiment.merge_patch(Json::parse(patch));
+  return experiment;
+}
+
+TEST_CASE("explain shows a replicated head where its embeddings are") {
+  const Called called = call({"explain"}, large_head(R"({"head": {"parallel": "replicated"}})"));
+  REQUIRE(called.code == 0);
+  const std::size_t row = called.out.find("\nhead ");
+  REQUIRE(row != std::string::npos);
+  CHECK(called.out.substr(row + 1, 60).find("data S(0)") != std::string::npos);
+  CHECK(explained(large_head(R"({"head": {"parallel": "replicated"}})"))["head"]["parallel"] == "replicated");
+  CHECK(explained(large_head())["head"]["parallel"] == "sharded");
+}
+
+TEST_CASE("explain counts what a rank keeps of the head as it is trained") {
+  const auto kept = [](const char* patch) {
+    const auto of_classes = [&](std::int64_t classes) {
+      Json experiment = large_head(patch);
+      experiment["head"]["classes"] = classes;
+      return explained(experiment)["totals"]["memory"]["parameters"].get<std::int64_t>();
+    };
+    return of_classes(2000) - of_classes(1000);  // the model's part is the same
+  };
+  constexpr std::int64_t table = 1000 * 8 * 4;
+  CHECK(kept("{}") == 2 * table / 4);
+  CHECK(kept(R"({"train": {"optimizer": {"type": "adamw"}}})") == 3 * table / 4);
+  CHECK(kept(R"({"train": {"forward_only": true}})") == table / 4);
+  CHECK(kept(R"({"head": {"parallel": "replicated"}})") == 3 * table);
+  CHECK(kept(R"({"head": {"parallel": "replicated"}, "train": {"forward_only": true}})") == table);
+  CHECK(kept(R"({"head": {"parallel": "replicated"}, "train": {"shard": "optimizer"}})") == 2 * table + table / 4);
+}
+
+TEST_CASE("explain counts the products that a head's way computes, and those for a norm, and none of a forward pass") {
+  const auto flops = [](const char* patch) { return explained(large_head(patch))["head"]["flops"].get<double>(); };
+  const double product = 2.0 * 4 * 2 * 250 * 8;  // a rank's classes, all samples
+  CHECK(flops("{}") == 4 * product);
+  CHECK(flops(R"({"head": {"logits": "fused", "stash": true}})") == 3 * product);
+  CHECK(flops(R"({"train": {"clip": {"norm": 1}}})") == 6 * product);
+  CHECK(flops(R"({"head": {"logits": "fused", "stash": true}, "train": {"clip": {"norm": 1}}})") == 4 * product);
+  CHECK(flops(R"({"head": {"parallel": "replicated"}, "train": {"clip": {"norm": 1}}})") == 4 * product);
+  const Json forward = explained(large_head(R"({"train": {"forward_only": true}})"))["head"];
+  CHECK(forward["flops"] == 0);
+  CHECK(forward["collectives"].empty());
+}
+
+TEST_CASE("explain's head that samples touches the sampled classes alone") {
+  const auto seconds = [](double rate) {
+    Json experiment = large_head(R"({"profile": {"flops": 1e18, "bandwidth": 1e6}})");
+    experiment["head"]["classes"] = 1000000;
+    experiment["head"]["sample"] = {{"rate", rate}};
+    return explained(experiment)["head"]["seconds"].get<double>();
+  };
+  CHECK(seconds(0.1) / seconds(1) == doctest::Approx(0.1).epsilon(1e-3));
+}
+
+TEST_CASE("a replicated head's gradient is what explain says it is on its way as") {
+  const Json head = explained(large_head(R"({"head": {"parallel": "replicated"}})"))["head"];
+  std::map<std::string, std::int64_t> bytes;
+  for (const Json& collective : head["collectives"]) bytes[collective["of"]] += collective["bytes"].get<std::int64_t>();
+  CHECK(bytes["gradients"] == 2 * 3 * 1000 * 8 * 4 / 4);
+  CHECK(bytes["activations"] == 2 * 3 * 4);  // the loss of each micro-batch
 }
 
 TEST_CASE("explain's totals are the sums of what its rows say") {

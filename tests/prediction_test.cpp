@@ -48,6 +48,22 @@ TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds o
       }
 }
 
+TEST_CASE("on plan a step clipped by the norm, for which a head computes its gradients twice, takes as predicted") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.head.classes = 200'000;
+  experiment.train.clip.norm = 1;
+  for (const HeadRanks head : {HeadRanks::last_stage, HeadRanks::all})
+    for (const bool stash : {false, true}) {
+      CAPTURE(static_cast<int>(head));
+      CAPTURE(stash);
+      experiment.head.ranks = head;
+      experiment.head.logits = Logits::fused;
+      experiment.head.stash = stash;
+      CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+    }
+}
+
 TEST_CASE("a forward pass takes as long as its schedule predicts") {
   StageProfiles profiles;
   Experiment experiment = planned_pipeline();

@@ -56,6 +56,27 @@ TEST_CASE("rank 0 sends in a step what the formulas say: every head") {
   check_sent(experiment);
 }
 
+TEST_CASE("rank 0 sends in a step what the formulas say: heads beside pipelines, whose embeddings lie on some ranks") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16, 16, 16}}, 2, 1);
+  experiment.mesh.pp = 2;
+  experiment.head.classes = 40;
+  experiment.train.micro_batches = 2;
+  for (const char* schedule : {"1f1b", "zb_v"})
+    for (const HeadRanks ranks : {HeadRanks::all, HeadRanks::last_stage})
+      for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
+        for (const double norm : {0.0, 1.0}) {
+          CAPTURE(schedule);
+          CAPTURE(static_cast<int>(ranks));
+          CAPTURE(static_cast<int>(logits));
+          CAPTURE(norm);
+          experiment.pipeline.schedule = schedule;
+          experiment.head.ranks = ranks;
+          experiment.head.logits = logits;
+          experiment.train.clip.norm = norm;
+          check_sent(experiment);
+        }
+}
+
 TEST_CASE("plan's bytes of all steps are those of steps with a loss and of steps without") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 4, 1);
   const auto sent = [&](std::int64_t every, std::int64_t steps) {

@@ -139,9 +139,9 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   PlacementPlan plan =
       automatic ? cheapest_plan(model, options, experiment.memory_budget) : plan_of(model, experiment, options.mesh);
   PlanReport planned = report(model, plan, options);
-  LayerCosts head = head_costs(experiment, model, options);
-  const PlanTotals totals = with_head(planned.totals, head);
   const Schedule schedule = schedule_of(experiment);
+  LayerCosts head = head_costs(experiment, model, options, schedule.rank_of.back());
+  const PlanTotals totals = with_head(planned.totals, head);
   std::vector<PlannedStage> stages =
       planned_stages(experiment, model, plan, schedule, cut_of(model, experiment, plan, schedule));
   std::vector<PlannedCut> cuts = planned_cuts(model, plan, options, stages);
@@ -158,6 +158,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
           std::move(plan),
           std::move(planned),
           std::move(head),
+          experiment.head.is_replicated(),
           std::move(stages),
           std::move(cuts),
           totals,

@@ -137,7 +137,7 @@ Json variant_json(const Explanation& e) {
           {"layers", layers},
           {"stages", stages_json(e)},
           {"cuts", cuts_json(e)},
-          {"head", costs_json(Json::object(), e.head)},
+          {"head", costs_json({{"parallel", e.head_is_replicated ? "replicated" : "sharded"}}, e.head)},
           {"redistributions", redistributions},
           {"totals", totals_json(e.totals)},
           {"choices", choices}};

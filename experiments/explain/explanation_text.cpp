@@ -45,7 +45,8 @@ class LayersTable {
       if (i < applications.size()) add_layer(i);
     }
     std::vector<std::string> head = row("head", "head", "-");
-    for (std::size_t i = 0; i < axes_.size(); ++i) head.emplace_back("column S(1)");
+    for (std::size_t i = 0; i < axes_.size(); ++i)
+      head.emplace_back(e_.head_is_replicated ? "data S(0)" : "column S(1)");
     add_costs(std::move(head), e_.head);
     return grid_.to_text();
   }

@@ -45,10 +45,23 @@ struct HeadInput {
   std::function<void()> while_reducing{};
 };
 
+/// Whose a micro-batch's embeddings are.
+struct HeadRows {
+  std::int64_t all = 0;
+  std::int64_t of_rank_0 = 0;  // of the mesh; none where it is not of the last stage
+};
+
 struct HeadOutput {
   /// []: sum of the micro-batch's losses over the head's ranks, divided by the global batch; none in a step without.
   Tensor loss_sum;
   Tensor embedding_gradient;  // [b, d]
+};
+
+/// What a rank keeps of its classes between steps; of a replicated head the gradient, too.
+struct HeadBytes {
+  std::int64_t weights = 0;
+  std::int64_t gradient = 0;
+  std::int64_t optimizer = 0;
 };
 
 /// What phase 2 does with the gradients: each element into [-bound, bound] (0: no bound), times `factor`, then a step.
@@ -71,6 +84,10 @@ class Head {
 
   /// From the next step on classes are sampled in so many shards.
   void sample_in(std::int64_t shards) { config_.sample.shards = shards; }
+  /// The step in which the classes are trained for the first time: adamw's count begins there. 0 unless told; what
+  /// steps a replicated head must be told by itself.
+  void set_first_step(std::int64_t step) { first_step_ = step; }
+
   /// Before a step's first micro-batch; `labels`: of the global batch, in [0, classes), read by a head that samples.
   void begin_step(std::int64_t step, std::span<const std::int64_t> labels);
   /// Phase 1. A collective call. InputError names the sample of a label outside [0, classes), RankFailed that of an
@@ -86,12 +103,14 @@ class Head {
   /// Adds the sum of the squares of this rank's gradients, each into [-bound, bound], to a f64 element; keeps all rows.
   void add_squared_gradient(double bound, Tensor& result);
 
-  /// What the ranks of a mesh tell each other about a micro-batch of so many rows.
-  static std::vector<LayerExchange> exchanges(const HeadConfig& config, std::int64_t dimension, std::int64_t rows,
+  /// What the ranks of a mesh tell each other about a micro-batch, and at a step's end.
+  static std::vector<LayerExchange> exchanges(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
                                               const Mesh& mesh, DType dtype);
-  /// What a rank keeps between steps, or until then, of so many classes: weights, optimizer state, gradients.
-  static std::int64_t state_bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
-                                  std::int64_t classes, DType dtype);
+  /// Of so many classes.
+  static HeadBytes bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
+                         std::int64_t classes, DType dtype);
+  /// Products of rows, classes and features in a step: two of phase 1, and each time that phase 2 is computed its own.
+  static int products(const HeadConfig& config, bool clips_norm);
   bool is_replicated() const { return config_.is_replicated(); }
   /// Those that the optimizer steps: a replicated head's weight.
   std::vector<Parameter*> parameters();
@@ -142,6 +161,7 @@ class Head {
   ClassTable table_;
   std::optional<LazyStepTable> put_off_;
   std::optional<ClassTiles> tiles_;
+  std::int64_t first_step_ = 0;
   std::int64_t step_ = 0;
   std::future<ClassSample> drawing_;
   ClassSample sample_;
