@@ -1,160 +1,26 @@
 // All ways to hold the logits, to keep the classes and to share them out train alike.
-#include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include <doctest/doctest.h>
 
-#include "layers/head/head.h"
 #include "parallel/world.h"
-#include "tests/support/devices.h"
+#include "tests/support/head_training.h"
 
 namespace heddle {
 
 namespace {
 
-using Values = std::vector<double>;
-
-struct Training {
-  HeadConfig config;
-  OptimizerConfig optimizer{.learning_rate = 0.3, .weight_decay = 0.01};
-  std::int64_t batch = 7;
-  std::int64_t dimension = 6;
-  std::int64_t micro_batches = 3;
-  std::int64_t steps = 3;
-  double clip_norm = 0.05;
-  DType dtype = DType::f64;
-  std::uint64_t seed = 5;
-  std::string backend = "cpu";
-
-  std::vector<std::int64_t> labels(std::int64_t step) const {
-    RandomStream stream({seed}, Purpose::test, static_cast<std::uint64_t>(step), 0);
-    std::vector<std::int64_t> all;
-    for (std::int64_t i = 0; i < batch; ++i)
-      all.push_back(static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(config.classes))));
-    return all;
-  }
-  Values embeddings(std::int64_t step) const {
-    return test::normal_values(batch * dimension, seed + 100 + static_cast<std::uint64_t>(step));
-  }
-};
-
-struct Learned {
-  Values losses;
-  std::vector<bool> has_loss;
-  Values norms;
-  Values embedding_gradients;  // of all steps
-  Values weights;
-  Values momentum;
-  std::vector<std::int64_t> sent;
-  std::vector<MemoryUse> peaks;
-};
-
-Values rows_of(const Values& all, std::int64_t width, const ShardRange& rows) {
-  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
-}
-
-void put(const Values& values, std::int64_t first, Values& all) {
-  std::copy(values.begin(), values.end(), all.begin() + first);
-}
-
-/// Production steps: micro-batches, the norm over all, the clipped update.
-Learned train(const Training& t, int ranks) {
-  Learned result;
-  const std::int64_t d = t.dimension;
-  result.embedding_gradients.resize(static_cast<std::size_t>(t.steps * t.batch * d));
-  result.weights.resize(static_cast<std::size_t>(t.config.classes * d));
-  result.momentum.resize(result.weights.size());
-  result.sent.resize(static_cast<std::size_t>(ranks));
-  result.peaks.resize(result.sent.size());
-  WorldOptions options{.mesh = Mesh(ranks), .backend = t.backend};
-  options.threads = 1;
-  run_ranks(options, [&](Rank& rank) {
-    const bool leads = rank.index == 0;
-    Construction construction{rank.device, rank.key, t.dtype};
-    Head head(t.config, t.optimizer, d, rank, construction);
-    for (std::int64_t step = 0; step < t.steps; ++step) {
-      const std::vector<std::int64_t> labels = t.labels(step);
-      const Values embeddings = t.embeddings(step);
-      head.begin_step(step, labels);
-      double loss = 0;
-      bool has_loss = false;
-      for (std::int64_t i = 0; i < t.micro_batches; ++i) {
-        HeadInput input;
-        const std::int64_t parts = t.micro_batches * ranks;
-        for (int r = 0; r < ranks; ++r) input.rows.push_back(shard(t.batch, parts, i * ranks + r).size);
-        const ShardRange mine = shard(t.batch, parts, i * ranks + rank.index);
-        input.embedding = test::tensor(rank.device, {mine.size, d}, rows_of(embeddings, d, mine), t.dtype);
-        input.labels =
-            std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
-        input.first_sample = mine.begin;
-        input.global_batch = t.batch;
-        const HeadOutput output = head.forward_backward(input);
-        if (!rank.device.has_data()) continue;
-        put(output.embedding_gradient.to_doubles(), (step * t.batch + mine.begin) * d, result.embedding_gradients);
-        has_loss = output.loss_sum.defined();
-        if (has_loss) loss += output.loss_sum.item();
-      }
-      Tensor square = Tensor::zeros(rank.device, {1}, DType::f64);
-      head.add_squared_gradient(0, square);
-      square = rank.world.all_reduce(square);
-      const double norm = rank.device.has_data() ? std::sqrt(square.item()) : 1;
-      head.update({.step = step,
-                   .learning_rate = t.optimizer.learning_rate,
-                   .factor = t.clip_norm > 0 && norm > t.clip_norm ? t.clip_norm / norm : 1});
-      if (!leads) continue;
-      result.losses.push_back(loss);
-      result.has_loss.push_back(has_loss);
-      result.norms.push_back(norm);
-    }
-    result.sent[static_cast<std::size_t>(rank.index)] = rank.bytes.sent_bytes();
-    result.peaks[static_cast<std::size_t>(rank.index)] = rank.device.meter().peak();
-    if (!rank.device.has_data()) return;
-    Tensor widened = Tensor::empty(rank.device, {head.classes().size, d}, t.dtype);
-    Tensor none;
-    rank.device.backend().class_rows().load(head.table(), {0, head.classes().size, {}}, 0, widened, none);
-    put(widened.to_doubles(), head.classes().begin * d, result.weights);
-    if (head.table().momentum.defined())
-      put(head.table().momentum.to_doubles(), head.classes().begin * d, result.momentum);
-  });
-  return result;
-}
-
-/// Largest difference over the largest value.
-double difference(const Values& a, const Values& b) {
-  REQUIRE(a.size() == b.size());
-  double apart = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    apart = std::max(apart, std::abs(a[i] - b[i]));
-    size = std::max(size, std::abs(b[i]));
-  }
-  return size == 0 ? apart : apart / size;
-}
-
-void check_alike(const Learned& a, const Learned& b, double tolerance) {
-  CHECK(difference(a.losses, b.losses) < tolerance);
-  CHECK(difference(a.norms, b.norms) < tolerance);
-  CHECK(difference(a.embedding_gradients, b.embedding_gradients) < tolerance);
-  CHECK(difference(a.weights, b.weights) < tolerance);
-  CHECK(difference(a.momentum, b.momentum) < tolerance);
-}
-
-struct Way {
-  Logits logits;
-  bool stash = false;
-};
-constexpr std::array<Way, 5> every_way{
-    {{Logits::gathered}, {Logits::transposed}, {Logits::sharded}, {Logits::fused}, {Logits::fused, true}}};
-
-Training some_training(std::int64_t classes) {
-  Training t;
-  t.config.classes = classes;
-  t.config.margin = {.m1 = 1, .m2 = 0.4, .m3 = 0.1, .scale = 16};
-  return t;
-}
+using test::check_alike;
+using test::difference;
+using test::every_way;
+using test::Learned;
+using test::some_training;
+using test::train;
+using test::Training;
+using test::Values;
+using test::Way;
 
 }  // namespace
 

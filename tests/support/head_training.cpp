@@ -1,0 +1,114 @@
+#include "tests/support/head_training.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "parallel/world.h"
+
+namespace heddle::test {
+
+namespace {
+
+Values rows_of(const Values& all, std::int64_t width, const ShardRange& rows) {
+  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
+}
+
+void put(const Values& values, std::int64_t first, Values& all) {
+  std::copy(values.begin(), values.end(), all.begin() + first);
+}
+
+}  // namespace
+
+Learned train(const Training& t, int ranks) {
+  Learned result;
+  const std::int64_t d = t.dimension;
+  result.embedding_gradients.resize(static_cast<std::size_t>(t.steps * t.batch * d));
+  result.weights.resize(static_cast<std::size_t>(t.config.classes * d));
+  result.momentum.resize(result.weights.size());
+  result.square.resize(result.weights.size());
+  result.sent.resize(static_cast<std::size_t>(ranks));
+  result.peaks.resize(result.sent.size());
+  WorldOptions options{.mesh = Mesh(ranks), .backend = t.backend};
+  options.threads = 1;
+  run_ranks(options, [&](Rank& rank) {
+    const bool leads = rank.index == 0;
+    Construction construction{rank.device, rank.key, t.dtype};
+    Head head(t.config, t.optimizer, d, rank, construction);
+    for (std::int64_t step = 0; step < t.steps; ++step) {
+      const std::vector<std::int64_t> labels = t.labels(step);
+      const Values embeddings = t.embeddings(step);
+      head.begin_step(step, labels);
+      double loss = 0;
+      bool has_loss = false;
+      for (std::int64_t i = 0; i < t.micro_batches; ++i) {
+        HeadInput input;
+        const std::int64_t parts = t.micro_batches * ranks;
+        for (int r = 0; r < ranks; ++r) input.rows.push_back(shard(t.batch, parts, i * ranks + r).size);
+        const ShardRange mine = shard(t.batch, parts, i * ranks + rank.index);
+        input.embedding = tensor(rank.device, {mine.size, d}, rows_of(embeddings, d, mine), t.dtype);
+        input.labels =
+            std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
+        input.first_sample = mine.begin;
+        input.global_batch = t.batch;
+        const HeadOutput output = head.forward_backward(input);
+        if (!rank.device.has_data()) continue;
+        put(output.embedding_gradient.to_doubles(), (step * t.batch + mine.begin) * d, result.embedding_gradients);
+        has_loss = output.loss_sum.defined();
+        if (has_loss) loss += output.loss_sum.item();
+      }
+      Tensor square = Tensor::zeros(rank.device, {1}, DType::f64);
+      head.add_squared_gradient(0, square);
+      square = rank.world.all_reduce(square);
+      const double norm = rank.device.has_data() ? std::sqrt(square.item()) : 1;
+      head.update({.step = step,
+                   .learning_rate = t.optimizer.learning_rate,
+                   .factor = t.clip_norm > 0 && norm > t.clip_norm ? t.clip_norm / norm : 1});
+      if (!leads) continue;
+      result.losses.push_back(loss);
+      result.has_loss.push_back(has_loss);
+      result.norms.push_back(norm);
+    }
+    result.sent[static_cast<std::size_t>(rank.index)] = rank.bytes.sent_bytes();
+    result.peaks[static_cast<std::size_t>(rank.index)] = rank.device.meter().peak();
+    if (!rank.device.has_data()) return;
+    Tensor widened = Tensor::empty(rank.device, {head.classes().size, d}, t.dtype);
+    Tensor none;
+    rank.device.backend().class_rows().load(head.table(), {0, head.classes().size, {}}, 0, widened, none);
+    put(widened.to_doubles(), head.classes().begin * d, result.weights);
+    if (head.table().momentum.defined())
+      put(head.table().momentum.to_doubles(), head.classes().begin * d, result.momentum);
+    if (head.table().square.defined()) put(head.table().square.to_doubles(), head.classes().begin * d, result.square);
+  });
+  return result;
+}
+
+double difference(const Values& a, const Values& b) {
+  REQUIRE(a.size() == b.size());
+  double apart = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart = std::max(apart, std::abs(a[i] - b[i]));
+    size = std::max(size, std::abs(b[i]));
+  }
+  return size == 0 ? apart : apart / size;
+}
+
+void check_alike(const Learned& a, const Learned& b, double tolerance) {
+  CHECK(difference(a.losses, b.losses) < tolerance);
+  CHECK(difference(a.norms, b.norms) < tolerance);
+  CHECK(difference(a.embedding_gradients, b.embedding_gradients) < tolerance);
+  CHECK(difference(a.weights, b.weights) < tolerance);
+  CHECK(difference(a.momentum, b.momentum) < tolerance);
+  CHECK(difference(a.square, b.square) < tolerance);
+}
+
+Training some_training(std::int64_t classes) {
+  Training t;
+  t.config.classes = classes;
+  t.config.margin = {.m1 = 1, .m2 = 0.4, .m3 = 0.1, .scale = 16};
+  return t;
+}
+
+}  // namespace heddle::test

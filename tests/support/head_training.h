@@ -1,0 +1,68 @@
+// Heads trained by themselves, without a backbone: embeddings and labels are drawn.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layers/head/head.h"
+#include "tests/support/devices.h"
+
+namespace heddle::test {
+
+using Values = std::vector<double>;
+
+struct Training {
+  HeadConfig config;
+  OptimizerConfig optimizer{.learning_rate = 0.3, .weight_decay = 0.01};
+  std::int64_t batch = 7;
+  std::int64_t dimension = 6;
+  std::int64_t micro_batches = 3;
+  std::int64_t steps = 3;
+  double clip_norm = 0.05;
+  DType dtype = DType::f64;
+  std::uint64_t seed = 5;
+  std::string backend = "cpu";
+
+  std::vector<std::int64_t> labels(std::int64_t step) const {
+    RandomStream stream({seed}, Purpose::test, static_cast<std::uint64_t>(step), 0);
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < batch; ++i)
+      all.push_back(static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(config.classes))));
+    return all;
+  }
+  Values embeddings(std::int64_t step) const {
+    return normal_values(batch * dimension, seed + 100 + static_cast<std::uint64_t>(step));
+  }
+};
+
+struct Learned {
+  Values losses;
+  std::vector<bool> has_loss;
+  Values norms;
+  Values embedding_gradients;  // of all steps
+  Values weights;
+  Values momentum;
+  Values square;  // of adamw
+  std::vector<std::int64_t> sent;
+  std::vector<MemoryUse> peaks;
+};
+
+/// Production steps: micro-batches, the norm over all, the clipped update.
+Learned train(const Training& t, int ranks);
+/// Largest difference over the largest value.
+double difference(const Values& a, const Values& b);
+void check_alike(const Learned& a, const Learned& b, double tolerance);
+
+struct Way {
+  Logits logits;
+  bool stash = false;
+};
+constexpr std::array<Way, 5> every_way{
+    {{Logits::gathered}, {Logits::transposed}, {Logits::sharded}, {Logits::fused}, {Logits::fused, true}}};
+
+Training some_training(std::int64_t classes);
+
+}  // namespace heddle::test
