@@ -16,10 +16,10 @@ namespace heddle {
 
 namespace {
 
-void add_set_option(CLI::App& app, std::vector<std::string>& sets) {
-  app.add_option("--set", sets, "overrides one key of the file: train.steps=5; may come several times")
-      ->type_name("KEY=JSON")
-      ->allow_extra_args(false);
+CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets) {
+  return *app.add_option("--set", sets, "overrides one key of the file: train.steps=5; may come several times")
+              ->type_name("KEY=JSON")
+              ->allow_extra_args(false);
 }
 
 template <class Command>
@@ -152,8 +152,19 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   CLI::App& bench_app =
       *app.add_subcommand("bench", "measure operations, collectives and training steps against this machine");
   bench_app.add_option("NAME", bench.name, fmt::format("{}; all without one", fmt::join(bench_names(), " or ")));
+  CLI::Option* const protocol =
+      bench_app
+          .add_option("--protocol", bench.protocol,
+                      "of head, in place of its steps: plsc, a recipe's images a second as PLSC measures them, on this "
+                      "machine as it is or scaled by --set")
+          ->check(CLI::IsMember({"plsc"}));
+  add_set_option(bench_app, bench.sets).description("overrides one key of the protocol's experiment")->needs(protocol);
+  bench_app.add_option("--runs", bench.runs, "of a protocol (default: 5)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}))
+      ->needs(protocol);
   bench_app.add_option("--threads", bench.threads, "computing threads (default: one a core)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+      ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
     if (bench.name == "collectives") job = join_processes();

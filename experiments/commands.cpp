@@ -108,6 +108,12 @@ Study<Experiment> read(const std::filesystem::path& file, const std::vector<std:
   return study;
 }
 
+Study<Experiment> plsc_study(const std::vector<std::string>& sets) {
+  Study<Experiment> study = read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets);
+  for (const Member& member : study.variants) check(member);
+  return study;
+}
+
 std::string effective_json(Study<Experiment>& study) {
   std::vector<NamedBody> bodies;
   for (Member& member : study.variants)
@@ -180,8 +186,10 @@ VariantResult maximised_plan(const PlanCommand& command, const Member& member, c
   const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
     return run_variant(variant_with(command, member, budget, value).root, member.name, how);
   };
-  Largest found =
-      largest_within(budget, field_of(command, member), [&](std::int64_t value) { return plan_of(value, bytes_only); });
+  Largest found = largest_within(
+      budget, field_of(command, member),
+      [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
+      [&](std::int64_t value) { return plan_of(value, bytes_only); });
   Maximised maximised{.field = command.maximise, .budget = budget};
   if (found.fits) {
     found.plan = plan_of(found.value, settings);
@@ -220,7 +228,6 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   run.versions = backend_versions();
   if (job != nullptr) run.versions.emplace_back("mpi", job->name());
   for (Member& member : study.variants) {
-    run.device = member.root.device == DeviceType::plan ? "plan" : "cpu";
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
                                run.variants.size() + 1, study.variants.size(), mesh_of(member.root).size(),
@@ -273,7 +280,6 @@ int plan_command(const PlanCommand& command, const Console& console) {
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
-  run.device = "plan";
   for (const Member& member : study.variants)
     run.variants.push_back(command.maximise.empty() ? run_variant(member.root, member.name, settings)
                                                     : maximised_plan(command, member, settings));
@@ -323,7 +329,12 @@ void bench_command(const BenchCommand& command, const Console& console, Processe
   settings.on_row = [&](const BenchRow& row) {
     console.err << fmt::format("{}: {:.4g} {}\n", row.name, row.value, row.unit) << std::flush;
   };
-  const std::vector<BenchRow> rows = run_bench(command.name, settings);
+  if (!command.protocol.empty() && command.name != "head")
+    fail<InputError>("--protocol {} is one of the head's: heddle bench head --protocol {}", command.protocol,
+                     command.protocol);
+  const std::vector<BenchRow> rows =
+      command.protocol.empty() ? run_bench(command.name, settings)
+                               : bench_plsc(plsc_study(command.sets).variants[0].root, command.runs, settings);
   console.out << (command.json ? bench_json(rows) : bench_table(rows)) << std::flush;
 }
 

@@ -84,8 +84,11 @@ void help_command(const std::string& path, const Console& console);
 /// Names that an experiment may use: of one kind, or of all.
 void list_command(const std::string& kind, const Console& console);
 struct BenchCommand {
-  std::string name;          // empty: all
-  std::int64_t threads = 0;  // 0: one a core
+  std::string name;               // empty: all
+  std::string protocol;           // of head: plsc; empty: none
+  std::vector<std::string> sets;  // of a protocol's experiment
+  std::int64_t runs = 5;          // of a protocol
+  std::int64_t threads = 0;       // 0: one a core
   bool json = false;
 };
 /// Measures operations and training steps against this machine's limits.

@@ -31,23 +31,60 @@ std::string told(const Trial& trial) {
 
 class Search {
  public:
-  Search(std::int64_t budget, const IntegerField& field, const PlanOf& plan_of)
-      : budget_(budget), field_(field), plan_of_(plan_of), low_(field.least - 1), high_(field.most + 1) {}
+  Search(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of)
+      : budget_(budget),
+        field_(field),
+        check_(check),
+        plan_of_(plan_of),
+        low_(field.least - 1),
+        high_(field.most + 1),
+        refused_(field.most + 1) {}
 
   Largest run() {
     attempt(field_.value);
-    while (high_ - low_ > 1) attempt(next());
+    bool has_slope = false;
+    while (high_ - low_ > 1) {
+      attempt(next());
+      if (!has_slope && falls()) go_to_the_last();
+      has_slope = known_[0].has_value();
+    }
     if (!fitting_) {
       std::string why = told(*too_large_);
       return {false, too_large_->value, std::move(too_large_->plan), std::move(why)};
     }
     std::string why = too_large_         ? told(*too_large_)
                       : refusal_.empty() ? "its range ends here"
-                                         : fmt::format("{} is refused: {}", high_, refusal_);
+                                         : fmt::format("{} is refused: {}", refused_, refusal_);
     return {true, fitting_->value, std::move(fitting_->plan), std::move(why)};
   }
 
  private:
+  /// Whether the larger of the last two values holds less.
+  bool falls() const { return known_[0] && slope_of(*known_[0], *known_[1]) < 0; }
+
+  /// The largest value that the experiment takes is tried, and nothing is left then.
+  void go_to_the_last() {
+    fitting_.reset();
+    too_large_.reset();
+    low_ = std::max(known_[0]->value, known_[1]->value);
+    high_ = refused_;
+    while (high_ - low_ > 1) {
+      const std::int64_t middle = low_ + (high_ - low_) / 2;
+      try {
+        check_(middle);
+        low_ = middle;
+      } catch (const InputError& error) {
+        refuse(middle, error);
+      }
+    }
+    narrow(low_);
+  }
+
+  void refuse(std::int64_t value, const InputError& error) {
+    high_ = refused_ = value;
+    refusal_ = error.what();
+  }
+
   void attempt(std::int64_t value) {
     const std::int64_t width = high_ - low_;
     narrow(value);
@@ -64,8 +101,7 @@ class Search {
         low_ = value;
         return;
       }
-      high_ = value;
-      refusal_ = error.what();
+      refuse(value, error);
       return;
     }
     if (trial.plan.status == VariantResult::Status::failed) fail<RankFailed>("{}", trial.plan.error);
@@ -118,6 +154,7 @@ class Search {
 
   std::int64_t budget_;
   const IntegerField& field_;
+  const CheckOf& check_;
   const PlanOf& plan_of_;
   /// Every value up to the first fits or is refused as too small; every one from the second on does not fit, or is
   /// refused.
@@ -125,7 +162,8 @@ class Search {
   std::int64_t high_;
   std::optional<Trial> fitting_;               // the largest
   std::optional<Trial> too_large_;             // the smallest
-  std::string refusal_;                        // of the value `high_`
+  std::int64_t refused_;                       // the smallest above those that are taken
+  std::string refusal_;                        // what it says
   std::array<std::optional<Point>, 2> known_;  // the last two trials
   int misses_ = 0;                             // trials since one left a quarter of the values or less
 };
@@ -161,8 +199,8 @@ const RankResult& fullest_rank(const VariantResult& result) {
                            [](const RankResult& a, const RankResult& b) { return a.peak.total() < b.peak.total(); });
 }
 
-Largest largest_within(std::int64_t budget, const IntegerField& field, const PlanOf& plan_of) {
-  return Search(budget, field, plan_of).run();
+Largest largest_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of) {
+  return Search(budget, field, check, plan_of).run();
 }
 
 }  // namespace heddle

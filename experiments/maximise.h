@@ -27,10 +27,14 @@ struct Largest {
 /// The plan of an experiment with this value of the field; InputError if the experiment does not take it.
 using PlanOf = std::function<VariantResult(std::int64_t value)>;
 
+/// InputError, as PlanOf's, but without the plan: much sooner.
+using CheckOf = std::function<void(std::int64_t value)>;
+
 /// Exact where what the fullest rank holds does not shrink as the value grows, and where the values that the experiment
 /// takes are all those between two bounds; `field.value` is one of them. Few values are tried: those that two plans'
-/// bytes point to, in steps that grow, and halves of what is left.
-Largest largest_within(std::int64_t budget, const IntegerField& field, const PlanOf& plan_of);
+/// bytes point to, in steps that grow, and halves of what is left. Where the second plan holds less for a larger value,
+/// as more ranks do, the largest value that the experiment takes is the only other one that is planned.
+Largest largest_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
 
 /// The rank that holds the most; the first of several.
 const RankResult& fullest_rank(const VariantResult& result);

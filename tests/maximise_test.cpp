@@ -35,9 +35,12 @@ struct Found {
   int trials = 0;
 };
 
-Found search(std::int64_t budget, const IntegerField& field, const Bytes& bytes) {
+void takes_all(std::int64_t /*value*/) {}
+
+Found search(std::int64_t budget, const IntegerField& field, const Bytes& bytes, const CheckOf& check = takes_all) {
   Found found;
-  found.largest = largest_within(budget, field, [&](std::int64_t value) {
+  found.largest = largest_within(budget, field, check, [&](std::int64_t value) {
+    check(value);
     CHECK(value >= field.least);
     CHECK(value <= field.most);
     ++found.trials;
@@ -121,10 +124,12 @@ TEST_CASE("the search says what keeps the next value out") {
 
 TEST_CASE("values that the experiment refuses bound the search on both sides") {
   const auto refusing = [](std::int64_t budget, std::int64_t start) {
-    return largest_within(budget, {start, 1, 1'000'000}, [](std::int64_t value) {
-      if (value < 40 || value > 700) fail<InputError>("{} is no value", value);
-      return holding(10 * value);
-    });
+    return search(
+               budget, {start, 1, 1'000'000}, [](std::int64_t value) { return 10 * value; },
+               [](std::int64_t value) {
+                 if (value < 40 || value > 700) fail<InputError>("{} is no value", value);
+               })
+        .largest;
   };
   CHECK(refusing(5000, 600).value == 500);
   CHECK(refusing(5000, 41).value == 500);
@@ -133,6 +138,27 @@ TEST_CASE("values that the experiment refuses bound the search on both sides") {
   CHECK_FALSE(refusing(399, 600).fits);
   CHECK(refusing(399, 600).why == "with 40, rank 1 needs 400 B");
   CHECK_THROWS_WITH_AS(refusing(5000, 20), "20 is no value", InputError);
+}
+
+TEST_CASE("where a larger value holds less, the largest that is taken is planned at once") {
+  const Bytes shared = [](std::int64_t ranks) { return 1'000'000 / ranks + 50; };
+  const CheckOf up_to_700 = [](std::int64_t value) {
+    if (value > 700) fail<InputError>("{} is no value", value);
+  };
+  for (const std::int64_t start : {1, 4, 300, 650}) {
+    CAPTURE(start);
+    const Found fitting = search(10'000'000, {start, 1, 1'000'000}, shared, up_to_700);
+    CHECK(fitting.largest.fits);
+    CHECK(fitting.largest.value == 700);
+    CHECK(fitting.largest.why == "701 is refused: 701 is no value");
+    CHECK(fitting.trials <= 3);
+    // Only many enough fit, which is for the largest value to say.
+    CHECK(search(2000, {start, 1, 1'000'000}, shared, up_to_700).largest.value == 700);
+    const Found none = search(1000, {start, 1, 1'000'000}, shared, up_to_700);
+    CHECK_FALSE(none.largest.fits);
+    CHECK(none.largest.why == "with 700, rank 1 needs 1478 B");
+  }
+  CHECK(search(10'000'000, {8, 1, 1024}, shared).largest.why == "its range ends here");
 }
 
 TEST_CASE("an integer field is found by its path, with its range; the nearest name is offered for another") {

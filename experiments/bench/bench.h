@@ -12,6 +12,7 @@
 namespace heddle {
 
 class Processes;
+struct Experiment;
 
 struct BenchRow {
   std::string name;
@@ -45,5 +46,12 @@ std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 std::vector<BenchRow> bench_head(const BenchSettings& settings);
+
+/// What PLSC's protocol trains unless told otherwise: its recipe (R50, 112 x 112, 128 images a rank, a tenth of
+/// MS1MV3's 93,431 classes a step) on two ranks.
+std::string_view plsc_experiment();
+/// So many runs of an experiment: the images a second of each in the middle half of its steps, the median run, and the
+/// fullest rank's memory. RankFailed with its error where a run ends early.
+std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs, const BenchSettings& settings);
 
 }  // namespace heddle

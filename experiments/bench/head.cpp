@@ -175,6 +175,10 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
          .limit = limit / giga,
          .share = flops / measured.seconds / limit});
     add({.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
+    constexpr auto size = static_cast<double>(sizeof(float));
+    add({.name = "  logits of its classes, which it never holds",
+         .value = size * static_cast<double>(c.batch * c.config.classes) / ranks / giga,
+         .unit = "GB"});
   }
   return rows;
 }

@@ -59,10 +59,11 @@ struct Study {
   std::vector<Member> variants;
 };
 
-template <class Root>
-Study<Root> read_study(const std::filesystem::path& path, std::span<const std::string> sets = {}) {
+/// `read` makes an ExperimentFile with a RootMaker.
+template <class Root, class Read>
+Study<Root> study_of(const Read& read) {
   std::deque<Root> roots;
-  ExperimentFile file = read_experiment_file(path, sets, [&roots]() -> Describer::Body {
+  ExperimentFile file = read([&roots]() -> Describer::Body {
     Root& root = roots.emplace_back();
     return [&root](Describer& d) { describe(d, root); };
   });
@@ -72,6 +73,17 @@ Study<Root> read_study(const std::filesystem::path& path, std::span<const std::s
     study.variants.push_back({std::move(variant.name), std::move(roots[i + 1]), std::move(variant.document)});
   }
   return study;
+}
+
+template <class Root>
+Study<Root> read_study(const std::filesystem::path& path, std::span<const std::string> sets = {}) {
+  return study_of<Root>([&](const RootMaker& maker) { return read_experiment_file(path, sets, maker); });
+}
+
+/// The same of a text; `file` begins the messages.
+template <class Root>
+Study<Root> read_study_text(std::string_view text, const std::string& file, std::span<const std::string> sets = {}) {
+  return study_of<Root>([&](const RootMaker& maker) { return read_experiment_text(text, file, sets, maker); });
 }
 
 /// The same of a variant that was read.
