@@ -208,6 +208,8 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   result.name = name;
   result.batch = experiment.train.batch;
   result.micro_batches = experiment.train.micro_batches;
+  result.device = experiment.device == DeviceType::plan ? "plan" : "cpu";
+  result.head = {.config = experiment.head, .ranks = mesh_of(experiment).size(Head::axes(experiment.head))};
   result.clock = experiment.is_virtual_time() ? "virtual" : "wall";
   const Mesh mesh = mesh_of(experiment);
   for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -306,6 +308,7 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
   if (cuts_by_time) seconds = shared(settings.job, seconds);
   std::shared_ptr<const RunPlan> plan;
   VariantResult result = empty_result(experiment, name);
+  result.head.features = embedding_size(*model);
   together(settings.job, [&] {
     plan = plan_run(experiment, model, mesh_of(experiment), seconds);
     if (experiment.mesh.pp == 1) return;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "notebooks_export/head_cells.h"
 #include "notebooks_export/pipeline_cells.h"
 #include "notebooks_export/timeline_cells.h"
 
@@ -88,7 +89,10 @@ constexpr const char* memory_figure = R"python(colours = {
     "workspace": "#999999",
     "communication": "#D55E00",
 }
+most_bars = 40
 measured = [name for name in names if (memory["variant"] == name).any()]
+hidden = measured[most_bars:]
+measured = measured[:most_bars]
 if measured:
     unit, size = binary_unit(totals.max())
     columns = min(len(measured), 3)
@@ -120,6 +124,8 @@ if measured:
     handles, labels = axes.flat[0].get_legend_handles_labels()
     axes[0, -1].legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False)
     plt.show()
+    if hidden:
+        print(f"{len(hidden)} more variants are in memory.csv.")
 else:
     print("No variant got as far as measuring its memory.")
 )python";
@@ -150,6 +156,8 @@ else:
 
 constexpr const char* time_figure =
     R"python(timed = [variant for variant in variants if variant["samples_per_second"] is not None]
+hidden = timed[most_bars:]
+timed = timed[:most_bars]
 if timed:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 1.4 + 0.5 * len(timed)), sharey=True, layout="constrained")
     labels = [plain(variant["name"]) for variant in timed]
@@ -168,13 +176,15 @@ if timed:
     for axis in (left, right):
         axis.grid(axis="x", alpha=0.3)
     plt.show()
+    if hidden:
+        print(f"{len(hidden)} more variants are in summary.json.")
 else:
     print("No step was timed.")
 )python";
 
 }  // namespace
 
-std::vector<NotebookCell> results_cells(bool has_pipelines) {
+std::vector<NotebookCell> results_cells(const StudyFigures& figures) {
   std::vector<NotebookCell> cells{
       {.id = "read", .is_code = true, .source = read_results},
       {.id = "overview", .is_code = true, .source = overview},
@@ -183,8 +193,9 @@ std::vector<NotebookCell> results_cells(bool has_pipelines) {
   const auto append = [&cells](std::vector<NotebookCell> more) {
     for (NotebookCell& cell : more) cells.push_back(std::move(cell));
   };
+  if (figures.head_sizes) append(head_cells());
   append(timeline_cells());
-  if (has_pipelines) append(pipeline_cells());
+  if (figures.pipelines) append(pipeline_cells());
   append({
       {.id = "memory-text",
        .is_code = false,

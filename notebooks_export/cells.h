@@ -12,7 +12,14 @@ struct NotebookCell {
   std::string source;
 };
 
-/// All that a results folder's notebook has below its title; some only where a model was cut into stages.
-std::vector<NotebookCell> results_cells(bool has_pipelines);
+/// What a study has besides the figures of every run.
+struct StudyFigures {
+  bool pipelines = false;   // a model was cut into stages
+  bool head_sizes = false;  // heads of three or more numbers of classes
+  bool operator==(const StudyFigures&) const = default;
+};
+
+/// All that a results folder's notebook has below its title.
+std::vector<NotebookCell> results_cells(const StudyFigures& figures);
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <regex>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -52,7 +53,7 @@ Json cell_json(const NotebookCell& cell) {
 
 struct Summary {
   std::string name;
-  bool has_pipelines = false;
+  StudyFigures figures{};
 };
 
 Summary read_summary(const std::filesystem::path& path) {
@@ -60,8 +61,15 @@ Summary read_summary(const std::filesystem::path& path) {
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
     fail<InputError>("{}: is not the summary of a run", path.string());
   Summary summary{.name = json["name"].get<std::string>()};
-  for (const Json& variant : json["variants"])
-    summary.has_pipelines |= variant.is_object() && variant.value("stages", Json()) > 1;
+  std::set<std::int64_t> classes;
+  for (const Json& variant : json["variants"]) {
+    if (!variant.is_object()) continue;
+    summary.figures.pipelines |= variant.value("stages", Json()) > 1;
+    const Json head = variant.value("head", Json());
+    if (head.is_object() && head.contains("classes")) classes.insert(head["classes"].get<std::int64_t>());
+  }
+  constexpr std::size_t fewest_of_a_curve = 3;
+  summary.figures.head_sizes = classes.size() >= fewest_of_a_curve;
   return summary;
 }
 
@@ -103,10 +111,10 @@ void convert(const std::filesystem::path& folder, const std::vector<std::string>
 
 }  // namespace
 
-std::string notebook_json(const std::string& title, bool has_pipelines) {
+std::string notebook_json(const std::string& title, const StudyFigures& figures) {
   Json cells = Json::array();
   cells.push_back(cell_json({.id = "title", .is_code = false, .source = "# " + plain_markdown(title)}));
-  for (const NotebookCell& cell : results_cells(has_pipelines)) cells.push_back(cell_json(cell));
+  for (const NotebookCell& cell : results_cells(figures)) cells.push_back(cell_json(cell));
   const Json kernel = {{"display_name", "Python 3"}, {"language", "python"}, {"name", "python3"}};
   const Json notebook = {{"cells", cells},
                          {"metadata", {{"kernelspec", kernel}, {"language_info", {{"name", "python"}}}}},
@@ -118,7 +126,7 @@ std::string notebook_json(const std::string& title, bool has_pipelines) {
 NotebookFiles write_notebook(const std::filesystem::path& results) {
   const NotebookFiles files{.notebook = results / "notebook.ipynb", .html = results / "notebook.html"};
   const Summary summary = read_summary(results / "summary.json");
-  write_file_atomically(files.notebook, notebook_json(summary.name, summary.has_pipelines));
+  write_file_atomically(files.notebook, notebook_json(summary.name, summary.figures));
   // Run in the folder itself: no argument is a path that the user chose.
   convert(results, {"--to", "notebook", "--execute", "--inplace", "notebook.ipynb"});
   convert(results, {"--to", "html", "--no-input", "notebook.ipynb"});

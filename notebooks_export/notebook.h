@@ -1,14 +1,16 @@
-// A results folder as a page: a step's timeline, memory, loss and time, and what pipelines gained; a Jupyter notebook
-// with the code that draws it, so that a reader can go on from there, and HTML without.
+// A results folder as a page: a step's timeline, memory, loss and time, what pipelines gained and how heads grow; a
+// Jupyter notebook with the code that draws it, so that a reader can go on from there, and HTML without.
 #pragma once
 
 #include <filesystem>
 #include <string>
 
+#include "notebooks_export/cells.h"
+
 namespace heddle {
 
 /// The notebook (nbformat 4.5), not yet executed; it reads its data from its own folder.
-std::string notebook_json(const std::string& title, bool has_pipelines);
+std::string notebook_json(const std::string& title, const StudyFigures& figures);
 
 struct NotebookFiles {
   std::filesystem::path notebook;

@@ -39,7 +39,7 @@ void write_program(const fs::path& path, const std::string& script) {
 }
 
 TEST_CASE("the notebook has the structure of nbformat 4.5: a kernel, and cells with unique ids") {
-  const auto notebook = nlohmann::json::parse(notebook_json("a_name <b>$x$", true));
+  const auto notebook = nlohmann::json::parse(notebook_json("a_name <b>$x$", {.pipelines = true, .head_sizes = true}));
   CHECK(notebook.at("nbformat") == 4);
   CHECK(notebook.at("nbformat_minor") == 5);
   CHECK(notebook.at("metadata").at("kernelspec").at("name") == "python3");
@@ -61,13 +61,19 @@ TEST_CASE("the notebook has the structure of nbformat 4.5: a kernel, and cells w
   for (const char* file : {"summary.json", "memory.csv", "metrics.jsonl"}) CHECK(code.find(file) != std::string::npos);
 }
 
-TEST_CASE("a study of pipelines has figures of their own, and so does a notebook written for its folder") {
-  const std::string without = notebook_json("a", false);
-  const std::string with = notebook_json("a", true);
+TEST_CASE(
+    "a study of pipelines or of heads' sizes has figures of its own, and so does a notebook written for its folder") {
+  const std::string without = notebook_json("a", {});
+  const std::string with = notebook_json("a", {.pipelines = true});
   CHECK(without.find("\"timeline\"") != std::string::npos);
   for (const char* id : {"\"gain\"", "\"prediction\""}) {
     CHECK(without.find(id) == std::string::npos);
     CHECK(with.find(id) != std::string::npos);
+  }
+  const std::string of_heads = notebook_json("a", {.head_sizes = true});
+  for (const char* id : {"\"heads\"", "\"heads-pay\""}) {
+    CHECK(without.find(id) == std::string::npos);
+    CHECK(of_heads.find(id) != std::string::npos);
   }
   const Scratch scratch;
   const OnlyPath path(scratch / "nothing");
@@ -78,6 +84,10 @@ TEST_CASE("a study of pipelines has figures of their own, and so does a notebook
   };
   CHECK(written(R"({"name": "a", "variants": [{"stages": 1}, {"stages": 2}]})") == with);
   CHECK(written(R"({"name": "a", "variants": [{"stages": 1}, {}]})") == without);
+  // Three numbers of classes make a curve.
+  CHECK(written(R"({"name": "a", "variants": [{"head": {"classes": 9}}, {"head": {"classes": 8}}]})") == without);
+  CHECK(written(R"({"name": "a", "variants": [{"head": {"classes": 9}}, {"head": {"classes": 8}},
+                                              {"head": {"classes": 7}}]})") == of_heads);
 }
 
 TEST_CASE("a program gets its arguments as they are, runs in the folder, and its output and code come back") {
@@ -100,7 +110,7 @@ TEST_CASE("without Jupyter the notebook is written, and the error names the pack
             ": written, but not executed: there is no jupyter-nbconvert. On Debian: apt-get install "
             "--no-install-recommends " +
             packages);
-  CHECK(read_file(scratch / "notebook.ipynb", 1 << 20) == notebook_json("study", false));
+  CHECK(read_file(scratch / "notebook.ipynb", 1 << 20) == notebook_json("study", {}));
 }
 
 TEST_CASE("a missing part of Jupyter is named with the packages; any other failure shows the last lines, uncoloured") {

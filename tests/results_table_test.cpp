@@ -105,7 +105,7 @@ steps as the schedule predicts them from costs of the stages measured alone
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
 )"));
   run.variants[1].pipeline->predicted_seconds = 0.5;
-  run.device = "plan";
+  run.variants[1].device = "plan";
   CHECK(results_table(run).ends_with("\ngpipe: predicted 500 ms, modelled 4.00 s (x 8.0)\n"));
   CHECK(widest_line(table) <= 100);
 }

@@ -75,6 +75,13 @@ struct PipelineResult {
   std::vector<std::string> outputs{};
 };
 
+/// The large-class head of a variant: what its costs depend on.
+struct HeadResult {
+  HeadConfig config{};
+  std::int64_t features = 0;
+  int ranks = 1;  // that share the classes, or each have all
+};
+
 /// What a search found: the largest value of a field with which every rank stays within a budget.
 struct Maximised {
   std::string field;
@@ -95,9 +102,11 @@ struct VariantResult {
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;      // absent on one rank, and if not all steps ended
   std::optional<std::int64_t> flops_per_step;  // plan only
+  std::string device = "cpu";                  // cpu | plan
   std::string clock = "wall";                  // wall | virtual
-  std::optional<PipelineResult> pipeline;      // absent with one stage
-  std::optional<Maximised> maximised{};        // after a search only
+  HeadResult head{};
+  std::optional<PipelineResult> pipeline;  // absent with one stage
+  std::optional<Maximised> maximised{};    // after a search only
 };
 
 /// Absent if no step was timed (a variant that failed before its first step's end).
@@ -119,7 +128,6 @@ std::optional<double> bubble_fraction(const VariantResult& result);
 
 struct RunResult {
   std::string name;
-  std::string device;
   std::vector<std::pair<std::string, std::string>> versions;  // of libraries, beside those that the summary adds
   std::vector<VariantResult> variants;
 };

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/host.h"
+#include "framework/describe.h"
 #include "parallel/pipeline/schedule_csv.h"
 
 namespace heddle {
@@ -68,6 +69,19 @@ Json sent_json(const std::optional<SentInStep>& sent) {
   return {{"counted", sent->counted}, {"formula", formula}};
 }
 
+Json head_json(const HeadResult& head) {
+  const HeadConfig& config = head.config;
+  return {{"classes", config.classes},
+          {"features", head.features},
+          {"ranks", head.ranks},
+          {"parallel", name_of(config.parallel)},
+          {"logits", name_of(config.logits)},
+          {"stash", config.stash},
+          {"rate", config.sample.rate},
+          {"weights", name_of(config.weights)},
+          {"momentum", name_of(config.momentum)}};
+}
+
 /// The keys of a pipeline, null where there is none.
 void add_pipeline(Json& json, const RunResult& run, const VariantResult& variant) {
   const VariantResult* const naive = naive_of(run, variant);
@@ -102,7 +116,10 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
             {"loss_per_step", losses},
             {"step_seconds", seconds_json(variant)},
             {"samples_per_second", or_null(samples)},
-            {"clock", variant.clock}};
+            {"device", variant.device},
+            {"clock", variant.clock},
+            {"batch", variant.batch},
+            {"head", head_json(variant.head)}};
   add_pipeline(json, run, variant);
   json["sent_in_step"] = sent_json(variant.sent_in_step);
   json["ranks"] = std::move(ranks);

@@ -157,7 +157,7 @@ std::string predictions_text(const RunResult& run) {
     if (!seconds || !variant.pipeline || !variant.pipeline->predicted_seconds) continue;
     const double predicted = *variant.pipeline->predicted_seconds;
     text += fmt::format("{}: predicted {}, {} {} ({})\n", shorten(variant.name, table_width / 3),
-                        format_seconds(predicted), run.device == "plan" ? "modelled" : "measured",
+                        format_seconds(predicted), variant.device == "plan" ? "modelled" : "measured",
                         format_seconds(seconds->median), told_apart(predicted, seconds->median));
   }
   return text;
@@ -165,11 +165,17 @@ std::string predictions_text(const RunResult& run) {
 
 /// Says where times are not the wall's.
 std::string clock_text(const RunResult& run) {
-  const bool is_virtual = std::any_of(run.variants.begin(), run.variants.end(),
-                                      [](const VariantResult& v) { return v.clock == "virtual" && step_seconds(v); });
-  if (!is_virtual) return "";
-  if (run.device == "plan") return "times are modelled: kernels by `profile`, messages by `links`\n";
-  return "times are virtual: each rank's own CPU time, and messages by `links`\n";
+  const auto has = [&](bool on_plan) {
+    return std::any_of(run.variants.begin(), run.variants.end(), [&](const VariantResult& v) {
+      return v.clock == "virtual" && (v.device == "plan") == on_plan && step_seconds(v);
+    });
+  };
+  std::string text;
+  if (has(false)) text += "times are virtual: each rank's own CPU time, and messages by `links`\n";
+  if (has(true))
+    text += fmt::format("times {}are modelled: kernels by `profile`, messages by `links`\n",
+                        text.empty() ? "" : "on plan ");
+  return text;
 }
 
 std::string errors_text(const RunResult& run) {

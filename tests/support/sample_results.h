@@ -75,7 +75,6 @@ inline Evaluation evaluation() {
 inline RunResult run_result() {
   RunResult run;
   run.name = "study";
-  run.device = "cpu";
   run.variants = {variant_result("serial", 1, 0.5), variant_result("sharded", 4, 0.25), failed_variant("too_big")};
   run.variants[0].evaluation = evaluation();
   run.variants[1].sent_in_step =
