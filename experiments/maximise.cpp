@@ -48,6 +48,7 @@ class Search {
       if (!has_slope && falls()) go_to_the_last();
       has_slope = known_[0].has_value();
     }
+    if (!fitting_ && !has_slope) look_above();
     if (!fitting_) {
       std::string why = told(*too_large_);
       return {false, too_large_->value, std::move(too_large_->plan), std::move(why)};
@@ -61,6 +62,16 @@ class Search {
  private:
   /// Whether the larger of the last two values holds less.
   bool falls() const { return known_[0] && slope_of(*known_[0], *known_[1]) < 0; }
+
+  /// The smallest value does not fit: a larger one might, if it holds less.
+  void look_above() {
+    Trial least = std::move(*too_large_);
+    if (least.value <= field_.most / 2) narrow(2 * least.value);
+    if (falls())
+      go_to_the_last();
+    else
+      too_large_ = std::move(least);
+  }
 
   /// The largest value that the experiment takes is tried, and nothing is left then.
   void go_to_the_last() {
