@@ -138,7 +138,7 @@ if series:
             if drawn and max(drawn) > 3 * min(drawn):
                 axis.set_yscale("log")
             else:
-                axis.set_ylim(bottom=0)
+                axis.set_ylim(0, 1.15 * max(drawn, default=1))
             if varying == "ranks":
                 ticks = sorted(own[varying].unique())
                 axis.set_xticks(ticks, [f"{k:g}" for k in ticks])
