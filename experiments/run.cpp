@@ -24,6 +24,8 @@ namespace {
 constexpr std::int64_t traced_steps = 5;
 // On plan one step is like another, once the optimizer and the kept statistics are there.
 constexpr std::int64_t planned_steps = 2;
+// But for samples of the classes whose size depends on the batch.
+constexpr std::int64_t most_planned_steps = 100;
 
 /// Bytes between a rank and the others.
 struct Traffic {
@@ -61,7 +63,7 @@ class RankRun {
   void train_and_evaluate() {
     trainer_.emplace(experiment_, dataset_, rank_, tracer_, plan_);
     const std::int64_t first = begin();
-    const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, planned_steps);
+    const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, walked_steps());
     for (std::int64_t step = first; step < end; ++step) {
       tracer_.set_recording(step - first < traced_steps);
       train(step);
@@ -75,6 +77,14 @@ class RankRun {
     const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
     if (has_learned && !saved_last) save(experiment_.train.steps);
     if (experiment_.evaluate) evaluate();
+  }
+
+  std::int64_t walked_steps() const {
+    const HeadConfig& head = experiment_.head;
+    const std::int64_t ranks = rank_.mesh.size(Head::axes(head));
+    const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
+    const bool varies = head.samples() && varies_in_size(shape, ranks, experiment_.train.batch);
+    return varies ? most_planned_steps : planned_steps;
   }
 
   /// Of the steps from `end` on those with a loss are like the first one, the others like the last that was walked.

@@ -65,6 +65,15 @@ TEST_CASE("a sample is counted without being drawn, also by ranks that share a s
   CHECK(count_sample({1'000'000'000'000, 8, 0.1}, {0, 125'000'000'000}, labels, {3}, 0).size == 12'500'000'000);
 }
 
+TEST_CASE("a sample's size changes with the batch where a shard may have more of its classes than are wanted") {
+  CHECK_FALSE(varies_in_size({1000, 4, 0.1}, 4, 25));
+  CHECK(varies_in_size({1000, 4, 0.1}, 4, 26));
+  CHECK(varies_in_size({1000, 4, 0.1}, 2, 25));  // two shards a rank: the same, but that is not looked into
+  CHECK(varies_in_size({1000, 4, 0}, 4, 1));
+  CHECK_FALSE(varies_in_size({1000, 4, 1}, 4, 5000));
+  CHECK(varies_in_size({1000, 3, 0.1}, 3, 34));  // of the smallest shard, 333 classes, 33
+}
+
 TEST_CASE("rate 0 keeps the batch's classes alone, rate 1 all") {
   const std::vector<std::int64_t> labels{5, 9, 5};
   CHECK(draw_sample({20, 1, 0}, {0, 20}, labels, {3}, 0).rows == std::vector<std::int64_t>{5, 9});

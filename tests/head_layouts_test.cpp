@@ -74,6 +74,26 @@ TEST_CASE("unit rows are drawn alike on all layouts, replicated or sharded, and 
   }
 }
 
+TEST_CASE("plan holds what a run does whose samples are of another size in each step") {
+  Experiment experiment = test::small_experiment(60, 24, 8, DType::f32);
+  experiment.data.synthetic_identities.identities = 60;
+  experiment.model = {.type = ModelType::mlp, .embedding = 8, .hidden = {}};
+  experiment.mesh.dp = 2;
+  experiment.head.sample.rate = 0.1;
+  experiment.train.steps = 9;
+  for (const Logits logits : {Logits::sharded, Logits::fused}) {
+    experiment.head.logits = logits;
+    experiment.device = DeviceType::cpu;
+    const VariantResult ran = run_variant(experiment, "a", {});
+    experiment.device = DeviceType::plan;
+    const VariantResult planned = run_variant(experiment, "a", {});
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      CHECK(planned.ranks[rank].peak.bytes == ran.ranks[rank].peak.bytes);
+      CHECK(planned.ranks[rank].sent_bytes == ran.ranks[rank].sent_bytes);
+    }
+  }
+}
+
 TEST_CASE("with micro-batches and a sample no rank holds anything as large as its classes' logits of the batch") {
   const auto peak = [](DeviceType device, std::int64_t classes, std::int64_t batch, std::int64_t embedding) {
     Experiment experiment = test::small_experiment(classes, batch, embedding, DType::f32);

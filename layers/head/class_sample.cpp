@@ -45,6 +45,11 @@ void draw_others(const ShardRange& shard, std::int64_t count, const Permutation&
 
 }  // namespace
 
+bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch) {
+  const ShardRange smallest = shard(shape.classes, shape.shards, shape.shards - 1);
+  return shape.shards != ranks || wanted_of(shape, smallest) < std::min(batch, smallest.size);
+}
+
 std::int64_t ClassSample::position(std::int64_t row) const {
   const auto found = std::lower_bound(rows.begin(), rows.end(), row);
   return found != rows.end() && *found == row ? found - rows.begin() : -1;

@@ -20,6 +20,10 @@ struct SampleShape {
   bool corrects = false;  // whether ClassSample::corrections is wanted
 };
 
+/// Whether the number of classes that one of so many ranks samples can change from batch to batch: not where each rank
+/// has one shard, and fills it up whatever the batch's classes are.
+bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch);
+
 /// What of a sample lies in a range of the classes, counted from the range's begin.
 struct ClassSample {
   std::int64_t size = 0;                  // how many rows there are

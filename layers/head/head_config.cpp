@@ -98,6 +98,28 @@ void describe(Describer& d, HeadConfig& c) {
       "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
 }
 
+DType weight_type(const HeadConfig& config, DType computed) {
+  switch (config.weights) {
+    case WeightState::bf16:
+      return DType::bf16;
+    case WeightState::f16:
+      return DType::f16;
+    case WeightState::int8:
+      return DType::i8;
+    case WeightState::f32:
+      break;
+  }
+  return computed;
+}
+
+std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConfig& optimizer, DType computed) {
+  if (config.momentum == MomentumState::none) return {};
+  if (optimizer.type == OptimizerType::sgd && optimizer.momentum == 0) return {};
+  if (config.momentum == MomentumState::bf16) return DType::bf16;
+  if (config.momentum == MomentumState::f16) return DType::f16;
+  return computed;
+}
+
 void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if (!c.normalize && (c.margin.m1 != 1 || c.margin.m2 != 0 || c.margin.m3 != 0))
     fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "framework/dtype.h"
 #include "framework/margin.h"
@@ -80,6 +81,11 @@ struct HeadConfig {
   /// embeddings are.
   bool is_everywhere() const { return ranks == HeadRanks::all && !is_replicated(); }
 };
+
+/// The types that weights and momentum are kept in where `computed` is the one of the arithmetic; none: the head keeps
+/// no momentum.
+DType weight_type(const HeadConfig& config, DType computed);
+std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConfig& optimizer, DType computed);
 
 void describe(Describer& d, HeadConfig& config);
 /// InputError where settings do not go together.
