@@ -110,6 +110,16 @@ gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
   CHECK(widest_line(table) <= 100);
 }
 
+TEST_CASE("a study of which a part is only planned says which times are whose") {
+  RunResult run;
+  run.variants = {pipeline_variant("run", "gpipe", 2, 4, 0.5, 1.6), pipeline_variant("plan", "gpipe", 2, 4, 0.5, 1.6)};
+  for (VariantResult& variant : run.variants) variant.clock = "virtual";
+  run.variants[1].device = "plan";
+  CHECK(results_table(run).find("\ntimes are virtual: each rank's own CPU time, and messages by `links`\n"
+                                "times on plan are modelled: kernels by `profile`, messages by `links`\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("a forward pass shows what each rank makes and how busy it was") {
   RunResult run;
   run.variants = {pipeline_variant("m 4", "gpipe", 2, 4, 0.5, 1.6)};
