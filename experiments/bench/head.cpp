@@ -10,6 +10,7 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/bench/machine.h"
+#include "framework/describe.h"
 #include "framework/device.h"
 #include "framework/ops/linear.h"
 #include "parallel/world.h"
@@ -138,6 +139,11 @@ std::vector<HeadCase> cases() {
   all.back().products = 3;
   all.push_back(fused_case("fused, rate 0.1, f32, 1M classes, batch 256", million));
   all.back().config.sample.rate = 0.1;
+  for (const Unsampled unsampled : {Unsampled::frozen, Unsampled::dense, Unsampled::lazy}) {
+    all.push_back(
+        fused_case(fmt::format("fused, rate 0.1, the others {}, f32, 0.25M classes", name_of(unsampled)), million / 4));
+    all.back().config.sample = {.rate = 0.1, .unsampled = unsampled};
+  }
   all.push_back(fused_case("sharded, exact, f32, 1M classes, batch 256", million));
   all.back().config.logits = Logits::sharded;
   all.push_back(fused_case("fused, exact, bf16, 1M classes, batch 256", million));
