@@ -73,10 +73,6 @@ void check(const Member& member) {
   if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
     fail<InputError>("{}: expected at most {} ranks, got {} x {} x {}", member.document.where("/mesh"), most_ranks,
                      e.mesh.dp, e.mesh.pp, e.mesh.tp);
-  const MarginConfig& margin = e.head.margin;
-  if (!e.head.normalize && (margin.m1 != 1 || margin.m2 != 0 || margin.m3 != 0))
-    fail<InputError>("{}: margins act on angles: with head.normalize = false expected m1 = 1, m2 = 0 and m3 = 0",
-                     member.document.where("/head/margin"));
   if (e.clock == ClockType::virtual_time && e.threads > 1)
     fail<InputError>("{}: expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only",
                      member.document.where("/threads"), e.threads);

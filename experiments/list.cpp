@@ -18,10 +18,11 @@ struct Kind {
   std::string_view key;
 };
 
-constexpr std::array<Kind, 11> kinds{{{"models", "model"},
+constexpr std::array<Kind, 12> kinds{{{"models", "model"},
                                       {"layers", "model.layers"},
                                       {"data", "data"},
                                       {"logits", "head.logits"},
+                                      {"margins", "head.margin"},
                                       {"gradients", "head.margin.gradient"},
                                       {"optimizers", "train.optimizer"},
                                       {"schedules", "pipeline.schedule"},

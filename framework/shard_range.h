@@ -10,6 +10,7 @@ struct ShardRange {
   std::int64_t begin = 0;
   std::int64_t size = 0;
   std::int64_t end() const { return begin + size; }
+  bool contains(std::int64_t i) const { return i >= begin && i < end(); }
   bool operator==(const ShardRange&) const = default;
 };
 

@@ -1,6 +1,8 @@
 // Runs that go on: on the ranks that saved bit for bit, on others with the same bits of all that was saved.
 #include "experiments/checkpoint.h"
 
+#include <functional>
+
 #include <doctest/doctest.h>
 
 #include "layers/convolution.h"
@@ -123,6 +125,45 @@ TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the
       const test::Outcome whole = run(way(saving_ranks), experiment(way(saving_ranks)), {.end = 4});
       const test::Outcome rest = run(way(saving_ranks), experiment(way(saving_ranks)), resuming(folder, 2, 4));
       CHECK(rest.state == whole.state);
+    }
+}
+
+TEST_CASE("running statistics of margins, biases and sub-centres go on over any layout with the same bits") {
+  const std::vector<std::pair<std::string, std::function<void(HeadConfig&)>>> heads{
+      {"head.margin", [](HeadConfig& head) { head.margin = {.type = MarginType::adaface, .scale = 8}; }},
+      {"head.margin",
+       [](HeadConfig& head) {
+         head.margin = {.type = MarginType::curricularface, .scale = 8};
+         head.sub_centres = 3;
+       }},
+      {"velocity.head.bias",
+       [](HeadConfig& head) {
+         head.margin = {.scale = 1};
+         head.normalize = false;
+         head.bias = true;
+       }},
+  };
+  const std::vector<Way> all = ways();
+  for (const auto& [name, change] : heads)
+    for (const Way& saver : {all[0], all[1], all[6], all[7]}) {
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      Experiment experiment = experiment_of(saver);
+      change(experiment.head);
+      if (experiment.head.bias && experiment.head.is_replicated()) continue;
+      const test::Outcome saved = run(saver, experiment, saving(folder, 2));
+      CHECK(saved.state.contains(name));
+      const test::Outcome whole = run(saver, experiment, {.end = 4});
+      CHECK(run(saver, experiment, resuming(folder, 2, 4)).state == whole.state);
+      for (const Way& loader : all) {
+        CAPTURE(name);
+        CAPTURE(to_string(saver.layout.mesh));
+        CAPTURE(to_string(loader.layout.mesh));
+        Experiment other = experiment_of(loader);
+        change(other.head);
+        if (other.head.bias && other.head.is_replicated()) continue;
+        CHECK(run(loader, other, resuming(folder, 2, 2)).state == saved.state);
+      }
     }
 }
 

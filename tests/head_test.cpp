@@ -1,6 +1,4 @@
 // The large-class head against its formulas, on 1, 2 and 3 uneven shards.
-#include "layers/head/head.h"
-
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -8,115 +6,27 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/devices.h"
+#include "tests/support/head_problem.h"
 
 namespace heddle {
 
 namespace {
 
+using test::Answer;
+using test::largest_difference;
+using test::numeric_gradient;
+using test::part;
+using test::Problem;
+using test::random_problem;
+using test::solve;
 using Values = std::vector<double>;
 
 constexpr std::array<Logits, 4> every_way{Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused};
-
-struct Problem {
-  HeadConfig config;
-  std::int64_t dimension = 0;
-  Values embeddings;  // [B, d]
-  Values weights;     // [C, d]
-  std::vector<std::int64_t> labels;
-
-  std::int64_t batch() const { return static_cast<std::int64_t>(labels.size()); }
-};
-
-struct Answer {
-  double loss = 0;
-  Values embedding_gradient;
-  Values weight_gradient;
-};
 
 WorldOptions world(int ranks) {
   WorldOptions options{.mesh = Mesh(ranks)};
   options.threads = 1;
   return options;
-}
-
-Values part(const Values& all, std::int64_t width, const ShardRange& rows) {
-  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
-}
-
-void put(const Tensor& rows, std::int64_t first_row, Values& all) {
-  const Values values = rows.to_doubles();
-  std::copy(values.begin(), values.end(), all.begin() + first_row * rows.shape().back());
-}
-
-/// The head over `ranks` ranks and `micro_batches` micro-batches.
-Answer solve(const Problem& problem, int ranks, std::int64_t micro_batches = 1, DType dtype = DType::f64) {
-  Answer answer;
-  answer.embedding_gradient.resize(problem.embeddings.size());
-  answer.weight_gradient.resize(problem.weights.size());
-  const std::int64_t d = problem.dimension;
-  run_ranks(world(ranks), [&](Rank& rank) {
-    Construction construction{rank.device, rank.key, dtype};
-    Head head(problem.config, {}, d, rank, construction);
-    head.table().weight.copy_from(
-        test::tensor(rank.device, {head.classes().size, d}, part(problem.weights, d, head.classes()), dtype));
-    head.begin_step(0, problem.labels);
-    for (std::int64_t i = 0; i < micro_batches; ++i) {
-      HeadInput input;
-      for (int r = 0; r < ranks; ++r)
-        input.rows.push_back(shard(problem.batch(), micro_batches * ranks, i * ranks + r).size);
-      const ShardRange mine = shard(problem.batch(), micro_batches * ranks, i * ranks + rank.index);
-      input.embedding = test::tensor(rank.device, {mine.size, d}, part(problem.embeddings, d, mine), dtype);
-      input.labels =
-          std::span(problem.labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
-      input.first_sample = mine.begin;
-      input.global_batch = problem.batch();
-      const HeadOutput output = head.forward_backward(input);
-      put(output.embedding_gradient, mine.begin, answer.embedding_gradient);
-      if (rank.index == 0) answer.loss += output.loss_sum.item();
-    }
-    put(head.weight_gradient(), head.classes().begin, answer.weight_gradient);
-  });
-  return answer;
-}
-
-Problem random_problem(std::int64_t batch, std::int64_t classes, std::int64_t dimension, std::uint64_t seed) {
-  Problem problem{.config = {.classes = classes, .logits = Logits::sharded, .margin = {.scale = 8}},
-                  .dimension = dimension,
-                  .embeddings = test::normal_values(batch * dimension, seed),
-                  .weights = test::normal_values(classes * dimension, seed + 1),
-                  .labels = {}};
-  RandomStream stream({seed}, Purpose::test, 1, 0);
-  for (std::int64_t i = 0; i < batch; ++i)
-    problem.labels.push_back(static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(classes))));
-  return problem;
-}
-
-double largest_difference(const Values& a, const Values& b) {
-  REQUIRE(a.size() == b.size());
-  double difference = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference = std::max(difference, std::abs(a[i] - b[i]));
-    size = std::max(size, std::abs(b[i]));
-  }
-  return difference / size;
-}
-
-/// Central differences of fourth order.
-Values numeric_gradient(Problem problem, Values Problem::*values) {
-  constexpr double h = 1e-3;
-  Values gradient;
-  for (double& x : problem.*values) {
-    const double at = x;
-    const auto loss = [&](double shift) {
-      x = at + shift;
-      return solve(problem, 1).loss;
-    };
-    gradient.push_back((8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h));
-    x = at;
-  }
-  return gradient;
 }
 
 /// Embeddings and weights whose cosines are Paddle's example: row j of the weights completes its two given cosines to a
@@ -158,25 +68,6 @@ TEST_CASE("each row's loss is the golden one") {
     one.labels = {both.labels[i]};
     one.embeddings = part(both.embeddings, 6, {static_cast<std::int64_t>(i), 1});
     CHECK(solve(one, 1).loss == doctest::Approx(expected[i]).epsilon(1e-8));
-  }
-}
-
-TEST_CASE("the head's gradients are those of its loss, for every margin") {
-  const std::vector<MarginConfig> margins{{.m1 = 1, .m2 = 0, .m3 = 0},
-                                          {.m1 = 1, .m2 = 0.5, .m3 = 0},
-                                          {.m1 = 1, .m2 = 0, .m3 = 0.35},
-                                          {.m1 = 1.35, .m2 = 0, .m3 = 0},
-                                          {.m1 = 0.9, .m2 = 0.4, .m3 = 0.15}};
-  for (MarginConfig margin : margins) {
-    CAPTURE(margin.m1);
-    CAPTURE(margin.m2);
-    CAPTURE(margin.m3);
-    Problem problem = random_problem(5, 7, 4, 11);
-    margin.scale = 8;
-    problem.config.margin = margin;
-    const Answer answer = solve(problem, 2);
-    CHECK(largest_difference(answer.embedding_gradient, numeric_gradient(problem, &Problem::embeddings)) < 1e-7);
-    CHECK(largest_difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights)) < 1e-7);
   }
 }
 
@@ -274,15 +165,6 @@ TEST_CASE("a label outside the classes is an error that names the sample") {
                        InputError);
   problem.labels[3] = -1;
   CHECK_THROWS_WITH_AS(solve(problem, 1), "head: sample 3 of the batch has label -1, expected one in [0, 7)",
-                       InputError);
-}
-
-TEST_CASE("margins on logits that are not cosines are refused") {
-  Problem problem = random_problem(2, 3, 4, 42);
-  problem.config.normalize = false;
-  problem.config.margin.m2 = 0.5;
-  CHECK_THROWS_WITH_AS(solve(problem, 1),
-                       "head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0",
                        InputError);
 }
 

@@ -268,13 +268,17 @@ Reference reference(const MarginConfig& margin, const std::vector<double>& cosin
                           cosines.begin() + static_cast<std::ptrdiff_t>(row + 1) * classes);
     const auto target = static_cast<std::size_t>(labels[row]);
     const TargetValue<double> value = margin_target(margin, z[target]);
+    std::vector<double> slope(z.size(), 1);
+    for (std::size_t j = 0; j < z.size(); ++j)
+      if (margin.filter > 0 && z[j] > margin.filter) z[j] = slope[j] = 0;
     z[target] = value.phi;
+    slope[target] = value.slope;
     double sum = 0;
     for (double& logit : z) sum += std::exp(logit *= margin.scale);
     result.loss.push_back(std::log(sum) - z[target]);
     for (std::size_t j = 0; j < z.size(); ++j) {
       const double share = std::exp(z[j]) / sum - (j == target ? 1 : 0);
-      result.gradient.push_back(share * margin.scale * (j == target ? value.slope : 1));
+      result.gradient.push_back(share * margin.scale * slope[j]);
     }
   }
   return result;
@@ -290,14 +294,16 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
   for (double& cosine : cosines) cosine = std::tanh(cosine / 4);
   const Tensor label = integers(device, labels);
   const std::vector<std::vector<std::int64_t>> shardings{{0, 700}, {0, 300, 700}, {0, 1, 1, 699, 700}};
-  for (const MarginConfig& margin : {MarginConfig{.scale = 16}, MarginConfig{.m2 = 0.5, .scale = 16},
-                                     MarginConfig{.m3 = 0.35, .scale = 16}, MarginConfig{.m1 = 1.35, .scale = 16}})
+  for (const MarginConfig& margin :
+       {MarginConfig{.scale = 16}, MarginConfig{.m2 = 0.5, .scale = 16}, MarginConfig{.m3 = 0.35, .scale = 16},
+        MarginConfig{.m1 = 1.35, .scale = 16}, MarginConfig{.m2 = 0.5, .scale = 16, .filter = 0.2}})
     for (const DType dtype : {DType::f64, DType::f32})
       for (const auto& cuts : shardings) {
         const Reference expected = reference(margin, cosines, classes, labels);
         struct Shard {
           std::int64_t begin;
-          Tensor logits, slope, scale;
+          Tensor logits, slope;
+          HeadColumns columns;
         };
         std::vector<Shard> shards;
         std::vector<double> most(labels.size(), -infinity);
@@ -312,10 +318,13 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
               part.push_back(2 * cosines[static_cast<std::size_t>(row * classes + j)]);
           Tensor row_max = Tensor::empty(device, {batch}, dtype);
           Tensor target_logit = Tensor::zeros(device, {batch}, dtype);
-          Shard shard{cuts[s], tensor(device, {batch, width}, part, dtype), Tensor::empty(device, {batch}, dtype),
-                      Tensor::full(device, {width}, dtype, 0.5)};
-          head.margin_logits(margin, shard.scale, Tensor(), label, shard.begin, shard.logits, target_logit, shard.slope,
-                             row_max);
+          Shard shard{
+              cuts[s],
+              tensor(device, {batch, width}, part, dtype),
+              Tensor::empty(device, {batch}, dtype),
+              {.labels = label, .begin = cuts[s], .scale = Tensor::full(device, {width}, dtype, 0.5)},
+          };
+          head.margin_logits({margin}, shard.columns, shard.logits, target_logit, shard.slope, row_max);
           for (std::size_t row = 0; row < labels.size(); ++row) {
             most[row] = std::max(most[row], row_max.to_doubles()[row]);
             target[row] += target_logit.to_doubles()[row];
@@ -325,7 +334,7 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
         const Tensor row_max = tensor(device, {batch}, most, dtype);
         for (const Shard& shard : shards) {
           Tensor sums = Tensor::empty(device, {batch}, DType::f64);
-          head.exponential_sums(shard.logits, row_max, sums);
+          head.exponential_sums({margin}, shard.columns, shard.logits, row_max, sums);
           for (std::size_t row = 0; row < labels.size(); ++row) sum[row] += sums.to_doubles()[row];
         }
         Tensor log_sums = Tensor::empty(device, {batch}, dtype);
@@ -334,7 +343,7 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
         const double tolerance = dtype == DType::f64 ? 1e-12 : 1e-5;
         CHECK(relative_difference(loss.to_doubles(), expected.loss) < tolerance);
         for (Shard& shard : shards) {
-          head.margin_gradient(margin, shard.scale, log_sums, shard.slope, label, shard.begin, 0.25, shard.logits);
+          head.margin_gradient({margin}, shard.columns, log_sums, shard.slope, 0.25, shard.logits);
           std::vector<double> part;
           for (std::int64_t row = 0; row < batch; ++row)
             for (std::int64_t j = 0; j < shard.logits.shape()[1]; ++j)
@@ -348,7 +357,7 @@ TEST_CASE("Head kernels refuse 16-bit logits") {
   Device device = make_device();
   Tensor logits = Tensor::zeros(device, {1, 2}, DType::bf16);
   Tensor sums = Tensor::zeros(device, {1}, DType::f64);
-  CHECK_THROWS_WITH_AS(device.backend().head().exponential_sums(logits, sums, sums),
+  CHECK_THROWS_WITH_AS(device.backend().head().exponential_sums({}, {}, logits, sums, sums),
                        "exponential_sums: expected f32 or f64 logits, got bf16", InputError);
 }
 

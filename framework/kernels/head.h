@@ -10,27 +10,58 @@
 
 namespace heddle {
 
+/// A margin at a step.
+struct StepMargin {
+  MarginConfig config{};
+  Tensor running{};    // f64: its running statistics; undefined: it has none
+  Tensor parameter{};  // [B]: of each row; undefined: it asks nothing of rows
+};
+
+/// Which classes the columns of logits are: c of them from class `begin` on.
+struct HeadColumns {
+  Tensor labels;  // [B], i64: each row's class
+  std::int64_t begin = 0;
+  Tensor scale{};  // [c], 1 / |w|: the cosines are the products times it; undefined: 1
+  Tensor bias{};   // [c], added to the logits; undefined: 0
+};
+
 class HeadKernels {
  public:
   virtual ~HeadKernels() = default;
 
-  /// In place: cosines [B, c] -> logits z = scale * cos + class_bias [c] (undefined: none), and scale * phi(cos) at a
-  /// row's own class if it is in [class_begin, class_begin + c). class_scale [c] multiplies the cosines first (1/|w_j|;
-  /// undefined: 1). All [B]: where the target is here target_logit receives its logit and target_slope dphi/dcos,
-  /// elsewhere they stay as they are; row_max is each row's largest logit, -inf for an empty shard.
-  virtual void margin_logits(const MarginConfig& margin, const Tensor& class_scale, const Tensor& class_bias,
-                             const Tensor& labels, std::int64_t class_begin, Tensor& logits, Tensor& target_logit,
+  // What a margin asks of rows, before their logits.
+
+  /// rows [B, d]; target_rows [B * k, d], k of the weights for each, their lengths' inverses target_scale [B * k]
+  /// (undefined: 1). Of each row whose label is in `range`: products [B] = the largest x . w * target_scale, radii [B]
+  /// = its |x| |w|; of others 0. best [B] (i64): the place of that w among target_rows. radii and best may be
+  /// undefined.
+  virtual void target_products(const Tensor& labels, const ShardRange& range, const Tensor& rows,
+                               const Tensor& target_rows, const Tensor& target_scale, Tensor& products, Tensor& radii,
+                               Tensor& best) const = 0;
+  /// parameter [B] from statistic [B]; moments (f64 [3]) += number, sum and sum of squares of the observed values.
+  virtual void row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic,
+                              Tensor& parameter, Tensor& moments) const = 0;
+  /// The moments of a step's rows join the running statistics.
+  virtual void update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const = 0;
+
+  // Logits of all of a rank's classes.
+
+  /// In place: products -> logits z = scale * n(cos) + bias, and scale * phi(cos) + bias at a row's own class if that
+  /// is one of the columns. Where the margin has a negative map, cosines are left instead, but for the own class, and
+  /// the kernels below map them. All [B]: where the target is here target_logit receives its logit and target_slope
+  /// dphi/dcos, elsewhere they stay as they are; row_max is each row's largest logit, -inf for an empty shard.
+  virtual void margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
                              Tensor& target_slope, Tensor& row_max) const = 0;
   /// sums [B], f64: sum over the shard of exp(z - row_max).
-  virtual void exponential_sums(const Tensor& logits, const Tensor& row_max, Tensor& sums) const = 0;
+  virtual void exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
+                                const Tensor& row_max, Tensor& sums) const = 0;
   /// log_sums = row_max + ln(sums); loss = log_sums - target_logit. All [B]; sums f64. loss may be undefined.
   virtual void margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
                            Tensor& loss) const = 0;
-  /// In place: logits -> gradient by the cosine, (exp(z - log_sums) - onehot) * scale * (target: target_slope) *
-  /// loss_scale; times class_scale [c] where that is defined, which makes it the gradient by the product x^ . w_j.
-  virtual void margin_gradient(const MarginConfig& margin, const Tensor& class_scale, const Tensor& log_sums,
-                               const Tensor& target_slope, const Tensor& labels, std::int64_t class_begin,
-                               double loss_scale, Tensor& logits) const = 0;
+  /// In place: logits -> gradient by the cosine, (exp(z - log_sums) - onehot) * scale * (target: target_slope, else n')
+  /// * loss_scale; times the columns' scale where that is defined, which makes it the gradient by the product x^ . w_j.
+  virtual void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                               const Tensor& target_slope, double loss_scale, Tensor& logits) const = 0;
 
   // Of logits that are computed tile by tile and forgotten: sums are relative to a reference [B] a row, which is
   // constant or follows the largest logit so far (Milakov and Gimelshein, "Online normalizer calculation for softmax",
@@ -38,13 +69,14 @@ class HeadKernels {
 
   /// reference = max(reference, row_max), factor = exp(old - new) (0 from -inf), sums *= factor. All [B], sums f64.
   virtual void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const = 0;
-  /// In place: logits z [B, t] -> exp(z - reference) * class_scale [t] (undefined: 1), 0 at a row's own class.
+  /// In place: logits z [B, t] -> exp(z - reference) * n' * scale [t] (undefined: 1), 0 at a row's own class.
   /// sums [B] (f64) += sum of exp(z - reference), own class included.
-  virtual void accumulate_exponentials(const Tensor& reference, const Tensor& class_scale, const Tensor& labels,
-                                       std::int64_t class_begin, Tensor& logits, Tensor& sums) const = 0;
-  /// local [B] = label - range.begin where that is one of the range's, else 0. The range is not empty.
+  virtual void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                                       Tensor& logits, Tensor& sums) const = 0;
+  /// local [B * k] = k * (label - range.begin) + 0 .. k - 1 where that is one of the range's, else 0 .. k - 1. The
+  /// range is not empty.
   virtual void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const = 0;
-  /// In place: weighted sums [B, d] of unit weights, sum of exp(z - reference) * w^ without a row's own class ->
+  /// In place: weighted sums [B, d] of unit weights, sum of exp(z - reference) * n' * w^ without a row's own class ->
   /// scale * loss_scale * (exp(reference - log_sums) * weighted + expm1(target_logit - log_sums) * target_slope *
   /// w^_y), the second part where the row's label is in `range`; w^_y = target_rows [B, d] * target_scale [B]
   /// (undefined: 1).
@@ -52,12 +84,30 @@ class HeadKernels {
                               const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
                               const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
                               const Tensor& target_scale, Tensor& weighted) const = 0;
-  /// gradient [B, t] by the cosine, as margin_gradient without a class_scale gives it, from the exponentials [B, t]
-  /// that accumulate_exponentials gave with this reference and class_scale.
-  virtual void stashed_gradient(const MarginConfig& margin, double loss_scale, const Tensor& reference,
-                                const Tensor& class_scale, const Tensor& log_sums, const Tensor& target_logit,
-                                const Tensor& target_slope, const Tensor& labels, std::int64_t class_begin,
-                                const Tensor& exponentials, Tensor& gradient) const = 0;
+  /// gradient [B, t] by the cosine, as margin_gradient without a scale gives it, from the exponentials [B, t] that
+  /// accumulate_exponentials gave with this reference and these columns.
+  virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+                                const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
+                                const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const = 0;
+
+  // Of a margin whose target's logit is of lengths, too (L-Softmax).
+
+  /// share [B] = dL/d(|w| |x|) * |w| |x| of each row, from its product, parameter |w| |x| and log-sum-exp.
+  virtual void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
+                            Tensor& share) const = 0;
+  /// gradient[n] += share[i] * rows[n] / |rows[n]|^2 for each i of share [B] with n = index[i] - begin a row of
+  /// rows [N, d]; index undefined: i itself.
+  virtual void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
+                          Tensor& gradient) const = 0;
+
+  // Of classes with k centres each: column j of the class logits stands for rows j * k .. j * k + k - 1 of the weights.
+
+  /// products [B, c * k] * scale [c * k] (undefined: 1) -> cosines [B, c], the largest of each class, and best [B, c]
+  /// (u8), which of the k that is.
+  virtual void best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const = 0;
+  /// The other way: gradient [B, c * k] = by_cosine [B, c] * scale at the best centre, 0 at the others.
+  virtual void spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
+                              Tensor& gradient) const = 0;
 };
 
 }  // namespace heddle

@@ -7,8 +7,13 @@
 
 namespace heddle {
 
-ClassTiles::ClassTiles(const ClassTable& table, DType dtype, bool normalize, std::int64_t tile)
-    : table_(table), dtype_(dtype), normalize_(normalize), tile_(tile), size_(table.weight.shape()[0]) {}
+ClassTiles::ClassTiles(const ClassTable& table, DType dtype, bool normalize, std::int64_t tile, std::int64_t centres)
+    : table_(table),
+      dtype_(dtype),
+      normalize_(normalize),
+      tile_(tile),
+      centres_(centres),
+      size_(table.weight.shape()[0]) {}
 
 void ClassTiles::select(const Tensor& index, const Tensor& bias) {
   index_ = index;
@@ -17,20 +22,21 @@ void ClassTiles::select(const Tensor& index, const Tensor& bias) {
 }
 
 ClassTile ClassTiles::load(std::int64_t begin, std::int64_t end) const {
-  ClassTile tile{.index = begin / tile_, .begin = begin, .selection = {.begin = begin, .size = end - begin}};
+  ClassTile tile{
+      .index = begin / tile_, .begin = begin, .centres = centres_, .selection = {.begin = begin, .size = end - begin}};
   if (index_.defined()) tile.selection = {.begin = 0, .size = end - begin, .index = index_.rows(begin, end)};
-  if (bias_.defined()) tile.bias = bias_.rows(begin, end);
+  if (bias_.defined()) tile.bias = bias_.rows(begin / centres_, end / centres_);
   read(tile);
   return tile;
 }
 
-ClassTile ClassTiles::rows_at(const Tensor& columns) const {
+ClassTile ClassTiles::rows_at(const Tensor& rows) const {
   Device& device = table_.weight.device();
   const MemoryScope scope(device, Category::workspace);
-  ClassTile tile{.selection = {.begin = 0, .size = columns.numel(), .index = columns}};
+  ClassTile tile{.selection = {.begin = 0, .size = rows.numel(), .index = rows}};
   if (index_.defined()) {
-    tile.selection.index = Tensor::empty_like(columns);
-    device.backend().rows().gather(index_, columns, tile.selection.index);
+    tile.selection.index = Tensor::empty_like(rows);
+    device.backend().rows().gather(index_, rows, tile.selection.index);
   }
   read(tile);
   return tile;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "framework/device.h"
-#include "framework/ops/linear.h"
 
 namespace heddle {
 
@@ -20,6 +19,26 @@ std::int64_t usual_tile(std::int64_t dimension) {
 ClassInitial initial_of(const HeadConfig& config) {
   const auto kind = config.init == HeadInit::unit ? ClassInitial::Kind::unit : ClassInitial::Kind::normal;
   return {.kind = kind, .deviation = config.initial_deviation};
+}
+
+/// Axes along which ranks have no head.
+AxisSet stages_apart(const HeadConfig& config, const Mesh& mesh) {
+  return config.is_everywhere() ? AxisSet{} : mesh.larger_than_one({Axis::pp});
+}
+
+/// The sampled classes' rows.
+ClassSample of_centres(ClassSample sample, std::int64_t centres) {
+  if (centres == 1) return sample;
+  const auto spread = [centres](std::vector<std::int64_t>& classes) {
+    std::vector<std::int64_t> rows;
+    for (const std::int64_t row : classes)
+      for (std::int64_t i = 0; i < centres; ++i) rows.push_back(row * centres + i);
+    classes = std::move(rows);
+  };
+  sample.size *= centres;
+  spread(sample.rows);
+  spread(sample.positives);
+  return sample;
 }
 
 }  // namespace
@@ -37,27 +56,30 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       ranks_(rank.over(config.is_replicated() ? AxisSet{} : axes(config))),
       samples_(rank.over(axes(config))),
       shard_(shard(config.classes, ranks_.size(), ranks_.rank())),
-      part_(ParameterPart::all_of({config.classes, dimension})),
+      part_(ParameterPart::all_of({config.classes * config.sub_centres, dimension})),
       stream_(construction.next_stream),
       draws_aside_(!rank.clock.is_virtual()),
-      dtype_(construction.dtype) {
+      dtype_(construction.dtype),
+      margin_(config.margin, construction.device, stages_apart(config, rank.mesh)) {
   check(config, optimizer, construction.dtype);
   if (config_.is_replicated()) {
-    part_.sharded = rank.mesh.larger_than_one({Axis::pp});
+    part_.sharded = stages_apart(config, rank.mesh);
     part_.partial = rank.mesh.larger_than_one(axes(config));
     weight_ = make_parameter(construction, "head.weight", part_, Initial::constant(0));
     table_.weight = weight_.value;
   } else {
-    part_.box[0] = shard_;
+    part_.box[0] = {shard_.begin * config.sub_centres, shard_.size * config.sub_centres};
     part_.sharded = rank.mesh.larger_than_one(every_axis);
     make_table();
     ++construction.next_stream;
   }
   device_.backend().class_rows().fill(table_,
                                       {.key = construction.key, .purpose = Purpose::initial_weights, .layer = stream_},
-                                      shard_.begin * dimension, initial_of(config));
-  const std::int64_t tile = config.tile > 0 ? config.tile : usual_tile(dimension);
-  tiles_.emplace(table_, dtype_, config.normalize, tile);
+                                      part_.box[0].begin * dimension, initial_of(config));
+  const std::int64_t tile = config.tile > 0 ? config.tile * config.sub_centres : usual_tile(dimension);
+  tiles_.emplace(table_, dtype_, config.normalize,
+                 std::max(tile / config.sub_centres, std::int64_t{1}) * config.sub_centres, config.sub_centres);
+  tiles_->select({}, biases());
 }
 
 void Head::make_table() {
@@ -65,16 +87,24 @@ void Head::make_table() {
   {
     const MemoryScope scope(device_, Category::parameters);
     table_.weight = Tensor::empty(device_, shape, weight_type(config_, dtype_));
-    if (config_.weights == WeightState::int8) table_.scale = Tensor::empty(device_, {shard_.size}, DType::f32);
+    if (config_.weights == WeightState::int8) table_.scale = Tensor::empty(device_, {shape[0]}, DType::f32);
+    if (config_.bias) bias_.weight = Tensor::zeros(device_, {shard_.size, 1}, dtype_);
   }
   const MemoryScope scope(device_, Category::optimizer);
   const auto type = momentum_type(config_, optimizer_, dtype_);
   if (type) table_.momentum = Tensor::zeros(device_, shape, *type);
   if (!type) optimizer_.momentum = 0;
-  if (optimizer_.type == OptimizerType::adamw) table_.square = Tensor::zeros(device_, shape, dtype_);
+  const bool is_adamw = optimizer_.type == OptimizerType::adamw;
+  if (is_adamw) table_.square = Tensor::zeros(device_, shape, dtype_);
+  if (config_.bias && type) bias_.momentum = Tensor::zeros_like(bias_.weight);
+  if (config_.bias && is_adamw) bias_.square = Tensor::zeros_like(bias_.weight);
   if (!config_.lags()) return;
-  table_.taken = Tensor::zeros(device_, {shard_.size}, DType::i32);
+  table_.taken = Tensor::zeros(device_, {shape[0]}, DType::i32);
   put_off_.emplace(device_);
+}
+
+Tensor Head::biases() const {
+  return bias_.weight.defined() ? bias_.weight.reshape({shard_.size}) : Tensor();
 }
 
 std::vector<Parameter*> Head::parameters() {
@@ -83,19 +113,25 @@ std::vector<Parameter*> Head::parameters() {
 }
 
 std::vector<StateTensor> Head::state() {
-  if (config_.is_replicated()) return {};
+  std::vector<StateTensor> all = margin_.state();
+  if (config_.is_replicated()) return all;
   catch_up_all();
-  std::vector<StateTensor> all{{"head.weight", table_.weight, part_}};
+  const auto add_table = [&](const std::string& name, const ClassTable& table, const ParameterPart& part) {
+    all.push_back({name, table.weight, part});
+    const bool is_adamw = optimizer_.type == OptimizerType::adamw;
+    if (table.momentum.defined()) all.push_back({(is_adamw ? "mean." : "velocity.") + name, table.momentum, part});
+    if (table.square.defined()) all.push_back({"square." + name, table.square, part});
+  };
+  add_table("head.weight", table_, part_);
+  ParameterPart vector = part_;
   if (table_.scale.defined()) {
-    ParameterPart rows = part_;
-    rows.whole = Shape{config_.classes};
-    rows.box = {shard_};
-    all.push_back({"head.weight.scale", table_.scale, rows});
+    vector.whole = Shape{part_.whole[0]};
+    vector.box = {part_.box[0]};
+    all.push_back({"head.weight.scale", table_.scale, vector});
   }
-  const bool is_adamw = optimizer_.type == OptimizerType::adamw;
-  if (table_.momentum.defined())
-    all.push_back({is_adamw ? "mean.head.weight" : "velocity.head.weight", table_.momentum, part_});
-  if (table_.square.defined()) all.push_back({"square.head.weight", table_.square, part_});
+  vector.whole = Shape{config_.classes, 1};
+  vector.box = {shard_, {0, 1}};
+  if (bias_.weight.defined()) add_table("head.bias", bias_, vector);
   return all;
 }
 
@@ -106,6 +142,7 @@ ClassTable& Head::table() {
 
 void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
   forget();
+  margin_.begin_step();
   step_ = step;
   if (!config_.samples()) return;
   const SampleConfig& sample = config_.sample;
@@ -122,28 +159,24 @@ void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
 
 void Head::take_sample() {
   if (!drawing_.valid()) return;
-  sample_ = drawing_.get();
+  sample_ = of_centres(drawing_.get(), config_.sub_centres);
   const MemoryScope scope(device_, Category::workspace);
   Tensor bias;
   if (config_.sample.correction) {
-    bias = Tensor::empty(device_, {sample_.size}, dtype_);
-    device_.backend().elementwise().cast(given(sample_.corrections, sample_.size), bias);
+    const std::int64_t classes = sample_.size / config_.sub_centres;
+    bias = Tensor::empty(device_, {classes}, dtype_);
+    device_.backend().elementwise().cast(given(device_, sample_.corrections, classes), bias);
   }
-  const Tensor rows = given(sample_.rows, sample_.size);
+  const Tensor rows = given(device_, sample_.rows, sample_.size);
   tiles_->select(rows, bias);
   if (!put_off_) return;
   device_.backend().class_rows().catch_up(table_, {.size = sample_.size, .index = rows}, put_off_->steps());
   table_.weight.storage()->changed();
 }
 
-template <class T>
-Tensor Head::given(const std::vector<T>& values, std::int64_t size) const {
-  return device_.has_data() ? Tensor::from_host(device_, {size}, values) : Tensor::empty(device_, {size}, dtype_of<T>);
-}
-
 void Head::forget() {
   kept_.clear();
-  tiles_->select({});
+  tiles_->select({}, biases());
   sample_ = {};
 }
 
@@ -186,7 +219,10 @@ void Head::check_finite_sums(const HeadInput& input, const Tensor& log_sums) con
 Tensor Head::columns_of(const Tensor& labels) const {
   if (!config_.samples() || !device_.has_data()) return labels;
   std::vector<std::int64_t> columns = labels.to_host<std::int64_t>();
-  for (std::int64_t& label : columns) label = sample_.position(label - shard_.begin);
+  for (std::int64_t& label : columns) {
+    const std::int64_t row = sample_.position((label - shard_.begin) * config_.sub_centres);
+    label = row < 0 ? row : row / config_.sub_centres;
+  }
   return Tensor::from_host(device_, labels.shape(), columns);
 }
 
@@ -215,10 +251,13 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   mine = Tensor();
   logits.labels = columns_of(logits.labels);
   for (int r = 0; r < ranks_.size(); ++r)
-    logits.columns.push_back(config_.samples() ? ShardRange{0, tiles_->size()}
+    logits.columns.push_back(config_.samples() ? ShardRange{0, tiles_->classes()}
                                                : shard(config_.classes, ranks_.size(), r));
+  logits.margin = margin_.of_rows(logits, embedding_scale);
   LogitsResult result = compute(logits);
 
+  const Tensor radial = radial_share(logits, result.kept.log_sums);
+  result.kept.radial = radial;
   kept_.push_back(std::move(result.kept));
   HeadOutput output;
   if (config_.is_replicated()) {
@@ -233,8 +272,14 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   }
   if (config_.normalize)
     rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
+  if (radial.defined()) {
+    const ShardRange own = logits.own_rows();
+    device_.backend().head().add_radial(radial.rows(own.begin, own.end()), Tensor(), 0, input.embedding,
+                                        output.embedding_gradient);
+  }
   check_finite_gradient(output.embedding_gradient);
   if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, logits.loss_scale);
+  if (scatters_loss()) output.losses = result.loss;
   return output;
 }
 
@@ -256,122 +301,7 @@ Tensor Head::loss_sum(const Tensor& losses, double scale) {
   Tensor sum = Tensor::empty(device_, {}, losses.dtype());
   device_.backend().elementwise().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
   device_.backend().elementwise().scale_add(scale, sum, 0, sum);
-  return config_.is_replicated() && samples_.size() > 1 ? Tensor(samples_.all_reduce(sum)) : sum;
-}
-
-Tensor Head::tile_products(const ClassTile& tile) {
-  const HeadKernels& kernels = device_.backend().head();
-  Tensor sum = Tensor::empty(device_, {tile.selection.size, dimension()}, dtype_);
-  const std::int64_t begin = (config_.samples() ? 0 : shard_.begin) + tile.begin;
-  double beta = 0;
-  for (const KeptRows& kept : kept_) {
-    const std::int64_t batch = kept.rows.shape()[0];
-    Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, dtype_);
-    if (config_.stash) {
-      kernels.stashed_gradient(config_.margin, kept.loss_scale, kept.stash.reference(tile), tile.inverse_norm,
-                               kept.log_sums, kept.target_logit, kept.target_slope, kept.labels, begin,
-                               kept.stash.tile(tile, batch), gradient);
-    } else {
-      gemm(kept.rows, false, tile.rows, true, 1, 0, gradient);
-      Tensor target_logit = Tensor::empty(device_, {batch}, dtype_);
-      Tensor target_slope = Tensor::empty_like(target_logit);
-      Tensor row_max = Tensor::empty_like(target_logit);
-      kernels.margin_logits(config_.margin, tile.inverse_norm, tile.bias, kept.labels, begin, gradient, target_logit,
-                            target_slope, row_max);
-      kernels.margin_gradient(config_.margin, Tensor(), kept.log_sums, target_slope, kept.labels, begin,
-                              kept.loss_scale, gradient);
-    }
-    gemm(gradient, true, kept.rows, false, 1, beta, sum);
-    beta = 1;
-  }
-  if (kept_.empty()) sum.fill(0);
-  return sum;
-}
-
-void Head::weight_tiles(const std::function<void(const ClassTile&, const Tensor&)>& consumer) {
-  const MemoryScope scope(device_, Category::workspace);
-  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile)); });
-}
-
-ClassStep Head::class_step(const HeadUpdate& update) const {
-  return {.update = step_of(optimizer_, update.step - first_step_, update.learning_rate, optimizer_.weight_decay),
-          .bound = update.bound,
-          .factor = update.factor,
-          .rounding = {.key = key_,
-                       .purpose = Purpose::rounding,
-                       .step = static_cast<std::uint32_t>(update.step),
-                       .layer = stream_},
-          .first_element = shard_.begin * dimension(),
-          .taken = put_off_ ? put_off_->steps().count + 1 : 0};
-}
-
-void Head::update(const HeadUpdate& update) {
-  const ClassStep step = class_step(update);
-  weight_tiles([&](const ClassTile& tile, const Tensor& products) {
-    device_.backend().class_rows().step(table_, tile.selection, tile.rows, tile.inverse_norm, products, step);
-  });
-  if (config_.samples() && config_.sample.unsampled == Unsampled::dense) step_unsampled(step);
-  if (put_off_) put_off(step);
-  table_.weight.storage()->changed();
-  forget();
-}
-
-void Head::step_unsampled(const ClassStep& step) {
-  const MemoryScope scope(device_, Category::workspace);
-  std::vector<std::int64_t> others;
-  auto sampled = sample_.rows.begin();
-  for (std::int64_t row = 0; device_.has_data() && row < shard_.size; ++row) {
-    if (sampled != sample_.rows.end() && *sampled == row)
-      ++sampled;
-    else
-      others.push_back(row);
-  }
-  ClassTiles rest(table_, dtype_, false, tiles_->tile_size());
-  rest.select(given(others, shard_.size - sample_.size));
-  rest.for_each([&](const ClassTile& tile) {
-    device_.backend().class_rows().step(table_, tile.selection, tile.rows, Tensor(), Tensor(), step);
-  });
-}
-
-void Head::put_off(const ClassStep& step) {
-  const auto& update = std::get<SgdStep>(step.update);
-  put_off_->add(dtype_ == DType::f64 ? sgd_map<double>(update) : sgd_map<float>(update));
-  if (put_off_->is_full()) catch_up_all();
-}
-
-void Head::catch_up_all() {
-  if (!put_off_ || put_off_->steps().count == 0) return;
-  device_.backend().class_rows().catch_up(table_, {.size = shard_.size}, put_off_->steps());
-  table_.taken.fill(0);
-  put_off_->clear();
-  table_.weight.storage()->changed();
-}
-
-Tensor Head::weight_gradient() {
-  Tensor gradient;
-  {
-    const MemoryScope scope(device_, Category::gradients);
-    gradient = Tensor::empty(device_, {tiles_->size(), dimension()}, dtype_);
-  }
-  weight_tiles([&](const ClassTile& tile, const Tensor& products) {
-    Tensor rows = gradient.rows(tile.begin, tile.end());
-    if (config_.normalize)
-      device_.backend().rows().l2_normalize_backward(tile.rows, tile.inverse_norm, products, rows);
-    else
-      rows.copy_from(products);
-  });
-  forget();
-  return gradient;
-}
-
-void Head::store_weight_gradient() {
-  weight_.gradient->add(weight_gradient());
-}
-
-void Head::add_squared_gradient(double bound, Tensor& result) {
-  weight_tiles([&](const ClassTile& tile, const Tensor& products) {
-    device_.backend().class_rows().add_squared_gradient(tile.rows, tile.inverse_norm, products, bound, result);
-  });
+  return (config_.is_replicated() || scatters_loss()) && samples_.size() > 1 ? Tensor(samples_.all_reduce(sum)) : sum;
 }
 
 }  // namespace heddle

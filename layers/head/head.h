@@ -26,6 +26,7 @@
 #include "layers/head/class_sample.h"
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
+#include "layers/head/head_margin.h"
 #include "layers/head/lazy_step_table.h"
 #include "layers/head/logits.h"
 #include "layers/parameter.h"
@@ -54,6 +55,7 @@ struct HeadRows {
 struct HeadOutput {
   /// []: sum of the micro-batch's losses over the head's ranks, divided by the global batch; none in a step without.
   Tensor loss_sum;
+  Tensor losses;              // [b]: of this rank's samples, with loss_reduction reduce_scatter
   Tensor embedding_gradient;  // [b, d]
 };
 
@@ -70,6 +72,12 @@ struct HeadUpdate {
   double learning_rate = 0;
   double bound = 0;
   double factor = 1;
+};
+
+/// Gradients of a tile's classes.
+struct TileProducts {
+  Tensor weight;  // [t, d]: U, by the weights divided by their norms
+  Tensor bias{};  // [t, 1]
 };
 
 class Head {
@@ -130,15 +138,20 @@ class Head {
   void check_finite_gradient(const Tensor& gradient) const;
   void check_finite_sums(const HeadInput& input, const Tensor& log_sums) const;
   void take_sample();
-  /// On the device; on plan, which has none of them, so many.
-  template <class T>
-  Tensor given(const std::vector<T>& values, std::int64_t size) const;
   /// Labels as columns of this rank's tiles: those of others' classes lie outside.
   Tensor columns_of(const Tensor& labels) const;
   LogitsResult compute(const LogitsInput& input) const;
   Tensor loss_sum(const Tensor& losses, double scale);
-  void weight_tiles(const std::function<void(const ClassTile&, const Tensor& products)>& consumer);
-  Tensor tile_products(const ClassTile& tile);
+  void weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer);
+  TileProducts tile_products(const ClassTile& tile);
+  /// As kept labels count them.
+  std::int64_t first_column(const ClassTile& tile) const;
+  /// By the products of one micro-batch's rows with the tile's, [B, t].
+  Tensor tile_gradient(const KeptRows& kept, const ClassTile& tile) const;
+  void add_bias_gradient(const Tensor& by_product, Tensor& sum) const;
+  /// [classes]; none without.
+  Tensor biases() const;
+  bool scatters_loss() const { return config_.loss_reduction == LossReduction::reduce_scatter; }
   ClassStep class_step(const HeadUpdate& update) const;
   void step_unsampled(const ClassStep& step);
   /// Of lazy rows: the step that was done is put off by all that did not take it.
@@ -158,7 +171,9 @@ class Head {
   std::uint32_t stream_;
   bool draws_aside_;
   DType dtype_;
+  HeadMargin margin_;
   ClassTable table_;
+  ClassTable bias_;  // rows of one element
   std::optional<LazyStepTable> put_off_;
   std::optional<ClassTiles> tiles_;
   std::int64_t first_step_ = 0;

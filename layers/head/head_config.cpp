@@ -26,6 +26,12 @@ std::span<const std::string_view> names_of<HeadRanks>() {
 }
 
 template <>
+std::span<const std::string_view> names_of<LossReduction>() {
+  static constexpr std::array<std::string_view, 2> names{"all_reduce", "reduce_scatter"};
+  return names;
+}
+
+template <>
 std::span<const std::string_view> names_of<HeadInit>() {
   static constexpr std::array<std::string_view, 2> names{"normal", "unit"};
   return names;
@@ -88,6 +94,11 @@ void describe(Describer& d, HeadConfig& c) {
          "pipeline stage");
   object(d, "margin", c.margin, "the margin softmax");
   d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
+  d.field("bias", c.bias, "a trained number a class is added to its logit; with normalize false");
+  d.field("sub_centres", c.sub_centres, between(1, 64),
+          "rows of weights a class: its cosine is the largest of theirs (Sub-center ArcFace)");
+  choice(d, "loss_reduction", c.loss_reduction,
+         "whether each rank gets the losses of all samples or of its own; the loss is the same");
   choice(d, "init", c.init, "initial weights: normal draws, or unit rows of uniform draws");
   d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of normal initial weights");
   d.field("loss_every", c.loss_every, at_least(1),
@@ -121,8 +132,14 @@ std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConf
 }
 
 void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
-  if (!c.normalize && (c.margin.m1 != 1 || c.margin.m2 != 0 || c.margin.m3 != 0))
-    fail<InputError>("head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0");
+  check(c.margin, c.normalize);
+  if (c.bias && c.normalize) fail<InputError>("head.bias: cosines have none: expected normalize = false");
+  if (c.bias && (c.samples() || c.is_replicated()))
+    fail<InputError>("head.bias: expected a sharded head that does not sample");
+  if (c.sub_centres > 1 && (!c.normalize || c.stash))
+    fail<InputError>("head.sub_centres: expected cosines (normalize = true) and no stash");
+  if (c.loss_reduction == LossReduction::reduce_scatter && c.is_replicated())
+    fail<InputError>("head.loss_reduction: ranks of a replicated head see their own samples only: expected all_reduce");
   if (c.stash && c.logits != Logits::fused) fail<InputError>("head.stash: only fused logits have something to keep");
   if (c.samples() && c.logits != Logits::sharded && c.logits != Logits::fused)
     fail<InputError>("head.sample: expected sharded or fused logits: sampled ones are not put together");

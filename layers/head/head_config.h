@@ -32,6 +32,12 @@ enum class HeadRanks {
   last_stage  // those that have the embeddings
 };
 
+/// Which ranks get the losses of which samples.
+enum class LossReduction {
+  all_reduce,     // each all of them
+  reduce_scatter  // each its own samples', as PLSC's distributed classifier
+};
+
 /// How the weights are drawn.
 enum class HeadInit { normal, unit };
 
@@ -64,7 +70,10 @@ struct HeadConfig {
   std::int64_t tile = 0;  // classes; 0: by the embedding's size
   HeadRanks ranks = HeadRanks::all;
   MarginConfig margin{};
-  bool normalize = true;  // cosines; else plain products of embedding and weight
+  bool normalize = true;         // cosines; else plain products of embedding and weight
+  bool bias = false;             // of a class, trained; of plain products only
+  std::int64_t sub_centres = 1;  // rows of weights a class, of which a sample meets the nearest
+  LossReduction loss_reduction = LossReduction::all_reduce;
   HeadInit init = HeadInit::normal;
   double initial_deviation = 0.01;  // of normal initial weights
   std::int64_t loss_every = 1;      // steps

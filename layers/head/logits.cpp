@@ -1,10 +1,11 @@
 #include "layers/head/logits.h"
 
-#include <cmath>
+#include <numeric>
 
 #include "framework/device.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/shape.h"
+#include "layers/head/tile_logits.h"
 
 namespace heddle {
 
@@ -31,38 +32,40 @@ struct RowStatistics {
 
 /// Log-sum-exps and losses of logits [n, C] that have all classes; the logits become their gradient.
 struct WholeRows {
-  WholeRows(const LogitsInput& input, const Tensor& class_scale, const Tensor& labels, Tensor& logits)
+  WholeRows(const LogitsInput& input, const StepMargin& margin, const HeadColumns& columns, Tensor& logits)
       : statistics(Tensor::empty(logits.device(), {2, logits.shape()[0]}, logits.dtype())) {
-    const std::int64_t rows = logits.shape()[0];
     RowStatistics row(logits);
-    Tensor sums = Tensor::empty(logits.device(), {rows}, DType::f64);
-    Tensor log_sums = statistics.rows(0, 1).reshape({rows});
-    Tensor loss = statistics.rows(1, 2).reshape({rows});
+    Tensor sums = Tensor::empty(logits.device(), {logits.shape()[0]}, DType::f64);
+    Tensor log_sum = log_sums();
+    Tensor losses = loss();
     const HeadKernels& kernels = kernels_of(logits);
-    kernels.margin_logits(input.config.margin, class_scale, Tensor(), labels, 0, logits, row.target_logit,
-                          row.target_slope, row.row_max);
-    kernels.exponential_sums(logits, row.row_max, sums);
-    kernels.margin_loss(row.row_max, sums, row.target_logit, log_sums, loss);
-    kernels.margin_gradient(input.config.margin, class_scale, log_sums, row.target_slope, labels, 0, input.loss_scale,
-                            logits);
+    kernels.margin_logits(margin, columns, logits, row.target_logit, row.target_slope, row.row_max);
+    kernels.exponential_sums(margin, columns, logits, row.row_max, sums);
+    kernels.margin_loss(row.row_max, sums, row.target_logit, log_sum, losses);
+    kernels.margin_gradient(margin, columns, log_sum, row.target_slope, input.loss_scale, logits);
   }
+  Tensor log_sums() const { return statistics.rows(0, 1).reshape({statistics.shape()[1]}); }
+  Tensor loss() const { return statistics.rows(1, 2).reshape({statistics.shape()[1]}); }
 
   Tensor statistics;  // [2, n]
 };
 
-Tensor products_of(const LogitsInput& input, const ClassTile& all) {
-  Tensor logits = Tensor::empty(input.rows.device(), {input.rows.shape()[0], all.selection.size}, input.rows.dtype());
-  gemm(input.rows, false, all.rows, true, 1, 0, logits);
-  return logits;
+/// Of this rank's classes.
+TileLogits logits_of(const LogitsInput& input, const ClassTile& all) {
+  return tile_logits(input.rows, input.labels, all, input.own().begin);
 }
 
-/// `logits`: the gradient by the products.
-LogitsResult result_of(const LogitsInput& input, const ClassTile& all, const Tensor& logits, const Tensor& log_sums,
-                       const Tensor& loss) {
-  LogitsResult result{.kept = {input.rows, input.labels, log_sums, input.loss_scale, {}, {}, {}},
-                      .loss = input.wants_loss ? loss : Tensor(),
+/// The logits' values are their gradient.
+LogitsResult result_of(const LogitsInput& input, const ClassTile& all, const TileLogits& logits,
+                       const RowLosses& losses) {
+  LogitsResult result{.kept = {.rows = input.rows,
+                               .labels = input.labels,
+                               .log_sums = losses.log_sums,
+                               .loss_scale = input.loss_scale,
+                               .margin = input.margin.step},
+                      .loss = losses.loss,
                       .gradient = Tensor::empty_like(input.rows)};
-  gemm(logits, false, all.rows, false, 1, 0, result.gradient);
+  gemm(by_products(logits, all, all.inverse_norm), false, all.rows, false, 1, 0, result.gradient);
   return result;
 }
 
@@ -82,95 +85,140 @@ std::vector<Tensor> columns_of_ranks(const LogitsInput& input, const Tensor& x) 
   return parts;
 }
 
+bool scatters_loss(const LogitsInput& input) {
+  return input.config.loss_reduction == LossReduction::reduce_scatter;
+}
+
 }  // namespace
 
-SharedSums share_sums(const LogitsInput& input, const Tensor& sums, const Tensor& target_logit) {
+ShardRange LogitsInput::own_rows() const {
+  if (config.is_replicated()) return {0, rows.shape()[0]};
+  const auto before = share.begin() + ranks.rank();
+  return {std::accumulate(share.begin(), before, std::int64_t{0}), *before};
+}
+
+ClassTile target_tile(const LogitsInput& input) {
+  if (input.own().size == 0) return {};
+  Tensor rows = Tensor::empty(input.labels.device(), {input.labels.numel() * input.classes.centres()}, DType::i64);
+  kernels_of(rows).local_columns(input.labels, input.own(), rows);
+  return input.classes.rows_at(rows);
+}
+
+RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Tensor& sums, const Tensor& target_logit) {
   Device& device = sums.device();
+  const HeadKernels& kernels = device.backend().head();
   const std::int64_t batch = sums.numel();
-  if (!input.wants_loss) return {input.ranks.all_reduce(sums, Reduction::sum), target_logit};
+  RowLosses losses{Tensor::empty_like(target_logit), Tensor()};
+  if (!input.wants_loss || scatters_loss(input)) {
+    const Tensor all = input.ranks.all_reduce(sums, Reduction::sum);
+    kernels.margin_loss(reference, all, Tensor(), losses.log_sums, losses.loss);
+    if (!input.wants_loss) return losses;
+    const ShardRange own = input.own_rows();
+    const Tensor target = input.ranks.reduce_scatter(target_logit, input.share);
+    Tensor log_sums = losses.log_sums.rows(own.begin, own.end());
+    losses.loss = Tensor::empty_like(target);
+    kernels.margin_loss(reference.rows(own.begin, own.end()), all.rows(own.begin, own.end()), target, log_sums,
+                        losses.loss);
+    return losses;
+  }
   // One exchange for both: sums of exponentials are f64, and the target's logit loses nothing there.
   Tensor both = Tensor::empty(device, {2, batch}, DType::f64);
   Tensor target = both.rows(1, 2).reshape({batch});
   both.rows(0, 1).reshape({batch}).copy_from(sums);
   device.backend().elementwise().cast(target_logit, target);
   both = input.ranks.all_reduce(both, Reduction::sum);
-  SharedSums shared{both.rows(0, 1).reshape({batch}), Tensor::empty_like(target_logit)};
-  device.backend().elementwise().cast(both.rows(1, 2).reshape({batch}), shared.target_logit);
-  return shared;
+  Tensor shared = Tensor::empty_like(target_logit);
+  device.backend().elementwise().cast(both.rows(1, 2).reshape({batch}), shared);
+  losses.loss = Tensor::empty_like(target_logit);
+  kernels.margin_loss(reference, both.rows(0, 1).reshape({batch}), shared, losses.log_sums, losses.loss);
+  return losses;
 }
 
 LogitsResult gathered_logits(const LogitsInput& input) {
   constexpr int root = 0;
   const ClassTile all = input.classes.all();
-  Tensor logits = products_of(input, all);
-  const std::int64_t batch = logits.shape()[0];
+  TileLogits logits = logits_of(input, all);
+  const std::int64_t batch = logits.values.shape()[0];
   std::vector<Tensor> parts = [&] {
-    const MemoryScope scope(logits.device(), Category::communication);
-    return std::vector<Tensor>(input.ranks.gather(logits, root));
+    const MemoryScope scope(logits.values.device(), Category::communication);
+    return std::vector<Tensor>(input.ranks.gather(logits.values, root));
   }();
   // Naive in where the logits go, not wasteful: the root never holds them more than twice.
-  logits = Tensor();
-  const std::vector<Tensor> scales =
-      all.inverse_norm.defined() ? input.ranks.gather(all.inverse_norm, root) : std::vector<Tensor>{};
+  logits.values = Tensor();
+  const auto gathered = [&](const Tensor& x) {
+    if (!x.defined()) return Tensor();
+    const std::vector<Tensor> of_ranks = input.ranks.gather(x, root);
+    return of_ranks.empty() ? Tensor() : concat_tensors(of_ranks, 0);
+  };
+  const HeadColumns columns{
+      .labels = input.labels, .scale = gathered(logits.columns.scale), .bias = gathered(logits.columns.bias)};
   std::vector<Tensor> gradients;
-  Tensor statistics;
+  Tensor log_sums;
+  std::vector<Tensor> losses;
   if (input.ranks.rank() == root) {
     Tensor whole = concat_tensors(parts, 1);
     parts.clear();
-    const Tensor whole_scale = scales.empty() ? Tensor() : concat_tensors(scales, 0);
-    statistics = WholeRows(input, whole_scale, input.labels, whole).statistics;
+    const WholeRows rows(input, input.margin.step, columns, whole);
+    log_sums = scatters_loss(input) ? rows.log_sums() : rows.statistics;
+    if (scatters_loss(input)) losses = rows_of_ranks(input, rows.loss());
     gradients = columns_of_ranks(input, whole);
   }
-  statistics = input.ranks.broadcast(statistics, root);
-  logits = input.ranks.scatter(gradients, root);
-  return result_of(input, all, logits, statistics.rows(0, 1).reshape({batch}), statistics.rows(1, 2).reshape({batch}));
+  log_sums = input.ranks.broadcast(log_sums, root);
+  RowLosses result;
+  if (scatters_loss(input)) {
+    result.log_sums = log_sums;
+    if (input.wants_loss) result.loss = input.ranks.scatter(losses, root);
+  } else {
+    result.log_sums = log_sums.rows(0, 1).reshape({batch});
+    if (input.wants_loss) result.loss = log_sums.rows(1, 2).reshape({batch});
+  }
+  logits.values = input.ranks.scatter(gradients, root);
+  return result_of(input, all, logits, result);
 }
 
 LogitsResult transposed_logits(const LogitsInput& input) {
   const ClassTile all = input.classes.all();
-  Tensor logits = products_of(input, all);
-  const Tensor whole_scale = all.inverse_norm.defined() ? Tensor(input.ranks.all_gather(all.inverse_norm)) : Tensor();
+  TileLogits logits = logits_of(input, all);
+  const auto gathered = [&](const Tensor& x) { return x.defined() ? Tensor(input.ranks.all_gather(x)) : Tensor(); };
   const auto exchange = [&](const std::vector<Tensor>& parts) {
     const MemoryScope scope(input.rows.device(), Category::communication);
     return std::vector<Tensor>(input.ranks.all_to_all(parts));
   };
-  std::vector<Tensor> parts = exchange(rows_of_ranks(input, logits));
-  logits = Tensor();
+  const ShardRange own = input.own_rows();
+  const HeadColumns columns{.labels = input.labels.rows(own.begin, own.end()),
+                            .scale = gathered(logits.columns.scale),
+                            .bias = gathered(logits.columns.bias)};
+  std::vector<Tensor> parts = exchange(rows_of_ranks(input, logits.values));
+  logits.values = Tensor();
   Tensor whole = concat_tensors(parts, 1);
   parts.clear();
-  const Tensor own_labels = rows_of_ranks(input, input.labels)[static_cast<std::size_t>(input.ranks.rank())];
-  const Tensor statistics = WholeRows(input, whole_scale, own_labels, whole).statistics;
+  StepMargin margin = input.margin.step;
+  if (margin.parameter.defined()) margin.parameter = margin.parameter.rows(own.begin, own.end());
+  const WholeRows rows(input, margin, columns, whole);
   parts = exchange(columns_of_ranks(input, whole));
   whole = Tensor();
-  logits = concat_tensors(parts, 0);
+  logits.values = concat_tensors(parts, 0);
   parts.clear();
   // Rank by rank, as the rows are.
-  const std::int64_t own = own_labels.numel();
-  const Tensor log_sums = input.ranks.all_gather(statistics.rows(0, 1).reshape({own}));
-  const Tensor loss =
-      input.wants_loss ? Tensor(input.ranks.all_gather(statistics.rows(1, 2).reshape({own}))) : Tensor();
-  return result_of(input, all, logits, log_sums, loss);
+  RowLosses losses{input.ranks.all_gather(rows.log_sums()), Tensor()};
+  if (input.wants_loss) losses.loss = scatters_loss(input) ? rows.loss() : Tensor(input.ranks.all_gather(rows.loss()));
+  return result_of(input, all, logits, losses);
 }
 
 LogitsResult sharded_logits(const LogitsInput& input) {
   const ClassTile all = input.classes.all();
-  Tensor logits = products_of(input, all);
-  Device& device = logits.device();
-  const std::int64_t batch = logits.shape()[0];
-  const HeadKernels& kernels = kernels_of(logits);
-  RowStatistics row(logits);
-  kernels.margin_logits(input.config.margin, all.inverse_norm, all.bias, input.labels, input.own().begin, logits,
-                        row.target_logit, row.target_slope, row.row_max);
+  TileLogits logits = logits_of(input, all);
+  Tensor& z = logits.values;
+  const StepMargin& margin = input.margin.step;
+  const HeadKernels& kernels = kernels_of(z);
+  RowStatistics row(z);
+  kernels.margin_logits(margin, logits.columns, z, row.target_logit, row.target_slope, row.row_max);
   row.row_max = input.ranks.all_reduce(row.row_max, Reduction::max);
-  Tensor local = Tensor::empty(device, {batch}, DType::f64);
-  kernels.exponential_sums(logits, row.row_max, local);
-  const SharedSums shared = share_sums(input, local, row.target_logit);
-  Tensor log_sums = RowStatistics::row(logits);
-  Tensor loss = input.wants_loss ? RowStatistics::row(logits) : Tensor();
-  kernels.margin_loss(row.row_max, shared.sums, shared.target_logit, log_sums, loss);
-  kernels.margin_gradient(input.config.margin, all.inverse_norm, log_sums, row.target_slope, input.labels,
-                          input.own().begin, input.loss_scale, logits);
-  return result_of(input, all, logits, log_sums, loss);
+  Tensor local = Tensor::empty(z.device(), {z.shape()[0]}, DType::f64);
+  kernels.exponential_sums(margin, logits.columns, z, row.row_max, local);
+  const RowLosses losses = losses_of(input, row.row_max, local, row.target_logit);
+  kernels.margin_gradient(margin, logits.columns, losses.log_sums, row.target_slope, input.loss_scale, z);
+  return result_of(input, all, logits, losses);
 }
 
 }  // namespace heddle

@@ -5,12 +5,18 @@
 #include <optional>
 #include <vector>
 
-#include "framework/margin.h"
+#include "framework/kernels/head.h"
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
 #include "parallel/communicator.h"
 
 namespace heddle {
+
+/// A margin of the rows of a micro-batch.
+struct RowMargin {
+  StepMargin step{};
+  Tensor products{};  // [B]: of each row with its class, where lengths matter (L-Softmax)
+};
 
 /// What they start from. B rows of all ranks.
 struct LogitsInput {
@@ -23,8 +29,12 @@ struct LogitsInput {
   std::vector<std::int64_t> share;  // how many of the rows are each rank's own
   double loss_scale = 1;            // the gradient's factor: 1 / global batch
   bool wants_loss = true;
+  RowMargin margin{};
 
+  /// This rank's columns.
   const ShardRange& own() const { return columns[static_cast<std::size_t>(ranks.rank())]; }
+  /// Which of the rows are this rank's.
+  ShardRange own_rows() const;
 };
 
 /// The exponentials of phase 1, tile by tile.
@@ -47,15 +57,17 @@ struct KeptRows {
   Tensor labels;
   Tensor log_sums;  // [B]
   double loss_scale = 1;
+  StepMargin margin{};
+  Tensor radial{};  // [B]: what lengths add to the weights' gradient (L-Softmax)
   // Of a stash only.
-  Tensor target_logit;  // [B]
-  Tensor target_slope;  // [B], 0 where the row's class is not here
+  Tensor target_logit{};  // [B]
+  Tensor target_slope{};  // [B], 0 where the row's class is not here
   Stash stash{};
 };
 
 struct LogitsResult {
   KeptRows kept;
-  Tensor loss;      // [B]; none if it was not wanted
+  Tensor loss;      // [B], or with loss_reduction reduce_scatter of this rank's rows; none if it was not wanted
   Tensor gradient;  // [B, d], by the rows: this rank's part of a sum over the ranks
 };
 
@@ -68,12 +80,16 @@ LogitsResult sharded_logits(const LogitsInput& input);
 /// The same, with a class tile's logits at a time. The largest logit is bounded where cosines are: then one exchange.
 LogitsResult fused_logits(const LogitsInput& input);
 
-/// A row's sum of exponentials over all ranks, and where the loss is wanted its target's logit (else this rank's).
-struct SharedSums {
-  Tensor sums;          // [B], f64
-  Tensor target_logit;  // [B]
+/// Log-sum-exps [B] and losses, as LogitsResult has them, of each rank's sums of exponentials relative to a reference
+/// and its targets' logits.
+struct RowLosses {
+  Tensor log_sums;
+  Tensor loss;
 };
-SharedSums share_sums(const LogitsInput& input, const Tensor& sums, const Tensor& target_logit);
+RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Tensor& sums, const Tensor& target_logit);
+
+/// The weights of each row's class that are here, all centres of it: [B * centres, d]; undefined without classes here.
+ClassTile target_tile(const LogitsInput& input);
 
 /// What can be taken off all logits, whatever they are, so that neither a sum of their exponentials over the longest
 /// inverse norm overflows nor the smallest exponential vanishes. None: the largest logit so far must be followed.

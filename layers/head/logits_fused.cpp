@@ -5,6 +5,7 @@
 #include "framework/device.h"
 #include "framework/ops/linear.h"
 #include "layers/head/logits.h"
+#include "layers/head/tile_logits.h"
 
 namespace heddle {
 
@@ -29,29 +30,28 @@ class FusedRows {
   }
 
   void add(const ClassTile& tile) {
-    Tensor logits = input_.config.stash ? stash_.tile(tile, rows())
-                                        : Tensor::empty(device_, {rows(), tile.selection.size}, input_.rows.dtype());
-    gemm(input_.rows, false, tile.rows, true, 1, 0, logits);
+    TileLogits logits = tile_logits(input_.rows, input_.labels, tile, input_.own().begin + tile.first_class(),
+                                    input_.config.stash ? stash_.tile(tile, rows()) : Tensor());
+    const StepMargin& margin = input_.margin.step;
     Tensor row_max = empty_row();
-    kernels().margin_logits(input_.config.margin, tile.inverse_norm, tile.bias, input_.labels,
-                            input_.own().begin + tile.begin, logits, target_logit_, target_slope_, row_max);
+    kernels().margin_logits(margin, logits.columns, logits.values, target_logit_, target_slope_, row_max);
     rise(row_max);
-    kernels().accumulate_exponentials(reference_, tile.inverse_norm, input_.labels, input_.own().begin + tile.begin,
-                                      logits, sums_);
-    gemm(logits, false, tile.rows, false, 1, 1, weighted_);
+    kernels().accumulate_exponentials(margin, logits.columns, reference_, logits.values, sums_);
+    gemm(by_products(logits, tile, tile.inverse_norm), false, tile.rows, false, 1, 1, weighted_);
     if (input_.config.stash && (follows_ || tile.begin == 0))
       stash_.references.rows(tile.index, tile.index + 1).reshape({rows()}).copy_from(reference_);
   }
 
   LogitsResult finish() {
     if (follows_) rise(input_.ranks.all_reduce(reference_, Reduction::max));
-    const SharedSums shared = share_sums(input_, sums_, target_logit_);
-    Tensor log_sums = empty_row();
-    Tensor loss = input_.wants_loss ? empty_row() : Tensor();
-    kernels().margin_loss(reference_, shared.sums, shared.target_logit, log_sums, loss);
-    add_targets(log_sums);
-    LogitsResult result{.kept = {input_.rows, input_.labels, log_sums, input_.loss_scale, {}, {}, {}},
-                        .loss = loss,
+    const RowLosses losses = losses_of(input_, reference_, sums_, target_logit_);
+    add_targets(losses.log_sums);
+    LogitsResult result{.kept = {.rows = input_.rows,
+                                 .labels = input_.labels,
+                                 .log_sums = losses.log_sums,
+                                 .loss_scale = input_.loss_scale,
+                                 .margin = input_.margin.step},
+                        .loss = losses.loss,
                         .gradient = weighted_};
     if (input_.config.stash) {
       result.kept.target_logit = target_logit_;
@@ -77,14 +77,26 @@ class FusedRows {
 
   /// Weighted sums of the classes become the gradient; the rows' own classes join, which the tiles left out.
   void add_targets(const Tensor& log_sums) {
-    ClassTile targets;
-    if (input_.classes.size() > 0) {
-      Tensor columns = Tensor::empty_like(input_.labels);
-      kernels().local_columns(input_.labels, input_.own(), columns);
-      targets = input_.classes.rows_at(columns);
-    }
+    const ClassTile targets = best_targets();
     kernels().fused_gradient(input_.config.margin, input_.loss_scale, input_.labels, input_.own(), reference_, log_sums,
                              target_logit_, target_slope_, targets.rows, targets.inverse_norm, weighted_);
+  }
+
+  /// Of each row the best centre of its class.
+  ClassTile best_targets() const {
+    const ClassTile targets = target_tile(input_);
+    if (input_.classes.centres() == 1 || !targets.rows.defined()) return targets;
+    Tensor products = empty_row();
+    Tensor radii;
+    Tensor best = Tensor::empty_like(input_.labels);
+    kernels().target_products(input_.labels, input_.own(), input_.rows, targets.rows, targets.inverse_norm, products,
+                              radii, best);
+    ClassTile of_best;
+    of_best.rows = Tensor::empty_like(input_.rows);
+    of_best.inverse_norm = empty_row();
+    device_.backend().rows().gather(targets.rows, best, of_best.rows);
+    device_.backend().rows().gather(targets.inverse_norm, best, of_best.inverse_norm);
+    return of_best;
   }
 
   const LogitsInput& input_;

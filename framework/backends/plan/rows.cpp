@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "framework/backends/plan/plan_kernels.h"
 
 namespace heddle::plan {
@@ -58,32 +60,44 @@ class PlanHead final : public HeadKernels {
  public:
   explicit PlanHead(WorkCounter& counter) : counter_(counter) {}
 
-  void margin_logits(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*class_bias*/,
-                     const Tensor& /*labels*/, std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*target_logit*/,
-                     Tensor& /*target_slope*/, Tensor& /*row_max*/) const override {
-    counter_.kernel((class_scale.defined() ? 3 : 2) * logits.numel(), logits, logits);
+  void target_products(const Tensor& /*labels*/, const ShardRange& /*range*/, const Tensor& rows,
+                       const Tensor& target_rows, const Tensor& /*target_scale*/, Tensor& /*products*/, Tensor& radii,
+                       Tensor& /*best*/) const override {
+    counter_.kernel(2 * target_rows.numel() + (radii.defined() ? 4 * rows.numel() : 0), rows, target_rows);
   }
-  void exponential_sums(const Tensor& logits, const Tensor& /*row_max*/, Tensor& /*sums*/) const override {
-    counter_.kernel(3 * logits.numel(), logits);
+  void row_parameters(const MarginConfig& /*margin*/, const Tensor& /*running*/, const Tensor& statistic,
+                      Tensor& parameter, Tensor& /*moments*/) const override {
+    counter_.kernel(8 * statistic.numel(), statistic, parameter);
+  }
+  void update_running(const MarginConfig& /*margin*/, const Tensor& moments, Tensor& running) const override {
+    counter_.kernel(8, moments, running);
+  }
+
+  void margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& /*target_logit*/,
+                     Tensor& /*target_slope*/, Tensor& /*row_max*/) const override {
+    counter_.kernel((scaled(columns, 2) + mapped(margin.config)) * logits.numel(), logits, logits);
+  }
+  void exponential_sums(const StepMargin& margin, const HeadColumns& /*columns*/, const Tensor& logits,
+                        const Tensor& /*row_max*/, Tensor& /*sums*/) const override {
+    counter_.kernel((3 + mapped(margin.config)) * logits.numel(), logits);
   }
   void margin_loss(const Tensor& row_max, const Tensor& /*sums*/, const Tensor& /*target_logit*/, Tensor& /*log_sums*/,
                    Tensor& /*loss*/) const override {
     counter_.kernel(3 * row_max.numel(), row_max);
   }
-  void margin_gradient(const MarginConfig& /*margin*/, const Tensor& class_scale, const Tensor& /*log_sums*/,
-                       const Tensor& /*target_slope*/, const Tensor& /*labels*/, std::int64_t /*class_begin*/,
-                       double /*loss_scale*/, Tensor& logits) const override {
-    counter_.kernel((class_scale.defined() ? 4 : 3) * logits.numel(), logits, logits);
+  void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& /*log_sums*/,
+                       const Tensor& /*target_slope*/, double /*loss_scale*/, Tensor& logits) const override {
+    counter_.kernel((scaled(columns, 3) + 2 * mapped(margin.config)) * logits.numel(), logits, logits);
   }
   void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override {
     counter_.kernel(4 * row_max.numel(), row_max, reference, reference, sums, sums, factor);
   }
-  void accumulate_exponentials(const Tensor& /*reference*/, const Tensor& class_scale, const Tensor& /*labels*/,
-                               std::int64_t /*class_begin*/, Tensor& logits, Tensor& /*sums*/) const override {
-    counter_.kernel((class_scale.defined() ? 4 : 3) * logits.numel(), logits, logits);
+  void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& /*reference*/,
+                               Tensor& logits, Tensor& /*sums*/) const override {
+    counter_.kernel((scaled(columns, 3) + 2 * mapped(margin.config)) * logits.numel(), logits, logits);
   }
   void local_columns(const Tensor& labels, const ShardRange& /*range*/, Tensor& local) const override {
-    counter_.kernel(labels.numel(), labels, local);
+    counter_.kernel(local.numel(), labels, local);
   }
   void fused_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/, const Tensor& /*labels*/,
                       const ShardRange& /*range*/, const Tensor& /*reference*/, const Tensor& /*log_sums*/,
@@ -91,14 +105,38 @@ class PlanHead final : public HeadKernels {
                       const Tensor& /*target_scale*/, Tensor& weighted) const override {
     counter_.kernel(3 * weighted.numel(), target_rows, weighted, weighted);
   }
-  void stashed_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/, const Tensor& /*reference*/,
-                        const Tensor& class_scale, const Tensor& /*log_sums*/, const Tensor& /*target_logit*/,
-                        const Tensor& /*target_slope*/, const Tensor& /*labels*/, std::int64_t /*class_begin*/,
-                        const Tensor& exponentials, Tensor& gradient) const override {
-    counter_.kernel((class_scale.defined() ? 2 : 1) * gradient.numel(), exponentials, gradient);
+  void stashed_gradient(const MarginConfig& /*margin*/, const HeadColumns& columns, double /*loss_scale*/,
+                        const Tensor& /*reference*/, const Tensor& /*log_sums*/, const Tensor& /*target_logit*/,
+                        const Tensor& /*target_slope*/, const Tensor& exponentials, Tensor& gradient) const override {
+    counter_.kernel(scaled(columns, 1) * gradient.numel(), exponentials, gradient);
+  }
+
+  void radial_share(const StepMargin& /*margin*/, const Tensor& products, const Tensor& log_sums, double /*loss_scale*/,
+                    Tensor& share) const override {
+    counter_.kernel(10 * products.numel(), products, log_sums, share);
+  }
+  void add_radial(const Tensor& share, const Tensor& index, std::int64_t /*begin*/, const Tensor& rows,
+                  Tensor& /*gradient*/) const override {
+    // With an index, none or all of the rows may be met: the rows that are here and no more than there are shares.
+    const std::int64_t met = std::min(share.numel(), rows.shape()[0]);
+    counter_.kernel(4 * met * rows.shape()[1], share, index);
+  }
+  void best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const override {
+    counter_.kernel((scale.defined() ? 2 : 1) * products.numel(), products, cosines, best);
+  }
+  void spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& /*scale*/,
+                      Tensor& gradient) const override {
+    counter_.kernel(gradient.numel(), by_cosine, best, gradient);
   }
 
  private:
+  /// So many operations an element, and one for the columns' scale.
+  static std::int64_t scaled(const HeadColumns& columns, std::int64_t operations) {
+    return operations + (columns.scale.defined() ? 1 : 0);
+  }
+  /// Operations of a negative map.
+  static std::int64_t mapped(const MarginConfig& margin) { return has_negative_map(margin) ? 3 : 0; }
+
   WorkCounter& counter_;
 };
 

@@ -1,0 +1,81 @@
+#include "layers/head/head_margin.h"
+
+#include "framework/device.h"
+
+namespace heddle {
+
+HeadMargin::HeadMargin(const MarginConfig& config, Device& device, AxisSet apart)
+    : config_(config), device_(device), apart_(apart) {
+  const std::vector<double> initial = initial_running(config);
+  if (row_statistic(config) == RowStatistic::none) return;
+  const MemoryScope scope(device, Category::parameters);
+  moments_ = Tensor::zeros(device, {3}, DType::f64);
+  if (initial.empty()) return;
+  running_ = Tensor::empty(device, {static_cast<std::int64_t>(initial.size())}, DType::f64);
+  running_.load_bytes(std::as_bytes(std::span(initial)));
+}
+
+void HeadMargin::begin_step() {
+  if (moments_.defined()) moments_.fill(0);
+}
+
+RowMargin HeadMargin::of_rows(const LogitsInput& input, const Tensor& inverse_norms) {
+  RowMargin margin{.step = {.config = config_, .running = running_}};
+  const RowStatistic asked = row_statistic(config_);
+  if (asked == RowStatistic::none) return margin;
+  Tensor statistic;
+  if (asked == RowStatistic::inverse_norm) {
+    statistic = input.config.is_replicated() ? inverse_norms : Tensor(input.ranks.all_gather(inverse_norms));
+  } else {
+    const std::int64_t batch = input.rows.shape()[0];
+    const Tensor both = target_statistics(input);
+    const bool has_radii = asked == RowStatistic::target_radius;
+    if (has_radii) margin.products = both.rows(0, 1).reshape({batch});
+    statistic = both.rows(has_radii ? 1 : 0, has_radii ? 2 : 1).reshape({batch});
+  }
+  margin.step.parameter = Tensor::empty_like(statistic);
+  device_.backend().head().row_parameters(config_, running_, statistic, margin.step.parameter, moments_);
+  return margin;
+}
+
+Tensor HeadMargin::target_statistics(const LogitsInput& input) const {
+  const bool has_radii = row_statistic(config_) == RowStatistic::target_radius;
+  const std::int64_t batch = input.rows.shape()[0];
+  Tensor statistics = Tensor::zeros(device_, {has_radii ? 2 : 1, batch}, input.rows.dtype());
+  Tensor products = statistics.rows(0, 1).reshape({batch});
+  Tensor radii = has_radii ? statistics.rows(1, 2).reshape({batch}) : Tensor();
+  Tensor best;
+  if (input.own().size > 0) {
+    const ClassTile targets = target_tile(input);
+    device_.backend().head().target_products(input.labels, input.own(), input.rows, targets.rows, targets.inverse_norm,
+                                             products, radii, best);
+  }
+  return input.ranks.all_reduce(statistics, Reduction::sum);
+}
+
+void HeadMargin::add_rows_of(Communicator& samples) {
+  if (!running_.defined() || samples.size() == 1) return;
+  moments_.copy_from(samples.all_reduce(moments_));
+}
+
+void HeadMargin::end_step() {
+  if (!running_.defined()) return;
+  device_.backend().head().update_running(config_, moments_, running_);
+}
+
+std::vector<StateTensor> HeadMargin::state() const {
+  if (!running_.defined()) return {};
+  ParameterPart part = ParameterPart::all_of(running_.shape());
+  part.sharded = apart_;
+  return {{"head.margin", running_, part}};
+}
+
+Tensor radial_share(const LogitsInput& input, const Tensor& log_sums) {
+  if (!input.margin.products.defined()) return {};
+  Tensor share = Tensor::empty_like(log_sums);
+  share.device().backend().head().radial_share(input.margin.step, input.margin.products, log_sums, input.loss_scale,
+                                               share);
+  return share;
+}
+
+}  // namespace heddle

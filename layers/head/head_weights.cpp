@@ -1,0 +1,156 @@
+// Phase 2 of the head: the weights' gradient, tile by tile, and what becomes of it.
+#include "framework/device.h"
+#include "framework/ops/linear.h"
+#include "layers/head/head.h"
+#include "layers/head/tile_logits.h"
+
+namespace heddle {
+
+std::int64_t Head::first_column(const ClassTile& tile) const {
+  return (config_.samples() ? 0 : shard_.begin) + tile.first_class();
+}
+
+Tensor Head::tile_gradient(const KeptRows& kept, const ClassTile& tile) const {
+  const HeadKernels& kernels = device_.backend().head();
+  const std::int64_t first = first_column(tile);
+  const std::int64_t batch = kept.rows.shape()[0];
+  if (config_.stash) {
+    Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, dtype_);
+    kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
+                             kept.loss_scale, kept.stash.reference(tile), kept.log_sums, kept.target_logit,
+                             kept.target_slope, kept.stash.tile(tile, batch), gradient);
+    return gradient;
+  }
+  TileLogits logits = tile_logits(kept.rows, kept.labels, tile, first);
+  Tensor target_logit = Tensor::empty(device_, {batch}, dtype_);
+  Tensor target_slope = Tensor::empty_like(target_logit);
+  Tensor row_max = Tensor::empty_like(target_logit);
+  kernels.margin_logits(kept.margin, logits.columns, logits.values, target_logit, target_slope, row_max);
+  logits.columns.scale = Tensor();
+  kernels.margin_gradient(kept.margin, logits.columns, kept.log_sums, target_slope, kept.loss_scale, logits.values);
+  return by_products(logits, tile, Tensor());
+}
+
+TileProducts Head::tile_products(const ClassTile& tile) {
+  TileProducts sum{.weight = Tensor::empty(device_, {tile.selection.size, dimension()}, dtype_)};
+  if (config_.bias) sum.bias = Tensor::zeros(device_, {tile.selection.size, 1}, dtype_);
+  double beta = 0;
+  for (const KeptRows& kept : kept_) {
+    const Tensor gradient = tile_gradient(kept, tile);
+    gemm(gradient, true, kept.rows, false, 1, beta, sum.weight);
+    if (kept.radial.defined())
+      device_.backend().head().add_radial(kept.radial, kept.labels, first_column(tile), tile.rows, sum.weight);
+    if (config_.bias) add_bias_gradient(gradient, sum.bias);
+    beta = 1;
+  }
+  if (kept_.empty()) sum.weight.fill(0);
+  return sum;
+}
+
+void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
+  Tensor of_rows = Tensor::empty_like(sum);
+  const ElementwiseKernels& kernels = device_.backend().elementwise();
+  kernels.reduce(ReduceOp::sum, by_product, {1, by_product.shape()[0], sum.numel()}, of_rows);
+  kernels.scale_add(1 / config_.margin.scale, of_rows, 1, sum);
+}
+
+void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
+  const MemoryScope scope(device_, Category::workspace);
+  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile)); });
+}
+
+ClassStep Head::class_step(const HeadUpdate& update) const {
+  return {.update = step_of(optimizer_, update.step - first_step_, update.learning_rate, optimizer_.weight_decay),
+          .bound = update.bound,
+          .factor = update.factor,
+          .rounding = {.key = key_,
+                       .purpose = Purpose::rounding,
+                       .step = static_cast<std::uint32_t>(update.step),
+                       .layer = stream_},
+          .first_element = part_.box[0].begin * dimension(),
+          .taken = put_off_ ? put_off_->steps().count + 1 : 0};
+}
+
+void Head::update(const HeadUpdate& update) {
+  const ClassStep step = class_step(update);
+  ClassStep bias_step = step;
+  if (!optimizer_.decay_norms_and_biases)
+    bias_step.update = step_of(optimizer_, update.step - first_step_, update.learning_rate, 0);
+  weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
+    const ClassRowKernels& kernels = device_.backend().class_rows();
+    kernels.step(table_, tile.selection, tile.rows, tile.inverse_norm, products.weight, step);
+    if (products.bias.defined())
+      kernels.step(bias_, tile.selection, bias_.weight.rows(tile.begin, tile.end()), Tensor(), products.bias,
+                   bias_step);
+  });
+  if (config_.samples() && config_.sample.unsampled == Unsampled::dense) step_unsampled(step);
+  if (put_off_) put_off(step);
+  table_.weight.storage()->changed();
+  margin_.end_step();
+  forget();
+}
+
+void Head::step_unsampled(const ClassStep& step) {
+  const MemoryScope scope(device_, Category::workspace);
+  std::vector<std::int64_t> others;
+  auto sampled = sample_.rows.begin();
+  for (std::int64_t row = 0; device_.has_data() && row < part_.box[0].size; ++row) {
+    if (sampled != sample_.rows.end() && *sampled == row)
+      ++sampled;
+    else
+      others.push_back(row);
+  }
+  ClassTiles rest(table_, dtype_, false, tiles_->tile_size());
+  rest.select(given(device_, others, part_.box[0].size - sample_.size));
+  rest.for_each([&](const ClassTile& tile) {
+    device_.backend().class_rows().step(table_, tile.selection, tile.rows, Tensor(), Tensor(), step);
+  });
+}
+
+void Head::put_off(const ClassStep& step) {
+  const auto& update = std::get<SgdStep>(step.update);
+  put_off_->add(dtype_ == DType::f64 ? sgd_map<double>(update) : sgd_map<float>(update));
+  if (put_off_->is_full()) catch_up_all();
+}
+
+void Head::catch_up_all() {
+  if (!put_off_ || put_off_->steps().count == 0) return;
+  device_.backend().class_rows().catch_up(table_, {.size = part_.box[0].size}, put_off_->steps());
+  table_.taken.fill(0);
+  put_off_->clear();
+  table_.weight.storage()->changed();
+}
+
+Tensor Head::weight_gradient() {
+  Tensor gradient;
+  {
+    const MemoryScope scope(device_, Category::gradients);
+    gradient = Tensor::empty(device_, {tiles_->size(), dimension()}, dtype_);
+  }
+  weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
+    Tensor rows = gradient.rows(tile.begin, tile.end());
+    if (config_.normalize)
+      device_.backend().rows().l2_normalize_backward(tile.rows, tile.inverse_norm, products.weight, rows);
+    else
+      rows.copy_from(products.weight);
+  });
+  forget();
+  return gradient;
+}
+
+void Head::store_weight_gradient() {
+  weight_.gradient->add(weight_gradient());
+  margin_.add_rows_of(samples_);
+  margin_.end_step();
+}
+
+void Head::add_squared_gradient(double bound, Tensor& result) {
+  weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
+    const ClassRowKernels& kernels = device_.backend().class_rows();
+    kernels.add_squared_gradient(tile.rows, tile.inverse_norm, products.weight, bound, result);
+    if (products.bias.defined())
+      kernels.add_squared_gradient(bias_.weight.rows(tile.begin, tile.end()), Tensor(), products.bias, bound, result);
+  });
+}
+
+}  // namespace heddle

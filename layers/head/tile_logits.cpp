@@ -1,0 +1,35 @@
+#include "layers/head/tile_logits.h"
+
+#include "framework/device.h"
+#include "framework/ops/linear.h"
+
+namespace heddle {
+
+TileLogits tile_logits(const Tensor& rows, const Tensor& labels, const ClassTile& tile, std::int64_t first_class,
+                       const Tensor& into) {
+  Device& device = rows.device();
+  const std::int64_t batch = rows.shape()[0];
+  TileLogits logits{.columns = {.labels = labels, .begin = first_class, .bias = tile.bias}};
+  Tensor products = into.defined() ? into : Tensor::empty(device, {batch, tile.selection.size}, rows.dtype());
+  gemm(rows, false, tile.rows, true, 1, 0, products);
+  if (tile.centres == 1) {
+    logits.values = products;
+    logits.columns.scale = tile.inverse_norm;
+    return logits;
+  }
+  const std::int64_t classes = tile.selection.size / tile.centres;
+  logits.values = Tensor::empty(device, {batch, classes}, rows.dtype());
+  logits.best = Tensor::empty(device, {batch, classes}, DType::u8);
+  device.backend().head().best_centres(products, tile.inverse_norm, logits.values, logits.best);
+  return logits;
+}
+
+Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor& scale) {
+  if (!logits.best.defined()) return logits.values;
+  Device& device = logits.values.device();
+  Tensor gradient = Tensor::empty(device, {logits.values.shape()[0], tile.selection.size}, logits.values.dtype());
+  device.backend().head().spread_centres(logits.values, logits.best, scale, gradient);
+  return gradient;
+}
+
+}  // namespace heddle

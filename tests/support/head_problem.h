@@ -1,0 +1,52 @@
+// A head over given embeddings and weights, without a backbone: its loss and gradients, and those that finite
+// differences give.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "layers/head/head.h"
+#include "tests/support/devices.h"
+
+namespace heddle::test {
+
+struct Problem {
+  HeadConfig config;
+  std::int64_t dimension = 0;
+  std::vector<double> embeddings;  // [B, d]
+  std::vector<double> weights;     // [C * sub_centres, d]
+  std::vector<std::int64_t> labels;
+  std::vector<double> biases{};   // [C]; of a head that has them
+  std::vector<double> running{};  // the margin's running statistics, if others than at the beginning
+
+  std::int64_t batch() const { return static_cast<std::int64_t>(labels.size()); }
+};
+
+struct Answer {
+  double loss = 0;
+  std::vector<double> losses;  // of each row, with loss_reduction reduce_scatter
+  std::vector<double> embedding_gradient;
+  std::vector<double> weight_gradient;
+  std::vector<double> bias_gradient;
+};
+
+/// Rows of so many values out of all.
+std::vector<double> part(const std::vector<double>& all, std::int64_t width, const ShardRange& rows);
+
+/// The head over `ranks` ranks and `micro_batches` micro-batches.
+Answer solve(const Problem& problem, int ranks, std::int64_t micro_batches = 1, DType dtype = DType::f64);
+
+/// The margin's running statistics after one step; they are the same on all ranks.
+std::vector<double> running_after_step(const Problem& problem, int ranks, std::int64_t micro_batches);
+
+/// Sharded logits of cosines with a scale of 8.
+Problem random_problem(std::int64_t batch, std::int64_t classes, std::int64_t dimension, std::uint64_t seed);
+
+/// Over the largest value of b.
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
+
+/// Of the loss by these values: central differences of fourth order.
+std::vector<double> numeric_gradient(Problem problem, std::vector<double> Problem::*values, double h = 1e-3);
+
+}  // namespace heddle::test
