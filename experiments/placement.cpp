@@ -28,7 +28,7 @@ std::int64_t head_bytes(const Experiment& experiment, std::int64_t dimension, co
   if (train.forward_only) return bytes.weights;
   std::int64_t optimizer = bytes.optimizer;
   if (experiment.head.is_replicated() && train.shard == ShardedState::optimizer) {
-    const std::int64_t elements = classes * dimension;
+    const std::int64_t elements = experiment.head.rows_of(classes) * dimension;
     optimizer = optimizer / elements * shard(elements, mesh.size(Head::axes(experiment.head)), 0).size;
   }
   return bytes.weights + bytes.gradient + optimizer;
@@ -85,7 +85,8 @@ std::vector<LayerExchange> head_exchanges(const Experiment& experiment, std::int
   std::vector<LayerExchange> exchanges;
   for (const LayerExchange& exchange : Head::exchanges(experiment.head, dimension, rows, options.mesh, options.dtype)) {
     exchanges.push_back(exchange);
-    if (exchange.when != LayerExchange::When::step_end || !options.shards_optimizer) continue;
+    const bool is_gradient = exchange.elements == experiment.head.rows_of(experiment.head.classes) * dimension;
+    if (exchange.when != LayerExchange::When::step_end || !is_gradient || !options.shards_optimizer) continue;
     exchanges.back().operation = Operation::reduce_scatter;
     exchanges.push_back(exchange);
     exchanges.back().operation = Operation::all_gather;
@@ -105,9 +106,9 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
   const PlanCosts prices(model, options);
   const HeadConfig& head = experiment.head;
   const std::int64_t dimension = embedding_size(model);
-  const std::int64_t classes = classes_of_a_rank(experiment, options.mesh);
+  const std::int64_t held = head.rows_of(classes_of_a_rank(experiment, options.mesh));
   LayerCosts costs;
-  costs.parameters = classes * dimension;
+  costs.parameters = held * dimension;
   costs.bytes = head_bytes(experiment, dimension, options.mesh);
   if (experiment.train.forward_only) return costs;
   const std::int64_t share = shard(options.samples, options.mesh.size({Axis::dp, Axis::tp}), 0).size;
@@ -115,7 +116,7 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
   for (const LayerExchange& exchange : head_exchanges(experiment, dimension, rows, options))
     costs.collectives.push_back(prices.exchange(cargo_of(exchange), exchange));
   const std::int64_t multiplied = head.is_replicated() ? share : options.samples;
-  const double taking_part = static_cast<double>(classes) * (head.samples() ? head.sample.rate : 1);
+  const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
   const double cells = static_cast<double>(multiplied) * taking_part;
   const int products = Head::products(head, experiment.train.clip.norm > 0);
   const double flops = products * 2 * cells * static_cast<double>(dimension);

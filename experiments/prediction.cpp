@@ -108,8 +108,9 @@ class Prediction {
   double update_seconds(int rank) const {
     if (experiment_.train.forward_only) return 0;
     // The head's weights are stepped with their gradient.
+    const HeadConfig& config = experiment_.head;
     const std::int64_t head =
-        experiment_.head.is_replicated() ? experiment_.head.classes * embedding_size(*plan_.model) : 0;
+        config.is_replicated() ? config.rows_of(config.classes) * embedding_size(*plan_.model) : 0;
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
     std::int64_t mine = has_head(rank) ? head : 0;
     for (int stage = 0; stage < plan_.stages(); ++stage)

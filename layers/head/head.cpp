@@ -56,7 +56,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       ranks_(rank.over(config.is_replicated() ? AxisSet{} : axes(config))),
       samples_(rank.over(axes(config))),
       shard_(shard(config.classes, ranks_.size(), ranks_.rank())),
-      part_(ParameterPart::all_of({config.classes * config.sub_centres, dimension})),
+      part_(ParameterPart::all_of({config.rows_of(config.classes), dimension})),
       stream_(construction.next_stream),
       draws_aside_(!rank.clock.is_virtual()),
       dtype_(construction.dtype),
@@ -68,7 +68,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
     weight_ = make_parameter(construction, "head.weight", part_, Initial::constant(0));
     table_.weight = weight_.value;
   } else {
-    part_.box[0] = {shard_.begin * config.sub_centres, shard_.size * config.sub_centres};
+    part_.box[0] = {config.rows_of(shard_.begin), config.rows_of(shard_.size)};
     part_.sharded = rank.mesh.larger_than_one(every_axis);
     make_table();
     ++construction.next_stream;
@@ -220,7 +220,7 @@ Tensor Head::columns_of(const Tensor& labels) const {
   if (!config_.samples() || !device_.has_data()) return labels;
   std::vector<std::int64_t> columns = labels.to_host<std::int64_t>();
   for (std::int64_t& label : columns) {
-    const std::int64_t row = sample_.position((label - shard_.begin) * config_.sub_centres);
+    const std::int64_t row = sample_.position(config_.rows_of(label - shard_.begin));
     label = row < 0 ? row : row / config_.sub_centres;
   }
   return Tensor::from_host(device_, labels.shape(), columns);

@@ -82,6 +82,8 @@ struct HeadConfig {
   MomentumState momentum = MomentumState::f32;
 
   bool samples() const { return sample.rate < 1; }
+  /// Of weights, of so many classes.
+  std::int64_t rows_of(std::int64_t some) const { return some * sub_centres; }
   /// Whether rows may lag behind the steps that were done.
   bool lags() const { return samples() && sample.unsampled == Unsampled::lazy; }
   bool has_loss(std::int64_t step) const { return step % loss_every == 0; }

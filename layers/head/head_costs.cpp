@@ -5,7 +5,7 @@ namespace heddle {
 
 HeadBytes Head::bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
                       std::int64_t classes, DType dtype) {
-  const std::int64_t centres = classes * config.sub_centres;
+  const std::int64_t centres = config.rows_of(classes);
   const auto rows = [&](DType type) { return centres * dimension * static_cast<std::int64_t>(size_of(type)); };
   const std::int64_t biases = config.bias ? classes * static_cast<std::int64_t>(size_of(dtype)) : 0;
   HeadBytes bytes{.weights = rows(weight_type(config, dtype)) + biases};
@@ -35,7 +35,7 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
   };
   if (config.is_replicated()) {
     add(When::forward, Operation::all_reduce, 1, dtype);
-    add(When::step_end, Operation::all_reduce, config.classes * config.sub_centres * dimension, dtype);
+    add(When::step_end, Operation::all_reduce, config.rows_of(config.classes) * dimension, dtype);
     if (!initial_running(config.margin).empty()) add(When::step_end, Operation::all_reduce, 3, DType::f64);
     return exchanges;
   }

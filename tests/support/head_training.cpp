@@ -25,7 +25,7 @@ Learned train(const Training& t, int ranks) {
   Learned result;
   const std::int64_t d = t.dimension;
   result.embedding_gradients.resize(static_cast<std::size_t>(t.steps * t.batch * d));
-  result.weights.resize(static_cast<std::size_t>(t.config.classes * d));
+  result.weights.resize(static_cast<std::size_t>(t.config.classes * t.config.sub_centres * d));
   result.momentum.resize(result.weights.size());
   result.square.resize(result.weights.size());
   result.sent.resize(static_cast<std::size_t>(ranks));
@@ -73,13 +73,14 @@ Learned train(const Training& t, int ranks) {
     result.sent[static_cast<std::size_t>(rank.index)] = rank.bytes.sent_bytes();
     result.peaks[static_cast<std::size_t>(rank.index)] = rank.device.meter().peak();
     if (!rank.device.has_data()) return;
-    Tensor widened = Tensor::empty(rank.device, {head.classes().size, d}, t.dtype);
+    const std::int64_t rows = head.classes().size * t.config.sub_centres;
+    const std::int64_t first = head.classes().begin * t.config.sub_centres * d;
+    Tensor widened = Tensor::empty(rank.device, {rows, d}, t.dtype);
     Tensor none;
-    rank.device.backend().class_rows().load(head.table(), {0, head.classes().size, {}}, 0, widened, none);
-    put(widened.to_doubles(), head.classes().begin * d, result.weights);
-    if (head.table().momentum.defined())
-      put(head.table().momentum.to_doubles(), head.classes().begin * d, result.momentum);
-    if (head.table().square.defined()) put(head.table().square.to_doubles(), head.classes().begin * d, result.square);
+    rank.device.backend().class_rows().load(head.table(), {0, rows, {}}, 0, widened, none);
+    put(widened.to_doubles(), first, result.weights);
+    if (head.table().momentum.defined()) put(head.table().momentum.to_doubles(), first, result.momentum);
+    if (head.table().square.defined()) put(head.table().square.to_doubles(), first, result.square);
   });
   return result;
 }
