@@ -1,7 +1,7 @@
 // The large-class head: steps of two ranks with one thread each, at the classes, batch and dimension where PyTorch's
 // PartialFC is usually measured. The limit is the rate of oneDNN's matrix products on one class tile, on both ranks at
-// once in the same run; a step's rate counts the products that the head's ways need at least: four where nothing is
-// kept between the phases, three with a stash.
+// once, for a second before each step: a machine's clock is not the same a minute later. A step's rate counts the
+// products that the head's ways need at least: four where nothing is kept between the phases, three with a stash.
 #include "layers/head/head.h"
 
 #include <algorithm>
@@ -21,22 +21,40 @@ namespace {
 
 constexpr int ranks = 2;
 constexpr std::int64_t dimension = 512;
+constexpr double giga = 1e9;
+const OptimizerConfig optimizer{.learning_rate = 0.1, .weight_decay = 5e-4};
 
 struct HeadCase {
   std::string name;
   HeadConfig config;
   std::int64_t batch = 256;
   std::int64_t micro_batches = 1;
-  int products = 4;
+  int steps = 3;
+
+  int products() const { return Head::products(config, false); }
+
+  double flops() const {
+    const double taking_part = static_cast<double>(config.classes) * (config.samples() ? config.sample.rate : 1);
+    return products() * 2.0 * taking_part * static_cast<double>(batch * dimension);
+  }
+  /// What both ranks keep between steps.
+  std::int64_t state_bytes() const {
+    const HeadBytes bytes = Head::bytes(config, optimizer, dimension, config.classes, DType::f32);
+    return bytes.weights + bytes.optimizer;
+  }
 };
 
+/// Medians over the steps.
 struct Measured {
   double seconds = 0;
+  double tile_rate = 0;  // floating-point operations a second
+  double share = 0;      // of a step's rate in that before it
   std::int64_t peak_bytes = 0;
 };
 
-WorldOptions two_ranks() {
-  return {.mesh = Mesh(ranks), .threads = 1};
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 /// A head and embeddings that are drawn anew for every step.
@@ -46,7 +64,7 @@ class HeadSteps {
       : case_(c),
         rank_(rank),
         construction_{rank.device, rank.key},
-        head_(c.config, {.learning_rate = 0.1, .weight_decay = 5e-4}, dimension, rank, construction_) {}
+        head_(c.config, optimizer, dimension, rank, construction_) {}
 
   void step() {
     RandomStream stream(rank_.key, Purpose::test, static_cast<std::uint64_t>(step_), 0);
@@ -82,46 +100,63 @@ class HeadSteps {
   std::int64_t step_ = 0;
 };
 
+/// Floating-point operations a second of the three products of one class tile on this rank.
+class TileProducts {
+ public:
+  TileProducts(const HeadCase& c, Device& device)
+      : rows_(c.batch / c.micro_batches),
+        x_(Tensor::full(device, {rows_, dimension}, DType::f32, 0.01)),
+        w_(Tensor::full(device, {tile, dimension}, DType::f32, 0.01)),
+        logits_(Tensor::empty(device, {rows_, tile}, DType::f32)),
+        dx_(Tensor::zeros_like(x_)),
+        dw_(Tensor::empty_like(w_)) {}
+
+  double rate(const RankClock& clock) {
+    constexpr double budget = 1;  // seconds
+    const double begin = clock.now();
+    int rounds = 0;
+    for (; clock.now() - begin < budget; ++rounds) {
+      gemm(x_, false, w_, true, 1, 0, logits_);
+      gemm(logits_, false, w_, false, 1, 1, dx_);
+      gemm(logits_, true, x_, false, 1, 0, dw_);
+    }
+    return rounds * 3 * 2.0 * static_cast<double>(rows_ * tile * dimension) / (clock.now() - begin);
+  }
+
+ private:
+  static constexpr std::int64_t tile = 1024;
+  std::int64_t rows_;
+  Tensor x_;
+  Tensor w_;
+  Tensor logits_;
+  Tensor dx_;
+  Tensor dw_;
+};
+
 Measured measure(const HeadCase& c) {
-  constexpr int steps = 3;
   Measured measured;
-  run_ranks(two_ranks(), [&](Rank& rank) {
+  run_ranks({.mesh = Mesh(ranks), .threads = 1}, [&](Rank& rank) {
     HeadSteps head(c, rank);
+    TileProducts tile(c, rank.device);
     head.step();
+    (void)tile.rate(rank.clock);
     std::vector<double> seconds;
-    for (int i = 0; i < steps; ++i) {
+    std::vector<double> rates;
+    std::vector<double> shares;
+    for (int i = 0; i < c.steps; ++i) {
+      rank.world.barrier().wait();
+      rates.push_back(ranks * tile.rate(rank.clock));
       rank.world.barrier().wait();
       const double begin = rank.clock.now();
       head.step();
       rank.world.barrier().wait();
       seconds.push_back(rank.clock.now() - begin);
+      shares.push_back(c.flops() / seconds.back() / rates.back());
     }
-    std::sort(seconds.begin(), seconds.end());
-    if (rank.index == 0) measured = {seconds[steps / 2], rank.device.meter().peak().total()};
+    if (rank.index == 0)
+      measured = {median(seconds), median(rates), median(shares), rank.device.meter().peak().total()};
   });
   return measured;
-}
-
-/// Floating-point operations a second of the three products of one class tile, on all ranks at once.
-double tile_rate(std::int64_t rows) {
-  constexpr std::int64_t tile = 1024;
-  double rate = 0;
-  run_ranks(two_ranks(), [&](Rank& rank) {
-    const Tensor x = Tensor::full(rank.device, {rows, dimension}, DType::f32, 0.01);
-    const Tensor w = Tensor::full(rank.device, {tile, dimension}, DType::f32, 0.01);
-    Tensor logits = Tensor::empty(rank.device, {rows, tile}, DType::f32);
-    Tensor dx = Tensor::zeros_like(x);
-    Tensor dw = Tensor::empty_like(w);
-    rank.world.barrier().wait();
-    const double seconds = shortest_seconds([&] {
-      gemm(x, false, w, true, 1, 0, logits);
-      gemm(logits, false, w, false, 1, 1, dx);
-      gemm(logits, true, x, false, 1, 0, dw);
-    });
-    rank.world.barrier().wait();
-    if (rank.index == 0) rate = ranks * 3 * 2.0 * static_cast<double>(rows * tile * dimension) / seconds;
-  });
-  return rate;
 }
 
 HeadCase fused_case(std::string name, std::int64_t classes) {
@@ -130,31 +165,55 @@ HeadCase fused_case(std::string name, std::int64_t classes) {
   return c;
 }
 
+HeadCase in_bf16(HeadCase c) {
+  c.config.weights = WeightState::bf16;
+  c.config.momentum = MomentumState::bf16;
+  return c;
+}
+
+HeadCase sampled(HeadCase c, double rate) {
+  c.config.sample.rate = rate;
+  return c;
+}
+
+HeadCase stashed(HeadCase c) {
+  c.config.stash = true;
+  return c;
+}
+
+/// Time over the number of classes.
+void add_sizes(std::vector<HeadCase>& all) {
+  constexpr double million = 1e6;
+  for (const double millions : {0.5, 2.0, 4.0}) {
+    all.push_back(fused_case(fmt::format("fused, exact, f32, {}M classes, batch 256", millions),
+                             static_cast<std::int64_t>(millions * million)));
+    if (millions > 2) all.back().steps = 1;
+  }
+  for (const double millions : {2.0, 5.0, 10.0}) {
+    all.push_back(in_bf16(fused_case(fmt::format("fused, exact, bf16, {}M classes, batch 256", millions),
+                                     static_cast<std::int64_t>(millions * million))));
+    all.back().steps = 1;
+  }
+}
+
 std::vector<HeadCase> cases() {
   constexpr std::int64_t million = 1'000'000;
   std::vector<HeadCase> all;
   all.push_back(fused_case("fused, exact, f32, 1M classes, batch 256", million));
-  all.push_back(fused_case("stash, exact, f32, 1M classes, batch 256", million));
-  all.back().config.stash = true;
-  all.back().products = 3;
-  all.push_back(fused_case("fused, rate 0.1, f32, 1M classes, batch 256", million));
-  all.back().config.sample.rate = 0.1;
+  all.push_back(stashed(fused_case("stash, exact, f32, 1M classes, batch 256", million)));
+  all.push_back(sampled(fused_case("fused, rate 0.1, f32, 1M classes, batch 256", million), 0.1));
+  all.push_back(sampled(stashed(fused_case("stash, rate 0.1, f32, 1M classes, batch 256", million)), 0.1));
   for (const Unsampled unsampled : {Unsampled::frozen, Unsampled::dense, Unsampled::lazy}) {
-    all.push_back(
-        fused_case(fmt::format("fused, rate 0.1, the others {}, f32, 0.25M classes", name_of(unsampled)), million / 4));
-    all.back().config.sample = {.rate = 0.1, .unsampled = unsampled};
+    all.push_back(sampled(
+        fused_case(fmt::format("fused, rate 0.1, the others {}, f32, 0.25M classes", name_of(unsampled)), million / 4),
+        0.1));
+    all.back().config.sample.unsampled = unsampled;
   }
   all.push_back(fused_case("sharded, exact, f32, 1M classes, batch 256", million));
   all.back().config.logits = Logits::sharded;
-  all.push_back(fused_case("fused, exact, bf16, 1M classes, batch 256", million));
-  all.back().config.weights = WeightState::bf16;
-  all.back().config.momentum = MomentumState::bf16;
-  for (const std::int64_t half_millions : {1, 4})
-    all.push_back(
-        fused_case(fmt::format("fused, exact, f32, {:.1f}M classes, batch 256", static_cast<double>(half_millions) / 2),
-                   half_millions * million / 2));
-  all.push_back(fused_case("fused, rate 0.3, f32, 2M classes, 8 x 256", 2 * million));
-  all.back().config.sample.rate = 0.3;
+  all.push_back(in_bf16(fused_case("fused, exact, bf16, 1M classes, batch 256", million)));
+  add_sizes(all);
+  all.push_back(sampled(fused_case("fused, rate 0.3, f32, 2M classes, 8 x 256", 2 * million), 0.3));
   all.back().batch = 2048;
   all.back().micro_batches = 8;
   return all;
@@ -168,18 +227,24 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
     settings.on_row(row);
     rows.push_back(std::move(row));
   };
-  const double limit = tile_rate(256);
   for (const HeadCase& c : cases()) {
+    // Beside the state: a tenth of it, at most, for what a step works with.
+    const double needed = 1.1 * static_cast<double>(c.state_bytes()) / giga;
+    if (const double available = static_cast<double>(available_memory()) / giga; needed > available) {
+      add({.name = c.name + ": left out",
+           .value = needed,
+           .unit = "GB",
+           .limit = available,
+           .share = needed / available});
+      continue;
+    }
     const Measured measured = measure(c);
-    const double taking_part = static_cast<double>(c.config.classes) * (c.config.samples() ? c.config.sample.rate : 1);
-    const double flops = c.products * 2.0 * taking_part * static_cast<double>(c.batch * dimension);
-    constexpr double giga = 1e9;
     add({.name = c.name, .value = measured.seconds, .unit = "s"});
-    add({.name = fmt::format("  its {} products", c.products),
-         .value = flops / measured.seconds / giga,
+    add({.name = fmt::format("  its {} products", c.products()),
+         .value = c.flops() / measured.seconds / giga,
          .unit = "GFLOP/s",
-         .limit = limit / giga,
-         .share = flops / measured.seconds / limit});
+         .limit = measured.tile_rate / giga,
+         .share = measured.share});
     add({.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
     constexpr auto size = static_cast<double>(sizeof(float));
     add({.name = "  logits of its classes, which it never holds",

@@ -4,9 +4,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 namespace heddle {
 
@@ -88,6 +93,13 @@ double peak_bandwidth(int threads) {
     });
   });
   return 2.0 * static_cast<double>(part * static_cast<std::size_t>(threads)) / seconds;
+}
+
+std::int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name; file.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    if (std::int64_t kibibytes = 0; name == "MemAvailable:" && file >> kibibytes) return kibibytes * 1024;
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace heddle

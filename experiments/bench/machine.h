@@ -1,6 +1,7 @@
 // Limits of this machine, measured: the rate of multiply-adds in registers and the bandwidth of memory.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 namespace heddle {
@@ -12,5 +13,8 @@ double shortest_seconds(const std::function<void()>& call, double budget_seconds
 double peak_flops(int threads);
 /// Bytes a second that `threads` threads read and write when they copy memory far larger than the caches.
 double peak_bandwidth(int threads);
+
+/// Bytes that programs can have before the system must swap; all physical memory where it does not say.
+std::int64_t available_memory();
 
 }  // namespace heddle
