@@ -124,14 +124,25 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
           {"backbone", checksum_of(without_head(learning))}};
 }
 
+/// A number in [0, most] that was saved; 0 if none was.
+std::int64_t saved_count(const SafetensorsMetadata& saved, const std::string& key, std::int64_t most) {
+  const auto found = saved.find(key);
+  if (found == saved.end()) return 0;
+  const char* const end = found->second.data() + found->second.size();
+  std::int64_t count = -1;
+  const auto [stopped, error] = std::from_chars(found->second.data(), end, count);
+  if (error != std::errc() || stopped != end || count < 0 || count > most)
+    fail<InputError>("checkpoint: {}: expected a number from 0 to {}, got \"{}\"", key, most, shortened(found->second));
+  return count;
+}
+
 /// In how many shards a run that goes on samples its classes, where it is not the number that it would take by itself:
 /// what the experiment leaves open stays as it was, however many ranks there are now.
 std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved) {
   const HeadConfig& head = trainer.experiment().head;
-  const auto found = saved.find("sampled_shards");
-  if (!head.samples() || head.sample.shards > 0 || found == saved.end()) return {};
-  std::int64_t shards = 0;
-  std::from_chars(found->second.data(), found->second.data() + found->second.size(), shards);
+  if (!head.samples() || head.sample.shards > 0) return {};
+  constexpr std::int64_t most_shards = 1'000'000;
+  const std::int64_t shards = saved_count(saved, "sampled_shards", most_shards);
   if (shards < 1 || shards == trainer.sample_shards()) return {};
   return shards;
 }
@@ -145,13 +156,6 @@ class Comparison {
   std::string saved(const std::string& key) const {
     const auto found = saved_.find(key);
     return found == saved_.end() ? "nothing" : shortened(found->second);
-  }
-  /// 0 if it was not saved.
-  std::int64_t saved_count(const std::string& key) const {
-    std::int64_t count = 0;
-    if (const auto found = saved_.find(key); found != saved_.end())
-      (void)std::from_chars(found->second.data(), found->second.data() + found->second.size(), count);
-    return count;
   }
   const std::string& here(const std::string& key) const { return here_.at(key); }
   bool same(const std::string& key) const {
@@ -251,7 +255,8 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
   for (const StateTensor& tensor : wanted) files.check(tensor);
   comparison.expect_experiment(head);
-  trainer.set_head_first_step(head == SavedHead::kept ? comparison.saved_count(head_begun) : steps_done);
+  trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
+                                                      : steps_done);
   // Each file is verified by one rank, and ranks begin with different ones.
   for (int i = 0; i < files.size(); ++i) {
     const int file = (i + rank.index) % files.size();

@@ -90,7 +90,7 @@ static void describe(Describer& d, PipelineConfig& c) {
 }
 
 static void describe(Describer& d, RanksConfig& c) {
-  d.field("speed", c.speed, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true}, between(0, 1e6),
+  d.field("speed", c.speed, between(1e-6, 1e6), between(0, 1e6),
           "how fast each rank computes, relative to the machine or the profile; 1 for ranks past the list's end");
   d.field("jitter", c.jitter, from_to_below(0, 1),
           "each stretch of computing between two calls of communicators takes 1 - jitter to 1 + jitter times as long");
@@ -146,7 +146,7 @@ void describe(Describer& d, Experiment& c) {
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("memory_budget", c.memory_budget, between(0, 9007199254740992.0), "bytes that a rank may hold; 0: no bound");
-  d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e8, .minimum_excluded = true},
+  d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another is an error");
   describe_data(d, "data", c.data);
   describe_model(d, c.model);

@@ -73,22 +73,29 @@ class Search {
       too_large_ = std::move(least);
   }
 
-  /// The largest value that the experiment takes is tried, and nothing is left then.
+  /// The largest value that the experiment takes is tried. If it does not fit, bytes rise again somewhere below it:
+  /// the search goes on between it and the largest value that was seen to fit.
   void go_to_the_last() {
+    std::optional<Trial> fitted = std::move(fitting_);
     fitting_.reset();
     too_large_.reset();
-    low_ = std::max(known_[0]->value, known_[1]->value);
+    const std::int64_t from = std::max(known_[0]->value, known_[1]->value);
+    std::int64_t taken = from;
     high_ = refused_;
-    while (high_ - low_ > 1) {
-      const std::int64_t middle = low_ + (high_ - low_) / 2;
+    while (high_ - taken > 1) {
+      const std::int64_t middle = taken + (high_ - taken) / 2;
       try {
         check_(middle);
-        low_ = middle;
+        taken = middle;
       } catch (const InputError& error) {
         refuse(middle, error);
       }
     }
-    narrow(low_);
+    low_ = from;
+    narrow(taken);
+    if (fitting_) return;
+    low_ = fitted ? fitted->value : high_ - 1;
+    fitting_ = std::move(fitted);
   }
 
   void refuse(std::int64_t value, const InputError& error) {

@@ -217,9 +217,9 @@ StageLoads stage_loads(const ModelDescription& model, const Experiment& experime
   return loads;
 }
 
-/// Of each stage, the slowest of its ranks counts; none where all ranks are alike.
+/// Of each stage, the slowest of its ranks counts; none where all ranks are alike, as they are by the wall's clock.
 std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
-  if (experiment.ranks.speed.empty()) return {};
+  if (experiment.ranks.speed.empty() || !experiment.is_virtual_time()) return {};
   std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));
   for (int stage = 0; stage < schedule.stages(); ++stage)
     for (int rank = 0; rank < mesh.size(); ++rank)

@@ -66,7 +66,8 @@ Summary read_summary(const std::filesystem::path& path) {
     if (!variant.is_object()) continue;
     summary.figures.pipelines |= variant.value("stages", Json()) > 1;
     const Json head = variant.value("head", Json());
-    if (head.is_object() && head.contains("classes")) classes.insert(head["classes"].get<std::int64_t>());
+    if (head.is_object() && head.value("classes", Json()).is_number_integer())
+      classes.insert(head["classes"].get<std::int64_t>());
   }
   constexpr std::size_t fewest_of_a_curve = 3;
   summary.figures.head_sizes = classes.size() >= fewest_of_a_curve;

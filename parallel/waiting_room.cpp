@@ -21,6 +21,7 @@ class WaitingRoom::Sleeping {
   ~Sleeping() {
     --room_.asleep_;
     sleeper_.call = nullptr;
+    sleeper_.woke = std::chrono::steady_clock::now();
   }
   Sleeping(const Sleeping&) = delete;
   Sleeping& operator=(const Sleeping&) = delete;
@@ -62,9 +63,12 @@ void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer)
     if (has_ended_[static_cast<std::size_t>(peer)] && !me.is_ready())
       fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
     // The time in which the peer waits for others is not its own. A chain of waits has as many links as ranks, at most.
-    const bool peer_waits = sleepers_[static_cast<std::size_t>(peer)].call != nullptr;
-    if (is_late && peer_waits)
-      deadline = std::min(deadline + timeout_, begin + timeout_ * static_cast<int>(sleepers_.size()));
+    const Sleeper& other = sleepers_[static_cast<std::size_t>(peer)];
+    if (is_late) {
+      const auto awake_since = other.call != nullptr ? std::chrono::steady_clock::now() : other.woke;
+      deadline =
+          std::min(std::max(begin, awake_since) + timeout_, begin + timeout_ * static_cast<int>(sleepers_.size()));
+    }
     if (is_late && std::chrono::steady_clock::now() >= deadline)
       fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer, seconds);
     is_late = me.woken.wait_until(lock, deadline) == std::cv_status::timeout;

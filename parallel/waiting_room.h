@@ -47,6 +47,7 @@ class WaitingRoom {
     const Call* call = nullptr;
     int peer = 0;
     std::function<bool()> is_ready;
+    std::chrono::steady_clock::time_point woke{};  // when it last stopped waiting
   };
   class Sleeping;
 

@@ -75,10 +75,18 @@ TEST_CASE("bench: what a protocol does not take is refused") {
         "heddle: --set head.clases: unknown key; did you mean \"classes\"?\n");
   CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "mesh.tp=600"}) ==
         "heddle: the protocol plsc: /mesh: expected at most 1024 ranks, got 2 x 1 x 600\n");
+  CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "device=plan"}) ==
+        "heddle: device: the protocol measures: expected cpu\n");
   CHECK(said({"bench", "head", "--protocol", "other"}).find("--protocol") != std::string::npos);
   CHECK(said({"bench", "head", "--set", "train.steps=4"}).find("--protocol") != std::string::npos);
   CHECK(said({"bench", "head", "--runs", "2"}).find("--protocol") != std::string::npos);
   CHECK(said({"bench", "head", "--protocol", "plsc", "--threads", "1"}).find("--protocol") != std::string::npos);
+}
+
+TEST_CASE("bench: a protocol that runs out of memory says so as a run does") {
+  CHECK(call({"bench", "head", "--protocol", "plsc", "--runs", "1", "--set", "memory_budget=1000", "--set",
+              "model.type=mlp", "--set", "data.image=[1,4,4]", "--set", "head.classes=93431", "--set", "train.steps=2"})
+            .code == 3);
 }
 
 TEST_CASE("bench: the protocol's own experiment is PLSC's recipe") {

@@ -395,7 +395,7 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("mesh={\"dp\": 2, \"pp\": 1024}")
             .find("small.json: /mesh: expected at most 1024 ranks, got 2 x 1024 x 1\n") != std::string::npos);
   CHECK(error("ranks.speed=[0]") ==
-        "heddle: --set ranks.speed: /ranks/speed/0: expected a number > 0 and <= 1000000, got 0\n");
+        "heddle: --set ranks.speed: /ranks/speed/0: expected a number from 1e-06 to 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");
   CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");

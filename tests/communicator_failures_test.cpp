@@ -190,7 +190,7 @@ TEST_CASE("a wait that takes too long names the peer and the operation") {
 TEST_CASE("whom all wait for in the end is named, not who waits for it longest") {
   using std::chrono::milliseconds;
   WorldOptions options = on_transport(3);
-  options.timeout = milliseconds(400);
+  options.timeout = milliseconds(1000);
   fails_on_ranks(
       options,
       [](Rank& rank) {
@@ -201,9 +201,28 @@ TEST_CASE("whom all wait for in the end is named, not who waits for it longest")
           std::this_thread::sleep_for(milliseconds(150));
           rank.world.recv(0).wait();
         }
-        std::this_thread::sleep_for(milliseconds(1200));
+        std::this_thread::sleep_for(milliseconds(2500));
       },
-      "rank 1, message 1: recv from rank 0: rank 0 did not come within 0.4 s");
+      "rank 1, message 1: recv from rank 0: rank 0 did not come within 1 s");
+}
+
+TEST_CASE("a rank that has just stopped waiting has its own time to come") {
+  using std::chrono::milliseconds;
+  WorldOptions options = on_transport(3);
+  options.timeout = milliseconds(2000);
+  CHECK_NOTHROW(run_ranks(options, [](Rank& rank) {
+    rank.world.barrier().wait();
+    if (rank.index == 0) {
+      std::this_thread::sleep_for(milliseconds(1800));
+      rank.world.send(zeros(rank, 1), 1).wait();
+    }
+    if (rank.index == 1) {
+      rank.world.recv(0).wait();
+      std::this_thread::sleep_for(milliseconds(600));
+      rank.world.send(zeros(rank, 1), 2).wait();
+    }
+    if (rank.index == 2) rank.world.recv(1).wait();
+  }));
 }
 
 }  // namespace heddle

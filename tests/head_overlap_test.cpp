@@ -1,4 +1,5 @@
 // Phase 2 of the head while the embeddings' gradient is on its way.
+#include <atomic>
 #include <limits>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Stepped {
 };
 
 /// A step of one rank of two. `prepare` may change the table before it.
-Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = {}) {
+Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = {},
+             const std::function<void()>& on_update = {}) {
   Construction construction{rank.device, rank.key, DType::f32};
   Head head({.classes = 9, .logits = Logits::fused}, {.learning_rate = 0.1}, dimension, rank, construction);
   if (prepare) prepare(head);
@@ -44,6 +46,7 @@ Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = 
   if (when == When::within)
     input.while_reducing = [&] {
       ++result.calls;
+      if (on_update) on_update();
       head.update({.learning_rate = 0.1});
     };
   const HeadOutput output = head.forward_backward(input);
@@ -78,9 +81,13 @@ TEST_CASE("no early update where logits are not finite: the sample is named, the
     weights[0] = std::numeric_limits<double>::quiet_NaN();
     head.table().weight = test::tensor(head.table().weight.device(), head.table().weight.shape(), weights, DType::f32);
   };
-  const auto run = [&] { run_ranks(two_ranks(), [&](Rank& rank) { (void)step(rank, When::within, spoil); }); };
+  std::atomic<int> updates = 0;
+  const auto run = [&] {
+    run_ranks(two_ranks(), [&](Rank& rank) { (void)step(rank, When::within, spoil, [&] { ++updates; }); });
+  };
   CHECK_THROWS_WITH_AS(run(), "head: the logits of sample 0 of the batch are not finite: the training has diverged",
                        RankFailed);
+  CHECK(updates == 0);
 }
 
 }  // namespace heddle

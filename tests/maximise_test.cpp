@@ -161,6 +161,17 @@ TEST_CASE("where a larger value holds less, the largest that is taken is planned
   CHECK(search(10'000'000, {8, 1, 1024}, shared).largest.why == "its range ends here");
 }
 
+TEST_CASE("where bytes fall and rise again, what was seen to fit is never given up") {
+  const Bytes valley = [](std::int64_t v) { return 1000 + 10 * (v - 20) * (v - 20); };
+  for (const std::int64_t start : {12, 15, 18, 20, 25}) {
+    CAPTURE(start);
+    const Found found = search(1640, {start, 1, 700}, valley);
+    CHECK(found.largest.fits);
+    CHECK(found.largest.value == 28);
+    CHECK(found.largest.why == "with 29, rank 1 needs 1810 B");
+  }
+}
+
 TEST_CASE("an integer field is found by its path, with its range; the nearest name is offered for another") {
   Experiment experiment;
   experiment.model.type = ModelType::layers;

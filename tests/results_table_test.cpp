@@ -89,7 +89,7 @@ zb_h1, recomputed  4  2     always       3.00 s           -   3.00      -   0.25
 
 memory of each rank)") != std::string::npos);
   CHECK(table.find(R"(
-kept for backward at one time: by the schedule, and activations that were measured
+kept for backward at one time, by the schedule; and activations when the rank held the most
 variant            rank  micro-batches  inputs  samples  activations  a sample
 gpipe                 0              2       -       64     1.00 MiB  16.0 KiB
 gpipe                 1              2       -       64     2.00 MiB  32.0 KiB

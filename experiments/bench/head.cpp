@@ -33,10 +33,9 @@ struct HeadCase {
 
   int products() const { return Head::products(config, false); }
 
-  double flops() const {
-    const double taking_part = static_cast<double>(config.classes) * (config.samples() ? config.sample.rate : 1);
-    return products() * 2.0 * taking_part * static_cast<double>(batch * dimension);
-  }
+  /// Classes that take part in a step.
+  double columns() const { return static_cast<double>(config.classes) * (config.samples() ? config.sample.rate : 1); }
+  double flops() const { return products() * 2.0 * columns() * static_cast<double>(batch * dimension); }
   /// What both ranks keep between steps.
   std::int64_t state_bytes() const {
     const HeadBytes bytes = Head::bytes(config, optimizer, dimension, config.classes, DType::f32);
@@ -100,52 +99,38 @@ class HeadSteps {
   std::int64_t step_ = 0;
 };
 
-/// Floating-point operations a second of the three products of one class tile on this rank.
-class TileProducts {
- public:
-  TileProducts(const HeadCase& c, Device& device)
-      : rows_(c.batch / c.micro_batches),
-        x_(Tensor::full(device, {rows_, dimension}, DType::f32, 0.01)),
-        w_(Tensor::full(device, {tile, dimension}, DType::f32, 0.01)),
-        logits_(Tensor::empty(device, {rows_, tile}, DType::f32)),
-        dx_(Tensor::zeros_like(x_)),
-        dw_(Tensor::empty_like(w_)) {}
-
-  double rate(const RankClock& clock) {
-    constexpr double budget = 1;  // seconds
-    const double begin = clock.now();
-    int rounds = 0;
-    for (; clock.now() - begin < budget; ++rounds) {
-      gemm(x_, false, w_, true, 1, 0, logits_);
-      gemm(logits_, false, w_, false, 1, 1, dx_);
-      gemm(logits_, true, x_, false, 1, 0, dw_);
-    }
-    return rounds * 3 * 2.0 * static_cast<double>(rows_ * tile * dimension) / (clock.now() - begin);
+/// Floating-point operations a second of the three products of one class tile on this rank, for a second.
+double tile_rate(const HeadCase& c, Rank& rank) {
+  constexpr double budget = 1;  // seconds
+  constexpr std::int64_t tile = 1024;
+  const std::int64_t rows = c.batch / c.micro_batches;
+  const Tensor x = Tensor::full(rank.device, {rows, dimension}, DType::f32, 0.01);
+  const Tensor w = Tensor::full(rank.device, {tile, dimension}, DType::f32, 0.01);
+  Tensor logits = Tensor::empty(rank.device, {rows, tile}, DType::f32);
+  Tensor dx = Tensor::zeros_like(x);
+  Tensor dw = Tensor::empty_like(w);
+  const double begin = rank.clock.now();
+  int rounds = 0;
+  for (; rank.clock.now() - begin < budget; ++rounds) {
+    gemm(x, false, w, true, 1, 0, logits);
+    gemm(logits, false, w, false, 1, 1, dx);
+    gemm(logits, true, x, false, 1, 0, dw);
   }
-
- private:
-  static constexpr std::int64_t tile = 1024;
-  std::int64_t rows_;
-  Tensor x_;
-  Tensor w_;
-  Tensor logits_;
-  Tensor dx_;
-  Tensor dw_;
-};
+  return rounds * 3 * 2.0 * static_cast<double>(rows * tile * dimension) / (rank.clock.now() - begin);
+}
 
 Measured measure(const HeadCase& c) {
   Measured measured;
   run_ranks({.mesh = Mesh(ranks), .threads = 1}, [&](Rank& rank) {
     HeadSteps head(c, rank);
-    TileProducts tile(c, rank.device);
     head.step();
-    (void)tile.rate(rank.clock);
+    (void)tile_rate(c, rank);
     std::vector<double> seconds;
     std::vector<double> rates;
     std::vector<double> shares;
     for (int i = 0; i < c.steps; ++i) {
       rank.world.barrier().wait();
-      rates.push_back(ranks * tile.rate(rank.clock));
+      rates.push_back(ranks * tile_rate(c, rank));
       rank.world.barrier().wait();
       const double begin = rank.clock.now();
       head.step();
@@ -246,9 +231,10 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
          .limit = measured.tile_rate / giga,
          .share = measured.share});
     add({.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
+    if (c.config.logits != Logits::fused || c.config.stash) continue;
     constexpr auto size = static_cast<double>(sizeof(float));
-    add({.name = "  logits of its classes, which it never holds",
-         .value = size * static_cast<double>(c.batch * c.config.classes) / ranks / giga,
+    add({.name = "  logits of its classes of a micro-batch, never held",
+         .value = size * c.columns() * static_cast<double>(c.batch / c.micro_batches) / ranks / giga,
          .unit = "GB"});
   }
   return rows;

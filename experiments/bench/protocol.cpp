@@ -25,6 +25,7 @@ std::string_view plsc_experiment() {
 
 std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs, const BenchSettings& settings) {
   const std::int64_t steps = experiment.train.steps;
+  if (experiment.device != DeviceType::cpu) fail<InputError>("device: the protocol measures: expected cpu");
   // The middle half: 50 to 150 of 200.
   const ShardRange counted{steps / 4, steps / 2};
   if (counted.size == 0) fail<InputError>("train.steps: expected at least 2 for the protocol, got {}", steps);
@@ -37,6 +38,7 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
   std::int64_t most_bytes = 0;
   for (std::int64_t run = 1; run <= runs; ++run) {
     const VariantResult result = run_variant(experiment, fmt::format("run {}", run), {});
+    if (result.status == VariantResult::Status::out_of_memory) fail<OutOfMemory>("run {}: {}", run, result.error);
     if (result.status != VariantResult::Status::ok) fail<RankFailed>("run {}: {}", run, result.error);
     const auto first = result.steps.begin() + counted.begin;
     const double seconds = std::accumulate(first, first + counted.size, 0.0,

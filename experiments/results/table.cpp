@@ -96,8 +96,17 @@ std::optional<std::size_t> pipeline_position(const RankResult& rank) {
   return position;
 }
 
-/// What each rank of a pipeline keeps for backward: by its schedule, and as it was measured. `a sample` tells schedules
-/// alike that keep other numbers of them; where values are recomputed it would tell nothing.
+/// How many ranks along dp share a micro-batch.
+std::int64_t parallel_batches(const VariantResult& variant) {
+  int most = 0;
+  for (const RankResult& rank : variant.ranks)
+    for (const auto& [axis, at] : rank.coordinates)
+      if (axis == "dp") most = std::max(most, at);
+  return most + 1;
+}
+
+/// What each rank of a pipeline keeps for backward: by its schedule, and when it held the most. `a sample` tells
+/// schedules alike that keep other numbers of them; where values are recomputed it would tell nothing.
 std::string kept_table(const RunResult& run) {
   constexpr std::size_t most_ranks = 16;  // more are in the summary
   Grid grid({"variant", "rank", "micro-batches", "inputs", "samples", "activations", "a sample"});
@@ -105,7 +114,8 @@ std::string kept_table(const RunResult& run) {
   for (const VariantResult& variant : run.variants) {
     if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > most_ranks) continue;
     const PipelineResult& pipeline = *variant.pipeline;
-    const auto samples = static_cast<double>(variant.batch) / static_cast<double>(variant.micro_batches);
+    const auto samples =
+        static_cast<double>(variant.batch) / static_cast<double>(variant.micro_batches * parallel_batches(variant));
     for (const RankResult& rank : variant.ranks) {
       const auto at = pipeline_position(rank);
       if (!at || *at >= pipeline.kept_inputs.size()) continue;
@@ -314,7 +324,7 @@ std::string results_table(const RunResult& run) {
   if (const std::string memory = memory_table(run); !memory.empty())
     text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
   if (const std::string kept = kept_table(run); !kept.empty())
-    text += "\nkept for backward at one time: by the schedule, and activations that were measured\n" + kept;
+    text += "\nkept for backward at one time, by the schedule; and activations when the rank held the most\n" + kept;
   if (const std::string sent = sent_table(run); !sent.empty())
     text += "\nwhat rank 0 sends in a step: counted, and by formula with its parts\n" + sent;
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;

@@ -46,7 +46,8 @@ void draw_others(const ShardRange& shard, std::int64_t count, const Permutation&
 }  // namespace
 
 bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch) {
-  const ShardRange smallest = shard(shape.classes, shape.shards, shape.shards - 1);
+  // The smallest that has a class.
+  const ShardRange smallest = shard(shape.classes, shape.shards, std::min(shape.shards, shape.classes) - 1);
   return shape.shards != ranks || wanted_of(shape, smallest) < std::min(batch, smallest.size);
 }
 
