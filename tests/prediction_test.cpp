@@ -77,7 +77,7 @@ TEST_CASE("variants of a study share the profiles that do not depend on what the
   (void)apart(experiment, profiles);
   CHECK(profiles.size() == 1);
   experiment.links.within_node.latency = 1;
-  experiment.ranks.speed = {0.5};
+  experiment.ranks.jitter = 0.1;
   (void)apart(experiment, profiles);
   CHECK(profiles.size() == 1);
   // The order of a schedule decides what is in the caches.
