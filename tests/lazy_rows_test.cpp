@@ -1,126 +1,13 @@
 // Rows outside the sample that take their steps late end where those end that take each step in its time.
-#include <cmath>
-#include <numbers>
-
-#include <doctest/doctest.h>
-
-#include "layers/head/head.h"
-#include "parallel/world.h"
-#include "tests/support/devices.h"
+#include "tests/support/lazy_training.h"
 
 namespace heddle {
 
 namespace {
 
-using Values = std::vector<double>;
-
-/// Changes from step to step, also upwards.
-double rate_of(std::int64_t step, std::int64_t steps) {
-  const double part = static_cast<double>(step) / static_cast<double>(steps);
-  return 0.02 + 0.1 * std::abs(std::cos(5 * std::numbers::pi * part)) * (1 - part);
-}
-
-struct Case {
-  HeadConfig config{.classes = 60, .logits = Logits::fused, .margin = {.m2 = 0.2, .scale = 8}};
-  OptimizerConfig optimizer{.weight_decay = 0.002, .momentum = 0.9};
-  DType dtype = DType::f64;
-  std::int64_t steps = 60;
-  int ranks = 1;
-  std::string backend = "cpu";
-};
-
-struct Learned {
-  Values weights;
-  Values momentum;
-  std::vector<MemoryUse> peaks;
-};
-
-constexpr std::int64_t dimension = 5;
-constexpr std::int64_t batch = 4;
-
-/// Steps of random embeddings and labels.
-Learned train(const Case& c, Unsampled unsampled) {
-  HeadConfig config = c.config;
-  config.sample.unsampled = unsampled;
-  Learned result;
-  result.weights.resize(static_cast<std::size_t>(config.classes * dimension));
-  result.momentum.resize(result.weights.size());
-  result.peaks.resize(static_cast<std::size_t>(c.ranks));
-  WorldOptions options{.mesh = Mesh(c.ranks), .backend = c.backend};
-  options.threads = 1;
-  run_ranks(options, [&](Rank& rank) {
-    Construction construction{rank.device, rank.key, c.dtype};
-    Head head(config, c.optimizer, dimension, rank, construction);
-    const ShardRange mine = shard(batch, c.ranks, rank.index);
-    for (std::int64_t step = 0; step < c.steps; ++step) {
-      RandomStream stream({3}, Purpose::test, static_cast<std::uint64_t>(step), 0);
-      std::vector<std::int64_t> labels(batch);
-      for (std::int64_t& label : labels)
-        label = static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(config.classes)));
-      Values embeddings(batch * dimension);
-      for (double& value : embeddings) value = stream.normal();
-      head.begin_step(step, labels);
-      HeadInput input;
-      input.first_sample = mine.begin;
-      input.global_batch = batch;
-      for (int r = 0; r < c.ranks; ++r) input.rows.push_back(shard(batch, c.ranks, r).size);
-      input.embedding = test::tensor(
-          rank.device, {mine.size, dimension},
-          {embeddings.begin() + mine.begin * dimension, embeddings.begin() + mine.end() * dimension}, c.dtype);
-      input.labels =
-          std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
-      (void)head.forward_backward(input);
-      head.update({.step = step, .learning_rate = rate_of(step, c.steps), .bound = 0.05, .factor = 0.5});
-    }
-    result.peaks[static_cast<std::size_t>(rank.index)] = rank.device.meter().peak();
-    if (!rank.device.has_data()) return;
-    const auto put = [&](const Tensor& part, Values& whole) {
-      if (!part.defined()) return;
-      const Values values = part.to_doubles();
-      std::copy(values.begin(), values.end(), whole.begin() + head.classes().begin * dimension);
-    };
-    put(head.table().weight, result.weights);
-    put(head.table().momentum, result.momentum);
-  });
-  return result;
-}
-
-/// Largest difference over the largest value.
-double difference(const Values& a, const Values& b) {
-  REQUIRE(a.size() == b.size());
-  double apart = 0;
-  double size = 1e-300;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    apart = std::max(apart, std::abs(a[i] - b[i]));
-    size = std::max(size, std::abs(b[i]));
-  }
-  return apart / size;
-}
-
-double difference(const Learned& a, const Learned& b) {
-  return std::max(difference(a.weights, b.weights), difference(a.momentum, b.momentum));
-}
+using namespace test::lazy;
 
 }  // namespace
-
-TEST_CASE("lazy rows are dense ones to rounding after 20,000 steps at a low rate with a changing learning rate") {
-  Case c;
-  c.steps = 20000;  // more than a table of put-off steps holds
-  c.config.sample.rate = 0.05;
-  // Long weights and small gradients: two runs that differ by rounding stay together.
-  c.config.initial_deviation = 1;
-  c.config.margin.scale = 4;
-  c.optimizer.weight_decay = 1e-4;
-  const Learned exact = train(c, Unsampled::dense);
-  CHECK(difference(train(c, Unsampled::lazy), exact) < 1e-11);
-  CHECK(difference(train(c, Unsampled::frozen), exact) > 0.1);
-  // In f32 a lazy row is rounded once for many steps.
-  c.dtype = DType::f32;
-  const double lazy = difference(train(c, Unsampled::lazy), exact);
-  const double dense = difference(train(c, Unsampled::dense), exact);
-  CHECK(lazy < 2e-5);
-  CHECK(lazy < 2 * dense);
-}
 
 TEST_CASE("lazy rows are dense ones on any number of ranks, for every way that samples and every sgd") {
   for (const OptimizerConfig& optimizer :
