@@ -139,6 +139,10 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
     // What equals what does not depend on the images' size; each pipeline's stages are also measured alone.
     if (has_stages && experiment["data"]["image"][1] > 64)
       options.insert(options.end(), {"--set", "data.image=[3,32,32]"});
+    // Studies of many sizes show the same with short embeddings.
+    constexpr std::size_t many = 50;
+    if (experiment.value("variants", Json::array()).size() > many)
+      options.insert(options.end(), {"--set", "model.embedding=32"});
     // So many classes are for a machine that does nothing else.
     if (experiment["head"]["classes"] > 1'000'000 && experiment.value("device", "cpu") == "cpu")
       options.insert(options.end(), {"--set", "head.classes=20000"});
