@@ -416,6 +416,10 @@ TEST_CASE("wrong calls say what is wrong and exit with 2") {
 
 TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(Json::parse(call({"schema"}).out).contains("properties"));
+  std::ifstream shipped(HEDDLE_SOURCE_DIR "/experiments/experiment.schema.json");
+  std::stringstream text;
+  text << shipped.rdbuf();
+  CHECK(text.str() == call({"schema"}).out);
   CHECK(call({"help", "train.optimizer"}).out.find("nesterov") != std::string::npos);
   CHECK(call({"list", "models"}).out.find("iresnet100") != std::string::npos);
   CHECK(call({"list", "layers"}).out.find("global_average_pool") != std::string::npos);

@@ -13,7 +13,7 @@ namespace heddle {
 namespace {
 
 using test::Answer;
-using test::largest_difference;
+using test::difference;
 using test::numeric_gradient;
 using test::Problem;
 using test::random_problem;
@@ -75,8 +75,8 @@ void check_gradients(const Problem& problem) {
   Values by_embedding = numeric_gradient(problem, &Problem::embeddings, small_step);
   // AdaFace takes the norm for a constant.
   if (problem.config.margin.type == MarginType::adaface) by_embedding = across_embeddings(problem, by_embedding);
-  CHECK(largest_difference(answer.embedding_gradient, by_embedding) < 1e-7);
-  CHECK(largest_difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights, small_step)) < 1e-7);
+  CHECK(difference(answer.embedding_gradient, by_embedding) < 1e-7);
+  CHECK(difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights, small_step)) < 1e-7);
 }
 
 /// With the rows' targets a little below and above these cosines, two boundaries at a time.
@@ -196,7 +196,7 @@ TEST_CASE("L-Softmax has the gradient of its loss by directions and lengths, in 
   problem.config.margin = {.scale = 1};
   const Answer plain = solve(problem, 2);
   CHECK(with.loss == doctest::Approx(plain.loss).epsilon(1e-12));
-  CHECK(largest_difference(with.weight_gradient, plain.weight_gradient) < 1e-12);
+  CHECK(difference(with.weight_gradient, plain.weight_gradient) < 1e-12);
 }
 
 TEST_CASE("a filtered negative's logit is 0 and has no gradient, one below the filter its own") {
@@ -258,7 +258,7 @@ TEST_CASE("AdaFace learns mean and deviation of the batch's norms, whatever its 
     for (const int ranks : {1, 2, 3})
       for (const std::int64_t micro_batches : {1, 2}) {
         problem.config.parallel = parallel;
-        CHECK(largest_difference(test::running_after_step(problem, ranks, micro_batches), expected) < 1e-12);
+        CHECK(difference(test::running_after_step(problem, ranks, micro_batches), expected) < 1e-12);
       }
 }
 
@@ -272,10 +272,10 @@ TEST_CASE("CurricularFace learns the mean of the targets' cosines, wherever the 
   for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
     for (const int ranks : {1, 2, 3}) {
       problem.config.logits = logits;
-      CHECK(largest_difference(test::running_after_step(problem, ranks, 2), expected) < 1e-12);
+      CHECK(difference(test::running_after_step(problem, ranks, 2), expected) < 1e-12);
     }
   problem.config.parallel = HeadParallel::replicated;
-  CHECK(largest_difference(test::running_after_step(problem, 2, 1), expected) < 1e-12);
+  CHECK(difference(test::running_after_step(problem, 2, 1), expected) < 1e-12);
 }
 
 TEST_CASE("a class of several centres has the cosine of its nearest, and only that one a gradient") {
@@ -284,9 +284,8 @@ TEST_CASE("a class of several centres has the cosine of its nearest, and only th
   problem.config.margin = {.m2 = 0.4, .scale = 8};
   problem.weights = test::normal_values(12 * 6, 84);
   const Answer answer = solve(problem, 2);
-  CHECK(largest_difference(answer.embedding_gradient, numeric_gradient(problem, &Problem::embeddings, small_step)) <
-        1e-7);
-  CHECK(largest_difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights, small_step)) < 1e-7);
+  CHECK(difference(answer.embedding_gradient, numeric_gradient(problem, &Problem::embeddings, small_step)) < 1e-7);
+  CHECK(difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights, small_step)) < 1e-7);
 
   // A head of the nearest centres alone has the same loss.
   Problem one = problem;
@@ -315,9 +314,9 @@ TEST_CASE("a plain softmax with biases has the gradients of its loss, by the bia
     for (const int ranks : {1, 3}) {
       problem.config.logits = logits;
       const Answer answer = solve(problem, ranks, 2);
-      CHECK(largest_difference(answer.embedding_gradient, numeric_gradient(problem, &Problem::embeddings)) < 1e-7);
-      CHECK(largest_difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights)) < 1e-7);
-      CHECK(largest_difference(answer.bias_gradient, numeric_gradient(problem, &Problem::biases)) < 1e-7);
+      CHECK(difference(answer.embedding_gradient, numeric_gradient(problem, &Problem::embeddings)) < 1e-7);
+      CHECK(difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights)) < 1e-7);
+      CHECK(difference(answer.bias_gradient, numeric_gradient(problem, &Problem::biases)) < 1e-7);
     }
 }
 
@@ -337,9 +336,9 @@ TEST_CASE("with loss_reduction reduce_scatter each rank gets its own samples' lo
       problem.config.logits = logits;
       problem.config.loss_reduction = LossReduction::reduce_scatter;
       const Answer answer = solve(problem, ranks, 2);
-      CHECK(largest_difference(answer.losses, expected) < 1e-12);
+      CHECK(difference(answer.losses, expected) < 1e-12);
       CHECK(answer.loss == doctest::Approx(serial.loss).epsilon(1e-12));
-      CHECK(largest_difference(answer.weight_gradient, serial.weight_gradient) < 1e-12);
+      CHECK(difference(answer.weight_gradient, serial.weight_gradient) < 1e-12);
     }
 }
 

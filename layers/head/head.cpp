@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "framework/device.h"
@@ -205,15 +204,13 @@ void Head::check_finite_gradient(const Tensor& gradient) const {
                      device_.rank());
 }
 
-void Head::check_finite_sums(const HeadInput& input, const Tensor& log_sums) const {
+void Head::check_finite_sums(std::int64_t first_sample, const Tensor& log_sums) const {
   if (!device_.has_data()) return;
-  const auto own = input.rows.begin() + samples_.rank();
-  const std::int64_t first = input.first_sample - std::accumulate(input.rows.begin(), own, std::int64_t{0});
   const std::vector<double> values = log_sums.to_doubles();
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i]))
       fail<RankFailed>("head: the logits of sample {} of the batch are not finite: the training has diverged",
-                       first + static_cast<std::int64_t>(i));
+                       first_sample + static_cast<std::int64_t>(i));
 }
 
 Tensor Head::columns_of(const Tensor& labels) const {
@@ -265,7 +262,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   } else {
     Work<Tensor> reducing = ranks_.reduce_scatter(std::exchange(result.gradient, Tensor()), input.rows);
     if (input.while_reducing) {
-      check_finite_sums(input, kept_.back().log_sums);
+      check_finite_sums(input.first_sample - logits.own_rows().begin, kept_.back().log_sums);
       input.while_reducing();
     }
     output.embedding_gradient = reducing.wait();

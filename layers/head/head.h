@@ -136,7 +136,7 @@ class Head {
   void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
   /// In steps without a loss nothing else would tell.
   void check_finite_gradient(const Tensor& gradient) const;
-  void check_finite_sums(const HeadInput& input, const Tensor& log_sums) const;
+  void check_finite_sums(std::int64_t first_sample, const Tensor& log_sums) const;
   void take_sample();
   /// Labels as columns of this rank's tiles: those of others' classes lie outside.
   Tensor columns_of(const Tensor& labels) const;

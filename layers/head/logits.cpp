@@ -58,13 +58,8 @@ TileLogits logits_of(const LogitsInput& input, const ClassTile& all) {
 /// The logits' values are their gradient.
 LogitsResult result_of(const LogitsInput& input, const ClassTile& all, const TileLogits& logits,
                        const RowLosses& losses) {
-  LogitsResult result{.kept = {.rows = input.rows,
-                               .labels = input.labels,
-                               .log_sums = losses.log_sums,
-                               .loss_scale = input.loss_scale,
-                               .margin = input.margin.step},
-                      .loss = losses.loss,
-                      .gradient = Tensor::empty_like(input.rows)};
+  LogitsResult result{
+      .kept = kept_rows(input, losses), .loss = losses.loss, .gradient = Tensor::empty_like(input.rows)};
   gemm(by_products(logits, all, all.inverse_norm), false, all.rows, false, 1, 0, result.gradient);
   return result;
 }
@@ -95,6 +90,14 @@ ShardRange LogitsInput::own_rows() const {
   if (config.is_replicated()) return {0, rows.shape()[0]};
   const auto before = share.begin() + ranks.rank();
   return {std::accumulate(share.begin(), before, std::int64_t{0}), *before};
+}
+
+KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses) {
+  return {.rows = input.rows,
+          .labels = input.labels,
+          .log_sums = losses.log_sums,
+          .loss_scale = input.loss_scale,
+          .margin = input.margin.step};
 }
 
 ClassTile target_tile(const LogitsInput& input) {

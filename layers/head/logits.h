@@ -87,6 +87,8 @@ struct RowLosses {
   Tensor loss;
 };
 RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Tensor& sums, const Tensor& target_logit);
+/// What phase 2 needs, without a stash.
+KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses);
 
 /// The weights of each row's class that are here, all centres of it: [B * centres, d]; undefined without classes here.
 ClassTile target_tile(const LogitsInput& input);

@@ -46,13 +46,7 @@ class FusedRows {
     if (follows_) rise(input_.ranks.all_reduce(reference_, Reduction::max));
     const RowLosses losses = losses_of(input_, reference_, sums_, target_logit_);
     add_targets(losses.log_sums);
-    LogitsResult result{.kept = {.rows = input_.rows,
-                                 .labels = input_.labels,
-                                 .log_sums = losses.log_sums,
-                                 .loss_scale = input_.loss_scale,
-                                 .margin = input_.margin.step},
-                        .loss = losses.loss,
-                        .gradient = weighted_};
+    LogitsResult result{.kept = kept_rows(input_, losses), .loss = losses.loss, .gradient = weighted_};
     if (input_.config.stash) {
       result.kept.target_logit = target_logit_;
       result.kept.target_slope = target_slope_;

@@ -149,17 +149,6 @@ Problem random_problem(std::int64_t batch, std::int64_t classes, std::int64_t di
   return problem;
 }
 
-double largest_difference(const Values& a, const Values& b) {
-  REQUIRE(a.size() == b.size());
-  double difference = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference = std::max(difference, std::abs(a[i] - b[i]));
-    size = std::max(size, std::abs(b[i]));
-  }
-  return difference / size;
-}
-
 Values numeric_gradient(Problem problem, Values Problem::*values, double h) {
   Values gradient;
   for (double& x : problem.*values) {

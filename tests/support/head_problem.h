@@ -8,6 +8,7 @@
 
 #include "layers/head/head.h"
 #include "tests/support/devices.h"
+#include "tests/support/difference.h"
 
 namespace heddle::test {
 
@@ -42,9 +43,6 @@ std::vector<double> running_after_step(const Problem& problem, int ranks, std::i
 
 /// Sharded logits of cosines with a scale of 8.
 Problem random_problem(std::int64_t batch, std::int64_t classes, std::int64_t dimension, std::uint64_t seed);
-
-/// Over the largest value of b.
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
 /// Of the loss by these values: central differences of fourth order.
 std::vector<double> numeric_gradient(Problem problem, std::vector<double> Problem::*values, double h = 1e-3);

@@ -85,17 +85,6 @@ Learned train(const Training& t, int ranks) {
   return result;
 }
 
-double difference(const Values& a, const Values& b) {
-  REQUIRE(a.size() == b.size());
-  double apart = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    apart = std::max(apart, std::abs(a[i] - b[i]));
-    size = std::max(size, std::abs(b[i]));
-  }
-  return size == 0 ? apart : apart / size;
-}
-
 void check_alike(const Learned& a, const Learned& b, double tolerance) {
   CHECK(difference(a.losses, b.losses) < tolerance);
   CHECK(difference(a.norms, b.norms) < tolerance);

@@ -9,6 +9,7 @@
 
 #include "layers/head/head.h"
 #include "tests/support/devices.h"
+#include "tests/support/difference.h"
 
 namespace heddle::test {
 
@@ -52,8 +53,6 @@ struct Learned {
 
 /// Production steps: micro-batches, the norm over all, the clipped update.
 Learned train(const Training& t, int ranks);
-/// Largest difference over the largest value.
-double difference(const Values& a, const Values& b);
 void check_alike(const Learned& a, const Learned& b, double tolerance);
 
 struct Way {

@@ -10,6 +10,7 @@
 #include "layers/head/head.h"
 #include "parallel/world.h"
 #include "tests/support/devices.h"
+#include "tests/support/difference.h"
 
 namespace heddle::test::lazy {
 
@@ -86,19 +87,8 @@ inline Learned train(const Case& c, Unsampled unsampled) {
   return result;
 }
 
-/// Largest difference over the largest value.
-inline double difference(const Values& a, const Values& b) {
-  REQUIRE(a.size() == b.size());
-  double apart = 0;
-  double size = 1e-300;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    apart = std::max(apart, std::abs(a[i] - b[i]));
-    size = std::max(size, std::abs(b[i]));
-  }
-  return apart / size;
-}
-
 inline double difference(const Learned& a, const Learned& b) {
+  using test::difference;
   return std::max(difference(a.weights, b.weights), difference(a.momentum, b.momentum));
 }
 

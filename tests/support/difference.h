@@ -1,0 +1,24 @@
+// How far values are apart.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace heddle::test {
+
+/// Largest difference over the largest value of b.
+inline double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double apart = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart = std::max(apart, std::abs(a[i] - b[i]));
+    size = std::max(size, std::abs(b[i]));
+  }
+  return size == 0 ? apart : apart / size;
+}
+
+}  // namespace heddle::test
