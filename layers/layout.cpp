@@ -40,7 +40,7 @@ void for_each_run(const ParameterPart& part, const std::function<void(const Elem
   for (std::int64_t i = length > 0 ? wanted.begin / length : outer; i < outer && i * length < wanted.end(); ++i) {
     std::int64_t index = 0;  // of the row's first element, in the whole
     std::int64_t rest = i;
-    std::int64_t stride = length > 0 ? part.whole[split] * inner : 0;
+    std::int64_t stride = split > 0 ? part.whole[split] * inner : 0;
     index = rows.begin * inner;
     for (int d = split - 1; d >= 0; --d) {
       const ShardRange& range = part.box[static_cast<std::size_t>(d)];
