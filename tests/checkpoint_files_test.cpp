@@ -109,7 +109,7 @@ class TwoFiles {
 TEST_CASE("wholes in parts of one kind are read in parts of another, element by element") {
   Device device = test::make_device();
   const Scratch folder;
-  constexpr std::uint64_t tensors = 200;
+  constexpr std::uint64_t tensors = 100;
   std::vector<std::vector<StateTensor>> saved;
   for (std::uint64_t seed = 0; seed < tensors; ++seed) {
     RandomStream draws({seed}, Purpose::test, 0, 0);

@@ -24,23 +24,20 @@ Tensor state_of(Head& head, const std::string& name) {
   return {};
 }
 
-/// Gradients of weights and biases, by a step that subtracts them.
+/// Gradients of weights and biases, by a step that subtracts them. Ranks touch their own classes' only.
 void step_by_gradient(Head& head, Answer& answer) {
-  Tensor weight = head.table().weight;
-  Tensor bias = state_of(head, "head.bias");
-  const ShardRange classes = head.classes();
-  put(weight, classes.begin, answer.weight_gradient);
-  put(bias, classes.begin, answer.bias_gradient);
-  Answer after = answer;
+  const Tensor weight = head.table().weight;
+  const Tensor bias = state_of(head, "head.bias");
+  const Values weights = weight.to_doubles();
+  const Values biases = bias.to_doubles();
   head.update({.learning_rate = 1});
-  put(weight, classes.begin, after.weight_gradient);
-  put(bias, classes.begin, after.bias_gradient);
-  const auto subtract = [&](Values& from, const Values& values, std::int64_t width) {
-    for (std::int64_t i = classes.begin * width; i < classes.end() * width; ++i)
-      from[static_cast<std::size_t>(i)] -= values[static_cast<std::size_t>(i)];
+  const auto put_change = [&](const Tensor& after, const Values& before, Values& all) {
+    Values change = after.to_doubles();
+    for (std::size_t i = 0; i < change.size(); ++i) change[i] = before[i] - change[i];
+    std::copy(change.begin(), change.end(), all.begin() + head.classes().begin * after.shape().back());
   };
-  subtract(answer.weight_gradient, after.weight_gradient, weight.shape()[1]);
-  subtract(answer.bias_gradient, after.bias_gradient, 1);
+  put_change(weight, weights, answer.weight_gradient);
+  put_change(bias, biases, answer.bias_gradient);
 }
 
 ShardRange rows_of(const Head& head, const Problem& problem) {
