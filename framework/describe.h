@@ -87,6 +87,9 @@ class Describer {
   virtual void field(Key key, std::vector<std::string>& value, Range length, std::string_view help) = 0;
   /// One of `names`; `value` is the index of the chosen one.
   virtual void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view help) = 0;
+  /// Some of `names`, each at most once: a list of them, or `all` for all. Bit i of `value` stands for names[i].
+  virtual void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
+                      std::string_view help) = 0;
   /// A nested object.
   virtual void object(Key key, const Body& body, std::string_view help) = 0;
   /// A nested object that may be absent; `present` says whether it is there, before and after. `body` describes it.

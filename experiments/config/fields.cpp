@@ -55,6 +55,8 @@ std::string_view kind_words(Node::Kind kind) {
       return "a string";
     case Node::Kind::choice:
       return "one of several names";
+    case Node::Kind::subset:
+      return "some of several names";
     case Node::Kind::object:
       return "an object";
     default:

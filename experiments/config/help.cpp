@@ -62,6 +62,8 @@ std::string value_text(const Node& node) {
       return "string";
     case Kind::choice:
       return join(node.names);
+    case Kind::subset:
+      return fmt::format("{} or a list of {}", node.all, join(node.names));
     case Kind::integers:
       return list("integer");
     case Kind::numbers:

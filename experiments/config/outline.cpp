@@ -23,6 +23,14 @@ Value list_value(const std::vector<T>& items) {
   return {std::move(array)};
 }
 
+Value subset_value(unsigned chosen, std::span<const std::string_view> names, std::string_view all) {
+  Array array;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if ((chosen >> i & 1U) != 0) array.push_back({std::string(names[i])});
+  if (array.size() == names.size()) return {std::string(all)};
+  return {std::move(array)};
+}
+
 class Outliner final : public Describer {
  public:
   Outliner(Node& object, Scope scope, std::vector<const Node*>& lists)
@@ -49,6 +57,12 @@ class Outliner final : public Describer {
     const bool is_named = value >= 0 && value < static_cast<int>(names.size());
     Node& node = leaf(key, Kind::choice, {is_named ? std::string(names[static_cast<std::size_t>(value)]) : ""}, help);
     node.names.assign(names.begin(), names.end());
+  }
+  void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
+              std::string_view help) override {
+    Node& node = leaf(key, Kind::subset, subset_value(value, names, all), help);
+    node.names.assign(names.begin(), names.end());
+    node.all = all;
   }
   void object(Key key, const Body& body, std::string_view help) override { visit(add(key, Kind::object, help), body); }
   void optional_object(Key key, bool& present, const Body& body, std::string_view help) override {

@@ -14,7 +14,7 @@
 namespace heddle {
 
 struct Node {
-  enum class Kind { boolean, integer, number, text, choice, integers, numbers, texts, object, list };
+  enum class Kind { boolean, integer, number, text, choice, subset, integers, numbers, texts, object, list };
   struct Alternative {
     std::string type;
     std::string help;
@@ -28,7 +28,8 @@ struct Node {
   Value value;                     ///< of a leaf: what the struct holds, which is the default
   Range each;                      ///< of numbers
   Range length;                    ///< of lists
-  std::vector<std::string> names;  ///< of a choice
+  std::vector<std::string> names;  ///< of a choice or a subset
+  std::string all;                 ///< of a subset: stands for all names
 
   // Objects.
   std::list<Node> fields;

@@ -84,6 +84,23 @@ class Reader final : public Describer {
       read_name(*given, child_pointer(pointer_, key.name), known, value);
     }
   }
+  void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
+              std::string_view /*help*/) override {
+    const std::vector<std::string> known(names.begin(), names.end());
+    const std::string expected = fmt::format("{} or a list of {}", in_quotes(all), one_of_words(known));
+    const Value* const given = take(key, expected);
+    if (given == nullptr) return;
+    const std::string pointer = child_pointer(pointer_, key.name);
+    const std::string* const text = given->get_if<std::string>();
+    if (text != nullptr && *text == all) {
+      value = (1U << names.size()) - 1;
+    } else if (const Array* const array = given->get_if<Array>()) {
+      value = 0;
+      for (std::size_t i = 0; i < array->size(); ++i) add_name((*array)[i], child_pointer(pointer, i), known, value);
+    } else {
+      context_.expected(*given, pointer, expected);
+    }
+  }
   void object(Key key, const Body& body, std::string_view /*help*/) override {
     const Value* const given = take(key, "an object");
     if (given == nullptr && key.is_required) return;
@@ -225,6 +242,16 @@ class Reader final : public Describer {
                     fmt::format("expected {}, got {}{}", one_of_words(names), value_words(given),
                                 text == nullptr ? "" : suggestion(*text, names)));
     return false;
+  }
+  /// Sets the bit of a name that was not named before.
+  void add_name(const Value& given, const std::string& pointer, const std::vector<std::string>& names,
+                unsigned& value) {
+    int index = 0;
+    if (!read_name(given, pointer, names, index)) return;
+    const unsigned bit = 1U << static_cast<unsigned>(index);
+    if ((value & bit) != 0)
+      context_.report(given, pointer, fmt::format("expected each name once, got {} again", value_words(given)));
+    value |= bit;
   }
   void read_object(const Value* given, std::string pointer, const Body& body, std::string_view expected = "an object") {
     if (given != nullptr && !given->is<Object>()) {

@@ -60,6 +60,9 @@ class SchemaWriter {
       case Kind::choice:
         result.push_back({"enum", names(node.names)});
         break;
+      case Kind::subset:
+        result.push_back({"oneOf", subset(node)});
+        break;
       default:
         result.push_back({"type", text("array")});
         break;
@@ -88,6 +91,11 @@ class SchemaWriter {
     Array array;
     for (const std::string& name : list) array.push_back(text(name));
     return {std::move(array)};
+  }
+  static Value subset(const Node& node) {
+    Object items{{"enum", names(node.names)}};
+    Object some{{"type", text("array")}, {"items", {std::move(items)}}, {"uniqueItems", {true}}};
+    return {Array{{Object{{"const", text(node.all)}}}, {std::move(some)}}};
   }
   static void add_items(Object& schema, std::string_view type, const Node& node) {
     Object items{{"type", text(type)}};

@@ -1,0 +1,78 @@
+// A field of some of several names: read, written, described.
+#include <array>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/config/document.h"
+#include "experiments/config/help.h"
+#include "experiments/config/schema.h"
+#include "experiments/config/writer.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> colours{"red", "green", "blue"};
+constexpr unsigned every = 7;
+
+Describer::Body body_of(unsigned& value) {
+  return [&value](Describer& d) { d.subset("lamps", value, colours, "all", "which are lit"); };
+}
+
+unsigned read_lamps(const std::string& given, unsigned standard = every) {
+  unsigned value = standard;
+  read(parse_document("{\"lamps\": " + given + "}", "x.json"), body_of(value));
+  return value;
+}
+
+std::string error_of(const std::string& given) {
+  try {
+    (void)read_lamps(given);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("config subset: some names are a list in any order, all of them one word, and both come back") {
+  CHECK(read_lamps("\"all\"", 1) == every);
+  CHECK(read_lamps("[\"blue\", \"red\"]") == 5);
+  CHECK(read_lamps("[\"green\", \"blue\", \"red\"]", 1) == every);
+  CHECK(read_lamps("[]") == 0);
+  const auto written = [](unsigned value) { return write_json(body_of(value)); };
+  CHECK(written(every) == "{\n  \"lamps\": \"all\"\n}\n");
+  CHECK(written(5) == "{\n  \"lamps\": [\"red\", \"blue\"]\n}\n");
+  CHECK(written(0) == "{\n  \"lamps\": []\n}\n");
+}
+
+TEST_CASE("config subset: what is no list, a name that there is not and one named twice are told") {
+  CHECK(error_of("3") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got 3)");
+  CHECK(error_of("\"red\"") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got "red")");
+  CHECK(error_of("[\"red\", \"blu\"]") ==
+        R"(x.json: /lamps/1: expected "red", "green" or "blue", got "blu"; did you mean "blue"?)");
+  CHECK(error_of("[[]]") == R"(x.json: /lamps/0: expected "red", "green" or "blue", got an empty list)");
+  CHECK(error_of("[\"red\", \"green\", \"red\"]") == R"(x.json: /lamps/2: expected each name once, got "red" again)");
+}
+
+TEST_CASE("config subset: schema and help say both forms") {
+  unsigned value = 5;
+  const auto schema = nlohmann::json::parse(schema_text(body_of(value), "Lamps"));
+  const nlohmann::json expected = nlohmann::json::parse(R"({
+    "oneOf": [{"const": "all"},
+              {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "uniqueItems": true}],
+    "default": ["red", "blue"],
+    "description": "which are lit"
+  })");
+  CHECK(schema["properties"]["lamps"] == expected);
+  CHECK(help_text(body_of(value), "lamps").find("all or a list of red | green | blue") == std::string::npos);
+  const std::string help = help_text(body_of(value), "");
+  CHECK(help.find("all or a list of red |") != std::string::npos);
+  CHECK(help.find("[\"red\", \"blue\"]") != std::string::npos);
+}
+
+}  // namespace heddle
