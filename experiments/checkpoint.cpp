@@ -76,7 +76,7 @@ Experiment without_layout(Experiment experiment) {
   experiment.head.logits = defaults.head.logits;
   experiment.head.stash = defaults.head.stash;
   experiment.head.tile = defaults.head.tile;
-  experiment.head.ranks = defaults.head.ranks;
+  experiment.head.over = defaults.head.over;
   experiment.head.sample.shards = defaults.head.sample.shards;
   experiment.train.micro_batches = defaults.train.micro_batches;
   experiment.train.shard = defaults.train.shard;

@@ -16,8 +16,7 @@ std::int64_t optimizer_states(const OptimizerConfig& config) {
 }
 
 std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
-  if (experiment.head.is_replicated()) return experiment.head.classes;
-  return shard(experiment.head.classes, mesh.size(Head::axes(experiment.head)), 0).size;
+  return shard(experiment.head.classes, mesh.size(experiment.head.class_axes()), 0).size;
 }
 
 /// What one rank keeps of the head.
@@ -29,7 +28,7 @@ std::int64_t head_bytes(const Experiment& experiment, std::int64_t dimension, co
   std::int64_t optimizer = bytes.optimizer;
   if (experiment.head.is_replicated() && train.shard == ShardedState::optimizer) {
     const std::int64_t elements = experiment.head.rows_of(classes) * dimension;
-    optimizer = optimizer / elements * shard(elements, mesh.size(Head::axes(experiment.head)), 0).size;
+    optimizer = optimizer / elements * shard(elements, mesh.size(experiment.head.copy_axes()), 0).size;
   }
   return bytes.weights + bytes.gradient + optimizer;
 }
@@ -82,16 +81,32 @@ namespace {
 /// A replicated head's gradient is summed like other parameters', also where each rank steps a part of it.
 std::vector<LayerExchange> head_exchanges(const Experiment& experiment, std::int64_t dimension, const HeadRows& rows,
                                           const PlannerOptions& options) {
+  const HeadConfig& head = experiment.head;
   std::vector<LayerExchange> exchanges;
-  for (const LayerExchange& exchange : Head::exchanges(experiment.head, dimension, rows, options.mesh, options.dtype)) {
+  for (const LayerExchange& exchange :
+       Head::exchanges(head, dimension, rows, options.mesh, options.dtype, experiment.train.clip.norm > 0)) {
     exchanges.push_back(exchange);
-    const bool is_gradient = exchange.elements == experiment.head.rows_of(experiment.head.classes) * dimension;
+    const bool is_gradient = head.is_replicated() && exchange.elements == head.rows_of(head.classes) * dimension;
     if (exchange.when != LayerExchange::When::step_end || !is_gradient || !options.shards_optimizer) continue;
     exchanges.back().operation = Operation::reduce_scatter;
     exchanges.push_back(exchange);
     exchanges.back().operation = Operation::all_gather;
   }
   return exchanges;
+}
+
+/// Of the largest micro-batch.
+HeadRows head_rows(const HeadConfig& head, const PlannerOptions& options, int last_rank) {
+  Placements by_sample;
+  for (const Axis axis : layer_axes) by_sample[axis] = Placement::shard(0);
+  const auto rows_of = [&](int rank) {
+    const Mesh::Coordinates at = options.mesh.coordinates(rank);
+    return at.pp == last_rank ? local_box({options.samples}, by_sample, options.mesh, at)[0].size : 0;
+  };
+  const int first = options.mesh.rank({.pp = head.is_everywhere() ? 0 : last_rank});
+  HeadRows rows{.of_first = rows_of(first)};
+  for (const int rank : options.mesh.ranks_over(head.class_axes(), first)) rows.of_group += rows_of(rank);
+  return rows;
 }
 
 Cargo cargo_of(const LayerExchange& exchange) {
@@ -111,17 +126,16 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
   costs.parameters = held * dimension;
   costs.bytes = head_bytes(experiment, dimension, options.mesh);
   if (experiment.train.forward_only) return costs;
-  const std::int64_t share = shard(options.samples, options.mesh.size({Axis::dp, Axis::tp}), 0).size;
-  const HeadRows rows{.all = options.samples, .of_rank_0 = last_rank == 0 ? share : 0};
+  const HeadRows rows = head_rows(head, options, last_rank);
   for (const LayerExchange& exchange : head_exchanges(experiment, dimension, rows, options))
     costs.collectives.push_back(prices.exchange(cargo_of(exchange), exchange));
-  const std::int64_t multiplied = head.is_replicated() ? share : options.samples;
   const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
-  const double cells = static_cast<double>(multiplied) * taking_part;
+  const auto multiplied = static_cast<double>(rows.of_group);
+  const double cells = multiplied * taking_part;
   const int products = Head::products(head, experiment.train.clip.norm > 0);
   const double flops = products * 2 * cells * static_cast<double>(dimension);
   const double touched = products * static_cast<double>(size_of(options.dtype)) *
-                         (cells + (static_cast<double>(multiplied) + taking_part) * static_cast<double>(dimension));
+                         (cells + (multiplied + taking_part) * static_cast<double>(dimension));
   costs.flops = flops * static_cast<double>(options.micro_batches);
   costs.seconds = prices.computing_seconds(flops, touched);
   return costs;

@@ -42,8 +42,10 @@ class Prediction {
   static double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
   double micro_batches() const { return static_cast<double>(experiment_.train.micro_batches); }
   bool head_is_everywhere() const { return experiment_.head.is_everywhere(); }
-  bool has_head(int rank) const { return head_is_everywhere() || rank == plan_.last_rank(); }
-  int head_ranks() const { return mesh_.size(Head::axes(experiment_.head)); }
+  bool trains_head(int rank) const {
+    return !experiment_.train.forward_only && (head_is_everywhere() || rank == plan_.last_rank());
+  }
+  int head_ranks() const { return mesh_.size(experiment_.head.axes()); }
   int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
   double speed(int rank) const { return experiment_.ranks.speed_of(world_rank(rank)); }
   std::vector<double> speeds() const {
@@ -64,25 +66,35 @@ class Prediction {
       for (double StageCosts::*cost :
            {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
         costs.*cost = share * (first * profile_.first[stage].*cost + (1 - first) * costs.*cost);
-      costs.loss = profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds();
+      costs.loss =
+          profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds(true) / micro_batches();
     }
     return stages;
   }
 
-  double head_message_seconds() const {
+  /// Of a step: those that come with the loss, or with the weights.
+  double head_message_seconds(bool with_loss) const {
     if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
     double seconds = 0;
     const LayerCosts head = head_costs(experiment_, *plan_.model, options_, plan_.last_rank());
-    for (const PlannedCollective& collective : head.collectives) seconds += collective.seconds;
-    return seconds / micro_batches();
+    for (const PlannedCollective& collective : head.collectives)
+      if ((collective.cargo == Cargo::activations) == with_loss) seconds += collective.seconds;
+    return seconds;
+  }
+  /// Copies of a sharded head add up their tiles' gradients each time that these are computed.
+  double sum_seconds() const {
+    const bool is_summed_twice = experiment_.train.clip.norm > 0 && !experiment_.head.is_replicated();
+    return head_message_seconds(false) / (is_summed_twice ? 2 : 1);
   }
 
   /// A step's part of a rank, of what a micro-batch and all classes take.
   double head_seconds(double of_micro_batch, int rank) const {
-    if (experiment_.train.forward_only || !has_head(rank)) return 0;
+    if (!trains_head(rank)) return 0;
     return of_micro_batch * micro_batches() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
   }
-  double head_weight_seconds(int rank) const { return head_seconds(profile_.head_weight, rank); }
+  double head_weight_seconds(int rank) const {
+    return head_seconds(profile_.head_weight, rank) + (trains_head(rank) ? sum_seconds() : 0);
+  }
 
   /// Between the verdict and the updates, where gradients are clipped by the norm of all of them.
   double norm_seconds() const {
@@ -90,6 +102,7 @@ class Prediction {
     double slowest = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank)
       slowest = std::max(slowest, head_seconds(profile_.head_norm, rank));
+    if (!experiment_.head.is_replicated()) slowest += sum_seconds();
     if (!experiment_.is_virtual_time()) return slowest;
     return slowest + collective_seconds(experiment_.links, Operation::all_reduce,
                                         squares_of(*plan_.model) * static_cast<std::int64_t>(sizeof(double)),
@@ -112,7 +125,7 @@ class Prediction {
     const std::int64_t head =
         config.is_replicated() ? config.rows_of(config.classes) * embedding_size(*plan_.model) : 0;
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
-    std::int64_t mine = has_head(rank) ? head : 0;
+    std::int64_t mine = trains_head(rank) ? head : 0;
     for (int stage = 0; stage < plan_.stages(); ++stage)
       if (plan_.rank_of()[static_cast<std::size_t>(stage)] == rank) mine += parameters_of(plan_.range(stage));
     return profile_.optimizer * ratio(mine, all) / speed(rank);

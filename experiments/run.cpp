@@ -79,13 +79,14 @@ class RankRun {
     if (experiment_.evaluate) evaluate();
   }
 
-  std::int64_t walked_steps() const {
+  /// Whether the number of classes that a rank samples changes from step to step.
+  bool sample_varies() const {
     const HeadConfig& head = experiment_.head;
-    const std::int64_t ranks = rank_.mesh.size(Head::axes(head));
+    const std::int64_t ranks = rank_.mesh.size(head.class_axes());
     const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
-    const bool varies = head.samples() && varies_in_size(shape, ranks, experiment_.train.batch);
-    return varies ? most_planned_steps : planned_steps;
+    return head.samples() && varies_in_size(shape, ranks, experiment_.train.batch);
   }
+  std::int64_t walked_steps() const { return sample_varies() ? most_planned_steps : planned_steps; }
 
   /// Of the steps from `end` on those with a loss are like the first one, the others like the last that was walked.
   void count_unwalked(std::int64_t end) {
@@ -102,8 +103,10 @@ class RankRun {
     if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
   }
 
-  /// The formula knows training steps that compute everything once, the loss too.
+  /// The formula knows training steps that compute everything once, the loss too, and that send as much as each other.
   bool says_what_it_sends() const {
+    const bool sends_sample = rank_.mesh.size(experiment_.head.copy_axes()) > 1;
+    if (sends_sample && sample_varies()) return false;
     return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never &&
            experiment_.head.loss_every == 1;
   }
@@ -219,9 +222,11 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   result.batch = experiment.train.batch;
   result.micro_batches = experiment.train.micro_batches;
   result.device = experiment.device == DeviceType::plan ? "plan" : "cpu";
-  result.head = {.config = experiment.head, .ranks = mesh_of(experiment).size(Head::axes(experiment.head))};
   result.clock = experiment.is_virtual_time() ? "virtual" : "wall";
   const Mesh mesh = mesh_of(experiment);
+  result.head = {.config = experiment.head,
+                 .ranks = mesh.size(experiment.head.class_axes()),
+                 .copies = mesh.size(experiment.head.copy_axes())};
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const Mesh::Coordinates at = mesh.coordinates(rank);
     RankResult row;

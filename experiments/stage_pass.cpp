@@ -52,16 +52,17 @@ Tensor TrainingPass::load(int micro_batch) {
 Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
   const ShardRange all = samples(micro_batch);
   const ShardRange mine = models_.output_rows(all.size, rank_.index);
-  std::vector<std::int64_t> rows;
-  for (const int rank : rank_.mesh.ranks_over(Head::axes(tools_.experiment.head), rank_.index))
-    rows.push_back(models_.output_rows(all.size, rank).size);
+  std::vector<ShardRange> shared;
+  for (const int rank : rank_.mesh.ranks_over(tools_.experiment.head.class_axes(), rank_.index)) {
+    const ShardRange rows = models_.output_rows(all.size, rank);
+    shared.push_back({all.begin + rows.begin, rows.size});
+  }
   const std::vector<std::int64_t> labels = labels_of(tools_.dataset, Split::train, indices(micro_batch, mine));
   const Tensor embedding =
       output.defined() ? output : Tensor::empty(rank_.device, {0, tools_.head->dimension()}, tools_.experiment.dtype());
   HeadOutput result = tools_.head->forward_backward({.embedding = embedding,
                                                      .labels = labels,
-                                                     .rows = rows,
-                                                     .first_sample = all.begin + mine.begin,
+                                                     .samples = shared,
                                                      .global_batch = tools_.experiment.train.batch,
                                                      .while_reducing = tools_.update_head});
   if (rank_.device.has_data() && result.loss_sum.defined()) loss_ = loss_.value_or(0) + result.loss_sum.item();

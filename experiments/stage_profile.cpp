@@ -32,6 +32,7 @@ Experiment serial_experiment(const Experiment& experiment) {
   Experiment serial = experiment;
   serial.transport = TransportType::threads;
   serial.mesh = {};
+  serial.head.over = every_axis;
   serial.links = {};
   serial.ranks = {};
   serial.memory_budget = 0;

@@ -16,9 +16,7 @@
 namespace heddle {
 
 int owner(const ParameterPart& part, const Rank& rank) {
-  AxisSet alike = every_axis;
-  part.sharded.for_each([&](Axis axis) { alike.erase(axis); });
-  return rank.mesh.ranks_over(alike, rank.index).front();
+  return rank.mesh.ranks_over(every_axis.without(part.sharded), rank.index).front();
 }
 
 Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer,
@@ -37,7 +35,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
         experiment.head, experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
         embedding_size(*plan_->model), rank, construction_);
   if (experiment.head.samples())
-    sample_shards_ = experiment.head.sample.shards_over(rank.mesh.size(Head::axes(experiment.head)));
+    sample_shards_ = experiment.head.sample.shards_over(rank.mesh.size(experiment.head.class_axes()));
   check_names();
   if (!experiment.train.forward_only) make_optimizer_and_buckets();
 }
@@ -207,7 +205,7 @@ std::vector<Tensor> Trainer::embed(const std::vector<std::int64_t>& sizes, const
 bool Trainer::updates_head_early() const {
   const TrainConfig& train = experiment_.train;
   return head_ && !head_->is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
-         rank_.mesh.size(Axis::pp) == 1 && rank_.size > 1;
+         rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(experiment_.head.copy_axes()) == 1 && rank_.size > 1;
 }
 
 void Trainer::update_head(std::int64_t step, double factor) {

@@ -79,7 +79,8 @@ class Trainer {
   /// Parameters with the optimizer's state of them.
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
   /// Whether the head's phase 2 has to know nothing of the step's other gradients, and so runs within the loss, while
-  /// the embeddings' gradient is exchanged. Stages of a pipeline leave it for the end, as their profile does.
+  /// the embeddings' gradient is exchanged. Stages of a pipeline leave it for the end, as their profile does; where
+  /// copies add up each tile's gradient, the first of these sums would wait for that exchange.
   bool updates_head_early() const;
   void update_head(std::int64_t step, double factor);
   double learning_rate_of(std::int64_t step) const;

@@ -39,6 +39,7 @@ struct LayerExchange {
   std::int64_t elements = 0;  // what link_model.h's table gives in bytes
   DType dtype = DType::f32;
   std::optional<std::int64_t> sent{};  // elements that rank 0 hands over; none: those of even parts
+  std::int64_t times = 1;              // each of so many
 };
 
 class LayerDescription {

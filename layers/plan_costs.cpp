@@ -21,14 +21,6 @@ double ratio(const Shape& part, const Shape& whole) {
   return static_cast<double>(part.numel()) / static_cast<double>(std::max<std::int64_t>(whole.numel(), 1));
 }
 
-/// The set whose AxisSet::index() this is.
-AxisSet axis_set(unsigned index) {
-  AxisSet axes;
-  for (const Axis axis : all_axes)
-    if ((index >> static_cast<unsigned>(axis) & 1U) != 0) axes.insert(axis);
-  return axes;
-}
-
 /// What rank 0 of k hands over, its shard being no smaller than the others'.
 std::int64_t sent_elements(Operation operation, std::int64_t elements, int k) {
   const std::int64_t mine = shard(elements, k, 0).size;
@@ -57,7 +49,7 @@ int code_of(const Placements& placements) {
 PlanCosts::PlanCosts(const ModelDescription& model, const PlannerOptions& options) : model_(model), options_(options) {
   const Mesh& mesh = options.mesh;
   for (unsigned index = 1; index < groups_.size(); ++index) {
-    const AxisSet axes = axis_set(index);
+    const AxisSet axes = AxisSet::of_index(index);
     if (mesh.larger_than_one(axes) != axes) continue;
     std::set<std::vector<std::int64_t>> known;
     for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -89,7 +81,8 @@ PlannedCollective PlanCosts::collective(Cargo cargo, const LayerExchange& exchan
 }
 
 PlannedCollective PlanCosts::exchange(Cargo cargo, const LayerExchange& exchange) const {
-  return collective(cargo, exchange, exchange.when == LayerExchange::When::step_end ? 1 : options_.micro_batches);
+  const std::int64_t traversals = exchange.when == LayerExchange::When::step_end ? 1 : options_.micro_batches;
+  return collective(cargo, exchange, exchange.times * traversals);
 }
 
 double PlanCosts::computing_seconds(double flops, double bytes) const {
@@ -132,7 +125,7 @@ void PlanCosts::add_parameters(const LayerDescription& layer, const LayerLayout&
   std::int64_t states = sums[0];  // elements that the optimizer keeps states of
   for (unsigned index = 1; index < sums.size(); ++index) {
     const std::int64_t elements = sums[index];
-    const AxisSet axes = axis_set(index);
+    const AxisSet axes = AxisSet::of_index(index);
     states += options_.shards_optimizer ? shard(elements, options_.mesh.size(axes), 0).size : elements;
     if (elements == 0) continue;
     const auto add = [&](Cargo cargo, Operation operation) {

@@ -43,9 +43,10 @@ def product_flops(head, batch):
 
 rows = []
 for variant in variants:
-    head, batch = variant["head"], variant["batch"]
+    head = variant["head"]
     if variant["status"] != "ok" or head["parallel"] != "sharded":
         continue
+    batch = variant["batch"] / head["copies"]  # of the ranks that share the classes
     sent = variant["sent_in_step"] or {"counted": 0, "formula": {"total": 0}}
     rows.append(
         {

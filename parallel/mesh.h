@@ -26,13 +26,21 @@ class AxisSet {
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (const Axis axis : axes) insert(axis);
   }
+  /// The set whose index() this is.
+  static constexpr AxisSet of_index(unsigned index) {
+    AxisSet axes;
+    axes.bits_ = index;
+    return axes;
+  }
 
   constexpr void insert(Axis axis) { bits_ |= 1U << static_cast<unsigned>(axis); }
   constexpr void erase(Axis axis) { bits_ &= ~(1U << static_cast<unsigned>(axis)); }
   constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
+  /// The axes that are not among others.
+  constexpr AxisSet without(AxisSet others) const { return of_index(bits_ & ~others.bits_); }
   constexpr bool operator==(const AxisSet&) const = default;
-  /// 0 .. 7, another for every set.
+  /// 0 .. 7, another for every set: bit i stands for all_axes[i].
   constexpr unsigned index() const { return bits_; }
   template <class F>
   constexpr void for_each(F&& f) const {

@@ -60,8 +60,10 @@ std::vector<Way> ways() {
           {{Mesh(3), 1}, {}, ShardedState::optimizer},
           {{Mesh(1, 1, 2), 4}, {{"conv1", column}, {"conv2", row}, {"fc", row}}},
           {{Mesh(2, 1, 3), 2}, {{"conv1", row}, {"conv2", column}, {"fc", column}}, ShardedState::optimizer},
-          {{Mesh(1, 2), 4, Logits::fused, {}, HeadRanks::last_stage}},
+          {{Mesh(1, 2), 4, Logits::fused, {}, test::last_stage}},
           {{Mesh(2, 2), 2}, {}, ShardedState::optimizer, HeadParallel::replicated},
+          {{Mesh(2, 1, 2), 2, Logits::fused, {}, {Axis::dp}}},
+          {{Mesh(2, 2), 2, Logits::sharded, {}, {Axis::pp}}},
           {{Mesh(1, 1, 4), 4, Logits::transposed}},
           {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
 }
@@ -145,7 +147,7 @@ TEST_CASE("running statistics of margins, biases and sub-centres go on over any 
   };
   const std::vector<Way> all = ways();
   for (const auto& [name, change] : heads)
-    for (const Way& saver : {all[0], all[1], all[6], all[7]}) {
+    for (const Way& saver : {all[0], all[1], all[6], all[7], all[8]}) {
       const Scratch scratch;
       const CheckpointFolder folder(scratch / "");
       Experiment experiment = experiment_of(saver);

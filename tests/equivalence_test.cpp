@@ -27,8 +27,8 @@ Mesh random_mesh(RandomStream& draws) {
 
 void check_random_case(std::uint64_t seed) {
   RandomStream draws({seed}, Purpose::test, 1, 0);
-  const Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(3)),
-                      draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
+  Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(3)),
+                draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
   test::RandomModelOptions options{.with_norms = draws.below(2) == 0};
   options.synchronized = options.with_norms && draws.below(3) == 0;
   const bool adamw = draws.below(3) == 0;
@@ -53,7 +53,9 @@ void check_random_case(std::uint64_t seed) {
   if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;
   experiment.train.bucket_bytes = std::int64_t{1} << draws.below(14);
   experiment.data.augmentation.shift = 1;
+  layout.over = test::random_axes(draws);
   CAPTURE(seed);
+  CAPTURE(to_string(layout.over));
   test::check_against_judge(experiment, model, layout, options.synchronized);
 }
 
@@ -75,12 +77,14 @@ TEST_CASE("random models over random layouts equal their serial judge") {
 TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the byte") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     RandomStream draws({seed}, Purpose::test, 2, 0);
-    const Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(2)), Logits::sharded};
+    Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(2)), Logits::sharded};
     const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, layout.mesh);
     Experiment experiment = test::small_experiment(20, 4 * layout.mesh.size() + 1, 6, DType::f32);
     if (draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
+    layout.over = test::random_axes(draws);
     CAPTURE(seed);
     CAPTURE(to_string(layout.mesh));
+    CAPTURE(to_string(layout.over));
     CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout, "cpu"));
   }
 }

@@ -195,13 +195,31 @@ TEST_CASE("what explain says that a rank sends in a step, it sends") {
   }
 }
 
+TEST_CASE("explain says along which axes the classes are shared, and what copies of them add up") {
+  Json experiment = two_layers();
+  experiment["mesh"] = {{"dp", 2}, {"tp", 2}};
+  experiment["head"]["over"] = {"tp"};
+  const Json head = explained(experiment)["head"];
+  CHECK(head["parallel"] == "sharded");
+  CHECK(head["over"] == Json{"tp"});
+  Json gradients;
+  for (const Json& collective : head["collectives"])
+    if (collective["of"] == "gradients") gradients = collective;
+  CHECK(gradients["operation"] == "all_reduce");
+  CHECK(gradients["bytes"] == 5 * 8 * 4);
+  const std::string text = call({"explain"}, experiment).out;
+  const std::size_t begin = text.find("\nhead ") + 1;
+  const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+  CHECK(line.find("data S(0)  column S(1)") != std::string::npos);
+}
+
 /// The two layers on two stages.
 Json two_stages() {
   Json experiment = two_layers();
   experiment["mesh"] = {{"pp", 2}};
   experiment["model"].erase("placements");
   experiment["model"]["stages"] = {{"balance", {1, 1}}};
-  experiment["head"]["ranks"] = "last_stage";
+  experiment["head"]["over"] = {"dp", "tp"};
   return experiment;
 }
 

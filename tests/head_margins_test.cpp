@@ -258,7 +258,7 @@ TEST_CASE("AdaFace learns mean and deviation of the batch's norms, whatever its 
     for (const int ranks : {1, 2, 3})
       for (const std::int64_t micro_batches : {1, 2}) {
         problem.config.parallel = parallel;
-        CHECK(difference(test::running_after_step(problem, ranks, micro_batches), expected) < 1e-12);
+        CHECK(difference(test::running_after_step(problem, Mesh(ranks), micro_batches), expected) < 1e-12);
       }
 }
 
@@ -272,10 +272,10 @@ TEST_CASE("CurricularFace learns the mean of the targets' cosines, wherever the 
   for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
     for (const int ranks : {1, 2, 3}) {
       problem.config.logits = logits;
-      CHECK(difference(test::running_after_step(problem, ranks, 2), expected) < 1e-12);
+      CHECK(difference(test::running_after_step(problem, Mesh(ranks), 2), expected) < 1e-12);
     }
   problem.config.parallel = HeadParallel::replicated;
-  CHECK(difference(test::running_after_step(problem, 2, 1), expected) < 1e-12);
+  CHECK(difference(test::running_after_step(problem, Mesh(2), 1), expected) < 1e-12);
 }
 
 TEST_CASE("a class of several centres has the cosine of its nearest, and only that one a gradient") {

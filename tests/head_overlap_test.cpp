@@ -39,8 +39,7 @@ Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = 
           test::tensor(rank.device, {mine.size, dimension},
                        {all.begin() + mine.begin * dimension, all.begin() + mine.end() * dimension}, DType::f32),
       .labels = std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size)),
-      .rows = {3, 2},
-      .first_sample = mine.begin,
+      .samples = {{0, 3}, {3, 2}},
       .global_batch = batch};
   Stepped result;
   if (when == When::within)

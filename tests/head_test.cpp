@@ -180,8 +180,7 @@ TEST_CASE("logits stay sharded: only gathering makes rank 0 hold more than the o
       rank.device.meter().reset_peak();
       (void)head.forward_backward({.embedding = Tensor::full(rank.device, {16, 8}, DType::f32, 1),
                                    .labels = labels,
-                                   .rows = {16, 16, 16, 16},
-                                   .first_sample = 0,
+                                   .samples = {{0, 16}, {16, 16}, {32, 16}, {48, 16}},
                                    .global_batch = 64});
       peaks[static_cast<std::size_t>(rank.index)] = rank.device.meter().peak().total();
       rank.world.barrier().wait();

@@ -242,8 +242,7 @@ TEST_CASE("an embedding that is not finite is named with its sample and rank") {
         if (rank.index == 1) embedding[5] = bad;
         (void)head.forward_backward({.embedding = test::tensor(rank.device, {2, 4}, embedding, DType::f32),
                                      .labels = std::span(labels).subspan(rank.index == 1 ? 2 : 0, 2),
-                                     .rows = {2, 2},
-                                     .first_sample = rank.index == 1 ? 2 : 0,
+                                     .samples = {{0, 2}, {2, 2}},
                                      .global_batch = 4});
       });
     };
@@ -263,6 +262,12 @@ TEST_CASE("settings of a head that do not go together are refused") {
     return std::string();
   };
   CHECK(said({.classes = 9}).empty());
+  CHECK(said({.classes = 9, .over = {Axis::pp}}).empty());
+  CHECK(said({.classes = 9, .over = {}}) ==
+        "head.over: expected at least one axis: a head whose classes no ranks share is one with head.parallel = "
+        "replicated");
+  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .over = {Axis::dp, Axis::tp}}) ==
+        "head.over: ranks of a replicated head share no classes: expected all, got dp x tp");
   CHECK(said({.classes = 9, .stash = true}) == "head.stash: only fused logits have something to keep");
   CHECK(said({.classes = 9, .logits = Logits::gathered, .sample = {.rate = 0.5}}) ==
         "head.sample: expected sharded or fused logits: sampled ones are not put together");

@@ -54,9 +54,9 @@ void check_random_case(std::uint64_t seed) {
   layout.pipeline.chunks = shape.chunks;
   draw_recomputation(draws, layout.pipeline);
   layout.pipeline.receives = static_cast<Receives>(draws.below(2));
-  layout.head = HeadRanks::last_stage;
+  layout.over = seed % 3 == 0 ? AxisSet{Axis::dp} : seed % 3 == 1 ? AxisSet{Axis::tp} : test::last_stage;
   Layout flat{Mesh(dp, 1, tp), shape.micro_batches};
-  flat.head = HeadRanks::last_stage;
+  flat.over = layout.over;
   // Without norms micro-batches may also be empty.
   const std::int64_t least = with_norms ? 2 * dp * shape.micro_batches : 1;
   const std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
@@ -67,6 +67,7 @@ void check_random_case(std::uint64_t seed) {
   CAPTURE(seed);
   CAPTURE(type.name);
   CAPTURE(to_string(layout.mesh));
+  CAPTURE(to_string(layout.over));
   CAPTURE(shape.micro_batches);
   CAPTURE(shape.chunks);
   CAPTURE(name_of(layout.pipeline.recompute));
@@ -95,6 +96,28 @@ TEST_CASE("a head over all ranks of a pipeline equals the serial judge") {
   }
 }
 
+TEST_CASE("a head over any axes under any schedule equals the serial judge") {
+  std::uint64_t draw = 0;
+  for (const ScheduleType& type : schedule_types())
+    for (const AxisSet& over : {AxisSet{Axis::dp}, AxisSet{Axis::pp}, AxisSet{Axis::tp}, AxisSet{Axis::dp, Axis::pp},
+                                AxisSet{Axis::pp, Axis::tp}, test::last_stage, every_axis}) {
+      RandomStream draws({++draw}, Purpose::test, 9, 0);
+      const test::ModelPointer model = test::random_model(draws, {}, Mesh());
+      const ScheduleShape shape = random_shape(draws, type, static_cast<int>(model->applications().size()));
+      Layout layout{Mesh(2, shape.ranks, shape.ranks > 2 ? 1 : 2), shape.micro_batches};
+      layout.logits = static_cast<Logits>(draws.below(4));
+      layout.over = over;
+      layout.pipeline.schedule = std::string(type.name);
+      layout.pipeline.chunks = shape.chunks;
+      Experiment experiment = test::small_experiment(33, 17, 6, draw % 2 == 0 ? DType::f64 : DType::f32);
+      if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
+      CAPTURE(type.name);
+      CAPTURE(to_string(over));
+      CAPTURE(static_cast<int>(layout.logits));
+      test::check_against_judge(experiment, model, layout);
+    }
+}
+
 TEST_CASE("a schedule of a file whose micro-batches go in any order equals the serial judge") {
   const Scratch folder;
   Layout layout{Mesh(1, 2, 1), 4};
@@ -103,9 +126,9 @@ TEST_CASE("a schedule of a file whose micro-batches go in any order equals the s
   write_file_atomically(layout.pipeline.file,
                         "0F1,0F0,0F2,0F3,0B1,0B0,0B3,0B2\n"
                         "1F1,1F0,1B1,1B0,1F2,1F3,1B3,1B2\n");
-  for (const HeadRanks head : {HeadRanks::last_stage, HeadRanks::all})
+  for (const AxisSet over : {test::last_stage, every_axis})
     for (const Recompute recompute : {Recompute::never, Recompute::always}) {
-      layout.head = head;
+      layout.over = over;
       layout.pipeline.recompute = recompute;
       RandomStream draws({9}, Purpose::test, 7, 0);
       const test::ModelPointer model = test::random_model(draws, {.with_norms = true}, Mesh());
@@ -155,7 +178,7 @@ TEST_CASE("plan knows what the ranks of pipelines hold and send, to the byte") {
     layout.pipeline.schedule = std::string(type.name);
     layout.pipeline.chunks = shape.chunks;
     draw_recomputation(draws, layout.pipeline);
-    layout.head = static_cast<HeadRanks>(draws.below(2));
+    layout.over = test::random_axes(draws);
     Experiment experiment = test::small_experiment(20, 2 * dp * shape.micro_batches + 1, 6, DType::f32);
     if (dp > 1 && draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
     CAPTURE(seed);

@@ -84,6 +84,9 @@ TEST_CASE("plan counts a loop over tiles in closed form as if it had walked them
     TileLoop computed("cpu");
     for_each_tile(computed.device, count, 7, computed);
     CHECK(computed.walked == whole.walked);
+    TileLoop shared("plan");
+    for_each_tile(shared.device, count, 7, shared, TileWork::shared);
+    CHECK(shared.walked == whole.walked);
   }
 }
 

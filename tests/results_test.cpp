@@ -57,6 +57,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].head.classes",
                                                      "variants[].head.features",
                                                      "variants[].head.ranks",
+                                                     "variants[].head.copies",
                                                      "variants[].head.parallel",
                                                      "variants[].head.logits",
                                                      "variants[].head.stash",

@@ -89,7 +89,7 @@ TEST_CASE("an experiment recomputes by segments or by layers with the bits of a 
   test::Layout by_segments = kept;
   by_segments.pipeline.recompute = Recompute::sqrt;
   test::Layout by_layers{.mesh = Mesh(1, 2, 1), .micro_batches = 2};
-  by_layers.head = HeadRanks::last_stage;  // whole, as that of one rank
+  by_layers.over = test::last_stage;  // whole, as that of one rank
   by_layers.pipeline.recompute_layers = {"a.*", "c.gelu"};
   test::check_same_bits(experiment, shared, by_segments, kept);
   test::check_same_bits(experiment, shared, by_layers, kept);

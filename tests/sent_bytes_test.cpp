@@ -62,19 +62,75 @@ TEST_CASE("rank 0 sends in a step what the formulas say: heads beside pipelines,
   experiment.head.classes = 40;
   experiment.train.micro_batches = 2;
   for (const char* schedule : {"1f1b", "zb_v"})
-    for (const HeadRanks ranks : {HeadRanks::all, HeadRanks::last_stage})
+    for (const AxisSet over : {every_axis, test::last_stage})
       for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
         for (const double norm : {0.0, 1.0}) {
           CAPTURE(schedule);
-          CAPTURE(static_cast<int>(ranks));
+          CAPTURE(to_string(over));
           CAPTURE(static_cast<int>(logits));
           CAPTURE(norm);
           experiment.pipeline.schedule = schedule;
-          experiment.head.ranks = ranks;
+          experiment.head.over = over;
           experiment.head.logits = logits;
           experiment.train.clip.norm = norm;
           check_sent(experiment);
         }
+}
+
+TEST_CASE("rank 0 sends in a step what the formulas say: heads shared along any axes, copies along the others") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16, 16, 16}}, 2, 2);
+  experiment.head.tile = 4;
+  for (const std::int64_t stages : {1, 2})
+    for (unsigned axes = 1; axes <= every_axis.index(); ++axes)
+      for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
+        for (const double norm : {0.0, 1.0}) {
+          experiment.mesh.pp = stages;
+          experiment.head.over = AxisSet::of_index(axes);
+          experiment.head.logits = logits;
+          experiment.train.clip.norm = norm;
+          // Rows and classes that the ranks cannot share evenly.
+          experiment.train.micro_batches = 2;
+          experiment.train.batch = 2 * 14;
+          experiment.head.classes = 41;
+          CAPTURE(stages);
+          CAPTURE(to_string(experiment.head.over));
+          CAPTURE(static_cast<int>(logits));
+          CAPTURE(norm);
+          check_sent(experiment);
+        }
+}
+
+TEST_CASE("rank 0 sends in a step what the formulas say: copies of what margins learn, biases, centres and samples") {
+  const auto copied = [](const auto& change) {
+    Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 2, 2);
+    experiment.head.classes = 60;
+    experiment.head.tile = 4;
+    experiment.head.over = {Axis::dp};
+    change(experiment.head);
+    check_sent(experiment);
+  };
+  copied([](HeadConfig& head) { head.margin = {.type = MarginType::adaface}; });
+  copied([](HeadConfig& head) { head.margin = {.type = MarginType::curricularface}; });
+  copied([](HeadConfig& head) { head.loss_reduction = LossReduction::reduce_scatter; });
+  copied([](HeadConfig& head) { head.sub_centres = 3; });
+  copied([](HeadConfig& head) {
+    head.normalize = false;
+    head.bias = true;
+    head.margin = {.scale = 1};
+  });
+  copied([](HeadConfig& head) {
+    head.sample.rate = 0.6;  // of a rank's 30 classes more than the batch can have
+    head.logits = Logits::fused;
+  });
+}
+
+TEST_CASE("what a sample's copies send is not said where it changes from step to step") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 2, 2);
+  experiment.head.classes = 60;
+  experiment.head.sample.rate = 0.1;
+  CHECK(run_variant(experiment, "planned", {}).sent_in_step.has_value());
+  experiment.head.over = {Axis::dp};
+  CHECK_FALSE(run_variant(experiment, "planned", {}).sent_in_step.has_value());
 }
 
 TEST_CASE("plan's bytes of all steps are those of steps with a loss and of steps without") {

@@ -234,7 +234,7 @@ TEST_CASE("times that were measured, and a head on the last stage, move the cut"
   seconds[0] = seconds[1] = 1;
   CHECK(cut_of(model, experiment, plan, schedule, seconds).begins == std::vector<int>{0, 1});
   experiment.head.classes = 100'000'000;
-  experiment.head.ranks = HeadRanks::last_stage;
+  experiment.head.over = {Axis::dp, Axis::tp};
   CHECK(cut_of(model, experiment, plan, schedule).begins.back() == model.last_value() - 1);
 }
 

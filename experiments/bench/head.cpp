@@ -76,15 +76,14 @@ class HeadSteps {
       HeadInput input{.embedding = Tensor::empty(rank_.device, {mine.size, dimension}, DType::f32),
                       .labels = std::span(labels).subspan(static_cast<std::size_t>(mine.begin),
                                                           static_cast<std::size_t>(mine.size)),
-                      .rows = {},
-                      .first_sample = mine.begin,
+                      .samples = {},
                       .global_batch = case_.batch};
       rank_.device.backend().training().fill_normal(
           input.embedding,
           {.key = rank_.key, .purpose = Purpose::test, .step = static_cast<std::uint32_t>(step_), .layer = 1},
           mine.begin * dimension, 0, 1);
       for (int r = 0; r < ranks; ++r)
-        input.rows.push_back(shard(case_.batch, case_.micro_batches * ranks, i * ranks + r).size);
+        input.samples.push_back(shard(case_.batch, case_.micro_batches * ranks, i * ranks + r));
       (void)head_.forward_backward(input);
     }
     head_.update({.step = step_, .learning_rate = 0.1});

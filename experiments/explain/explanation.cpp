@@ -158,7 +158,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
           std::move(plan),
           std::move(planned),
           std::move(head),
-          experiment.head.is_replicated(),
+          experiment.head.class_axes(),
           std::move(stages),
           std::move(cuts),
           totals,

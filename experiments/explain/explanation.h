@@ -44,7 +44,7 @@ struct Explanation {
   PlacementPlan plan;
   PlanReport report;
   LayerCosts head;
-  bool head_is_replicated = false;
+  AxisSet class_axes;  // along which the head's ranks have other classes
   /// One stage where there is no pipeline.
   std::vector<PlannedStage> stages;
   std::vector<PlannedCut> cuts;  // before each stage but the first

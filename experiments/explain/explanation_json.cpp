@@ -114,6 +114,12 @@ Json cuts_json(const Explanation& e) {
   return cuts;
 }
 
+Json head_json(const Explanation& e) {
+  Json over = Json::array();
+  e.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
+  return costs_json({{"parallel", e.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}}, e.head);
+}
+
 Json variant_json(const Explanation& e) {
   Json layers = Json::array();
   for (std::size_t i = 0; i < e.report.layers.size(); ++i) layers.push_back(layer_json(e, i));
@@ -137,7 +143,7 @@ Json variant_json(const Explanation& e) {
           {"layers", layers},
           {"stages", stages_json(e)},
           {"cuts", cuts_json(e)},
-          {"head", costs_json({{"parallel", e.head_is_replicated ? "replicated" : "sharded"}}, e.head)},
+          {"head", head_json(e)},
           {"redistributions", redistributions},
           {"totals", totals_json(e.totals)},
           {"choices", choices}};

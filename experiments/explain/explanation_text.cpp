@@ -45,8 +45,7 @@ class LayersTable {
       if (i < applications.size()) add_layer(i);
     }
     std::vector<std::string> head = row("head", "head", "-");
-    for (std::size_t i = 0; i < axes_.size(); ++i)
-      head.emplace_back(e_.head_is_replicated ? "data S(0)" : "column S(1)");
+    for (const Axis axis : axes_) head.emplace_back(e_.class_axes.contains(axis) ? "column S(1)" : "data S(0)");
     add_costs(std::move(head), e_.head);
     return grid_.to_text();
   }

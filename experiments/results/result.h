@@ -79,7 +79,8 @@ struct PipelineResult {
 struct HeadResult {
   HeadConfig config{};
   std::int64_t features = 0;
-  int ranks = 1;  // that share the classes, or each have all
+  int ranks = 1;   // that share the classes
+  int copies = 1;  // of each class, which see other samples
 };
 
 /// What a search found: the largest value of a field with which every rank stays within a budget.

@@ -74,6 +74,7 @@ Json head_json(const HeadResult& head) {
   return {{"classes", config.classes},
           {"features", head.features},
           {"ranks", head.ranks},
+          {"copies", head.copies},
           {"parallel", name_of(config.parallel)},
           {"logits", name_of(config.logits)},
           {"stash", config.stash},

@@ -19,10 +19,6 @@ std::vector<std::int64_t> positives_of(std::span<const std::int64_t> labels, con
   return classes;
 }
 
-std::int64_t wanted_of(const SampleShape& shape, const ShardRange& part) {
-  return static_cast<std::int64_t>(shape.rate * static_cast<double>(part.size));
-}
-
 /// The shards that lie in a range, be it in part.
 std::vector<std::int64_t> shards_in(const SampleShape& shape, const ShardRange& range) {
   std::vector<std::int64_t> shards;
@@ -45,10 +41,14 @@ void draw_others(const ShardRange& shard, std::int64_t count, const Permutation&
 
 }  // namespace
 
+std::int64_t sampled_of(double rate, std::int64_t classes) {
+  return static_cast<std::int64_t>(rate * static_cast<double>(classes));
+}
+
 bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch) {
   // The smallest that has a class.
   const ShardRange smallest = shard(shape.classes, shape.shards, std::min(shape.shards, shape.classes) - 1);
-  return shape.shards != ranks || wanted_of(shape, smallest) < std::min(batch, smallest.size);
+  return shape.shards != ranks || sampled_of(shape.rate, smallest.size) < std::min(batch, smallest.size);
 }
 
 std::int64_t ClassSample::position(std::int64_t row) const {
@@ -65,7 +65,7 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
     const std::vector<std::int64_t> positives = positives_of(labels, part);
     std::vector<bool> drawn(static_cast<std::size_t>(part.size));
     for (const std::int64_t label : positives) drawn[static_cast<std::size_t>(label - part.begin)] = true;
-    const std::int64_t wanted = wanted_of(shape, part);
+    const std::int64_t wanted = sampled_of(shape.rate, part.size);
     // A number of its own for each shard and step: 2^32 shards are more than there are.
     const auto number = (static_cast<std::uint64_t>(step) << 32) | static_cast<std::uint64_t>(i);
     const auto certain = static_cast<std::int64_t>(positives.size());
@@ -93,7 +93,8 @@ ClassSample count_sample(const SampleShape& shape, const ShardRange& range, std:
     const ShardRange part = shard(shape.classes, shape.shards, i);
     if (part.begin < range.begin || part.end() > range.end())
       return {.size = draw_sample(shape, range, labels, key, step).size};
-    sample.size += std::max(static_cast<std::int64_t>(positives_of(labels, part).size()), wanted_of(shape, part));
+    sample.size +=
+        std::max(static_cast<std::int64_t>(positives_of(labels, part).size()), sampled_of(shape.rate, part.size));
   }
   return sample;
 }

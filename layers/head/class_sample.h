@@ -24,6 +24,9 @@ struct SampleShape {
 /// has one shard, and fills it up whatever the batch's classes are.
 bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch);
 
+/// Of so many classes a sample has no fewer.
+std::int64_t sampled_of(double rate, std::int64_t classes);
+
 /// What of a sample lies in a range of the classes, counted from the range's begin.
 struct ClassSample {
   std::int64_t size = 0;                  // how many rows there are

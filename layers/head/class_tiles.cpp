@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "framework/device.h"
-#include "framework/tiles.h"
 
 namespace heddle {
 
@@ -54,9 +53,10 @@ void ClassTiles::read(ClassTile& tile) const {
   tile.rows = is_kept_so ? table_.weight.rows(tile.begin, tile.end()) : widened;
 }
 
-void ClassTiles::for_each(const std::function<void(const ClassTile&)>& body) const {
-  for_each_tile(table_.weight.device(), size_, tile_,
-                [&](std::int64_t begin, std::int64_t end) { body(load(begin, end)); });
+void ClassTiles::for_each(const std::function<void(const ClassTile&)>& body, TileWork work) const {
+  for_each_tile(
+      table_.weight.device(), size_, tile_, [&](std::int64_t begin, std::int64_t end) { body(load(begin, end)); },
+      work);
 }
 
 }  // namespace heddle

@@ -9,6 +9,7 @@
 
 #include "framework/device.h"
 #include "framework/kernels/class_rows.h"
+#include "framework/tiles.h"
 
 namespace heddle {
 
@@ -52,8 +53,8 @@ class ClassTiles {
   ClassTile all() const { return load(0, size_); }
   /// Those that an index [n] among them names: [n, d].
   ClassTile rows_at(const Tensor& rows) const;
-  /// Every tile in order. Equal ones are walked once on plan, and counted.
-  void for_each(const std::function<void(const ClassTile&)>& body) const;
+  /// Every tile in order. Equal ones are walked once on plan, and counted, where the work is the rank's own.
+  void for_each(const std::function<void(const ClassTile&)>& body, TileWork work = TileWork::own) const;
 
  private:
   /// Rows and norms of the tile's selection.

@@ -1,6 +1,5 @@
 #include "layers/head/head.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,19 +9,15 @@ namespace heddle {
 
 namespace {
 
-/// About 2 MiB of f32 weights: they, their products and their gradient pass through a core's cache together.
-std::int64_t usual_tile(std::int64_t dimension) {
-  return std::clamp<std::int64_t>((std::int64_t{1} << 19) / dimension, 256, 8192);
-}
-
 ClassInitial initial_of(const HeadConfig& config) {
   const auto kind = config.init == HeadInit::unit ? ClassInitial::Kind::unit : ClassInitial::Kind::normal;
   return {.kind = kind, .deviation = config.initial_deviation};
 }
 
-/// Axes along which ranks have no head.
-AxisSet stages_apart(const HeadConfig& config, const Mesh& mesh) {
-  return config.is_everywhere() ? AxisSet{} : mesh.larger_than_one({Axis::pp});
+std::vector<std::int64_t> sizes_of(const std::vector<ShardRange>& ranges) {
+  std::vector<std::int64_t> sizes;
+  for (const ShardRange& range : ranges) sizes.push_back(range.size);
+  return sizes;
 }
 
 /// The sampled classes' rows.
@@ -42,42 +37,36 @@ ClassSample of_centres(ClassSample sample, std::int64_t centres) {
 
 }  // namespace
 
-AxisSet Head::axes(const HeadConfig& config) {
-  return config.is_everywhere() ? every_axis : AxisSet{Axis::dp, Axis::tp};
-}
-
 Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
            Construction& construction)
     : config_(config),
       optimizer_(optimizer),
       device_(construction.device),
       key_(rank.key),
-      ranks_(rank.over(config.is_replicated() ? AxisSet{} : axes(config))),
-      samples_(rank.over(axes(config))),
+      ranks_(rank.over(config.class_axes())),
+      copies_(rank.over(config.copy_axes())),
+      all_(rank.over(config.axes())),
       shard_(shard(config.classes, ranks_.size(), ranks_.rank())),
       part_(ParameterPart::all_of({config.rows_of(config.classes), dimension})),
       stream_(construction.next_stream),
       draws_aside_(!rank.clock.is_virtual()),
       dtype_(construction.dtype),
-      margin_(config.margin, construction.device, stages_apart(config, rank.mesh)) {
+      margin_(config.margin, construction.device, rank.mesh.larger_than_one(every_axis.without(config.axes()))) {
   check(config, optimizer, construction.dtype);
+  part_.sharded = rank.mesh.larger_than_one(every_axis.without(config.copy_axes()));
   if (config_.is_replicated()) {
-    part_.sharded = stages_apart(config, rank.mesh);
-    part_.partial = rank.mesh.larger_than_one(axes(config));
+    part_.partial = rank.mesh.larger_than_one(config.copy_axes());
     weight_ = make_parameter(construction, "head.weight", part_, Initial::constant(0));
     table_.weight = weight_.value;
   } else {
     part_.box[0] = {config.rows_of(shard_.begin), config.rows_of(shard_.size)};
-    part_.sharded = rank.mesh.larger_than_one(every_axis);
     make_table();
     ++construction.next_stream;
   }
   device_.backend().class_rows().fill(table_,
                                       {.key = construction.key, .purpose = Purpose::initial_weights, .layer = stream_},
                                       part_.box[0].begin * dimension, initial_of(config));
-  const std::int64_t tile = config.tile > 0 ? config.tile * config.sub_centres : usual_tile(dimension);
-  tiles_.emplace(table_, dtype_, config.normalize,
-                 std::max(tile / config.sub_centres, std::int64_t{1}) * config.sub_centres, config.sub_centres);
+  tiles_.emplace(table_, dtype_, config.normalize, tile_rows(config, dimension), config.sub_centres);
   tiles_->select({}, biases());
 }
 
@@ -179,11 +168,15 @@ void Head::forget() {
   sample_ = {};
 }
 
+ShardRange Head::own_samples(const HeadInput& input) const {
+  return input.samples[static_cast<std::size_t>(ranks_.rank())];
+}
+
 void Head::check_labels(const HeadInput& input) const {
   for (std::size_t i = 0; i < input.labels.size(); ++i)
     if (input.labels[i] < 0 || input.labels[i] >= config_.classes)
       fail<InputError>("head: sample {} of the batch has label {}, expected one in [0, {})",
-                       input.first_sample + static_cast<std::int64_t>(i), input.labels[i], config_.classes);
+                       own_samples(input).begin + static_cast<std::int64_t>(i), input.labels[i], config_.classes);
 }
 
 void Head::check_finite(const HeadInput& input, const Tensor& inverse_norm) const {
@@ -193,7 +186,7 @@ void Head::check_finite(const HeadInput& input, const Tensor& inverse_norm) cons
     if (!std::isfinite(norms[i]) || norms[i] == 0)
       fail<RankFailed>(
           "head: the embedding of sample {} of the batch, on rank {}, is not finite: the training has diverged",
-          input.first_sample + static_cast<std::int64_t>(i), device_.rank());
+          own_samples(input).begin + static_cast<std::int64_t>(i), device_.rank());
 }
 
 void Head::check_finite_gradient(const Tensor& gradient) const {
@@ -204,13 +197,15 @@ void Head::check_finite_gradient(const Tensor& gradient) const {
                      device_.rank());
 }
 
-void Head::check_finite_sums(std::int64_t first_sample, const Tensor& log_sums) const {
+void Head::check_finite_sums(const HeadInput& input, const Tensor& log_sums) const {
   if (!device_.has_data()) return;
   const std::vector<double> values = log_sums.to_doubles();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (!std::isfinite(values[i]))
-      fail<RankFailed>("head: the logits of sample {} of the batch are not finite: the training has diverged",
-                       first_sample + static_cast<std::int64_t>(i));
+  auto value = values.begin();
+  for (const ShardRange& samples : input.samples)
+    for (std::int64_t sample = samples.begin; sample < samples.end(); ++sample)
+      if (!std::isfinite(*value++))
+        fail<RankFailed>("head: the logits of sample {} of the batch are not finite: the training has diverged",
+                         sample);
 }
 
 Tensor Head::columns_of(const Tensor& labels) const {
@@ -224,9 +219,9 @@ Tensor Head::columns_of(const Tensor& labels) const {
 }
 
 HeadOutput Head::forward_backward(const HeadInput& input) {
+  if (static_cast<int>(input.samples.size()) != ranks_.size())
+    fail("head: expected the samples of {} ranks, got {}", ranks_.size(), input.samples.size());
   check_labels(input);
-  if (static_cast<int>(input.rows.size()) != samples_.size())
-    fail("head: expected the rows of {} ranks, got {}", samples_.size(), input.rows.size());
   take_sample();
   const RowKernels& rows = device_.backend().rows();
   Tensor mine = config_.normalize ? Tensor::empty_like(input.embedding) : Tensor();
@@ -242,7 +237,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
                      .columns = {},
                      .rows = config_.is_replicated() ? mine : Tensor(ranks_.all_gather(mine)),
                      .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
-                     .share = input.rows,
+                     .share = sizes_of(input.samples),
                      .loss_scale = 1.0 / static_cast<double>(input.global_batch),
                      .wants_loss = config_.has_loss(step_)};
   mine = Tensor();
@@ -260,9 +255,9 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   if (config_.is_replicated()) {
     output.embedding_gradient = std::move(result.gradient);
   } else {
-    Work<Tensor> reducing = ranks_.reduce_scatter(std::exchange(result.gradient, Tensor()), input.rows);
+    Work<Tensor> reducing = ranks_.reduce_scatter(std::exchange(result.gradient, Tensor()), logits.share);
     if (input.while_reducing) {
-      check_finite_sums(input.first_sample - logits.own_rows().begin, kept_.back().log_sums);
+      check_finite_sums(input, kept_.back().log_sums);
       input.while_reducing();
     }
     output.embedding_gradient = reducing.wait();
@@ -298,7 +293,9 @@ Tensor Head::loss_sum(const Tensor& losses, double scale) {
   Tensor sum = Tensor::empty(device_, {}, losses.dtype());
   device_.backend().elementwise().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
   device_.backend().elementwise().scale_add(scale, sum, 0, sum);
-  return (config_.is_replicated() || scatters_loss()) && samples_.size() > 1 ? Tensor(samples_.all_reduce(sum)) : sum;
+  // Each rank has the losses of all its group's samples, or of its own.
+  Communicator& others = scatters_loss() ? all_ : copies_;
+  return others.size() > 1 ? Tensor(others.all_reduce(sum)) : sum;
 }
 
 }  // namespace heddle

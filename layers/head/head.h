@@ -9,7 +9,10 @@
 //            held.
 //
 // So micro-batches cost embeddings, not weight gradients, and state is weights and momentum in the types that the
-// experiment names. A replicated head's weight is a parameter like others: phase 2 stores its gradient.
+// experiment names. Where the classes are shared along some of the mesh's axes only, the ranks along the others hold
+// copies of them: each group that shares the classes sees its own samples, and phase 2 adds up a tile's gradient over
+// the copies before the tile is stepped, alike on all of them. A replicated head's weight is a parameter like others:
+// phase 2 stores its gradient.
 #pragma once
 
 #include <cstdint>
@@ -38,22 +41,23 @@ namespace heddle {
 struct HeadInput {
   Tensor embedding;                      // [b, d], f32 or f64; b may be 0
   std::span<const std::int64_t> labels;  // [b], in [0, classes)
-  std::vector<std::int64_t> rows;        // b of every rank of the head, in rank order
-  std::int64_t first_sample = 0;         // position in the global batch, for messages
-  std::int64_t global_batch = 1;         // the loss is the mean over so many samples
+  /// Positions in the global batch, of every rank that shares the classes with this one, in rank order; its own are b.
+  std::vector<ShardRange> samples;
+  std::int64_t global_batch = 1;  // the loss is the mean over so many samples
   /// Called once, while the embeddings' gradient is on its way to its ranks: where nothing about the step is still to
   /// be known, phase 2 may run then. All log-sum-exps are finite.
   std::function<void()> while_reducing{};
 };
 
-/// Whose a micro-batch's embeddings are.
+/// Whose a micro-batch's embeddings are: of the first rank that has a part in the head, and of all that share the
+/// classes with it.
 struct HeadRows {
-  std::int64_t all = 0;
-  std::int64_t of_rank_0 = 0;  // of the mesh; none where it is not of the last stage
+  std::int64_t of_group = 0;
+  std::int64_t of_first = 0;  // none where it is not of the last stage
 };
 
 struct HeadOutput {
-  /// []: sum of the micro-batch's losses over the head's ranks, divided by the global batch; none in a step without.
+  /// []: sum of the micro-batch's losses over all samples, divided by the global batch; none in a step without.
   Tensor loss_sum;
   Tensor losses;              // [b]: of this rank's samples, with loss_reduction reduce_scatter
   Tensor embedding_gradient;  // [b, d]
@@ -82,9 +86,7 @@ struct TileProducts {
 
 class Head {
  public:
-  /// The mesh axes whose ranks share the classes, or of a replicated head the samples.
-  static AxisSet axes(const HeadConfig& config);
-  /// These ranks share the head, this one among them; dimension d is the embedding's size.
+  /// Made by all ranks that have a part in the head (HeadConfig::axes); dimension d is the embedding's size.
   Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
        Construction& construction);
   Head(const Head&) = delete;
@@ -106,14 +108,16 @@ class Head {
   void update(const HeadUpdate& update);
   /// of a replicated head: fills the weight's accumulator;
   void store_weight_gradient();
-  /// gives the gradient of this rank's columns, [columns, d].
+  /// gives the gradient of this rank's columns, [columns, d]; a replicated head's is that of its own samples.
   Tensor weight_gradient();
   /// Adds the sum of the squares of this rank's gradients, each into [-bound, bound], to a f64 element; keeps all rows.
+  /// The first of the copies of a class adds them. A collective call.
   void add_squared_gradient(double bound, Tensor& result);
 
-  /// What the ranks of a mesh tell each other about a micro-batch, and at a step's end.
+  /// What the ranks of a mesh tell each other about a micro-batch, and at a step's end. Of a sample's classes it counts
+  /// those that are drawn whatever the batch is.
   static std::vector<LayerExchange> exchanges(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
-                                              const Mesh& mesh, DType dtype);
+                                              const Mesh& mesh, DType dtype, bool clips_norm);
   /// Of so many classes.
   static HeadBytes bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
                          std::int64_t classes, DType dtype);
@@ -132,11 +136,12 @@ class Head {
 
  private:
   void make_table();
+  ShardRange own_samples(const HeadInput& input) const;
   void check_labels(const HeadInput& input) const;
   void check_finite(const HeadInput& input, const Tensor& inverse_norm) const;
   /// In steps without a loss nothing else would tell.
   void check_finite_gradient(const Tensor& gradient) const;
-  void check_finite_sums(std::int64_t first_sample, const Tensor& log_sums) const;
+  void check_finite_sums(const HeadInput& input, const Tensor& log_sums) const;
   void take_sample();
   /// Labels as columns of this rank's tiles: those of others' classes lie outside.
   Tensor columns_of(const Tensor& labels) const;
@@ -144,6 +149,12 @@ class Head {
   Tensor loss_sum(const Tensor& losses, double scale);
   void weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer);
   TileProducts tile_products(const ClassTile& tile);
+  /// Whether others hold the same classes and have seen other samples.
+  bool has_copies() const { return !config_.is_replicated() && copies_.size() > 1; }
+  static std::vector<LayerExchange> exchanges_of_copies(const HeadConfig& config, std::int64_t dimension,
+                                                        const Mesh& mesh, DType dtype, bool clips_norm);
+  /// Rows of a tile; the embedding's size bounds them where the experiment does not.
+  static std::int64_t tile_rows(const HeadConfig& config, std::int64_t dimension);
   /// As kept labels count them.
   std::int64_t first_column(const ClassTile& tile) const;
   /// By the products of one micro-batch's rows with the tile's, [B, t].
@@ -157,14 +168,17 @@ class Head {
   /// Of lazy rows: the step that was done is put off by all that did not take it.
   void put_off(const ClassStep& step);
   void catch_up_all();
+  /// The margin's running statistics learn of the rows of all samples.
+  void end_margin_step();
   void forget();
 
   HeadConfig config_;
   OptimizerConfig optimizer_;
   Device& device_;
   RandomKey key_;
-  Communicator& ranks_;    // that share the classes
-  Communicator& samples_;  // whose losses add up
+  Communicator& ranks_;   // that share the classes
+  Communicator& copies_;  // that have the same classes and other samples
+  Communicator& all_;     // both
   ShardRange shard_;
   Parameter weight_;  // of a replicated head
   ParameterPart part_;

@@ -20,12 +20,6 @@ std::span<const std::string_view> names_of<Logits>() {
 }
 
 template <>
-std::span<const std::string_view> names_of<HeadRanks>() {
-  static constexpr std::array<std::string_view, 2> names{"all", "last_stage"};
-  return names;
-}
-
-template <>
 std::span<const std::string_view> names_of<LossReduction>() {
   static constexpr std::array<std::string_view, 2> names{"all_reduce", "reduce_scatter"};
   return names;
@@ -68,8 +62,8 @@ void describe_sample(Describer& d, SampleConfig& c) {
           "raises the others' logits by -ln of the probability that they are drawn, which makes the softmax's sum "
           "unbiased");
   d.field("shards", c.shards, between(0, 1e6),
-          "how many stretches of the classes are sampled each by itself; 0: as many as the head has ranks, or in a run "
-          "that goes on as many as before. The sample depends on it, not on the ranks");
+          "how many stretches of the classes are sampled each by itself; 0: as many as ranks share the classes, or in "
+          "a run that goes on as many as before. The sample depends on it, not on the ranks");
 }
 
 void describe_state(Describer& d, HeadConfig& c) {
@@ -89,9 +83,13 @@ void describe(Describer& d, HeadConfig& c) {
       "nowhere (fused: class tiles are computed twice and never kept)");
   d.field("stash", c.stash, "fused keeps the exponentials and saves one of its four products");
   d.field("tile", c.tile, between(0, 1e6), "classes that are computed with at once; 0: by the embedding's size");
-  choice(d, "ranks", c.ranks,
-         "who shares the classes: all ranks of the mesh, which then meet for each micro-batch, or those of the last "
-         "pipeline stage");
+  unsigned over = c.over.index();
+  d.subset(
+      "over", over, axis_names, "all",
+      "mesh axes along whose ranks the classes are shared; ranks along the others hold copies of them, see samples "
+      "of their own, and add up the gradients. With pp the ranks of all pipeline stages have classes and meet for "
+      "each micro-batch, without it those of the last stage");
+  c.over = AxisSet::of_index(over);
   object(d, "margin", c.margin, "the margin softmax");
   d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
   d.field("bias", c.bias, "a trained number a class is added to its logit; with normalize false");
@@ -133,6 +131,12 @@ std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConf
 
 void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   check(c.margin, c.normalize);
+  if (c.over.empty())
+    fail<InputError>(
+        "head.over: expected at least one axis: a head whose classes no ranks share is one with head.parallel = "
+        "replicated");
+  if (c.is_replicated() && c.over != every_axis)
+    fail<InputError>("head.over: ranks of a replicated head share no classes: expected all, got {}", to_string(c.over));
   if (c.bias && c.normalize) fail<InputError>("head.bias: cosines have none: expected normalize = false");
   if (c.bias && (c.samples() || c.is_replicated()))
     fail<InputError>("head.bias: expected a sharded head that does not sample");

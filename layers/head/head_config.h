@@ -7,6 +7,7 @@
 #include "framework/dtype.h"
 #include "framework/margin.h"
 #include "framework/optimizer.h"
+#include "parallel/mesh.h"
 
 namespace heddle {
 
@@ -24,12 +25,6 @@ enum class Logits {
   transposed,  // an all-to-all gives each rank all classes' logits of its share of the rows
   sharded,     // they stay where they are; ranks exchange a maximum and two sums a row
   fused        // nowhere: class tiles are computed, summed up and forgotten, and computed again for the weights
-};
-
-/// Which ranks share the head.
-enum class HeadRanks {
-  all,        // of the mesh, those of all pipeline stages
-  last_stage  // those that have the embeddings
 };
 
 /// Which ranks get the losses of which samples.
@@ -57,7 +52,7 @@ struct SampleConfig {
   double rate = 1;
   Unsampled unsampled = Unsampled::frozen;
   bool correction = false;
-  std::int64_t shards = 0;  // 0: the head's ranks
+  std::int64_t shards = 0;  // 0: as many as ranks share the classes
 
   std::int64_t shards_over(std::int64_t ranks) const { return shards > 0 ? shards : ranks; }
 };
@@ -67,8 +62,8 @@ struct HeadConfig {
   HeadParallel parallel = HeadParallel::sharded;
   Logits logits = Logits::sharded;
   bool stash = false;
-  std::int64_t tile = 0;  // classes; 0: by the embedding's size
-  HeadRanks ranks = HeadRanks::all;
+  std::int64_t tile = 0;      // classes; 0: by the embedding's size
+  AxisSet over = every_axis;  // of the mesh: ranks along these share the classes, along the others hold copies of them
   MarginConfig margin{};
   bool normalize = true;         // cosines; else plain products of embedding and weight
   bool bias = false;             // of a class, trained; of plain products only
@@ -88,9 +83,14 @@ struct HeadConfig {
   bool lags() const { return samples() && sample.unsampled == Unsampled::lazy; }
   bool has_loss(std::int64_t step) const { return step % loss_every == 0; }
   bool is_replicated() const { return parallel == HeadParallel::replicated; }
-  /// Whether all ranks of the mesh share the classes, those of all pipeline stages: a replicated head lies where the
-  /// embeddings are.
-  bool is_everywhere() const { return ranks == HeadRanks::all && !is_replicated(); }
+  /// Axes along which ranks have other classes.
+  AxisSet class_axes() const { return is_replicated() ? AxisSet{} : over; }
+  /// Whether the ranks of all pipeline stages have a part in the head; else those that have the embeddings.
+  bool is_everywhere() const { return class_axes().contains(Axis::pp); }
+  /// Axes along which all ranks have a part in it.
+  AxisSet axes() const { return is_everywhere() ? every_axis : AxisSet{Axis::dp, Axis::tp}; }
+  /// Axes along which ranks have the same classes and other samples.
+  AxisSet copy_axes() const { return axes().without(class_axes()); }
 };
 
 /// The types that weights and momentum are kept in where `computed` is the one of the arithmetic; none: the head keeps

@@ -1,4 +1,6 @@
 // What a head holds, computes and sends, from its settings alone.
+#include <algorithm>
+
 #include "layers/head/head.h"
 
 namespace heddle {
@@ -24,77 +26,109 @@ int Head::products(const HeadConfig& config, bool clips_norm) {
   return of_phase_1 + (clips_norm && !config.is_replicated() ? 2 : 1) * of_phase_2;
 }
 
-std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
-                                           const Mesh& mesh, DType dtype) {
+std::int64_t Head::tile_rows(const HeadConfig& config, std::int64_t dimension) {
+  // About 2 MiB of f32 weights: they, their products and their gradient pass through a core's cache together.
+  const std::int64_t usual = std::clamp<std::int64_t>((std::int64_t{1} << 19) / dimension, 256, 8192);
+  return config.rows_of(config.tile > 0 ? config.tile : std::max<std::int64_t>(usual / config.sub_centres, 1));
+}
+
+std::vector<LayerExchange> Head::exchanges_of_copies(const HeadConfig& config, std::int64_t dimension, const Mesh& mesh,
+                                                     DType dtype, bool clips_norm) {
   using When = LayerExchange::When;
-  const AxisSet all = mesh.larger_than_one(axes(config));
-  if (all.empty()) return {};
+  const AxisSet copies = mesh.larger_than_one(config.copy_axes());
+  if (copies.empty()) return {};
   std::vector<LayerExchange> exchanges;
-  const auto add = [&](When when, Operation operation, std::int64_t elements, DType type) -> LayerExchange& {
-    return exchanges.emplace_back(LayerExchange{when, operation, all, elements, type});
+  const auto add = [&](When when, std::int64_t elements, DType type) -> LayerExchange& {
+    return exchanges.emplace_back(LayerExchange{when, Operation::all_reduce, copies, elements, type});
   };
+  if (config.loss_reduction == LossReduction::all_reduce) add(When::forward, 1, dtype);
+  if (!initial_running(config.margin).empty()) add(When::step_end, 3, DType::f64);
+  const std::int64_t classes =
+      sampled_of(config.sample.rate, shard(config.classes, mesh.size(config.class_axes()), 0).size);
+  const std::int64_t rows = config.rows_of(classes);
   if (config.is_replicated()) {
-    add(When::forward, Operation::all_reduce, 1, dtype);
-    add(When::step_end, Operation::all_reduce, config.rows_of(config.classes) * dimension, dtype);
-    if (!initial_running(config.margin).empty()) add(When::step_end, Operation::all_reduce, 3, DType::f64);
+    add(When::step_end, rows * dimension, dtype);
     return exchanges;
   }
-  const int ranks = mesh.size(all);
+  const auto add_tiles = [&](std::int64_t size, std::int64_t tiles) {
+    const std::int64_t times = tiles * (clips_norm ? 2 : 1);
+    if (times == 0) return;
+    add(When::step_end, size * dimension, dtype).times = times;
+    if (config.bias) add(When::step_end, size, dtype).times = times;
+  };
+  const std::int64_t tile = tile_rows(config, dimension);
+  add_tiles(tile, rows / tile);
+  add_tiles(rows % tile, rows % tile > 0 ? 1 : 0);
+  return exchanges;
+}
+
+std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
+                                           const Mesh& mesh, DType dtype, bool clips_norm) {
+  using When = LayerExchange::When;
+  std::vector<LayerExchange> exchanges = exchanges_of_copies(config, dimension, mesh, dtype, clips_norm);
+  const bool scatters = config.loss_reduction == LossReduction::reduce_scatter;
+  const AxisSet all = mesh.larger_than_one(config.axes());
+  if (scatters && !all.empty()) exchanges.push_back({When::forward, Operation::all_reduce, all, 1, dtype});
+  const AxisSet shared = mesh.larger_than_one(config.class_axes());
+  if (shared.empty()) return exchanges;
+  const auto add = [&](When when, Operation operation, std::int64_t elements, DType type) -> LayerExchange& {
+    return exchanges.emplace_back(LayerExchange{when, operation, shared, elements, type});
+  };
+  const int ranks = mesh.size(shared);
   const std::int64_t classes = shard(config.classes, ranks, 0).size;
   // The ranks' parts of these are as their rows are.
   const auto gather_rows = [&](std::int64_t width, DType type) {
-    add(When::forward, Operation::all_gather, rows.all * width, type).sent = (ranks - 1) * rows.of_rank_0 * width;
+    add(When::forward, Operation::all_gather, rows.of_group * width, type).sent = (ranks - 1) * rows.of_first * width;
   };
   gather_rows(dimension, dtype);
   gather_rows(1, DType::i64);
   const RowStatistic asked = row_statistic(config.margin);
   if (asked == RowStatistic::inverse_norm) gather_rows(1, dtype);
-  if (asked == RowStatistic::target_cosine) add(When::forward, Operation::all_reduce, rows.all, dtype);
-  if (asked == RowStatistic::target_radius) add(When::forward, Operation::all_reduce, 2 * rows.all, dtype);
-  const bool scatters = config.loss_reduction == LossReduction::reduce_scatter;
+  if (asked == RowStatistic::target_cosine) add(When::forward, Operation::all_reduce, rows.of_group, dtype);
+  if (asked == RowStatistic::target_radius) add(When::forward, Operation::all_reduce, 2 * rows.of_group, dtype);
   // A number a class: inverse norms, unless the nearest centres were found by them already, and biases.
   const auto add_vectors = [&](Operation operation) {
     if (config.normalize && config.sub_centres == 1) add(When::forward, operation, config.classes, dtype);
     if (config.bias) add(When::forward, operation, config.classes, dtype);
   };
   const auto scatter_losses = [&](Operation operation) {
-    if (scatters) add(When::forward, operation, rows.all, dtype).sent = rows.all - rows.of_rank_0;
+    if (scatters) add(When::forward, operation, rows.of_group, dtype).sent = rows.of_group - rows.of_first;
   };
   const auto reduce_sums = [&] {
-    add(When::forward, Operation::all_reduce, (scatters ? 1 : 2) * rows.all, DType::f64);
+    add(When::forward, Operation::all_reduce, (scatters ? 1 : 2) * rows.of_group, DType::f64);
     scatter_losses(Operation::reduce_scatter);
   };
   switch (config.logits) {
     case Logits::gathered:
-      add(When::forward, Operation::gather, rows.all * config.classes, dtype);
+      add(When::forward, Operation::gather, rows.of_group * config.classes, dtype);
       add_vectors(Operation::gather);
-      add(When::forward, Operation::broadcast, (scatters ? 1 : 2) * rows.all, dtype);
+      add(When::forward, Operation::broadcast, (scatters ? 1 : 2) * rows.of_group, dtype);
       scatter_losses(Operation::scatter);
-      add(When::backward, Operation::scatter, rows.all * config.classes, dtype);
+      add(When::backward, Operation::scatter, rows.of_group * config.classes, dtype).sent =
+          rows.of_group * (config.classes - classes);
       break;
     case Logits::transposed: {
-      const std::int64_t kept = rows.of_rank_0 * classes;
-      const std::int64_t share = shard(rows.all, ranks, 0).size;
+      const std::int64_t kept = rows.of_first * classes;
+      const std::int64_t share = shard(rows.of_group, ranks, 0).size;
       add_vectors(Operation::all_gather);
-      add(When::forward, Operation::all_to_all, rows.all * classes, dtype).sent = rows.all * classes - kept;
+      add(When::forward, Operation::all_to_all, rows.of_group * classes, dtype).sent = rows.of_group * classes - kept;
       add(When::backward, Operation::all_to_all, share * config.classes, dtype).sent =
-          rows.of_rank_0 * config.classes - kept;
+          rows.of_first * config.classes - kept;
       gather_rows(1, dtype);
       if (!scatters) gather_rows(1, dtype);
       break;
     }
     case Logits::fused:
-      if (!constant_reference(config, dtype)) add(When::forward, Operation::all_reduce, rows.all, dtype);
+      if (!constant_reference(config, dtype)) add(When::forward, Operation::all_reduce, rows.of_group, dtype);
       reduce_sums();
       break;
     case Logits::sharded:
-      add(When::forward, Operation::all_reduce, rows.all, dtype);
+      add(When::forward, Operation::all_reduce, rows.of_group, dtype);
       reduce_sums();
       break;
   }
-  if (scatters) add(When::forward, Operation::all_reduce, 1, dtype);
-  add(When::backward, Operation::reduce_scatter, rows.all * dimension, dtype).sent =
-      (rows.all - rows.of_rank_0) * dimension;
+  add(When::backward, Operation::reduce_scatter, rows.of_group * dimension, dtype).sent =
+      (rows.of_group - rows.of_first) * dimension;
   return exchanges;
 }
 

@@ -53,9 +53,9 @@ Tensor HeadMargin::target_statistics(const LogitsInput& input) const {
   return input.ranks.all_reduce(statistics, Reduction::sum);
 }
 
-void HeadMargin::add_rows_of(Communicator& samples) {
-  if (!running_.defined() || samples.size() == 1) return;
-  moments_.copy_from(samples.all_reduce(moments_));
+void HeadMargin::add_rows_of(Communicator& ranks) {
+  if (!running_.defined() || ranks.size() == 1) return;
+  moments_.copy_from(ranks.all_reduce(moments_));
 }
 
 void HeadMargin::end_step() {

@@ -19,8 +19,8 @@ class HeadMargin {
   void begin_step();
   /// Of a micro-batch's rows, whose embeddings have these inverse norms (of this rank's own rows). A collective call.
   RowMargin of_rows(const LogitsInput& input, const Tensor& inverse_norms);
-  /// Of ranks that have seen other rows than this one, the same is known afterwards. A collective call.
-  void add_rows_of(Communicator& samples);
+  /// The rows that these ranks have seen, each other ones, count for all of them. A collective call.
+  void add_rows_of(Communicator& ranks);
   /// The rows since begin_step join the running statistics.
   void end_step();
   std::vector<StateTensor> state() const;

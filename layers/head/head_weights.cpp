@@ -44,6 +44,9 @@ TileProducts Head::tile_products(const ClassTile& tile) {
     beta = 1;
   }
   if (kept_.empty()) sum.weight.fill(0);
+  if (!has_copies()) return sum;
+  copies_.all_reduce_in_place(sum.weight).wait();
+  if (config_.bias) copies_.all_reduce_in_place(sum.bias).wait();
   return sum;
 }
 
@@ -56,7 +59,8 @@ void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
 
 void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
   const MemoryScope scope(device_, Category::workspace);
-  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile)); });
+  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile)); },
+                   has_copies() ? TileWork::shared : TileWork::own);
 }
 
 ClassStep Head::class_step(const HeadUpdate& update) const {
@@ -86,7 +90,7 @@ void Head::update(const HeadUpdate& update) {
   if (config_.samples() && config_.sample.unsampled == Unsampled::dense) step_unsampled(step);
   if (put_off_) put_off(step);
   table_.weight.storage()->changed();
-  margin_.end_step();
+  end_margin_step();
   forget();
 }
 
@@ -140,12 +144,17 @@ Tensor Head::weight_gradient() {
 
 void Head::store_weight_gradient() {
   weight_.gradient->add(weight_gradient());
-  margin_.add_rows_of(samples_);
+  end_margin_step();
+}
+
+void Head::end_margin_step() {
+  margin_.add_rows_of(copies_);
   margin_.end_step();
 }
 
 void Head::add_squared_gradient(double bound, Tensor& result) {
   weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
+    if (has_copies() && copies_.rank() > 0) return;
     const ClassRowKernels& kernels = device_.backend().class_rows();
     kernels.add_squared_gradient(tile.rows, tile.inverse_norm, products.weight, bound, result);
     if (products.bias.defined())

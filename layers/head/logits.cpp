@@ -87,7 +87,6 @@ bool scatters_loss(const LogitsInput& input) {
 }  // namespace
 
 ShardRange LogitsInput::own_rows() const {
-  if (config.is_replicated()) return {0, rows.shape()[0]};
   const auto before = share.begin() + ranks.rank();
   return {std::accumulate(share.begin(), before, std::int64_t{0}), *before};
 }

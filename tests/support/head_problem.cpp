@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
+#include "tests/support/head_samples.h"
 
 namespace heddle::test {
 
@@ -62,13 +63,11 @@ void forward(Head& head, const Problem& problem, Rank& rank, std::int64_t micro_
   head.begin_step(0, problem.labels);
   for (std::int64_t i = 0; i < micro_batches; ++i) {
     HeadInput input;
-    for (int r = 0; r < rank.size; ++r)
-      input.rows.push_back(shard(problem.batch(), micro_batches * rank.size, i * rank.size + r).size);
-    const ShardRange mine = shard(problem.batch(), micro_batches * rank.size, i * rank.size + rank.index);
+    input.samples = shared_samples(problem.config, rank.mesh, rank.index, problem.batch(), micro_batches, i);
+    const ShardRange mine = samples_of(rank.mesh, rank.index, problem.batch(), micro_batches, i);
     input.embedding = tensor(rank.device, {mine.size, d}, part(problem.embeddings, d, mine), dtype);
     input.labels =
         std::span(problem.labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
-    input.first_sample = mine.begin;
     input.global_batch = problem.batch();
     const HeadOutput output = head.forward_backward(input);
     put(output.embedding_gradient, mine.begin, answer.embedding_gradient);
@@ -80,8 +79,8 @@ void forward(Head& head, const Problem& problem, Rank& rank, std::int64_t micro_
   }
 }
 
-WorldOptions world(int ranks) {
-  WorldOptions options{.mesh = Mesh(ranks)};
+WorldOptions world(const Mesh& mesh) {
+  WorldOptions options{.mesh = mesh};
   options.threads = 1;
   return options;
 }
@@ -101,25 +100,25 @@ Values part(const Values& all, std::int64_t width, const ShardRange& rows) {
   return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
 }
 
-Answer solve(const Problem& problem, int ranks, std::int64_t micro_batches, DType dtype) {
+Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches, DType dtype) {
   Answer answer = blank_answer(problem);
-  run_ranks(world(ranks), [&](Rank& rank) {
+  run_ranks(world(mesh), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, dtype};
     Head head(problem.config, {.momentum = 0}, problem.dimension, rank, construction);
     load(head, problem, rank, dtype);
     forward(head, problem, rank, micro_batches, dtype, answer);
-    if (problem.config.bias)
-      step_by_gradient(head, answer);
-    else
-      put(head.weight_gradient(), rows_of(head, problem).begin, answer.weight_gradient);
+    if (problem.config.bias) return step_by_gradient(head, answer);
+    const Tensor gradient = head.weight_gradient();
+    const bool is_first = mesh.ranks_over(problem.config.copy_axes(), rank.index).front() == rank.index;
+    if (is_first) put(gradient, rows_of(head, problem).begin, answer.weight_gradient);
   });
   return answer;
 }
 
-Values running_after_step(const Problem& problem, int ranks, std::int64_t micro_batches) {
-  std::vector<Values> running(static_cast<std::size_t>(ranks));
+Values running_after_step(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches) {
+  std::vector<Values> running(static_cast<std::size_t>(mesh.size()));
   Answer answer = blank_answer(problem);
-  run_ranks(world(ranks), [&](Rank& rank) {
+  run_ranks(world(mesh), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, DType::f64};
     Head head(problem.config, {.momentum = 0}, problem.dimension, rank, construction);
     load(head, problem, rank, DType::f64);

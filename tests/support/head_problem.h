@@ -35,11 +35,14 @@ struct Answer {
 /// Rows of so many values out of all.
 std::vector<double> part(const std::vector<double>& all, std::int64_t width, const ShardRange& rows);
 
-/// The head over `ranks` ranks and `micro_batches` micro-batches.
-Answer solve(const Problem& problem, int ranks, std::int64_t micro_batches = 1, DType dtype = DType::f64);
+/// The head over the ranks of a mesh, or `ranks` ranks along dp, and `micro_batches` micro-batches.
+Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches = 1, DType dtype = DType::f64);
+inline Answer solve(const Problem& problem, int ranks, std::int64_t micro_batches = 1, DType dtype = DType::f64) {
+  return solve(problem, Mesh(ranks), micro_batches, dtype);
+}
 
 /// The margin's running statistics after one step; they are the same on all ranks.
-std::vector<double> running_after_step(const Problem& problem, int ranks, std::int64_t micro_batches);
+std::vector<double> running_after_step(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches);
 
 /// Sharded logits of cosines with a scale of 8.
 Problem random_problem(std::int64_t batch, std::int64_t classes, std::int64_t dimension, std::uint64_t seed);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <mutex>
 
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
+#include "tests/support/head_samples.h"
 
 namespace heddle::test {
 
@@ -19,18 +22,33 @@ void put(const Values& values, std::int64_t first, Values& all) {
   std::copy(values.begin(), values.end(), all.begin() + first);
 }
 
+/// The same bits, where others have put theirs before; NaN where none has.
+void put_alike(const Values& values, std::int64_t first, Values& all) {
+  bool is_alike = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double& value = all[static_cast<std::size_t>(first) + i];
+    is_alike = is_alike && (std::isnan(value) || value == values[i]);
+    value = values[i];
+  }
+  CHECK(is_alike);
+}
+
 }  // namespace
 
-Learned train(const Training& t, int ranks) {
+Learned train(const Training& t, const Mesh& mesh) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  const auto ranks = static_cast<std::size_t>(mesh.size());
   Learned result;
+  std::mutex mutex;
   const std::int64_t d = t.dimension;
   result.embedding_gradients.resize(static_cast<std::size_t>(t.steps * t.batch * d));
-  result.weights.resize(static_cast<std::size_t>(t.config.classes * t.config.sub_centres * d));
-  result.momentum.resize(result.weights.size());
-  result.square.resize(result.weights.size());
-  result.sent.resize(static_cast<std::size_t>(ranks));
-  result.peaks.resize(result.sent.size());
-  WorldOptions options{.mesh = Mesh(ranks), .backend = t.backend};
+  result.losses.resize(static_cast<std::size_t>(t.steps), unknown);
+  result.weights.resize(static_cast<std::size_t>(t.config.classes * t.config.sub_centres * d), unknown);
+  result.momentum.resize(result.weights.size(), unknown);
+  result.square.resize(result.weights.size(), unknown);
+  result.sent.resize(ranks);
+  result.peaks.resize(ranks);
+  WorldOptions options{.mesh = mesh, .backend = t.backend};
   options.threads = 1;
   run_ranks(options, [&](Rank& rank) {
     const bool leads = rank.index == 0;
@@ -44,13 +62,11 @@ Learned train(const Training& t, int ranks) {
       bool has_loss = false;
       for (std::int64_t i = 0; i < t.micro_batches; ++i) {
         HeadInput input;
-        const std::int64_t parts = t.micro_batches * ranks;
-        for (int r = 0; r < ranks; ++r) input.rows.push_back(shard(t.batch, parts, i * ranks + r).size);
-        const ShardRange mine = shard(t.batch, parts, i * ranks + rank.index);
+        const ShardRange mine = samples_of(mesh, rank.index, t.batch, t.micro_batches, i);
+        input.samples = shared_samples(t.config, mesh, rank.index, t.batch, t.micro_batches, i);
         input.embedding = tensor(rank.device, {mine.size, d}, rows_of(embeddings, d, mine), t.dtype);
         input.labels =
             std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
-        input.first_sample = mine.begin;
         input.global_batch = t.batch;
         const HeadOutput output = head.forward_backward(input);
         if (!rank.device.has_data()) continue;
@@ -65,8 +81,9 @@ Learned train(const Training& t, int ranks) {
       head.update({.step = step,
                    .learning_rate = t.optimizer.learning_rate,
                    .factor = t.clip_norm > 0 && norm > t.clip_norm ? t.clip_norm / norm : 1});
+      const std::lock_guard lock(mutex);
+      put_alike({loss}, step, result.losses);
       if (!leads) continue;
-      result.losses.push_back(loss);
       result.has_loss.push_back(has_loss);
       result.norms.push_back(norm);
     }
@@ -78,10 +95,14 @@ Learned train(const Training& t, int ranks) {
     Tensor widened = Tensor::empty(rank.device, {rows, d}, t.dtype);
     Tensor none;
     rank.device.backend().class_rows().load(head.table(), {0, rows, {}}, 0, widened, none);
-    put(widened.to_doubles(), first, result.weights);
-    if (head.table().momentum.defined()) put(head.table().momentum.to_doubles(), first, result.momentum);
-    if (head.table().square.defined()) put(head.table().square.to_doubles(), first, result.square);
+    const std::lock_guard lock(mutex);
+    put_alike(widened.to_doubles(), first, result.weights);
+    if (head.table().momentum.defined()) put_alike(head.table().momentum.to_doubles(), first, result.momentum);
+    if (head.table().square.defined()) put_alike(head.table().square.to_doubles(), first, result.square);
   });
+  for (Values* values : {&result.weights, &result.momentum, &result.square})
+    std::replace_if(
+        values->begin(), values->end(), [](double x) { return std::isnan(x); }, 0.0);
   return result;
 }
 

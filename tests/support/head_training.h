@@ -51,8 +51,12 @@ struct Learned {
   std::vector<MemoryUse> peaks;
 };
 
-/// Production steps: micro-batches, the norm over all, the clipped update.
-Learned train(const Training& t, int ranks);
+/// Production steps: micro-batches, the norm over all, the clipped update. What several ranks hold of a class or know
+/// of the loss has the same bits on all of them.
+Learned train(const Training& t, const Mesh& mesh);
+inline Learned train(const Training& t, int ranks) {
+  return train(t, Mesh(ranks));
+}
 void check_alike(const Learned& a, const Learned& b, double tolerance);
 
 struct Way {

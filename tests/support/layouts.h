@@ -11,13 +11,21 @@
 
 namespace heddle::test {
 
+/// Of a head whose classes lie with the last stage.
+inline constexpr AxisSet last_stage{Axis::dp, Axis::tp};
+
 struct Layout {
   Mesh mesh{};
   std::int64_t micro_batches = 1;
   Logits logits = Logits::sharded;
   PipelineConfig pipeline{};
-  HeadRanks head = HeadRanks::all;
+  AxisSet over = every_axis;  // of the head
 };
+
+/// At least one of all axes.
+inline AxisSet random_axes(RandomStream& draws) {
+  return AxisSet::of_index(1 + static_cast<unsigned>(draws.below(every_axis.index())));
+}
 
 /// The serial run that judges a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
 /// norms make one group of a micro-batch's.

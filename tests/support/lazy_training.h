@@ -63,9 +63,8 @@ inline Learned train(const Case& c, Unsampled unsampled) {
       for (double& value : embeddings) value = stream.normal();
       head.begin_step(step, labels);
       HeadInput input;
-      input.first_sample = mine.begin;
       input.global_batch = batch;
-      for (int r = 0; r < c.ranks; ++r) input.rows.push_back(shard(batch, c.ranks, r).size);
+      for (int r = 0; r < c.ranks; ++r) input.samples.push_back(shard(batch, c.ranks, r));
       input.embedding = test::tensor(
           rank.device, {mine.size, dimension},
           {embeddings.begin() + mine.begin * dimension, embeddings.begin() + mine.end() * dimension}, c.dtype);
