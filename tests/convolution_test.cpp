@@ -12,6 +12,7 @@
 #include "framework/ops/linear.h"
 #include "framework/ops/pooling.h"
 #include "framework/random.h"
+#include "tests/support/devices.h"
 
 namespace heddle {
 namespace {
@@ -273,6 +274,41 @@ TEST_CASE("matmul: empty operands") {
   Tensor c = ones({2, 2});
   gemm(ones({2, 0}), false, ones({0, 2}), false, 1, 3, c);
   CHECK(c.to_host<float>() == std::vector<float>(4, 3.0F));
+}
+
+TEST_CASE("A packed operand gives gemm's products, also of other numbers of rows, and is planned to the byte") {
+  constexpr std::int64_t rows = 96;
+  const auto multiply = [](Device& device, DType dtype, bool transpose, std::int64_t m, double beta, bool packs) {
+    const std::int64_t n = 70;
+    const std::int64_t k = 40;
+    const Shape shape = transpose ? Shape{n, k} : Shape{k, n};
+    const Tensor a = tensor_of(device, {m, k}, dtype, draw(m * k, 1));
+    const Tensor b = tensor_of(device, shape, dtype, draw(k * n, 2));
+    Tensor c = tensor_of(device, {m, n}, dtype, draw(m * n, 3));
+    if (packs)
+      PackedOperand(b, transpose, rows, 2).multiply(a, beta, c);
+    else
+      gemm(a, false, b, transpose, 1, beta, c);
+    return c;
+  };
+  for (const auto& [dtype, tolerance] :
+       {std::pair{DType::f64, 1e-13}, {DType::f32, 1e-5}, {DType::bf16, 0.1}, {DType::f16, 0.02}})
+    for (const bool transpose : {false, true})
+      for (const std::int64_t m : {rows, rows - 1, std::int64_t{1}})
+        for (const double beta : {0.0, 1.0}) {
+          CAPTURE(name_of(dtype));
+          CAPTURE(transpose);
+          CAPTURE(m);
+          CAPTURE(beta);
+          Device device = test::make_device();
+          const Tensor packed = multiply(device, dtype, transpose, m, beta, true);
+          const auto peak = device.meter().peak();
+          const Tensor plain = multiply(device, dtype, transpose, m, beta, false);
+          CHECK(largest_difference(packed.to_doubles(), plain.to_doubles()) < tolerance);
+          Device planned = test::make_device("plan");
+          (void)multiply(planned, dtype, transpose, m, beta, true);
+          CHECK(planned.meter().peak().bytes == peak.bytes);
+        }
 }
 
 TEST_CASE("linear and matmul: errors print the shapes") {

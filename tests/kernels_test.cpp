@@ -68,6 +68,11 @@ std::vector<std::vector<double>> large_results(DType dtype, int threads) {
   Tensor sums = Tensor::zeros(device, {101, 37}, dtype);
   backend.rows().scatter_add(x, integers(device, places), sums);
   keep(sums);
+  if (dtype == DType::bf16) return results;
+  const Tensor labels = integers(device, std::vector<std::int64_t>(places.begin(), places.begin() + 37));
+  const Tensor row_sums = Tensor::full(device, {37}, dtype, 9);
+  backend.head().gradient_by_class({.config = {.m2 = 0.5, .scale = 2}}, {.labels = labels}, row_sums, 1, dx);
+  keep(dx);
   return results;
 }
 
@@ -349,6 +354,19 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
             for (std::int64_t j = 0; j < shard.logits.shape()[1]; ++j)
               part.push_back(0.25 * 0.5 * expected.gradient[static_cast<std::size_t>(row * classes + shard.begin + j)]);
           CHECK(relative_difference(shard.logits.to_doubles(), part) < tolerance);
+          if (has_negative_map(margin)) continue;
+          // The same from the products, with a class a row, and by the cosine.
+          const std::int64_t width = shard.logits.shape()[1];
+          std::vector<double> by_class;
+          part.clear();
+          for (std::int64_t j = shard.begin; j < shard.begin + width; ++j)
+            for (std::int64_t row = 0; row < batch; ++row) {
+              by_class.push_back(2 * cosines[static_cast<std::size_t>(row * classes + j)]);
+              part.push_back(0.25 * expected.gradient[static_cast<std::size_t>(row * classes + j)]);
+            }
+          Tensor products = tensor(device, {width, batch}, by_class, dtype);
+          head.gradient_by_class({margin}, shard.columns, log_sums, 0.25, products);
+          CHECK(relative_difference(products.to_doubles(), part) < tolerance);
         }
       }
 }

@@ -90,6 +90,11 @@ class HeadKernels {
                                 const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
                                 const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const = 0;
 
+  /// Of a margin without a negative map. In place: products with a class a row, [t, B], -> gradient by the cosine,
+  /// which margin_logits and then margin_gradient without a scale give [B, t].
+  virtual void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                                 double loss_scale, Tensor& products) const = 0;
+
   // Of a margin whose target's logit is of lengths, too (L-Softmax).
 
   /// share [B] = dL/d(|w| |x|) * |w| |x| of each row, from its product, parameter |w| |x| and log-sum-exp.

@@ -16,6 +16,15 @@ class LinearAlgebraKernels {
   /// Bytes that this product needs.
   virtual std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
                                       double alpha, double beta, const Tensor& c) const = 0;
+
+  // A right operand that many products with m rows on the left share, in the layout in which they read it fastest.
+
+  /// Bytes of op(b) in that layout; 0: there is none better than its own.
+  virtual std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const = 0;
+  virtual void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const = 0;
+  /// c [m, n] = a [m, k] * op(b) + beta * c.
+  virtual void packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c, Tensor& workspace) const = 0;
+  virtual std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const = 0;
 };
 
 }  // namespace heddle

@@ -18,6 +18,20 @@ void check_product(const Tensor& a, bool transpose_a, const Tensor& b, bool tran
                    mark(transpose_b));
 }
 
+void check_result(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Tensor& c) {
+  const Shape expected{a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]};
+  if (c.shape() != expected || c.dtype() != a.dtype())
+    fail<InputError>("matmul: {} and {} give {}, not {}", to_string(a), to_string(b), to_string(a.dtype(), expected),
+                     to_string(c));
+}
+
+/// None of no bytes.
+Tensor workspace_of(Device& device, std::int64_t bytes) {
+  if (bytes == 0) return {};
+  const MemoryScope scope(device, Category::workspace);
+  return Tensor::empty(device, {bytes}, DType::u8);
+}
+
 /// op(a) * op(b) as a new tensor.
 Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
   Tensor c = Tensor::empty(a.device(), {a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]}, a.dtype());
@@ -35,19 +49,29 @@ Tensor column_sums(const Tensor& x) {
 
 void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c) {
   check_product(a, transpose_a, b, transpose_b);
-  const Shape expected{a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]};
-  if (c.shape() != expected || c.dtype() != a.dtype())
-    fail<InputError>("matmul: {} and {} give {}, not {}", to_string(a), to_string(b), to_string(a.dtype(), expected),
-                     to_string(c));
-  Device& device = c.device();
-  const LinearAlgebraKernels& kernels = device.backend().linear_algebra();
-  Tensor workspace;
-  if (const std::int64_t bytes = kernels.gemm_workspace(a, transpose_a, b, transpose_b, alpha, beta, c); bytes > 0) {
-    const MemoryScope scope(device, Category::workspace);
-    workspace = Tensor::empty(device, {bytes}, DType::u8);
-  }
+  check_result(a, transpose_a, b, transpose_b, c);
+  const LinearAlgebraKernels& kernels = c.device().backend().linear_algebra();
+  Tensor workspace = workspace_of(c.device(), kernels.gemm_workspace(a, transpose_a, b, transpose_b, alpha, beta, c));
   c.storage()->changed();
   kernels.gemm(a, transpose_a, b, transpose_b, alpha, beta, c, workspace);
+}
+
+PackedOperand::PackedOperand(const Tensor& b, bool transpose, std::int64_t rows, std::int64_t products)
+    : b_(b), transpose_(transpose), rows_(rows) {
+  if (products < 2) return;
+  const LinearAlgebraKernels& kernels = b.device().backend().linear_algebra();
+  packed_ = workspace_of(b.device(), kernels.packed_bytes(rows, b, transpose));
+  if (packed_.defined()) kernels.pack(rows, b, transpose, packed_);
+}
+
+void PackedOperand::multiply(const Tensor& a, double beta, Tensor& c) const {
+  if (!packed_.defined() || a.shape()[0] != rows_) return gemm(a, false, b_, transpose_, 1, beta, c);
+  check_product(a, false, b_, transpose_);
+  check_result(a, false, b_, transpose_, c);
+  const LinearAlgebraKernels& kernels = c.device().backend().linear_algebra();
+  Tensor workspace = workspace_of(c.device(), kernels.packed_gemm_workspace(a, beta, c));
+  c.storage()->changed();
+  kernels.packed_gemm(a, packed_, beta, c, workspace);
 }
 
 Variable matmul(const Variable& a_in, const Variable& b_in, bool transpose_a, bool transpose_b) {

@@ -16,4 +16,20 @@ Variable add_bias(const Variable& x, const Variable& bias, bool adds = true);
 /// Without a graph: c = alpha * op(a) * op(b) + beta * c, with the workspace that the backend asks for.
 void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c);
 
+/// The right operand of several products with equally many rows on the left: packed once, in the workspace, if the
+/// backend reads it faster so.
+class PackedOperand {
+ public:
+  /// op(b), for so many products; for one it is left as it is.
+  PackedOperand(const Tensor& b, bool transpose, std::int64_t rows, std::int64_t products);
+  /// c = a * op(b) + beta * c. Other numbers of rows are multiplied as `gemm` does.
+  void multiply(const Tensor& a, double beta, Tensor& c) const;
+
+ private:
+  Tensor b_;
+  bool transpose_;
+  std::int64_t rows_;
+  Tensor packed_;
+};
+
 }  // namespace heddle

@@ -84,6 +84,8 @@ struct TileProducts {
   Tensor bias{};  // [t, 1]
 };
 
+struct PackedRows;
+
 class Head {
  public:
   /// Made by all ranks that have a part in the head (HeadConfig::axes); dimension d is the embedding's size.
@@ -148,7 +150,8 @@ class Head {
   LogitsResult compute(const LogitsInput& input) const;
   Tensor loss_sum(const Tensor& losses, double scale);
   void weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer);
-  TileProducts tile_products(const ClassTile& tile);
+  /// `packed`: of each micro-batch's rows; empty where phase 2 does not go by class.
+  TileProducts tile_products(const ClassTile& tile, const std::vector<PackedRows>& packed);
   /// Whether others hold the same classes and have seen other samples.
   bool has_copies() const { return !config_.is_replicated() && copies_.size() > 1; }
   static std::vector<LayerExchange> exchanges_of_copies(const HeadConfig& config, std::int64_t dimension,
@@ -159,6 +162,11 @@ class Head {
   std::int64_t first_column(const ClassTile& tile) const;
   /// By the products of one micro-batch's rows with the tile's, [B, t].
   Tensor tile_gradient(const KeptRows& kept, const ClassTile& tile) const;
+  /// The same [t, B]: with a class a row the weights and their gradient are multiplied as they lie.
+  Tensor gradient_by_class(const KeptRows& kept, const PackedRows& packed, const ClassTile& tile) const;
+  /// Whether phase 2 takes that way: the kernels of a stash, of several centres, of a bias' gradient and of negative
+  /// maps want a row a row.
+  bool steps_by_class() const;
   void add_bias_gradient(const Tensor& by_product, Tensor& sum) const;
   /// [classes]; none without.
   Tensor biases() const;

@@ -6,6 +6,15 @@
 
 namespace heddle {
 
+/// A micro-batch's rows [B, d] as its tiles of classes are multiplied with them.
+struct PackedRows {
+  PackedRows(const Tensor& rows, const ClassTiles& tiles)
+      : for_logits(rows, true, tiles.tile_size(), tiles.size() / tiles.tile_size()),
+        for_weights(rows, false, tiles.tile_size(), tiles.size() / tiles.tile_size()) {}
+  PackedOperand for_logits;
+  PackedOperand for_weights;
+};
+
 std::int64_t Head::first_column(const ClassTile& tile) const {
   return (config_.samples() ? 0 : shard_.begin) + tile.first_class();
 }
@@ -31,16 +40,34 @@ Tensor Head::tile_gradient(const KeptRows& kept, const ClassTile& tile) const {
   return by_products(logits, tile, Tensor());
 }
 
-TileProducts Head::tile_products(const ClassTile& tile) {
+bool Head::steps_by_class() const {
+  return !config_.stash && !config_.bias && config_.sub_centres == 1 && !has_negative_map(config_.margin);
+}
+
+Tensor Head::gradient_by_class(const KeptRows& kept, const PackedRows& packed, const ClassTile& tile) const {
+  Tensor values = Tensor::empty(device_, {tile.selection.size, kept.rows.shape()[0]}, dtype_);
+  packed.for_logits.multiply(tile.rows, 0, values);
+  const HeadColumns columns{
+      .labels = kept.labels, .begin = first_column(tile), .scale = tile.inverse_norm, .bias = tile.bias};
+  device_.backend().head().gradient_by_class(kept.margin, columns, kept.log_sums, kept.loss_scale, values);
+  return values;
+}
+
+TileProducts Head::tile_products(const ClassTile& tile, const std::vector<PackedRows>& packed) {
   TileProducts sum{.weight = Tensor::empty(device_, {tile.selection.size, dimension()}, dtype_)};
   if (config_.bias) sum.bias = Tensor::zeros(device_, {tile.selection.size, 1}, dtype_);
   double beta = 0;
-  for (const KeptRows& kept : kept_) {
-    const Tensor gradient = tile_gradient(kept, tile);
-    gemm(gradient, true, kept.rows, false, 1, beta, sum.weight);
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    const KeptRows& kept = kept_[i];
+    if (!packed.empty()) {
+      packed[i].for_weights.multiply(gradient_by_class(kept, packed[i], tile), beta, sum.weight);
+    } else {
+      const Tensor gradient = tile_gradient(kept, tile);
+      gemm(gradient, true, kept.rows, false, 1, beta, sum.weight);
+      if (config_.bias) add_bias_gradient(gradient, sum.bias);
+    }
     if (kept.radial.defined())
       device_.backend().head().add_radial(kept.radial, kept.labels, first_column(tile), tile.rows, sum.weight);
-    if (config_.bias) add_bias_gradient(gradient, sum.bias);
     beta = 1;
   }
   if (kept_.empty()) sum.weight.fill(0);
@@ -59,7 +86,9 @@ void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
 
 void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
   const MemoryScope scope(device_, Category::workspace);
-  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile)); },
+  std::vector<PackedRows> packed;
+  for (std::size_t i = 0; i < kept_.size() && steps_by_class(); ++i) packed.emplace_back(kept_[i].rows, *tiles_);
+  tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile, packed)); },
                    has_copies() ? TileWork::shared : TileWork::own);
 }
 

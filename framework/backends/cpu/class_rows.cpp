@@ -58,6 +58,14 @@ T* row_of(const Tensor& x, std::int64_t row) {
   return x.defined() ? x.as<T>() + row * x.shape().back() : nullptr;
 }
 
+/// Has a row brought into the cache: by itself the processor follows a stream only to the end of its page.
+void fetch_row(const Tensor& x, std::int64_t row) {
+  constexpr std::int64_t line = 64;
+  const std::int64_t bytes = x.shape().back() * static_cast<std::int64_t>(size_of(x.dtype()));
+  const auto* const from = static_cast<const std::byte*>(x.data()) + row * bytes;
+  for (std::int64_t offset = 0; offset < bytes; offset += line) __builtin_prefetch(from + offset);
+}
+
 /// A row of x as values of C: where it is if it is of that type, else widened into `buffer`.
 template <class C>
 C* widened_row(const Tensor& x, const Tensor& scale, std::int64_t row, C* buffer) {
@@ -368,6 +376,7 @@ class CpuClassRows final : public ClassRowKernels {
       };
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t row = selected[i];
+        if (table.momentum.defined() && i + 1 < end) fetch_row(table.momentum, selected[i + 1]);
         gradients.row(i, gradient.data());
         C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
         C* const kept =

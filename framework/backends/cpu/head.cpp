@@ -1,4 +1,5 @@
 #include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/head_by_class.h"
 #include "framework/backends/cpu/row_math.h"
 
 namespace heddle::cpu {
@@ -247,6 +248,12 @@ class CpuHead final : public HeadKernels {
         if (target >= 0 && target < view.columns) z[target] = T(0);
       });
     });
+  }
+
+  void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                         double loss_scale, Tensor& products) const override {
+    visit_head(products.dtype(), "gradient_by_class",
+               [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, loss_scale, products); });
   }
 
   void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const override {

@@ -69,7 +69,39 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
     return gemm_needs(primitives_, shape_of(a, transpose_a, transpose_b, alpha, beta, c), c.dtype());
   }
 
+  std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override {
+    return packed_needs(primitives_, m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
+  }
+
+  void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const override {
+    const std::int64_t n = b.shape()[transpose_b ? 0 : 1];
+    const std::int64_t k = b.shape()[transpose_b ? 1 : 0];
+    const GemmPrimitive& product = packed_product({.m = m, .n = n, .k = k, .packs_b = true}, b.dtype());
+    const dnnl::memory::dims strides = transpose_b ? dnnl::memory::dims{1, k} : dnnl::memory::dims{n, 1};
+    onednn_.reorder(onednn_.memory(strided({k, n}, b.dtype(), strides), b.data()),
+                    onednn_.memory(product.b, packed.data()));
+  }
+
+  void packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c, Tensor& workspace) const override {
+    run(packed_product(packed_shape(a, beta, c), c.dtype()), a.data(), packed.data(), c.data(),
+        workspace.defined() ? workspace.data() : nullptr);
+  }
+
+  std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override {
+    return gemm_needs(primitives_, packed_shape(a, beta, c), c.dtype());
+  }
+
  private:
+  static GemmShape packed_shape(const Tensor& a, double beta, const Tensor& c) {
+    return {.m = c.shape()[0], .n = c.shape()[1], .k = a.shape()[1], .beta = beta, .packs_b = true};
+  }
+
+  const GemmPrimitive& packed_product(const GemmShape& shape, DType dtype) const {
+    const GemmPrimitive* const found = primitives_.find(shape, dtype);
+    if (found == nullptr) fail("gemm: oneDNN has no product of {} with a packed operand", name_of(dtype));
+    return *found;
+  }
+
   void run(const GemmPrimitive& product, const void* a, const void* b, void* c, void* scratch) const {
     onednn_.run(product.primitive, {{DNNL_ARG_SRC, onednn_.memory(product.a, a)},
                                     {DNNL_ARG_WEIGHTS, onednn_.memory(product.b, b)},

@@ -23,4 +23,12 @@ std::int64_t Needs::gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool tr
   return gemm_needs(state_->gemms, {m, n, k, transpose_a, transpose_b, alpha, beta}, dtype);
 }
 
+std::int64_t Needs::packed_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double beta, DType dtype) {
+  return gemm_needs(state_->gemms, {.m = m, .n = n, .k = k, .beta = beta, .packs_b = true}, dtype);
+}
+
+std::int64_t Needs::packed(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
+  return packed_needs(state_->gemms, m, n, k, dtype);
+}
+
 }  // namespace heddle::cpu

@@ -18,6 +18,9 @@ class Needs {
   /// [m, k] * [k, n], each operand stored transposed if so marked.
   std::int64_t gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b, double alpha,
                     double beta, DType dtype);
+  /// The same with a packed right operand, and that operand itself: m rows on the left.
+  std::int64_t packed_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double beta, DType dtype);
+  std::int64_t packed(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype);
 
  private:
   struct State;

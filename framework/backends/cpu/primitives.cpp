@@ -27,12 +27,19 @@ std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s,
   made.a = strided({s.m, s.k}, dtype, s.transpose_a ? Dims{1, s.m} : Dims{s.k, 1});
   made.b = strided({s.k, s.n}, dtype, s.transpose_b ? Dims{1, s.k} : Dims{s.n, 1});
   made.c = strided({s.m, s.n}, dtype, {s.n, 1});
+  const ThreadTeam team(onednn.threads());
   dnnl::primitive_attr attr = user_scratchpad();
+  if (s.packs_b) {
+    // The same for every beta: asked of the product without one.
+    const dnnl::memory::desc any({s.k, s.n}, onednn_type(dtype), dnnl::memory::format_tag::any);
+    const auto best = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, any, made.c);
+    if (!best) return {};
+    made.b = best.weights_desc();
+  }
   dnnl::post_ops operations;
   if (s.alpha != 1) append_scale(operations, static_cast<float>(s.alpha));
   if (s.beta != 0) operations.append_sum(static_cast<float>(s.beta));
   attr.set_post_ops(operations);
-  const ThreadTeam team(onednn.threads());
   const auto found = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, made.b, made.c);
   if (!found) return {};
   made.primitive = dnnl::matmul(found);
@@ -66,8 +73,9 @@ bool is_fast(const Descriptor& descriptor) {
 
 std::size_t GemmPrimitives::Hash::operator()(const Key& key) const {
   const GemmShape& s = key.shape;
-  return mix({s.m, s.n, s.k, (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0), std::bit_cast<std::int64_t>(s.alpha),
-              std::bit_cast<std::int64_t>(s.beta), static_cast<std::int64_t>(key.dtype)});
+  return mix({s.m, s.n, s.k, (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.packs_b ? 4 : 0),
+              std::bit_cast<std::int64_t>(s.alpha), std::bit_cast<std::int64_t>(s.beta),
+              static_cast<std::int64_t>(key.dtype)});
 }
 
 const GemmPrimitive* GemmPrimitives::find(const GemmShape& shape, DType dtype) {
@@ -174,6 +182,14 @@ std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, DType dt
   found = primitives.find(s, DType::f32);
   return aligned(4 * s.m * s.k) + aligned(4 * s.k * s.n) + aligned(4 * s.m * s.n) +
          (found != nullptr ? found->scratch_bytes : 0);
+}
+
+std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
+  if (dtype != DType::f32 || m == 0 || n == 0 || k == 0) return 0;
+  const GemmPrimitive* const packed = primitives.find({.m = m, .n = n, .k = k, .packs_b = true}, dtype);
+  const GemmPrimitive* const plain = primitives.find({.m = m, .n = n, .k = k}, dtype);
+  if (packed == nullptr || plain == nullptr || packed->b == plain->b) return 0;
+  return static_cast<std::int64_t>(packed->b.get_size());
 }
 
 ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,

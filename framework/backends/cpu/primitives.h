@@ -14,7 +14,8 @@
 
 namespace heddle::cpu {
 
-/// [m, k] * [k, n], each operand stored transposed if so marked.
+/// [m, k] * [k, n], each operand stored transposed if so marked; the right one, if so marked, as oneDNN reads it
+/// fastest.
 struct GemmShape {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -23,6 +24,7 @@ struct GemmShape {
   bool transpose_b = false;
   double alpha = 1;
   double beta = 0;
+  bool packs_b = false;
   bool operator==(const GemmShape&) const = default;
 };
 
@@ -98,6 +100,8 @@ inline bool is_widened(DType dtype, bool found) {
 
 /// Bytes of workspace for a product on this backend.
 std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& shape, DType dtype);
+/// Of a right operand that is packed for a product with m rows on the left; 0 if its plain layout is as good.
+std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype);
 ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,
                                    ConvolutionPart part, DType dtype);
 

@@ -19,6 +19,19 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
     return needs_->gemm(c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha,
                         beta, c.dtype());
   }
+  std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override {
+    return needs_->packed(m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
+  }
+  void pack(std::int64_t /*m*/, const Tensor& b, bool /*transpose_b*/, Tensor& packed) const override {
+    counter_.kernel(0, b, packed);
+  }
+  void packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
+                   Tensor& /*workspace*/) const override {
+    counter_.kernel(2 * c.numel() * a.shape()[1], a, packed, beta == 0 ? Tensor() : c, c);
+  }
+  std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override {
+    return needs_->packed_gemm(c.shape()[0], c.shape()[1], a.shape()[1], beta, c.dtype());
+  }
 
  private:
   WorkCounter& counter_;

@@ -111,6 +111,11 @@ class PlanHead final : public HeadKernels {
     counter_.kernel(scaled(columns, 1) * gradient.numel(), exponentials, gradient);
   }
 
+  void gradient_by_class(const StepMargin& /*margin*/, const HeadColumns& columns, const Tensor& /*log_sums*/,
+                         double /*loss_scale*/, Tensor& products) const override {
+    counter_.kernel((scaled(columns, 2) + 3) * products.numel(), products, products);
+  }
+
   void radial_share(const StepMargin& /*margin*/, const Tensor& products, const Tensor& log_sums, double /*loss_scale*/,
                     Tensor& share) const override {
     counter_.kernel(10 * products.numel(), products, log_sums, share);
