@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "framework/random.h"
 
@@ -12,17 +13,23 @@ namespace heddle {
 /// with arbitrary finite domains", CT-RSA 2002). Pure function of (key, purpose, number).
 class Permutation {
  public:
-  Permutation(std::int64_t size, RandomKey key, Purpose purpose, std::uint64_t number = 0);
+  /// `is_walked`: many elements will be asked for. The network's rounds are then computed once, into a table of less
+  /// than 64 * sqrt(size) + 64 bytes, and an element costs a few look-ups.
+  Permutation(std::int64_t size, RandomKey key, Purpose purpose, std::uint64_t number = 0, bool is_walked = false);
 
   std::int64_t size() const { return size_; }
   /// The element at `position`, 0 <= position < size.
   std::int64_t operator[](std::int64_t position) const;
 
  private:
+  static constexpr std::uint32_t rounds = 8;
+  std::uint32_t round_value(std::uint32_t round, std::uint32_t half) const;
+
   std::int64_t size_;
   int half_bits_ = 1;
   PhiloxBlock key_;
   std::uint64_t number_;
+  std::vector<std::uint32_t> table_;  // of every round and half
 };
 
 }  // namespace heddle

@@ -10,11 +10,15 @@
 
 using namespace heddle;
 
-TEST_CASE("a permutation holds every element once, at any size") {
+TEST_CASE("a permutation holds every element once, at any size, and is the same when it is walked") {
   for (const std::int64_t size : {1, 2, 3, 4, 5, 16, 17, 200, 1025}) {
     const Permutation permutation(size, {1}, Purpose::shuffle, 3);
+    const Permutation walked(size, {1}, Purpose::shuffle, 3, true);
     std::set<std::int64_t> seen;
-    for (std::int64_t i = 0; i < size; ++i) seen.insert(permutation[i]);
+    for (std::int64_t i = 0; i < size; ++i) {
+      seen.insert(permutation[i]);
+      CHECK(walked[i] == permutation[i]);
+    }
     CHECK(static_cast<std::int64_t>(seen.size()) == size);
     CHECK(*seen.begin() == 0);
     CHECK(*seen.rbegin() == size - 1);

@@ -70,7 +70,7 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
     const auto number = (static_cast<std::uint64_t>(step) << 32) | static_cast<std::uint64_t>(i);
     const auto certain = static_cast<std::int64_t>(positives.size());
     const std::int64_t others = std::max<std::int64_t>(wanted - certain, 0);
-    draw_others(part, others, Permutation(part.size, key, Purpose::class_sampling, number), drawn);
+    draw_others(part, others, Permutation(part.size, key, Purpose::class_sampling, number, others > 0), drawn);
     const double correction =
         others == 0 ? 0 : std::log(static_cast<double>(part.size - certain) / static_cast<double>(others));
     const std::int64_t end = std::min(part.end(), range.end());

@@ -60,6 +60,7 @@ T* row_of(const Tensor& x, std::int64_t row) {
 
 /// Has a row brought into the cache: by itself the processor follows a stream only to the end of its page.
 void fetch_row(const Tensor& x, std::int64_t row) {
+  if (!x.defined()) return;
   constexpr std::int64_t line = 64;
   const std::int64_t bytes = x.shape().back() * static_cast<std::int64_t>(size_of(x.dtype()));
   const auto* const from = static_cast<const std::byte*>(x.data()) + row * bytes;
@@ -277,6 +278,7 @@ class CpuClassRows final : public ClassRowKernels {
       parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
         std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
         for (std::int64_t i = begin; i < end; ++i) {
+          if (selection.index.defined() && i + 1 < end) fetch_row(table.weight, selected[i + 1]);
           C* const to = rows.defined() ? row_of<C>(rows, i) : buffer.data();
           const C* const values = widened_row(table.weight, table.scale, selected[i], to);
           if (rows.defined() && values != to) std::copy_n(values, columns, to);
@@ -376,7 +378,10 @@ class CpuClassRows final : public ClassRowKernels {
       };
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t row = selected[i];
-        if (table.momentum.defined() && i + 1 < end) fetch_row(table.momentum, selected[i + 1]);
+        if (i + 1 < end) {
+          fetch_row(table.weight, selected[i + 1]);
+          fetch_row(table.momentum, selected[i + 1]);
+        }
         gradients.row(i, gradient.data());
         C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
         C* const kept =
