@@ -64,6 +64,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].head.rate",
                                                      "variants[].head.weights",
                                                      "variants[].head.momentum",
+                                                     "variants[].head.product_type",
                                                      "variants[].schedule",
                                                      "variants[].recompute",
                                                      "variants[].stages",

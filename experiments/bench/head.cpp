@@ -98,22 +98,29 @@ class HeadSteps {
   std::int64_t step_ = 0;
 };
 
-/// Floating-point operations a second of the three products of one class tile on this rank, for a second.
+DType multiplied_type(const HeadCase& c, const Device& device) {
+  return product_type(c.config, DType::f32, device.backend().linear_algebra().is_bf16_fast());
+}
+
+/// Floating-point operations a second of the three products of one class tile on this rank, for a second, in the type
+/// that the head multiplies in.
 double tile_rate(const HeadCase& c, Rank& rank) {
   constexpr double budget = 1;  // seconds
   constexpr std::int64_t tile = 1024;
   const std::int64_t rows = c.batch / c.micro_batches;
-  const Tensor x = Tensor::full(rank.device, {rows, dimension}, DType::f32, 0.01);
-  const Tensor w = Tensor::full(rank.device, {tile, dimension}, DType::f32, 0.01);
+  const DType type = multiplied_type(c, rank.device);
+  const Tensor x = Tensor::full(rank.device, {rows, dimension}, type, 0.01);
+  const Tensor w = Tensor::full(rank.device, {tile, dimension}, type, 0.01);
+  const Tensor gradient = Tensor::full(rank.device, {rows, tile}, type, 0.01);
   Tensor logits = Tensor::empty(rank.device, {rows, tile}, DType::f32);
-  Tensor dx = Tensor::zeros_like(x);
-  Tensor dw = Tensor::empty_like(w);
+  Tensor dx = Tensor::zeros(rank.device, {rows, dimension}, DType::f32);
+  Tensor dw = Tensor::empty(rank.device, {tile, dimension}, DType::f32);
   const double begin = rank.clock.now();
   int rounds = 0;
   for (; rank.clock.now() - begin < budget; ++rounds) {
     gemm(x, false, w, true, 1, 0, logits);
-    gemm(logits, false, w, false, 1, 1, dx);
-    gemm(logits, true, x, false, 1, 0, dw);
+    gemm(gradient, false, w, false, 1, 1, dx);
+    gemm(gradient, true, x, false, 1, 0, dw);
   }
   return rounds * 3 * 2.0 * static_cast<double>(rows * tile * dimension) / (rank.clock.now() - begin);
 }
@@ -196,6 +203,8 @@ std::vector<HeadCase> cases() {
   all.push_back(fused_case("sharded, exact, f32, 1M classes, batch 256", million));
   all.back().config.logits = Logits::sharded;
   all.push_back(in_bf16(fused_case("fused, exact, bf16, 1M classes, batch 256", million)));
+  all.push_back(in_bf16(fused_case("fused, exact, bf16 multiplied in f32, 1M classes, batch 256", million)));
+  all.back().config.product_type = ProductType::f32;
   add_sizes(all);
   all.push_back(sampled(fused_case("fused, rate 0.3, f32, 2M classes, 8 x 256", 2 * million), 0.3));
   all.back().batch = 2048;

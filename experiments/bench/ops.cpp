@@ -119,7 +119,7 @@ class OpsBench {
     const cpu::OneDnn onednn(settings_.threads);
     cpu::GemmPrimitives primitives(onednn);
     const cpu::GemmPrimitive* const product =
-        primitives.find({.m = 1, .n = 1, .k = 1, .transpose_b = true}, DType::f32);
+        primitives.find({.m = 1, .n = 1, .k = 1, .transpose_b = true}, cpu::gemm_f32);
     if (product == nullptr) return 0;
     float a = 1;
     float b = 1;

@@ -80,7 +80,8 @@ Json head_json(const HeadResult& head) {
           {"stash", config.stash},
           {"rate", config.sample.rate},
           {"weights", name_of(config.weights)},
-          {"momentum", name_of(config.momentum)}};
+          {"momentum", name_of(config.momentum)},
+          {"product_type", name_of(head.product_type)}};
 }
 
 /// The keys of a pipeline, null where there is none.

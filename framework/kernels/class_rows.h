@@ -58,9 +58,10 @@ class ClassRowKernels {
   /// can be read where they are: weight.rows(begin, begin + n).
   virtual void load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
                     Tensor& inverse_norm) const = 0;
-  /// Steps the selected rows, and no others. `rows` are those that `load` gave, or the weight's own. products [n, d] =
-  /// U is the loss's gradient by the rows divided by their norms, and the gradient (U - (U . w) w) * inverse_norm with
-  /// w = row * inverse_norm; without inverse_norm (undefined) U itself; without U zero.
+  /// Steps the selected rows, and no others. `rows` are those that `load` gave, or the weight's own, or of 16-bit
+  /// weights copies of these in their type. products [n, d] = U is the loss's gradient by the rows divided by their
+  /// norms, and the gradient (U - (U . w) w) * inverse_norm with w = row * inverse_norm; without inverse_norm
+  /// (undefined) U itself; without U zero.
   virtual void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
                     const Tensor& products, const ClassStep& step) const = 0;
   /// The selected rows take the steps that they lack, from their `taken` on. f64 weights and momentum, or f32 ones;

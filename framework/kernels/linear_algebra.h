@@ -10,12 +10,15 @@ class LinearAlgebraKernels {
   virtual ~LinearAlgebraKernels() = default;
 
   /// c = alpha * op(a) * op(b) + beta * c, op transposes where asked; a, b, c are matrices of one floating dtype,
-  /// 16-bit ones accumulate in f32. beta = 0 does not read c. `workspace`: see gemm_workspace; undefined if 0 bytes.
+  /// 16-bit ones accumulate in f32, and may leave their sums in a c of f32. beta = 0 does not read c. `workspace`: see
+  /// gemm_workspace; undefined if 0 bytes.
   virtual void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
                     Tensor& c, Tensor& workspace) const = 0;
   /// Bytes that this product needs.
   virtual std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
                                       double alpha, double beta, const Tensor& c) const = 0;
+  /// Whether bf16 products take much less time here than f32's: the processor multiplies whole tiles of them.
+  virtual bool is_bf16_fast() const = 0;
 
   // A right operand that many products with m rows on the left share, in the layout in which they read it fastest.
 

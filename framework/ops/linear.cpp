@@ -20,7 +20,7 @@ void check_product(const Tensor& a, bool transpose_a, const Tensor& b, bool tran
 
 void check_result(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Tensor& c) {
   const Shape expected{a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]};
-  if (c.shape() != expected || c.dtype() != a.dtype())
+  if (c.shape() != expected || (c.dtype() != a.dtype() && c.dtype() != compute_dtype(a.dtype())))
     fail<InputError>("matmul: {} and {} give {}, not {}", to_string(a), to_string(b), to_string(a.dtype(), expected),
                      to_string(c));
 }

@@ -6,9 +6,11 @@
 
 namespace heddle {
 
-ClassTiles::ClassTiles(const ClassTable& table, DType dtype, bool normalize, std::int64_t tile, std::int64_t centres)
+ClassTiles::ClassTiles(const ClassTable& table, DType dtype, DType multiplied, bool normalize, std::int64_t tile,
+                       std::int64_t centres)
     : table_(table),
       dtype_(dtype),
+      multiplied_(multiplied),
       normalize_(normalize),
       tile_(tile),
       centres_(centres),
@@ -25,7 +27,7 @@ ClassTile ClassTiles::load(std::int64_t begin, std::int64_t end) const {
       .index = begin / tile_, .begin = begin, .centres = centres_, .selection = {.begin = begin, .size = end - begin}};
   if (index_.defined()) tile.selection = {.begin = 0, .size = end - begin, .index = index_.rows(begin, end)};
   if (bias_.defined()) tile.bias = bias_.rows(begin / centres_, end / centres_);
-  read(tile);
+  read(tile, multiplied_);
   return tile;
 }
 
@@ -37,20 +39,23 @@ ClassTile ClassTiles::rows_at(const Tensor& rows) const {
     tile.selection.index = Tensor::empty_like(rows);
     device.backend().rows().gather(index_, rows, tile.selection.index);
   }
-  read(tile);
+  read(tile, dtype_);
   return tile;
 }
 
-void ClassTiles::read(ClassTile& tile) const {
+void ClassTiles::read(ClassTile& tile, DType type) const {
   Device& device = table_.weight.device();
   const MemoryScope scope(device, Category::workspace);
   const std::int64_t size = tile.selection.size;
-  const bool is_kept_so = !tile.selection.index.defined() && table_.weight.dtype() == dtype_;
-  Tensor widened = is_kept_so ? Tensor() : Tensor::empty(device, {size, table_.weight.shape()[1]}, dtype_);
+  const bool is_in_place = table_.weight.dtype() == type && !tile.selection.index.defined();
+  const bool is_narrow = type != dtype_;
+  tile.rows = is_in_place ? table_.weight.rows(tile.begin, tile.end())
+                          : Tensor::empty(device, {size, table_.weight.shape()[1]}, type);
+  if (is_narrow && !is_in_place) device.backend().rows().gather(table_.weight, tile.selection.index, tile.rows);
+  Tensor widened = is_in_place || is_narrow ? Tensor() : tile.rows;
   if (normalize_) tile.inverse_norm = Tensor::empty(device, {size}, dtype_);
-  if (!is_kept_so || normalize_)
+  if (widened.defined() || normalize_)
     device.backend().class_rows().load(table_, tile.selection, norm_epsilon, widened, tile.inverse_norm);
-  tile.rows = is_kept_so ? table_.weight.rows(tile.begin, tile.end()) : widened;
 }
 
 void ClassTiles::for_each(const std::function<void(const ClassTile&)>& body, TileWork work) const {

@@ -25,7 +25,7 @@ inline constexpr double norm_epsilon = 1e-12;
 struct ClassTile {
   std::int64_t index = 0;  // among the tiles
   std::int64_t begin = 0;  // its first row among those of this rank
-  Tensor rows{};           // [t, d]; the table's own where it is kept in the type that is computed with
+  Tensor rows{};           // [t, d]; the table's own where it is kept in the type that they are multiplied in
   Tensor inverse_norm{};   // [t]: 1 / |w|; none where nothing is normalised
   Tensor bias{};           // [t / centres], added to the logits of all rows; mostly none
   std::int64_t centres = 1;
@@ -37,8 +37,10 @@ struct ClassTile {
 
 class ClassTiles {
  public:
-  /// Computes in `dtype`. Tiles have `tile` rows each, a multiple of the centres.
-  ClassTiles(const ClassTable& table, DType dtype, bool normalize, std::int64_t tile, std::int64_t centres = 1);
+  /// Computes in `dtype`, and multiplies rows in `multiplied`: that, or bf16 where the table has it. Tiles have `tile`
+  /// rows each, a multiple of the centres.
+  ClassTiles(const ClassTable& table, DType dtype, DType multiplied, bool normalize, std::int64_t tile,
+             std::int64_t centres = 1);
 
   /// From now on the rows are those of the table that an index [n] names; undefined: all. `bias` [n / centres] or none.
   void select(const Tensor& index, const Tensor& bias = {});
@@ -51,17 +53,18 @@ class ClassTiles {
   /// Rows begin .. end - 1.
   ClassTile load(std::int64_t begin, std::int64_t end) const;
   ClassTile all() const { return load(0, size_); }
-  /// Those that an index [n] among them names: [n, d].
+  /// Those that an index [n] among them names: [n, d], of the type that is computed in.
   ClassTile rows_at(const Tensor& rows) const;
   /// Every tile in order. Equal ones are walked once on plan, and counted, where the work is the rank's own.
   void for_each(const std::function<void(const ClassTile&)>& body, TileWork work = TileWork::own) const;
 
  private:
-  /// Rows and norms of the tile's selection.
-  void read(ClassTile& tile) const;
+  /// Rows, of that type, and norms of the tile's selection.
+  void read(ClassTile& tile, DType type) const;
 
   const ClassTable& table_;
   DType dtype_;
+  DType multiplied_;
   bool normalize_;
   std::int64_t tile_;
   std::int64_t centres_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/device.h"
+#include "layers/head/tile_logits.h"
 
 namespace heddle {
 
@@ -51,6 +52,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       stream_(construction.next_stream),
       draws_aside_(!rank.clock.is_virtual()),
       dtype_(construction.dtype),
+      product_type_(product_type(config, dtype_, device_.backend().linear_algebra().is_bf16_fast())),
       margin_(config.margin, construction.device, rank.mesh.larger_than_one(every_axis.without(config.axes()))) {
   check(config, optimizer, construction.dtype);
   part_.sharded = rank.mesh.larger_than_one(every_axis.without(config.copy_axes()));
@@ -66,7 +68,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
   device_.backend().class_rows().fill(table_,
                                       {.key = construction.key, .purpose = Purpose::initial_weights, .layer = stream_},
                                       part_.box[0].begin * dimension, initial_of(config));
-  tiles_.emplace(table_, dtype_, config.normalize, tile_rows(config, dimension), config.sub_centres);
+  tiles_.emplace(table_, dtype_, product_type_, config.normalize, tile_rows(config, dimension), config.sub_centres);
   tiles_->select({}, biases());
 }
 
@@ -236,11 +238,13 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
                      .classes = *tiles_,
                      .columns = {},
                      .rows = config_.is_replicated() ? mine : Tensor(ranks_.all_gather(mine)),
+                     .factors = {},
                      .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
                      .share = sizes_of(input.samples),
                      .loss_scale = 1.0 / static_cast<double>(input.global_batch),
                      .wants_loss = config_.has_loss(step_)};
   mine = Tensor();
+  logits.factors = in_type(logits.rows, product_type_);
   logits.labels = columns_of(logits.labels);
   for (int r = 0; r < ranks_.size(); ++r)
     logits.columns.push_back(config_.samples() ? ShardRange{0, tiles_->classes()}

@@ -193,6 +193,7 @@ class Head {
   std::uint32_t stream_;
   bool draws_aside_;
   DType dtype_;
+  DType product_type_;
   HeadMargin margin_;
   ClassTable table_;
   ClassTable bias_;  // rows of one element

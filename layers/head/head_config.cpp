@@ -44,6 +44,12 @@ std::span<const std::string_view> names_of<MomentumState>() {
 }
 
 template <>
+std::span<const std::string_view> names_of<ProductType>() {
+  static constexpr std::array<std::string_view, 3> names{"auto", "f32", "bf16"};
+  return names;
+}
+
+template <>
 std::span<const std::string_view> names_of<Unsampled>() {
   static constexpr std::array<std::string_view, 3> names{"frozen", "dense", "lazy"};
   return names;
@@ -103,6 +109,11 @@ void describe(Describer& d, HeadConfig& c) {
           "the loss is computed at every so manieth step; gradients need none");
   d.object(
       "sample", [&c](Describer& inner) { describe_sample(inner, c.sample); }, "class sampling");
+  choice(
+      d, "product_type", c.product_type,
+      "type that embeddings and classes are multiplied in, and summed up in f32: f32 (what is kept in 16 or 8 bits is "
+      "widened), bf16 (of cosines, weights kept in bf16), or auto: bf16 where weights are kept so and the processor "
+      "multiplies it much faster (AMX)");
   d.object(
       "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
 }
@@ -129,6 +140,13 @@ std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConf
   return computed;
 }
 
+DType product_type(const HeadConfig& config, DType computed, bool is_bf16_fast) {
+  const bool is_possible = config.weights == WeightState::bf16 && config.normalize;
+  const bool is_wanted = config.product_type == ProductType::bf16 ||
+                         (config.product_type == ProductType::automatic && is_bf16_fast && is_possible);
+  return is_wanted ? DType::bf16 : computed;
+}
+
 void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   check(c.margin, c.normalize);
   if (c.over.empty())
@@ -140,6 +158,11 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if (c.bias && c.normalize) fail<InputError>("head.bias: cosines have none: expected normalize = false");
   if (c.bias && (c.samples() || c.is_replicated()))
     fail<InputError>("head.bias: expected a sharded head that does not sample");
+  if (c.product_type == ProductType::bf16 && (c.weights != WeightState::bf16 || !c.normalize))
+    fail<InputError>(
+        "head.product_type: bf16 multiplies cosines of weights that are kept so: expected head.state.weights = bf16 "
+        "and "
+        "normalize = true");
   if (c.sub_centres > 1 && (!c.normalize || c.stash))
     fail<InputError>("head.sub_centres: expected cosines (normalize = true) and no stash");
   if (c.loss_reduction == LossReduction::reduce_scatter && c.is_replicated())

@@ -40,6 +40,14 @@ enum class HeadInit { normal, unit };
 enum class WeightState { f32, bf16, f16, int8 };
 enum class MomentumState { f32, bf16, f16, none };
 
+/// In which type rows of embeddings and classes are multiplied. Sums are f32 (f64 with train.dtype f64).
+enum class ProductType {
+  automatic,  // bf16 where weights are kept so and the machine multiplies it much faster than f32, else what is
+              // computed in
+  f32,        // or f64 with train.dtype f64
+  bf16
+};
+
 /// What happens in a step to the rows that are not in its sample.
 enum class Unsampled {
   frozen,  // nothing: neither decay nor momentum (InsightFace's first PartialFC, PLSC 2.4)
@@ -75,6 +83,7 @@ struct HeadConfig {
   SampleConfig sample{};
   WeightState weights = WeightState::f32;
   MomentumState momentum = MomentumState::f32;
+  ProductType product_type = ProductType::automatic;
 
   bool samples() const { return sample.rate < 1; }
   /// Of weights, of so many classes.
@@ -97,6 +106,8 @@ struct HeadConfig {
 /// no momentum.
 DType weight_type(const HeadConfig& config, DType computed);
 std::optional<DType> momentum_type(const HeadConfig& config, const OptimizerConfig& optimizer, DType computed);
+/// The type that is multiplied in on a machine where bf16 is fast, or is not.
+DType product_type(const HeadConfig& config, DType computed, bool is_bf16_fast);
 
 void describe(Describer& d, HeadConfig& config);
 /// InputError where settings do not go together.

@@ -22,7 +22,7 @@ std::int64_t Head::first_column(const ClassTile& tile) const {
 Tensor Head::tile_gradient(const KeptRows& kept, const ClassTile& tile) const {
   const HeadKernels& kernels = device_.backend().head();
   const std::int64_t first = first_column(tile);
-  const std::int64_t batch = kept.rows.shape()[0];
+  const std::int64_t batch = kept.factors.shape()[0];
   if (config_.stash) {
     Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, dtype_);
     kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
@@ -30,7 +30,7 @@ Tensor Head::tile_gradient(const KeptRows& kept, const ClassTile& tile) const {
                              kept.target_slope, kept.stash.tile(tile, batch), gradient);
     return gradient;
   }
-  TileLogits logits = tile_logits(kept.rows, kept.labels, tile, first);
+  TileLogits logits = tile_logits(kept.factors, kept.labels, tile, first, dtype_);
   Tensor target_logit = Tensor::empty(device_, {batch}, dtype_);
   Tensor target_slope = Tensor::empty_like(target_logit);
   Tensor row_max = Tensor::empty_like(target_logit);
@@ -45,7 +45,7 @@ bool Head::steps_by_class() const {
 }
 
 Tensor Head::gradient_by_class(const KeptRows& kept, const PackedRows& packed, const ClassTile& tile) const {
-  Tensor values = Tensor::empty(device_, {tile.selection.size, kept.rows.shape()[0]}, dtype_);
+  Tensor values = Tensor::empty(device_, {tile.selection.size, kept.factors.shape()[0]}, dtype_);
   packed.for_logits.multiply(tile.rows, 0, values);
   const HeadColumns columns{
       .labels = kept.labels, .begin = first_column(tile), .scale = tile.inverse_norm, .bias = tile.bias};
@@ -60,10 +60,11 @@ TileProducts Head::tile_products(const ClassTile& tile, const std::vector<Packed
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     const KeptRows& kept = kept_[i];
     if (!packed.empty()) {
-      packed[i].for_weights.multiply(gradient_by_class(kept, packed[i], tile), beta, sum.weight);
+      const Tensor gradient = gradient_by_class(kept, packed[i], tile);
+      packed[i].for_weights.multiply(in_type(gradient, kept.factors.dtype()), beta, sum.weight);
     } else {
       const Tensor gradient = tile_gradient(kept, tile);
-      gemm(gradient, true, kept.rows, false, 1, beta, sum.weight);
+      multiply(gradient, true, kept.factors, beta, sum.weight);
       if (config_.bias) add_bias_gradient(gradient, sum.bias);
     }
     if (kept.radial.defined())
@@ -87,7 +88,7 @@ void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
 void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
   const MemoryScope scope(device_, Category::workspace);
   std::vector<PackedRows> packed;
-  for (std::size_t i = 0; i < kept_.size() && steps_by_class(); ++i) packed.emplace_back(kept_[i].rows, *tiles_);
+  for (std::size_t i = 0; i < kept_.size() && steps_by_class(); ++i) packed.emplace_back(kept_[i].factors, *tiles_);
   tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile, packed)); },
                    has_copies() ? TileWork::shared : TileWork::own);
 }
@@ -133,7 +134,7 @@ void Head::step_unsampled(const ClassStep& step) {
     else
       others.push_back(row);
   }
-  ClassTiles rest(table_, dtype_, false, tiles_->tile_size());
+  ClassTiles rest(table_, dtype_, dtype_, false, tiles_->tile_size());
   rest.select(given(device_, others, part_.box[0].size - sample_.size));
   rest.for_each([&](const ClassTile& tile) {
     device_.backend().class_rows().step(table_, tile.selection, tile.rows, Tensor(), Tensor(), step);
@@ -163,7 +164,8 @@ Tensor Head::weight_gradient() {
   weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
     Tensor rows = gradient.rows(tile.begin, tile.end());
     if (config_.normalize)
-      device_.backend().rows().l2_normalize_backward(tile.rows, tile.inverse_norm, products.weight, rows);
+      device_.backend().rows().l2_normalize_backward(in_type(tile.rows, dtype_), tile.inverse_norm, products.weight,
+                                                     rows);
     else
       rows.copy_from(products.weight);
   });

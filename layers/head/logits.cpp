@@ -52,7 +52,7 @@ struct WholeRows {
 
 /// Of this rank's classes.
 TileLogits logits_of(const LogitsInput& input, const ClassTile& all) {
-  return tile_logits(input.rows, input.labels, all, input.own().begin);
+  return tile_logits(input.factors, input.labels, all, input.own().begin, input.rows.dtype());
 }
 
 /// The logits' values are their gradient.
@@ -60,7 +60,7 @@ LogitsResult result_of(const LogitsInput& input, const ClassTile& all, const Til
                        const RowLosses& losses) {
   LogitsResult result{
       .kept = kept_rows(input, losses), .loss = losses.loss, .gradient = Tensor::empty_like(input.rows)};
-  gemm(by_products(logits, all, all.inverse_norm), false, all.rows, false, 1, 0, result.gradient);
+  multiply(by_products(logits, all, all.inverse_norm), false, all.rows, 0, result.gradient);
   return result;
 }
 
@@ -92,7 +92,7 @@ ShardRange LogitsInput::own_rows() const {
 }
 
 KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses) {
-  return {.rows = input.rows,
+  return {.factors = input.factors,
           .labels = input.labels,
           .log_sums = losses.log_sums,
           .loss_scale = input.loss_scale,

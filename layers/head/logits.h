@@ -25,6 +25,7 @@ struct LogitsInput {
   const ClassTiles& classes;        // this rank's columns
   std::vector<ShardRange> columns;  // of each rank, among all ranks'
   Tensor rows;                      // [B, d]
+  Tensor factors;                   // the same in the type that is multiplied in
   Tensor labels;                    // [B], columns among all ranks'
   std::vector<std::int64_t> share;  // how many of the rows are each rank's own
   double loss_scale = 1;            // the gradient's factor: 1 / global batch
@@ -53,7 +54,7 @@ struct Stash {
 
 /// What phase 2 needs of a micro-batch.
 struct KeptRows {
-  Tensor rows;
+  Tensor factors;  // as LogitsInput has them
   Tensor labels;
   Tensor log_sums;  // [B]
   double loss_scale = 1;

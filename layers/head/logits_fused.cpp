@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "framework/device.h"
-#include "framework/ops/linear.h"
 #include "layers/head/logits.h"
 #include "layers/head/tile_logits.h"
 
@@ -30,14 +29,14 @@ class FusedRows {
   }
 
   void add(const ClassTile& tile) {
-    TileLogits logits = tile_logits(input_.rows, input_.labels, tile, input_.own().begin + tile.first_class(),
-                                    input_.config.stash ? stash_.tile(tile, rows()) : Tensor());
+    TileLogits logits = tile_logits(input_.factors, input_.labels, tile, input_.own().begin + tile.first_class(),
+                                    input_.rows.dtype(), input_.config.stash ? stash_.tile(tile, rows()) : Tensor());
     const StepMargin& margin = input_.margin.step;
     Tensor row_max = empty_row();
     kernels().margin_logits(margin, logits.columns, logits.values, target_logit_, target_slope_, row_max);
     rise(row_max);
     kernels().accumulate_exponentials(margin, logits.columns, reference_, logits.values, sums_);
-    gemm(by_products(logits, tile, tile.inverse_norm), false, tile.rows, false, 1, 1, weighted_);
+    multiply(by_products(logits, tile, tile.inverse_norm), false, tile.rows, 1, weighted_);
     if (input_.config.stash && (follows_ || tile.begin == 0))
       stash_.references.rows(tile.index, tile.index + 1).reshape({rows()}).copy_from(reference_);
   }

@@ -156,9 +156,12 @@ void check(const ClassTable& table, const ClassSelection& selection, const Tenso
       (table.square.defined() && table.square.dtype() != compute))
     fail("class rows: weight {} with momentum {} and square {}", to_string(weight), to_string(table.momentum),
          to_string(table.square));
-  for (const Tensor* const x : {&rows, &products})
-    if (x->defined() && (x->shape() != selected || x->dtype() != compute))
-      fail("class rows: expected {}, got {}", to_string(compute, selected), to_string(*x));
+  const auto expect = [&selected](const Tensor& x, DType type) {
+    if (x.shape() != selected || x.dtype() != type)
+      fail("class rows: expected {}, got {}", to_string(type, selected), to_string(x));
+  };
+  expect(rows, rows.dtype() == DType::bf16 || rows.dtype() == DType::f16 ? weight.dtype() : compute);
+  if (products.defined()) expect(products, compute);
 }
 
 void check(const ClassTable& table, const LazySteps& steps) {
@@ -204,7 +207,8 @@ class Gradients {
         most_(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
         factor_(static_cast<C>(factor)) {}
 
-  void row(std::int64_t i, C* to) const {
+  /// Of a row with these weights.
+  void row(std::int64_t i, const C* weight, C* to) const {
     const std::int64_t columns = rows_.shape().back();
     const C* const product = row_of<const C>(products_, i);
     if (product == nullptr) {
@@ -212,7 +216,7 @@ class Gradients {
       return;
     }
     if (inverse_ != nullptr)
-      normalized_gradient(row_of<const C>(rows_, i), product, columns, inverse_[i], to);
+      normalized_gradient(weight, product, columns, inverse_[i], to);
     else
       std::copy_n(product, columns, to);
     if (factor_ == C(1) && std::isinf(most_)) return;
@@ -321,13 +325,15 @@ class CpuClassRows final : public ClassRowKernels {
   void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
                             Tensor& result) const override {
     visit_compute(rows, [&]<class C>(C) {
+      const Tensor no_scale;
       const std::int64_t columns = rows.shape().back();
       const Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
       std::vector<double> squares(static_cast<std::size_t>(rows.shape()[0]));
       parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
         std::vector<C> gradient(static_cast<std::size_t>(columns));
+        std::vector<C> weight(static_cast<std::size_t>(columns));
         for (std::int64_t i = begin; i < end; ++i) {
-          gradients.row(i, gradient.data());
+          gradients.row(i, widened_row(rows, no_scale, i, weight.data()), gradient.data());
           squares[static_cast<std::size_t>(i)] =
               stretched_sum<double>(0, columns, [g = gradient.data()](std::int64_t k) {
                 const auto value = static_cast<double>(g[k]);
@@ -369,6 +375,7 @@ class CpuClassRows final : public ClassRowKernels {
       const auto size = static_cast<std::size_t>(columns);
       std::vector<C> gradient(size);
       std::vector<C> weight(size);
+      std::vector<C> before(size);
       std::vector<C> momentum(size);
       std::vector<std::uint16_t> draws(size);
       const auto store = [&](Tensor& x, Tensor& scale, std::int64_t row, const C* values, RoundedState state) {
@@ -382,11 +389,12 @@ class CpuClassRows final : public ClassRowKernels {
           fetch_row(table.weight, selected[i + 1]);
           fetch_row(table.momentum, selected[i + 1]);
         }
-        gradients.row(i, gradient.data());
+        const C* const values = widened_row(rows, no_scale, i, before.data());
+        gradients.row(i, values, gradient.data());
         C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
         C* const kept =
             table.momentum.defined() ? widened_row(table.momentum, no_scale, row, momentum.data()) : nullptr;
-        update_row(update, columns, gradient.data(), row_of<const C>(rows, i), to, kept, row_of<C>(table.square, row));
+        update_row(update, columns, gradient.data(), values, to, kept, row_of<C>(table.square, row));
         store(table.weight, table.scale, row, to, RoundedState::weight);
         store(table.momentum, no_scale, row, kept, RoundedState::momentum);
         if (table.taken.defined()) table.taken.as<std::int32_t>()[row] = static_cast<std::int32_t>(step.taken);

@@ -3,6 +3,7 @@
 #include <Eigen/Core>
 
 #include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/needs.h"
 #include "framework/backends/cpu/primitives.h"
 #include "framework/backends/cpu/widen.h"
 
@@ -54,9 +55,9 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
     if (s.m == 0 || s.n == 0) return;
     if (s.k == 0) return scale(beta, c);
     void* const scratch = workspace.defined() ? workspace.data() : nullptr;
-    if (const GemmPrimitive* const found = primitives_.find(s, c.dtype())) {
+    if (const GemmPrimitive* const found = primitives_.find(s, {a.dtype(), c.dtype()})) {
       run(*found, a.data(), b.data(), c.data(), scratch);
-    } else if (c.dtype() == DType::f64) {
+    } else if (a.dtype() == DType::f64) {
       const ThreadTeam team(onednn_.threads());
       gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
     } else {
@@ -66,7 +67,7 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
 
   std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor&, bool transpose_b, double alpha,
                               double beta, const Tensor& c) const override {
-    return gemm_needs(primitives_, shape_of(a, transpose_a, transpose_b, alpha, beta, c), c.dtype());
+    return gemm_needs(primitives_, shape_of(a, transpose_a, transpose_b, alpha, beta, c), {a.dtype(), c.dtype()});
   }
 
   std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override {
@@ -88,8 +89,10 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
   }
 
   std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override {
-    return gemm_needs(primitives_, packed_shape(a, beta, c), c.dtype());
+    return gemm_needs(primitives_, packed_shape(a, beta, c), {c.dtype(), c.dtype()});
   }
+
+  bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
 
  private:
   static GemmShape packed_shape(const Tensor& a, double beta, const Tensor& c) {
@@ -97,7 +100,7 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
   }
 
   const GemmPrimitive& packed_product(const GemmShape& shape, DType dtype) const {
-    const GemmPrimitive* const found = primitives_.find(shape, dtype);
+    const GemmPrimitive* const found = primitives_.find(shape, {dtype, dtype});
     if (found == nullptr) fail("gemm: oneDNN has no product of {} with a packed operand", name_of(dtype));
     return *found;
   }
@@ -110,14 +113,16 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
   }
 
   void gemm_widened(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, std::byte* scratch) const {
-    const GemmPrimitive* const found = primitives_.find(s, DType::f32);
+    const GemmPrimitive* const found = primitives_.find(s, gemm_f32);
     if (found == nullptr) fail("gemm: oneDNN has no product in f32");
     auto* const wide_a = reinterpret_cast<float*>(scratch);
     auto* const wide_b = reinterpret_cast<float*>(scratch += aligned(4 * s.m * s.k));
-    auto* const wide_c = reinterpret_cast<float*>(scratch += aligned(4 * s.k * s.n));
-    scratch += aligned(4 * s.m * s.n);
+    scratch += aligned(4 * s.k * s.n);
     widen(a, wide_a);
     widen(b, wide_b);
+    if (c.dtype() == DType::f32) return run(*found, wide_a, wide_b, c.data(), scratch);
+    auto* const wide_c = reinterpret_cast<float*>(scratch);
+    scratch += aligned(4 * s.m * s.n);
     if (s.beta != 0) widen(c, wide_c);
     run(*found, wide_a, wide_b, wide_c, scratch);
     narrow(wide_c, c);

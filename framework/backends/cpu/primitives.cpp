@@ -21,17 +21,17 @@ std::size_t mix(std::initializer_list<std::int64_t> values) {
   return hash;
 }
 
-std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s, DType dtype) {
-  if (onednn_type(dtype) == dnnl::memory::data_type::undef) return {};
+std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s, GemmTypes types) {
+  if (onednn_type(types.operands) == dnnl::memory::data_type::undef) return {};
   GemmPrimitive made;
-  made.a = strided({s.m, s.k}, dtype, s.transpose_a ? Dims{1, s.m} : Dims{s.k, 1});
-  made.b = strided({s.k, s.n}, dtype, s.transpose_b ? Dims{1, s.k} : Dims{s.n, 1});
-  made.c = strided({s.m, s.n}, dtype, {s.n, 1});
+  made.a = strided({s.m, s.k}, types.operands, s.transpose_a ? Dims{1, s.m} : Dims{s.k, 1});
+  made.b = strided({s.k, s.n}, types.operands, s.transpose_b ? Dims{1, s.k} : Dims{s.n, 1});
+  made.c = strided({s.m, s.n}, types.result, {s.n, 1});
   const ThreadTeam team(onednn.threads());
   dnnl::primitive_attr attr = user_scratchpad();
   if (s.packs_b) {
     // The same for every beta: asked of the product without one.
-    const dnnl::memory::desc any({s.k, s.n}, onednn_type(dtype), dnnl::memory::format_tag::any);
+    const dnnl::memory::desc any({s.k, s.n}, onednn_type(types.operands), dnnl::memory::format_tag::any);
     const auto best = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, any, made.c);
     if (!best) return {};
     made.b = best.weights_desc();
@@ -75,13 +75,13 @@ std::size_t GemmPrimitives::Hash::operator()(const Key& key) const {
   const GemmShape& s = key.shape;
   return mix({s.m, s.n, s.k, (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.packs_b ? 4 : 0),
               std::bit_cast<std::int64_t>(s.alpha), std::bit_cast<std::int64_t>(s.beta),
-              static_cast<std::int64_t>(key.dtype)});
+              static_cast<std::int64_t>(key.types.operands), static_cast<std::int64_t>(key.types.result)});
 }
 
-const GemmPrimitive* GemmPrimitives::find(const GemmShape& shape, DType dtype) {
-  const Key key{shape, dtype};
+const GemmPrimitive* GemmPrimitives::find(const GemmShape& shape, GemmTypes types) {
+  const Key key{shape, types};
   auto place = cache_.find(key);
-  if (place == cache_.end()) place = cache_.emplace(key, make_gemm(onednn_, shape, dtype)).first;
+  if (place == cache_.end()) place = cache_.emplace(key, make_gemm(onednn_, shape, types)).first;
   return place->second ? &*place->second : nullptr;
 }
 
@@ -175,19 +175,19 @@ std::int64_t ConvolutionPrimitives::number_of(const dnnl::memory::desc& layout) 
   return number + 1;
 }
 
-std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, DType dtype) {
+std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, GemmTypes types) {
   if (s.m == 0 || s.n == 0 || s.k == 0) return 0;
-  const GemmPrimitive* found = primitives.find(s, dtype);
-  if (!is_widened(dtype, found != nullptr)) return found != nullptr ? found->scratch_bytes : 0;
-  found = primitives.find(s, DType::f32);
-  return aligned(4 * s.m * s.k) + aligned(4 * s.k * s.n) + aligned(4 * s.m * s.n) +
-         (found != nullptr ? found->scratch_bytes : 0);
+  const GemmPrimitive* found = primitives.find(s, types);
+  if (!is_widened(types.operands, found != nullptr)) return found != nullptr ? found->scratch_bytes : 0;
+  found = primitives.find(s, gemm_f32);
+  const std::int64_t wide_result = types.result == DType::f32 ? 0 : aligned(4 * s.m * s.n);
+  return aligned(4 * s.m * s.k) + aligned(4 * s.k * s.n) + wide_result + (found != nullptr ? found->scratch_bytes : 0);
 }
 
 std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
   if (dtype != DType::f32 || m == 0 || n == 0 || k == 0) return 0;
-  const GemmPrimitive* const packed = primitives.find({.m = m, .n = n, .k = k, .packs_b = true}, dtype);
-  const GemmPrimitive* const plain = primitives.find({.m = m, .n = n, .k = k}, dtype);
+  const GemmPrimitive* const packed = primitives.find({.m = m, .n = n, .k = k, .packs_b = true}, gemm_f32);
+  const GemmPrimitive* const plain = primitives.find({.m = m, .n = n, .k = k}, gemm_f32);
   if (packed == nullptr || plain == nullptr || packed->b == plain->b) return 0;
   return static_cast<std::int64_t>(packed->b.get_size());
 }

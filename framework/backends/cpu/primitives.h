@@ -28,7 +28,15 @@ struct GemmShape {
   bool operator==(const GemmShape&) const = default;
 };
 
-/// What oneDNN computes `dtype` in: itself, f32 where the machine lacks instructions for a 16-bit type (operands are
+/// Of both operands, and of the result: the same, or f32 of 16-bit ones.
+struct GemmTypes {
+  DType operands;
+  DType result;
+  bool operator==(const GemmTypes&) const = default;
+};
+inline constexpr GemmTypes gemm_f32{DType::f32, DType::f32};
+
+/// What oneDNN computes a type in: itself, f32 where the machine lacks instructions for a 16-bit one (operands are
 /// widened then), or nothing (f64).
 struct GemmPrimitive {
   dnnl::matmul primitive;
@@ -40,12 +48,12 @@ class GemmPrimitives {
  public:
   explicit GemmPrimitives(const OneDnn& onednn) : onednn_(onednn) {}
   /// Null if oneDNN has no code for it.
-  const GemmPrimitive* find(const GemmShape& shape, DType dtype);
+  const GemmPrimitive* find(const GemmShape& shape, GemmTypes types);
 
  private:
   struct Key {
     GemmShape shape;
-    DType dtype;
+    GemmTypes types;
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -99,7 +107,7 @@ inline bool is_widened(DType dtype, bool found) {
 }
 
 /// Bytes of workspace for a product on this backend.
-std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& shape, DType dtype);
+std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& shape, GemmTypes types);
 /// Of a right operand that is packed for a product with m rows on the left; 0 if its plain layout is as good.
 std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype);
 ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,

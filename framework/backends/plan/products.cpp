@@ -17,7 +17,7 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
   std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& /*b*/, bool transpose_b, double alpha,
                               double beta, const Tensor& c) const override {
     return needs_->gemm(c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha,
-                        beta, c.dtype());
+                        beta, a.dtype(), c.dtype());
   }
   std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override {
     return needs_->packed(m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
@@ -32,6 +32,7 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
   std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override {
     return needs_->packed_gemm(c.shape()[0], c.shape()[1], a.shape()[1], beta, c.dtype());
   }
+  bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
 
  private:
   WorkCounter& counter_;
