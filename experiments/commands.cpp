@@ -98,9 +98,24 @@ void check(const Member& member) {
                      member.document.where("/train/optimizer/momentum"));
 }
 
-Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+bool is_bf16_fast_here() {
+  return make_backend("cpu", 1)->linear_algebra().is_bf16_fast();
+}
+
+/// What is left to the machine becomes what it is on this one: on another it would give other bits.
+void settle_product_types(Study<Experiment>& study, bool is_bf16_fast) {
+  for (Member& member : study.variants) {
+    HeadConfig& head = member.root.head;
+    const bool is_bf16 = product_type(head, member.root.dtype(), is_bf16_fast) == DType::bf16;
+    head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
+  }
+}
+
+Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                       bool is_bf16_fast = is_bf16_fast_here()) {
   Study<Experiment> study = read_study<Experiment>(file, sets);
   for (const Member& member : study.variants) check(member);
+  settle_product_types(study, is_bf16_fast);
   return study;
 }
 
@@ -209,8 +224,10 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   Study<Experiment> study;
   std::filesystem::path path;
   std::optional<ResultsFolder> folder;  // rank 0's
+  // One type for all processes, whatever their machines.
+  const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
-    study = read(command.file, command.sets);
+    study = read(command.file, command.sets, is_bf16_fast);
     fit_to_job(study, job);
     // Written resolved: another machine's cores would give other bits.
     for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);

@@ -62,9 +62,6 @@ class RankRun {
  private:
   void train_and_evaluate() {
     trainer_.emplace(experiment_, dataset_, rank_, tracer_, plan_);
-    if (leads())
-      result_.head.product_type =
-          product_type(experiment_.head, experiment_.dtype(), rank_.device.backend().linear_algebra().is_bf16_fast());
     const std::int64_t first = begin();
     const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, walked_steps());
     for (std::int64_t step = first; step < end; ++step) {

@@ -46,7 +46,7 @@ for variant in variants:
     head = variant["head"]
     if variant["status"] != "ok" or head["parallel"] != "sharded":
         continue
-    batch = variant["batch"] / head["copies"]  # of the ranks that share the classes
+    batch = variant["batch"] / head.get("copies", 1)  # of the ranks that share the classes
     sent = variant["sent_in_step"] or {"counted": 0, "formula": {"total": 0}}
     rows.append(
         {

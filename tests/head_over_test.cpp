@@ -22,7 +22,7 @@ using test::train;
 using test::Training;
 using test::Way;
 
-/// Two or three ranks along one to three axes; several stages only where all have a part in the head.
+/// One to three ranks along dp, one or two along tp and, where all stages have a part in the head, along pp.
 Mesh random_mesh(RandomStream& draws, const AxisSet& over) {
   const auto some = [&] { return 1 + static_cast<int>(draws.below(2)); };
   const int dp = 1 + static_cast<int>(draws.below(3));
@@ -54,6 +54,13 @@ Training random_training(RandomStream& draws) {
     t.optimizer.type = OptimizerType::adamw;
     t.optimizer.learning_rate = 0.02;
     t.dtype = DType::f64;  // it divides by the root of squares, which magnifies rounding
+  }
+  if (draws.below(4) == 0) {
+    t.config.margin = {.scale = 1};
+    t.config.normalize = false;
+    t.config.bias = true;
+    t.config.sub_centres = 1;
+    return t;
   }
   if (draws.below(2) == 0) return t;
   t.config.classes += 20;  // a sample of one class has no gradient but rounding

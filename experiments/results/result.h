@@ -81,7 +81,6 @@ struct HeadResult {
   std::int64_t features = 0;
   int ranks = 1;   // that share the classes
   int copies = 1;  // of each class, which see other samples
-  DType product_type = DType::f32;
 };
 
 /// What a search found: the largest value of a field with which every rank stays within a budget.

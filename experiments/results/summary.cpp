@@ -81,7 +81,7 @@ Json head_json(const HeadResult& head) {
           {"rate", config.sample.rate},
           {"weights", name_of(config.weights)},
           {"momentum", name_of(config.momentum)},
-          {"product_type", name_of(head.product_type)}};
+          {"product_type", name_of(config.product_type)}};
 }
 
 /// The keys of a pipeline, null where there is none.

@@ -88,7 +88,8 @@ void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
 void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
   const MemoryScope scope(device_, Category::workspace);
   std::vector<PackedRows> packed;
-  for (std::size_t i = 0; i < kept_.size() && steps_by_class(); ++i) packed.emplace_back(kept_[i].factors, *tiles_);
+  if (steps_by_class())
+    for (const KeptRows& kept : kept_) packed.emplace_back(kept.factors, *tiles_);
   tiles_->for_each([&](const ClassTile& tile) { consumer(tile, tile_products(tile, packed)); },
                    has_copies() ? TileWork::shared : TileWork::own);
 }

@@ -25,7 +25,7 @@ Tensor state_of(Head& head, const std::string& name) {
   return {};
 }
 
-/// Gradients of weights and biases, by a step that subtracts them. Ranks touch their own classes' only.
+/// Gradients of weights and biases of the head's classes, by a step that subtracts them.
 void step_by_gradient(Head& head, Answer& answer) {
   const Tensor weight = head.table().weight;
   const Tensor bias = state_of(head, "head.bias");
@@ -107,10 +107,13 @@ Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batche
     Head head(problem.config, {.momentum = 0}, problem.dimension, rank, construction);
     load(head, problem, rank, dtype);
     forward(head, problem, rank, micro_batches, dtype, answer);
-    if (problem.config.bias) return step_by_gradient(head, answer);
-    const Tensor gradient = head.weight_gradient();
     const bool is_first = mesh.ranks_over(problem.config.copy_axes(), rank.index).front() == rank.index;
-    if (is_first) put(gradient, rows_of(head, problem).begin, answer.weight_gradient);
+    Answer ignored = blank_answer(problem);
+    Answer& told = is_first ? answer : ignored;
+    if (problem.config.bias)
+      step_by_gradient(head, told);
+    else
+      put(head.weight_gradient(), rows_of(head, problem).begin, told.weight_gradient);
   });
   return answer;
 }
