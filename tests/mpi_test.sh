@@ -69,12 +69,12 @@ cat >"$work/pipelines.json" <<'JSON'
   "name": "pipelines", "mesh": {"pp": 4}, "threads": 1, "seed": 3,
   "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 16, 16]},
   "model": {"type": "resnet18", "stem": "small", "embedding": 32, "dropout": 0.2},
-  "head": {"classes": 103, "ranks": "last_stage"}, "train": {"batch": 19, "micro_batches": 8, "steps": 2}, "evaluation": {},
+  "head": {"classes": 103, "over": ["dp", "tp"]}, "train": {"batch": 19, "micro_batches": 8, "steps": 2}, "evaluation": {},
   "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always"}}},
                {"name": "zb_v", "patch": {"pipeline": {"schedule": "zb_v"}}},
                {"name": "interleaved", "patch": {"pipeline": {"schedule": "interleaved", "chunks": 2}}},
                {"name": "dp", "patch": {"mesh": {"dp": 2, "pp": 2}, "pipeline": {"schedule": "zb_h1"}, "train": {"micro_batches": 4}}},
-               {"name": "all", "patch": {"head": {"ranks": "all"}, "pipeline": {"schedule": "gpipe"}}}]
+               {"name": "all", "patch": {"head": {"over": "all"}, "pipeline": {"schedule": "gpipe"}}}]
 }
 JSON
 
