@@ -1,5 +1,5 @@
-// A backend computes and holds bytes: `cpu`, and `plan` (shapes only: allocations and FLOPs are counted, nothing is
-// computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel does not
+// A backend computes and holds bytes: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted, nothing
+// is computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel does not
 // compile. Kernels never allocate: operations hand them outputs and workspaces, so all backends hold the same bytes.
 #pragma once
 
@@ -77,6 +77,8 @@ class Backend {
 /// `threads`: size of the thread team that computes for this rank. `winograd`: 3 x 3 convolutions in f32 by F(4 x 4,
 /// 3 x 3), two to three times as fast, with rounding errors (rms) of 2e-6 to 5e-6 in place of 3e-7.
 std::unique_ptr<Backend> make_cpu_backend(int threads, bool winograd = false);
+/// A rank's part of an NVIDIA GPU; InputError without one, with too old a driver, or in a program built without CUDA.
+std::unique_ptr<Backend> make_cuda_backend(int gpu = 0);
 /// Counts what the cpu backend so made would hold and do.
 std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd = false, const DeviceProfile& profile = {});
 
@@ -87,5 +89,7 @@ std::span<const std::string_view> backend_names();
 
 /// What the backends compute with, and so what a result's bits depend on: libraries' versions, the CPU's instructions.
 std::vector<std::pair<std::string, std::string>> backend_versions();
+/// Those of CUDA and its libraries; empty in a program built without.
+std::vector<std::pair<std::string, std::string>> cuda_versions();
 
 }  // namespace heddle

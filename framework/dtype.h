@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 
@@ -24,12 +25,12 @@ bool is_floating(DType dtype);
 /// The upper half of an f32, rounded to nearest even.
 struct BFloat16 {
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  HEDDLE_HOST_DEVICE explicit BFloat16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const bool is_nan = (word & 0x7FFFFFFFU) > 0x7F800000U;
     bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40U : (word + 0x7FFFU + ((word >> 16) & 1U)) >> 16);
   }
-  operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }  // NOLINT
+  HEDDLE_HOST_DEVICE operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }  // NOLINT
   std::uint16_t bits = 0;
 };
 
@@ -37,7 +38,7 @@ struct BFloat16 {
 struct Float16 {
   Float16() = default;
   /// Rounded to nearest even. Without branches, so that loops over it vectorise.
-  explicit Float16(float value) {
+  HEDDLE_HOST_DEVICE explicit Float16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = word & 0x7FFFFFFFU;
     // In the binade of 0.5 an f32's last bit is worth 2^-24, as are those of f16's subnormals.
@@ -47,7 +48,7 @@ struct Float16 {
     const std::uint32_t finite = magnitude < 0x38800000U ? small : normal;
     bits = static_cast<std::uint16_t>(((word >> 16) & 0x8000U) | (magnitude >= 0x477FF000U ? large : finite));
   }
-  operator float() const {  // NOLINT(google-explicit-constructor): widening loses nothing
+  HEDDLE_HOST_DEVICE operator float() const {  // NOLINT(google-explicit-constructor): widening loses nothing
     const std::uint32_t magnitude = bits & 0x7FFFU;
     const std::uint32_t moved = (magnitude << 13) + (magnitude >= 0x7C00U ? 0x70000000U : 0x38000000U);
     const float small = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F;

@@ -11,17 +11,17 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> names{"cpu", "plan"};
+constexpr std::array<std::string_view, 3> names{"cpu", "cuda", "plan"};
 constexpr std::array<std::unique_ptr<Backend> (*)(int, bool, const DeviceProfile&), names.size()> makers{
     [](int threads, bool winograd, const DeviceProfile&) { return make_cpu_backend(threads, winograd); },
-    make_plan_backend};
+    [](int, bool, const DeviceProfile&) { return make_cuda_backend(); }, make_plan_backend};
 
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd, const DeviceProfile& profile) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == name) return makers[i](threads, winograd, profile);
-  fail<InputError>("unknown device '{}': expected {}", name, fmt::join(names, " or "));
+  fail<InputError>("unknown device '{}': expected one of {}", name, fmt::join(names, ", "));
 }
 
 std::span<const std::string_view> backend_names() {
@@ -29,7 +29,9 @@ std::span<const std::string_view> backend_names() {
 }
 
 std::vector<std::pair<std::string, std::string>> backend_versions() {
-  return cpu::onednn_versions();
+  std::vector<std::pair<std::string, std::string>> versions = cpu::onednn_versions();
+  for (auto& version : cuda_versions()) versions.push_back(std::move(version));
+  return versions;
 }
 
 }  // namespace heddle

@@ -1,6 +1,8 @@
 // Devices for tests, and tensors of written or drawn values on them.
 #pragma once
 
+#include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,8 +11,14 @@
 
 namespace heddle::test {
 
+/// The backend with data that is tested: HEDDLE_TEST_BACKEND, or cpu.
+inline std::string tested_backend() {
+  const char* const name = std::getenv("HEDDLE_TEST_BACKEND");
+  return name != nullptr ? name : "cpu";
+}
+
 /// A rank's device with two threads: enough for the order of sums to matter.
-inline Device make_device(std::string_view backend = "cpu", std::optional<std::int64_t> budget = {}) {
+inline Device make_device(std::string_view backend = tested_backend(), std::optional<std::int64_t> budget = {}) {
   constexpr int threads = 2;
   return Device(make_backend(backend, threads), 0, budget);
 }

@@ -25,7 +25,7 @@ struct Training {
   double clip_norm = 0.05;
   DType dtype = DType::f64;
   std::uint64_t seed = 5;
-  std::string backend = "cpu";
+  std::string backend = tested_backend();
 
   std::vector<std::int64_t> labels(std::int64_t step) const {
     RandomStream stream({seed}, Purpose::test, static_cast<std::uint64_t>(step), 0);

@@ -28,7 +28,7 @@ struct Case {
   DType dtype = DType::f64;
   std::int64_t steps = 60;
   int ranks = 1;
-  std::string backend = "cpu";
+  std::string backend = tested_backend();
 };
 
 struct Learned {

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "parallel/world.h"
+#include "tests/support/devices.h"
 
 namespace heddle::test {
 
 /// A mesh of data-parallel ranks with one computing thread each.
-inline WorldOptions ranks(int count, const std::string& backend = "cpu") {
+inline WorldOptions ranks(int count, const std::string& backend = tested_backend()) {
   WorldOptions options;
   options.mesh = Mesh(count);
   options.backend = backend;

@@ -35,7 +35,7 @@ inline void pass_over(int count) {
 }
 
 /// Options of `count` ranks over this process's transport.
-inline WorldOptions on_transport(int count, const std::string& backend = "cpu") {
+inline WorldOptions on_transport(int count, const std::string& backend = tested_backend()) {
   WorldOptions options = ranks(count, backend);
   options.transport = transport();
   options.processes = job;

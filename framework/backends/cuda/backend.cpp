@@ -1,0 +1,104 @@
+// The cuda backend: composes the kernel groups over one rank's context on a GPU.
+#include "framework/backend.h"
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include "framework/backends/cuda/context.h"
+#include "framework/backends/cuda/cuda_kernels.h"
+
+namespace heddle {
+
+namespace {
+
+using cuda::check;
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int gpu)
+      : context_(gpu),
+        elementwise_(cuda::make_cuda_elementwise(context_)),
+        linear_algebra_(cuda::make_cuda_linear_algebra(context_)),
+        convolution_(cuda::make_cuda_convolution(context_)),
+        rows_(cuda::make_cuda_rows(context_)),
+        head_(cuda::make_cuda_head(context_)),
+        class_rows_(cuda::make_cuda_class_rows(context_)),
+        training_(cuda::make_cuda_training(context_)) {}
+
+  std::string_view name() const override { return "cuda"; }
+  bool has_data() const override { return true; }
+
+  void* allocate(std::int64_t bytes) override {
+    void* address = nullptr;
+    check(cudaMallocFromPoolAsync(&address, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), context_.pool(),
+                                  context_.stream()),
+          "cudaMallocFromPoolAsync");
+    return address;
+  }
+  void deallocate(void* address, std::int64_t /*bytes*/) override {
+    // From destructors, too; what went wrong before is told by the next call that may.
+    (void)cudaFreeAsync(address, context_.stream());
+  }
+  std::int64_t reserved_bytes() const override {
+    std::uint64_t bytes = 0;
+    check(cudaMemPoolGetAttribute(context_.pool(), cudaMemPoolAttrReservedMemCurrent, &bytes),
+          "cudaMemPoolGetAttribute");
+    return static_cast<std::int64_t>(bytes);
+  }
+
+  void copy_from_host(void* device, std::span<const std::byte> host) override {
+    // From pageable memory it returns when that has been read.
+    copy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
+  }
+  void copy_to_host(std::span<std::byte> host, const void* device) override {
+    copy(host.data(), device, host.size(), cudaMemcpyDeviceToHost);
+    context_.synchronize();
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    copy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice);
+  }
+  void synchronize() override { context_.synchronize(); }
+  void enter_thread() override { context_.enter(); }
+
+  PlannedWork work() const override { return {}; }
+  void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
+
+  const ElementwiseKernels& elementwise() const override { return *elementwise_; }
+  const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }
+  const ConvolutionKernels& convolution() const override { return *convolution_; }
+  const RowKernels& rows() const override { return *rows_; }
+  const HeadKernels& head() const override { return *head_; }
+  const ClassRowKernels& class_rows() const override { return *class_rows_; }
+  const TrainingKernels& training() const override { return *training_; }
+
+ private:
+  void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, context_.stream()), "cudaMemcpyAsync");
+  }
+
+  cuda::Context context_;
+  std::unique_ptr<ElementwiseKernels> elementwise_;
+  std::unique_ptr<LinearAlgebraKernels> linear_algebra_;
+  std::unique_ptr<ConvolutionKernels> convolution_;
+  std::unique_ptr<RowKernels> rows_;
+  std::unique_ptr<HeadKernels> head_;
+  std::unique_ptr<ClassRowKernels> class_rows_;
+  std::unique_ptr<TrainingKernels> training_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(int gpu) {
+  return std::make_unique<CudaBackend>(gpu);
+}
+
+std::vector<std::pair<std::string, std::string>> cuda_versions() {
+  const auto text = [](std::size_t version, std::size_t unit) {
+    return fmt::format("{}.{}", version / unit, version % unit / (unit / 100));
+  };
+  return {{"cuda", text(CUDART_VERSION, 1000)},
+          {"cublasLt", text(cublasLtGetVersion(), 10000)},
+          {"cudnn", text(cudnnGetVersion(), 10000)}};
+}
+
+}  // namespace heddle

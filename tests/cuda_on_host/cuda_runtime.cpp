@@ -1,0 +1,205 @@
+#include "tests/cuda_on_host/cuda_runtime.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+struct StreamOnHost {};
+struct PoolOnHost {
+  std::atomic<std::int64_t> bytes{0};
+};
+
+// Saves the registers that a called function must keep and the stack, takes the others', and returns where they left.
+asm(R"(
+.text
+.globl heddle_switch_stack
+heddle_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+extern "C" void heddle_switch_stack(void** left, void* taken);
+
+namespace {
+
+constexpr std::size_t stack_bytes = 64 << 10;
+
+/// The threads of one block, each with a stack of its own.
+class Block {
+ public:
+  void run(const std::function<void()>& thread, unsigned threads) {
+    thread_ = &thread;
+    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
+    for (unsigned i = 0; i < threads; ++i) start(*fibers_[i]);
+    // Until all have ended; the order turns at every barrier, so that threads that should have waited are found out.
+    bool is_turned = false;
+    for (unsigned running = threads; running > 0; is_turned = !is_turned) {
+      unsigned waiting = 0;
+      for (unsigned i = 0; i < threads; ++i) {
+        const unsigned index = is_turned ? threads - 1 - i : i;
+        Fiber& fiber = *fibers_[index];
+        if (fiber.has_ended) continue;
+        threadIdx = dim3(index);
+        current_ = &fiber;
+        heddle_switch_stack(&own_, fiber.stack_pointer);
+        if (!fiber.has_ended) ++waiting;
+      }
+      if (waiting != 0 && waiting != threads) {
+        std::fputs("cuda on host: some threads of a block ended, others wait at a barrier\n", stderr);
+        std::abort();
+      }
+      running = waiting;
+    }
+    current_ = nullptr;
+  }
+
+  void wait() { heddle_switch_stack(&current_->stack_pointer, own_); }
+
+ private:
+  struct Fiber {
+    alignas(64) std::byte stack[stack_bytes];
+    void* stack_pointer = nullptr;
+    bool has_ended = false;
+  };
+
+  void start(Fiber& fiber) {
+    // As heddle_switch_stack leaves it: six registers and where to return; a function begins 8 bytes off 16.
+    void** top = reinterpret_cast<void**>(fiber.stack + stack_bytes) - 2;
+    *top = reinterpret_cast<void*>(&Block::begin);
+    fiber.stack_pointer = top - 6;
+    fiber.has_ended = false;
+  }
+
+  static void begin();
+
+  const std::function<void()>* thread_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  Fiber* current_ = nullptr;
+  void* own_ = nullptr;
+};
+
+thread_local Block block;
+
+void Block::begin() {
+  (*block.thread_)();
+  block.current_->has_ended = true;
+  block.wait();
+}
+
+}  // namespace
+
+void __syncthreads() {
+  const dim3 index = threadIdx;
+  block.wait();
+  threadIdx = index;
+}
+
+void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+  gridDim = config.gridDim;
+  blockDim = config.blockDim;
+  for (unsigned i = 0; i < config.gridDim.x; ++i) {
+    blockIdx = dim3(i);
+    block.run(thread, config.blockDim.x);
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "invalid argument";
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidValue";
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new StreamOnHost;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* /*properties*/) {
+  *pool = new PoolOnHost;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t /*pool*/, cudaMemPoolAttr /*attribute*/, void* /*value*/) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr /*attribute*/, void* value) {
+  *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** address, std::size_t bytes) {
+  constexpr std::size_t alignment = 256;
+  *address = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (*address == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*address, 0xFF, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* address) {
+  std::free(address);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t /*stream*/) {
+  pool->bytes += static_cast<std::int64_t>(bytes);
+  return cudaMalloc(address, bytes);
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t /*stream*/) {
+  return cudaFree(address);
+}
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
+  return cudaMalloc(address, bytes);
+}
+cudaError_t cudaFreeHost(void* address) {
+  return cudaFree(address);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
+                            cudaStream_t /*stream*/) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t /*stream*/) {
+  std::memset(address, value, bytes);
+  return cudaSuccess;
+}

@@ -1,0 +1,96 @@
+// The part of CUDA's runtime that the cuda backend uses, on a machine without a GPU: memory is the host's, streams have
+// done their work when a call returns, and a kernel's threads run one after the other on the calling thread, each until
+// the next barrier of its block. Launches the backend's own kernels, as the compiler of host code makes them; so every
+// test of a backend with data also tests theirs, but for what only a GPU does: what NVIDIA's compiler makes of them,
+// races between warps, and time.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#define __host__
+#define __device__
+#define __global__
+#define __shared__ static thread_local  // of the block that the calling thread runs
+
+struct dim3 {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+  constexpr dim3(unsigned x_size = 1, unsigned y_size = 1, unsigned z_size = 1) : x(x_size), y(y_size), z(z_size) {}
+};
+inline thread_local dim3 gridDim;
+inline thread_local dim3 blockDim;
+inline thread_local dim3 blockIdx;
+inline thread_local dim3 threadIdx;
+void __syncthreads();
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+};
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
+inline cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+
+#define CUDART_VERSION 13000
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+
+using cudaStream_t = struct StreamOnHost*;
+constexpr unsigned cudaStreamNonBlocking = 1;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+
+using cudaMemPool_t = struct PoolOnHost*;
+enum cudaMemAllocationType { cudaMemAllocationTypePinned = 1 };
+enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
+struct cudaMemPoolProps {
+  cudaMemAllocationType allocType;
+  struct {
+    cudaMemLocationType type;
+    int id;
+  } location;
+};
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties);
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+/// Filled with NaN, so that a kernel that reads before anybody has written is found out.
+cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
+cudaError_t cudaMalloc(void** address, std::size_t bytes);
+cudaError_t cudaFree(void* address);
+constexpr unsigned cudaHostAllocMapped = 2;
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* address);
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream);
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+/// Runs the thread function of every thread of every block.
+void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread);
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  run_on_host(*config, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  return cudaSuccess;
+}
