@@ -1,0 +1,6 @@
+// The part of cuDNN that the cuda backend uses, on a machine without a GPU.
+#pragma once
+
+#include <cstddef>
+
+std::size_t cudnnGetVersion();
