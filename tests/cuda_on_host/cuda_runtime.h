@@ -13,6 +13,7 @@
 #define __host__
 #define __device__
 #define __global__
+#define __launch_bounds__(...)
 #define __shared__ static thread_local  // of the block that the calling thread runs
 
 struct dim3 {
@@ -26,6 +27,16 @@ inline thread_local dim3 blockDim;
 inline thread_local dim3 blockIdx;
 inline thread_local dim3 threadIdx;
 void __syncthreads();
+/// All threads of the block call it, and not only those of a warp.
+template <class T>
+T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {
+  static thread_local T given[1024];
+  given[threadIdx.x] = value;
+  __syncthreads();
+  const T taken = given[threadIdx.x ^ static_cast<unsigned>(lane_mask)];
+  __syncthreads();
+  return taken;
+}
 
 enum cudaError_t {
   cudaSuccess = 0,
