@@ -80,6 +80,16 @@ template <UnaryOp op, class T>
   if constexpr (op == UnaryOp::square) return T(2) * kept;
 }
 
+/// Whether of two elements of a row the left one is the first in descending order: NaN before everything, ties by
+/// index.
+template <class T>
+HEDDLE_HOST_DEVICE bool ranks_before(T left, std::int64_t left_index, T right, std::int64_t right_index) {
+  const bool left_is_nan = left != left;
+  const bool right_is_nan = right != right;
+  if (left_is_nan != right_is_nan) return left_is_nan;
+  return left > right || (!(right > left) && left_index < right_index);
+}
+
 template <BinaryOp op, class T>
 HEDDLE_HOST_DEVICE T binary_value(T a, T b) {
   if constexpr (op == BinaryOp::add) return a + b;

@@ -15,8 +15,8 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Values of one kernel's outputs at shapes large enough to be shared by threads.
-std::vector<std::vector<double>> large_results(DType dtype, int threads) {
-  Device device(make_backend("cpu", threads));
+std::vector<std::vector<double>> large_results(DType dtype, int threads, std::string_view backend_name) {
+  Device device(make_backend(backend_name, threads));
   device.backend().enter_thread();
   const Backend& backend = device.backend();
   std::vector<std::vector<double>> results;
@@ -80,7 +80,7 @@ TEST_CASE("Kernels give the same bits for any number of threads") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     std::vector<std::vector<double>> expected;
     for (const int threads : {1, 5, 3, 2}) {
-      const auto results = large_results(dtype, threads);
+      const auto results = large_results(dtype, threads, "cpu");
       if (threads == 1) expected = results;
       for (std::size_t i = 0; i < results.size(); ++i)
         CHECK_MESSAGE(results[i] == expected[i], name_of(dtype) << ", result " << i << ", threads " << threads);
@@ -89,8 +89,8 @@ TEST_CASE("Kernels give the same bits for any number of threads") {
 }
 
 TEST_CASE("Large kernels in f32 agree with f64 on the same values") {
-  const auto wide = large_results(DType::f64, 2);
-  const auto narrow = large_results(DType::f32, 2);
+  const auto wide = large_results(DType::f64, 2, tested_backend());
+  const auto narrow = large_results(DType::f32, 2, tested_backend());
   for (std::size_t i = 0; i < wide.size(); ++i)
     CHECK_MESSAGE(relative_difference(narrow[i], wide[i]) < 2e-6, "result " << i);
 }

@@ -5,6 +5,7 @@
 // races between warps, and time.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -104,4 +105,19 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   run_on_host(*config, [&] { kernel(static_cast<Parameters>(arguments)...); });
   return cudaSuccess;
+}
+
+/// All threads of the block call it, too.
+inline unsigned __ballot_sync(unsigned /*mask*/, bool is_set) {
+  static thread_local bool given[1024];
+  given[threadIdx.x] = is_set;
+  __syncthreads();
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (given[threadIdx.x / 32 * 32 + lane]) bits |= 1U << lane;
+  __syncthreads();
+  return bits;
+}
+inline int __ffs(int bits) {
+  return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1;
 }

@@ -24,14 +24,8 @@ std::int64_t row_elements(const Tensor& x) {
 template <class T>
 void largest_of_row(const T* x, std::int64_t columns, std::int64_t k, T* values, std::int64_t* index) {
   using C = Compute<T>;
-  // Larger first, NaN before everything, ties by index.
   const auto before = [x](std::int64_t a, std::int64_t b) {
-    const C left = static_cast<C>(x[a]);
-    const C right = static_cast<C>(x[b]);
-    const bool left_is_nan = left != left;
-    const bool right_is_nan = right != right;
-    if (left_is_nan != right_is_nan) return left_is_nan;
-    return left > right || (!(right > left) && a < b);
+    return ranks_before(static_cast<C>(x[a]), a, static_cast<C>(x[b]), b);
   };
   std::int64_t* const end = index + k;
   for (std::int64_t i = 0; i < k; ++i) index[i] = i;

@@ -4,6 +4,7 @@
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/draws.h"
 #include "framework/backends/cpu/reduction.h"
+#include "framework/moments.h"
 
 namespace heddle::cpu {
 
@@ -51,32 +52,6 @@ void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawK
   for_draws<float>(
       count, window,
       [&](std::int64_t element, std::int64_t length, float* draws) { stream.uniforms(element, length, draws); }, body);
-}
-
-/// The moments of one channel.
-struct ChannelMoments {
-  double count = 0;
-  double mean = 0;
-  double squares = 0;
-};
-
-/// Column c of groups [G, 2C + 1] merged in row order.
-template <class T>
-ChannelMoments merged_channel(const Tensor& groups, std::int64_t c) {
-  const std::int64_t columns = groups.shape()[1];
-  const std::int64_t channels = columns / 2;
-  ChannelMoments all;
-  for (std::int64_t g = 0; g < groups.shape()[0]; ++g) {
-    const T* const row = groups.as<const T>() + g * columns;
-    const double more = row[0];
-    if (more == 0) continue;
-    const double difference = static_cast<double>(row[1 + c]) - all.mean;
-    const double count = all.count + more;
-    all.mean += difference * more / count;
-    all.squares += static_cast<double>(row[1 + channels + c]) + difference * difference * all.count * more / count;
-    all.count = count;
-  }
-  return all;
 }
 
 class CpuTraining final : public TrainingKernels {
@@ -202,7 +177,7 @@ class CpuTraining final : public TrainingKernels {
       for (std::int64_t g = 0; g < groups.shape()[0]; ++g) count += groups.as<const T>()[g * columns];
       to[0] = static_cast<T>(static_cast<Compute<T>>(count));
       for (std::int64_t c = 0; c < channels; ++c) {
-        const ChannelMoments all = merged_channel<T>(groups, c);
+        const Moments all = merged_moments(groups.as<const T>(), groups.shape()[0], channels, c);
         to[1 + c] = static_cast<T>(static_cast<Compute<T>>(all.mean));
         to[1 + channels + c] = static_cast<T>(static_cast<Compute<T>>(all.squares));
       }
@@ -216,8 +191,9 @@ class CpuTraining final : public TrainingKernels {
       const auto blend = [momentum](C& running, double fresh) {
         running = static_cast<C>((1 - momentum) * static_cast<double>(running) + momentum * fresh);
       };
-      for (std::int64_t c = 0; c < running_mean.numel(); ++c) {
-        const ChannelMoments all = merged_channel<T>(groups, c);
+      const std::int64_t channels = running_mean.numel();
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const Moments all = merged_moments(groups.as<const T>(), groups.shape()[0], channels, c);
         if (all.count == 0) return;
         blend(running_mean.as<C>()[c], all.mean);
         blend(running_variance.as<C>()[c], all.squares / std::max(all.count - 1, 1.0));

@@ -17,14 +17,21 @@ inline std::int64_t parts_of(std::int64_t sums, std::int64_t length, std::int64_
   return std::clamp<std::int64_t>(wanted / std::max<std::int64_t>(sums, 1), 1, std::max<std::int64_t>(most, 1));
 }
 
-/// out(s, sum) from partial[s * parts + p], p in order.
+/// out(s, sum) from partial[s * parts + p].
 template <class Out>
 void add_parts(const Context& context, std::int64_t sums, std::int64_t parts, const double* partial, Out out) {
-  for_each(context, sums, [=] __device__(std::int64_t s) {
-    double sum = 0;
-    for (std::int64_t p = 0; p < parts; ++p) sum += partial[s * parts + p];
-    out(s, sum);
-  });
+  constexpr std::int64_t many = 16;
+  if (parts > many)  // one thread would wait for one after the other
+    for_each_row(context, sums, [=] __device__(std::int64_t s) {
+      const double sum = row_sum(s * parts, (s + 1) * parts, [=](std::int64_t p) { return partial[p]; });
+      if (threadIdx.x == 0) out(s, sum);
+    });
+  else
+    for_each(context, sums, [=] __device__(std::int64_t s) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < parts; ++p) sum += partial[s * parts + p];
+      out(s, sum);
+    });
 }
 
 }  // namespace reduction_detail

@@ -6,10 +6,4 @@ std::unique_ptr<LinearAlgebraKernels> make_cuda_linear_algebra(const Context&) {
 std::unique_ptr<ConvolutionKernels> make_cuda_convolution(const Context&) {
   return nullptr;
 }
-std::unique_ptr<RowKernels> make_cuda_rows(const Context&) {
-  return nullptr;
-}
-std::unique_ptr<TrainingKernels> make_cuda_training(const Context&) {
-  return nullptr;
-}
 }  // namespace heddle::cuda
