@@ -3,24 +3,11 @@
 #include <algorithm>
 
 #include "framework/backends/cpu/parallel.h"
+#include "framework/windows.h"
 
 namespace heddle::cpu {
 
 namespace {
-
-/// Where a kernel tap meets the input: the input coordinate, or -1 if it lies in the padding.
-std::int64_t input_of(std::int64_t out, std::int64_t tap, std::int64_t stride, std::int64_t padding,
-                      std::int64_t dilation, std::int64_t size) {
-  const std::int64_t at = out * stride - padding + tap * dilation;
-  return at >= 0 && at < size ? at : -1;
-}
-
-/// The output coordinate whose tap meets this input, or -1.
-std::int64_t output_of(std::int64_t in, std::int64_t tap, std::int64_t stride, std::int64_t padding,
-                       std::int64_t dilation, std::int64_t size) {
-  const std::int64_t at = in + padding - tap * dilation;
-  return at >= 0 && at % stride == 0 && at / stride < size ? at / stride : -1;
-}
 
 template <class T>
 T dot(const T* a, const T* b, std::int64_t n) {

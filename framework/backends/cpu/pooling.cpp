@@ -5,22 +5,11 @@
 
 #include "framework/backends/cpu/convolution_kernels.h"
 #include "framework/backends/cpu/parallel.h"
+#include "framework/windows.h"
 
 namespace heddle::cpu {
 
 namespace {
-
-/// The part of the input that one output coordinate sees.
-struct Window {
-  Window(std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t padding, std::int64_t size)
-      : begin(std::max<std::int64_t>(0, out * stride - padding)),
-        end(std::min(size, out * stride - padding + kernel)),
-        // Padding on the far side counts only as far as it was asked for.
-        padded(std::min(size + padding, out * stride - padding + kernel) - (out * stride - padding)) {}
-  std::int64_t begin;
-  std::int64_t end;
-  std::int64_t padded;  // cells, those in the padding included
-};
 
 struct Cell {
   Cell(const PoolGeometry& g, std::int64_t row, std::int64_t column)
@@ -29,8 +18,8 @@ struct Cell {
         w(column, g.kernel.width, g.stride.width, g.padding.width, g.input.width),
         divisor(g.count_padding ? h.padded * w.padded : (h.end - h.begin) * (w.end - w.begin)) {}
   std::int64_t image;  // first pixel of the sample
-  Window h;
-  Window w;
+  PoolWindow h;
+  PoolWindow w;
   std::int64_t divisor;
 };
 
