@@ -414,6 +414,7 @@ TEST_CASE("Selections and state that do not fit their table are refused") {
   const auto load_error = [&](const ClassSelection& selection) {
     try {
       (void)load(table, selection);
+      device.backend().synchronize();
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -424,9 +425,11 @@ TEST_CASE("Selections and state that do not fit their table are refused") {
         "class rows: expected rows of 9, got 9 in place 1");
   CHECK(load_error({.size = 2, .index = integers(device, {3, 3})}) == "none");
   const Tensor products = products_of(device, DType::f32, 0, classes);
-  CHECK_THROWS_WITH_AS(
-      step_rows(table, {.size = 2, .index = integers(device, {3, 3})}, products.rows(0, 2), sgd_step()),
-      "class rows: expected ascending rows of 9, got 3 in place 1", Error);
+  const auto step_twice = [&] {
+    step_rows(table, {.size = 2, .index = integers(device, {3, 3})}, products.rows(0, 2), sgd_step());
+    device.backend().synchronize();
+  };
+  CHECK_THROWS_WITH_AS(step_twice(), "class rows: expected ascending rows of 9, got 3 in place 1", Error);
   CHECK_THROWS_WITH_AS(step_rows(table, {.size = 4}, products, sgd_step()),
                        "class rows: expected f32[4,300], got f32[9,300]", Error);
   table.momentum = Tensor::empty(device, {classes, columns}, DType::f64);

@@ -14,6 +14,7 @@
 #define __host__
 #define __device__
 #define __global__
+#define __launch_bounds__(...)
 #define __shared__ static thread_local  // of the block that the calling thread runs
 
 struct dim3 {

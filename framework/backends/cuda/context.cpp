@@ -82,6 +82,10 @@ void Context::synchronize() {
     case Fault::Of::label:
       fail<InputError>("cross_entropy: the label {} of sample {} is outside [0, {})", fault.index, fault.position,
                        fault.rows);
+    case Fault::Of::class_rows:
+    case Fault::Of::ascending_class_rows:
+      fail("class rows: expected {}rows of {}, got {} in place {}",
+           fault.of == Fault::Of::ascending_class_rows ? "ascending " : "", fault.rows, fault.index, fault.position);
     default:
       fail<InputError>("{}: index {} at position {} is outside the {} rows",
                        fault.of == Fault::Of::gather ? "gather_rows" : "scatter_rows", fault.index, fault.position,

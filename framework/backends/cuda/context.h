@@ -17,7 +17,7 @@ void check(cudaError_t status, std::string_view call);
 /// The first index of a call that is outside its rows. What the cpu throws at once a kernel leaves here, in host memory
 /// that the GPU writes, and the host throws it when it next waits for the stream.
 struct Fault {
-  enum class Of : int { nothing, gather, scatter, label };
+  enum class Of : int { nothing, gather, scatter, label, class_rows, ascending_class_rows };
   Of of = Of::nothing;
   std::int64_t position = 0;
   std::int64_t index = 0;
@@ -50,7 +50,7 @@ class Context {
   }
   Fault* fault() const { return fault_; }
 
-  /// Waits for the stream; InputError of the first index that was outside its rows.
+  /// Waits for the stream; throws of the first index that was outside its rows.
   void synchronize();
   /// How often the host has waited.
   std::int64_t waits() const { return waits_; }
