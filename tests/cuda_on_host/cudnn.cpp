@@ -34,9 +34,6 @@ cudnnStatus_t check_sizes(std::initializer_list<std::int64_t> sizes) {
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_SUCCESS ? "success" : "bad parameter, or not supported";
 }
-std::size_t cudnnGetVersion() {
-  return 91900;
-}
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   return create(handle);
 }
