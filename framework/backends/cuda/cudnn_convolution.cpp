@@ -13,8 +13,10 @@ bool is_unsupported(cudnnStatus_t status) {
 }
 
 void check(cudnnStatus_t status, std::string_view call) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    fail("cuda: {}: {} (cuDNN's status {})", call, cudnnGetErrorString(status), static_cast<int>(status));
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+    fail<OutOfMemory>("cuda: {}: {}", call, cudnnGetErrorString(status));
+  fail("cuda: {}: {} (cuDNN's status {})", call, cudnnGetErrorString(status), static_cast<int>(status));
 }
 
 // The three parts of a convolution, whose functions cuDNN names differently and gives their operands in other orders.
@@ -129,7 +131,7 @@ bool choose(cudnnHandle_t handle, DType dtype, CudnnConvolution& c) {
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.determinism != CUDNN_DETERMINISTIC ||
         Part::is_winograd(proposal.algo))
       continue;
-    // A proposal's own type of arithmetic may be TF32 for f32, whatever was asked for.
+    // Whatever a proposal says, f32 stays f32.
     check(cudnnSetConvolutionMathType(c.operation.get(), dtype == DType::f32 ? CUDNN_FMA_MATH : proposal.mathType),
           "cudnnSetConvolutionMathType");
     if (Part::workspace(handle, c, proposal.algo, &c.workspace) != CUDNN_STATUS_SUCCESS ||
@@ -149,6 +151,18 @@ cudnnDataType_t library_type(DType dtype) {
       return CUDNN_DATA_BFLOAT16;
     default:
       return CUDNN_DATA_HALF;
+  }
+}
+
+/// The arithmetic that algorithms are asked for: f32's default would be TF32, f16's no tensor cores.
+cudnnMathType_t library_math(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return CUDNN_FMA_MATH;
+    case DType::f16:
+      return CUDNN_TENSOR_OP_MATH;
+    default:
+      return CUDNN_DEFAULT_MATH;
   }
 }
 
@@ -189,8 +203,7 @@ bool describe(const ConvolutionGeometry& g, DType dtype, CudnnConvolution& c) {
                                         number(g.dilation.width), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         "cudnnSetConvolution2dDescriptor");
   check(cudnnSetConvolutionGroupCount(c.operation.get(), number(g.groups)), "cudnnSetConvolutionGroupCount");
-  check(cudnnSetConvolutionMathType(c.operation.get(), dtype == DType::f32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
-        "cudnnSetConvolutionMathType");
+  check(cudnnSetConvolutionMathType(c.operation.get(), library_math(dtype)), "cudnnSetConvolutionMathType");
   return true;
 }
 

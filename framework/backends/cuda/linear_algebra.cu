@@ -14,8 +14,9 @@ namespace heddle::cuda {
 namespace {
 
 void check(cublasStatus_t status, std::string_view call) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    fail("cuda: {}: {} ({})", call, cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) fail<OutOfMemory>("cuda: {}: {}", call, cublasLtGetStatusString(status));
+  fail("cuda: {}: {} ({})", call, cublasLtGetStatusString(status), cublasLtGetStatusName(status));
 }
 
 /// The library, and memory that its products may use. This is not metered: it is the same for every rank.
