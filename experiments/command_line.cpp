@@ -71,6 +71,14 @@ class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
+/// `cpu, cuda 13.0`: what experiments can be computed on.
+std::string devices_text() {
+  std::string text = "cpu";
+  for (const auto& [library, version] : cuda_versions())
+    if (library == "cuda") text += ", cuda " + version;
+  return text;
+}
+
 /// `job` is joined by the commands that all of its processes do together; of the others rank 0's does all.
 int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console,
              std::unique_ptr<Processes>& job) {
@@ -78,7 +86,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   app.footer(
       "The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.\n"
       "`mpirun -n 4 ./heddle run FILE` gives each of four ranks a process of its own (Open MPI, MPICH, srun).");
-  app.set_version_flag("--version", std::string("heddle ") + HEDDLE_VERSION + " (cpu)");
+  app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
   int code = 0;
   RunCommand run;
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");

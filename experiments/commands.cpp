@@ -66,9 +66,25 @@ void check_model(const Member& member) {
         member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
 }
 
+/// What the cpu device does and the GPU does not.
+void check_device(const Member& member) {
+  const Experiment& e = member.root;
+  if (e.device != DeviceType::cuda) return;
+  if (e.clock == ClockType::virtual_time)
+    fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
+                     member.document.where("/clock"));
+  if (e.transport == TransportType::mpi)
+    fail<InputError>("{}: expected \"threads\" with device cuda: MPI's processes send host memory",
+                     member.document.where("/transport"));
+  if (e.winograd)
+    fail<InputError>("{}: expected false with device cuda: cuDNN chooses its own algorithms",
+                     member.document.where("/winograd"));
+}
+
 /// What no single field can know.
 void check(const Member& member) {
   const Experiment& e = member.root;
+  check_device(member);
   constexpr std::int64_t most_ranks = 1024;
   if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
     fail<InputError>("{}: expected at most {} ranks, got {} x {} x {}", member.document.where("/mesh"), most_ranks,
@@ -98,6 +114,12 @@ void check(const Member& member) {
                      member.document.where("/train/optimizer/momentum"));
 }
 
+/// That this machine has the devices that the experiment computes on.
+void find_devices(const Study<Experiment>& study) {
+  for (const Member& member : study.variants)
+    if (member.root.device != DeviceType::plan) (void)make_backend(name_of(member.root.device), 1);
+}
+
 bool is_bf16_fast_here() {
   return make_backend("cpu", 1)->linear_algebra().is_bf16_fast();
 }
@@ -106,7 +128,8 @@ bool is_bf16_fast_here() {
 void settle_product_types(Study<Experiment>& study, bool is_bf16_fast) {
   for (Member& member : study.variants) {
     HeadConfig& head = member.root.head;
-    const bool is_bf16 = product_type(head, member.root.dtype(), is_bf16_fast) == DType::bf16;
+    const bool is_fast = is_bf16_fast || member.root.device == DeviceType::cuda;
+    const bool is_bf16 = product_type(head, member.root.dtype(), is_fast) == DType::bf16;
     head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
   }
 }
@@ -229,6 +252,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   together(job, [&] {
     study = read(command.file, command.sets, is_bf16_fast);
     fit_to_job(study, job);
+    find_devices(study);
     // Written resolved: another machine's cores would give other bits.
     for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;

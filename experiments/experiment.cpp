@@ -11,7 +11,7 @@ namespace heddle {
 
 template <>
 std::span<const std::string_view> names_of<DeviceType>() {
-  static constexpr std::array<std::string_view, 2> names{"cpu", "plan"};
+  static constexpr std::array<std::string_view, 3> names{"cpu", "cuda", "plan"};
   return names;
 }
 
@@ -130,7 +130,8 @@ static void describe(Describer& d, EvaluationConfig& c) {
 
 void describe(Describer& d, Experiment& c) {
   d.field(required("name"), c.name, "names the experiment and its results folder");
-  choice(d, "device", c.device, "cpu computes; plan counts bytes and FLOPs without computing");
+  choice(d, "device", c.device,
+         "cpu and cuda (all ranks on one NVIDIA GPU) compute; plan counts bytes and FLOPs without computing");
   choice(d, "transport", c.transport,
          "how ranks talk: threads of one process, or mpi: one process each (mpirun -n 4 ./heddle run FILE)");
   choice(d, "clock", c.clock,

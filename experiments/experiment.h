@@ -21,7 +21,7 @@ namespace heddle {
 
 class Describer;
 
-enum class DeviceType { cpu, plan };
+enum class DeviceType { cpu, cuda, plan };
 enum class TransportType { threads, mpi };
 enum class ClockType { wall, virtual_time };
 enum class TrainDType { f32, f64 };

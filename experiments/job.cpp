@@ -70,6 +70,9 @@ void fit_to_job(Study<Experiment>& study, const Processes* job) {
     if (job == nullptr && experiment.transport == TransportType::mpi)
       fail<InputError>("{}: mpi needs one process a rank: mpirun -n {} ./heddle run FILE",
                        member.document.where("/transport"), ranks_of(experiment));
+    if (job != nullptr && experiment.device == DeviceType::cuda)
+      fail<InputError>("{}: expected cpu or plan under mpirun: MPI's processes send host memory",
+                       member.document.where("/device"));
     if (job != nullptr) experiment.transport = TransportType::mpi;
   }
   if (job != nullptr && job->size() != ranks)

@@ -221,7 +221,7 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   result.name = name;
   result.batch = experiment.train.batch;
   result.micro_batches = experiment.train.micro_batches;
-  result.device = experiment.device == DeviceType::plan ? "plan" : "cpu";
+  result.device = name_of(experiment.device);
   result.clock = experiment.is_virtual_time() ? "virtual" : "wall";
   const Mesh mesh = mesh_of(experiment);
   result.head = {.config = experiment.head,
@@ -271,7 +271,7 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
 
 WorldOptions world_options(const Experiment& experiment, Processes* job) {
   WorldOptions options{.mesh = mesh_of(experiment),
-                       .backend = experiment.device == DeviceType::plan ? "plan" : "cpu",
+                       .backend = std::string(name_of(experiment.device)),
                        .transport = experiment.transport == TransportType::mpi ? "mpi" : "threads",
                        .processes = job,
                        .key = {static_cast<std::uint64_t>(experiment.seed)},

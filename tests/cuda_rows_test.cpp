@@ -65,8 +65,20 @@ TEST_CASE("Softmax, log-sum-exp and cross entropy are the cpu's, there and back"
   });
 }
 
+TEST_CASE("More rows than are worked on at once all have their results") {
+  check_agreement("33000 rows", rounding_of(DType::f32), [](Device& device) {
+    const Tensor x = drawn(device, {33000, 2}, DType::f32, 1);
+    Tensor y = Tensor::empty_like(x);
+    Tensor unit = Tensor::empty_like(x);
+    Tensor inverse = Tensor::empty(device, {33000}, DType::f32);
+    device.backend().rows().softmax(x, y);
+    device.backend().rows().l2_normalize(x, 1e-3, unit, inverse);
+    return std::vector<Tensor>{y, unit, inverse};
+  });
+}
+
 TEST_CASE("Rows of infinities and NaN have the cpu's softmax and log-sum, wherever these stand") {
-  for (const std::int64_t columns : {40, 5000})
+  for (const std::int64_t columns : {40, 5000, 20000})
     for (const std::int64_t place : {std::int64_t{0}, std::int64_t{33}, columns - 1}) {
       const auto row = [&](double background, double special) {
         std::vector<double> values(static_cast<std::size_t>(columns), background);

@@ -9,6 +9,7 @@
 #include "framework/device.h"
 #include "framework/error.h"
 #include "framework/random.h"
+#include "tests/support/devices.h"
 
 namespace heddle {
 namespace {
@@ -99,7 +100,7 @@ Result run(Device& device, const Case& c, DType dtype, const std::vector<std::ve
 }
 
 TEST_CASE("batch_norm: normalises by mean and biased variance, f64") {
-  Device device(make_cpu_backend(2));
+  Device device = test::make_device();
   const auto values = values_of(cases()[0]);
   const Result got = run(device, cases()[0], DType::f64, values);
   const std::int64_t count = shape.numel() / channels;
@@ -119,7 +120,7 @@ TEST_CASE("batch_norm: normalises by mean and biased variance, f64") {
 }
 
 TEST_CASE("batch_norm: gradients equal finite differences, f64") {
-  Device device(make_cpu_backend(2));
+  Device device = test::make_device();
   const std::vector<double> dy = draw(shape.numel(), 6);
   for (const Case& c : cases()) {
     CAPTURE(c.name);
@@ -144,7 +145,7 @@ TEST_CASE("batch_norm: gradients equal finite differences, f64") {
 }
 
 TEST_CASE("batch_norm: narrower types agree with f64") {
-  Device device(make_cpu_backend(2));
+  Device device = test::make_device();
   for (const Case& c : cases()) {
     CAPTURE(c.name);
     auto values = values_of(c);
@@ -164,7 +165,7 @@ TEST_CASE("batch_norm: narrower types agree with f64") {
 }
 
 TEST_CASE("batch_norm: a large mean does not blur a small deviation, f32") {
-  Device device(make_cpu_backend(2));
+  Device device = test::make_device();
   std::vector<double> values = draw(20000 * 3, 8);
   for (double& value : values) value = 4096 + std::round(value * 1024) / 1024;
   values[0] = 0;  // an outlier in front, which must not become the centre
@@ -202,7 +203,7 @@ TEST_CASE("batch_norm: the same bits for any number of threads, f32") {
 }
 
 TEST_CASE("batch_norm: an empty batch is legal, one value a channel is not") {
-  Device device(make_cpu_backend(1));
+  Device device = test::make_device();
   const auto dgamma = std::make_shared<Accumulator>(Category::gradients);
   const Variable gamma = Variable::parameter(Tensor::full(device, {4}, DType::f32, 1), dgamma);
   Tensor statistics;
@@ -215,7 +216,7 @@ TEST_CASE("batch_norm: an empty batch is legal, one value a channel is not") {
 }
 
 TEST_CASE("batch_norm: errors print the shapes") {
-  Device device(make_cpu_backend(1));
+  Device device = test::make_device();
   Tensor statistics;
   const auto zeros = [&](const Shape& of, DType dtype = DType::f32) { return Tensor::zeros(device, of, dtype); };
   CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), zeros({3}), {}, 1e-5, {}, statistics),

@@ -21,7 +21,8 @@ enum cudnnStatus_t {
   CUDNN_STATUS_EXECUTION_FAILED = 5000,
 };
 const char* cudnnGetErrorString(cudnnStatus_t status);
-std::size_t cudnnGetVersion();
+#define CUDNN_MAJOR 9
+#define CUDNN_MINOR 0
 
 using cudnnHandle_t = struct cudnnContext*;
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle);

@@ -69,7 +69,8 @@ __global__ void map_kernel(std::int64_t count, T* y, F f, const Inputs*... input
   const std::int64_t stride = std::int64_t{gridDim.x} * block_threads;
   const std::int64_t first = std::int64_t{blockIdx.x} * block_threads + threadIdx.x;
   const auto one = [&](const auto&... x) { return static_cast<T>(f(static_cast<Compute<Inputs>>(x)...)); };
-  const auto several = [&](const auto&... x) {
+  // By value: through a reference elements would be read one by one.
+  const auto several = [&](const auto... x) {
     Pack<T, pack> out;
     for (int e = 0; e < pack; ++e) out.at[e] = one(x.at[e]...);
     return out;

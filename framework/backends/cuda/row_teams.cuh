@@ -11,7 +11,7 @@ namespace heddle::cuda {
 inline constexpr int warp_threads = 32;
 /// Columns that a warp takes alone.
 inline constexpr std::int64_t most_columns_of_warp = 1024;
-/// Columns of a stretch, for kernels that need not see a whole row: a multiple of every pack.
+/// Columns of a stretch, for kernels that need not see a whole row at once: a multiple of every pack.
 inline constexpr std::int64_t stretch_columns = 8192;
 
 /// A matrix whose rows are cut into stretches.
@@ -78,6 +78,13 @@ class RowTeam {
     return x + row_ * all_columns_ + begin_;
   }
 
+  /// The same for the first columns only.
+  __device__ RowTeam beginning() const {
+    RowTeam part = *this;
+    part.columns_ = columns_ < stretch_columns ? columns_ : stretch_columns;
+    return part;
+  }
+
   /// f(i, x[i]..), each x widened to its compute type, for the calling thread's columns, in ascending order. Which
   /// these are depends on the matrix's shape and type only.
   template <class F, class... Inputs>
@@ -87,7 +94,8 @@ class RowTeam {
       for (std::int64_t i = thread_; i < columns_; i += threads) f(i, static_cast<Compute<Inputs>>(x[i])...);
       return;
     }
-    const auto several = [&](std::int64_t i, const Pack<Inputs, pack>&... values) {
+    // By value: through a reference elements would be read one by one.
+    const auto several = [&](std::int64_t i, const Pack<Inputs, pack>... values) {
       for (int e = 0; e < pack; ++e) f(i + e, static_cast<Compute<Inputs>>(values.at[e])...);
     };
     if (((row_detail::before_boundary<pack>(x) == 0) && ...))
@@ -105,7 +113,7 @@ class RowTeam {
     const auto one = [&](std::int64_t i, const Inputs&... value) {
       return static_cast<T>(f(i, static_cast<Compute<Inputs>>(value)...));
     };
-    const auto several = [&](std::int64_t i, const Pack<Inputs, pack>&... values) {
+    const auto several = [&](std::int64_t i, const Pack<Inputs, pack>... values) {
       Pack<T, pack> out;
       for (int e = 0; e < pack; ++e) out.at[e] = one(i + e, values.at[e]...);
       return out;

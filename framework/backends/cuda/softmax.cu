@@ -12,10 +12,10 @@ struct Exponentials {
   double sum;
 };
 
-/// The sum in one pass, which begins anew relative to every larger element: rescaled in f64, so that nothing is lost.
+/// Begins anew relative to every larger element: rescaled in f64, so that nothing is lost.
 template <class C>
 struct RunningSum {
-  C most = -std::numeric_limits<C>::infinity();
+  C most;
   double sum = 0;
 
   __device__ void add(C value) {
@@ -37,10 +37,16 @@ __device__ Exponentials together(const Exponentials& a, const Exponentials& b) {
   return {most, share(a) + share(b)};
 }
 
+/// Short rows are read for their largest element first and then, from a cache, for the sum. So is the beginning of long
+/// ones, of whose other elements few are still larger.
 template <class Team, class T>
 __device__ Exponentials exponentials_of(const Team& team, const T* row) {
-  RunningSum<Compute<T>> mine;
-  team.for_each([&](std::int64_t, Compute<T> value) { mine.add(value); }, row);
+  using C = Compute<T>;
+  C most = -std::numeric_limits<C>::infinity();
+  const auto larger_number = [](C a, C b) { return b > a ? b : a; };
+  team.beginning().for_each([&](std::int64_t, C value) { most = larger_number(most, value); }, row);
+  RunningSum<C> mine{team.reduce(most, larger_number)};
+  team.for_each([&](std::int64_t, C value) { mine.add(value); }, row);
   return team.reduce(Exponentials{static_cast<double>(mine.most), mine.sum}, together);
 }
 
