@@ -274,10 +274,14 @@ TEST_CASE("head kernels: gradients of embeddings from weighted sums are the cpu'
         compare(dtype, [&](Device& device) {
           Tensor weighted = products_of(device, s, dtype, 1);
           const Tensor scale = has_scale ? tensor(device, {s.rows}, positive(s.rows, 2), dtype) : Tensor();
-          device.backend().head().fused_gradient(
-              {.scale = 12}, 0.25, integers(device, labels_of(s)), {first_class, s.columns / 2 + 1},
-              row_values(device, s, dtype, 3), row_values(device, s, dtype, 4, 1), row_values(device, s, dtype, 5),
-              row_values(device, s, dtype, 6), products_of(device, s, dtype, 7), scale, weighted);
+          const auto take = [&](const ShardRange& range, const Tensor& target_rows) {
+            device.backend().head().fused_gradient({.scale = 12}, 0.25, integers(device, labels_of(s)), range,
+                                                   row_values(device, s, dtype, 3), row_values(device, s, dtype, 4, 1),
+                                                   row_values(device, s, dtype, 5), row_values(device, s, dtype, 6),
+                                                   target_rows, target_rows.defined() ? scale : Tensor(), weighted);
+          };
+          take({first_class, s.columns / 2 + 1}, products_of(device, s, dtype, 7));
+          take({first_class, 0}, Tensor());
           return Tensors{weighted};
         });
 }

@@ -59,7 +59,8 @@ TEST_CASE("a stretch of put-off steps is the product of their maps, wherever it 
     maps.push_back(sgd_map<double>(
         {.learning_rate = rate_of(i, steps), .momentum = 0.9, .weight_decay = 0.1, .nesterov = i % 2 == 0}));
     table.add(maps.back());
-    const auto* const products = static_cast<const SgdMap*>(table.steps().maps.data());
+    const std::vector<double> values = table.steps().maps.to_host<double>();
+    const auto* const products = reinterpret_cast<const SgdMap*>(values.data());
     for (std::int64_t begin = 0; begin <= i + 1; ++begin) {
       SgdMap expected;
       for (std::int64_t k = begin; k <= i; ++k) expected = expected.then(maps[static_cast<std::size_t>(k)]);

@@ -39,10 +39,13 @@ struct RowLoad {
     if (inverse_norm == nullptr) return;
     if (group.is_block())
       weight.visit<C>([&](const auto* x) {
-        square = row_sum(0, length, [&](std::int64_t k) {
-          const C value = static_cast<C>(x[row * length + k]) * unit;
-          return value * value;
-        });
+        square = sum_as_teams(
+            length,
+            [unit](const auto& element) {
+              const C value = static_cast<C>(element) * unit;
+              return value * value;
+            },
+            x + row * length);
       });
     else
       square = group.sum(square);

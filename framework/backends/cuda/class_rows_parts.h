@@ -9,6 +9,7 @@ namespace heddle::cuda {
 // class_rows_step.cu
 void step_rows(const Context& context, ClassTable& table, const ClassSelection& selection, const Tensor& rows,
                const Tensor& inverse_norm, const Tensor& products, const ClassStep& step);
+// class_rows_norm.cu
 void add_squared_gradient(const Context& context, const Tensor& rows, const Tensor& inverse_norm,
                           const Tensor& products, double bound, Tensor& result);
 // class_rows_fill.cu

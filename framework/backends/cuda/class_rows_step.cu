@@ -2,87 +2,13 @@
 // in registers.
 #include <variant>
 
-#include "framework/backends/cuda/class_row_elements.cuh"
+#include "framework/backends/cuda/class_row_gradient.cuh"
 #include "framework/backends/cuda/class_rows_parts.h"
 #include "framework/scalar.h"
 
 namespace heddle::cuda {
 
 namespace {
-
-/// A row's weights and the gradient by its normalised form, as far as a thread holds them.
-template <class C>
-struct HeldRow {
-  C weight[held];
-  C product[held];
-};
-
-/// The gradients of rows, as a step and a norm take them.
-template <class C>
-struct RowGradient {
-  Elements rows;
-  const C* inverse_norm;
-  const C* products;
-  int columns;
-  C most;
-  C factor;
-  bool are_packed;
-
-  RowGradient(const Tensor& row_tensor, const Tensor& inverse, const Tensor& product_tensor, double bound, double times)
-      : rows(row_tensor),
-        inverse_norm(product_tensor.defined() ? data_or_null<const C>(inverse) : nullptr),
-        products(data_or_null<const C>(product_tensor)),
-        columns(static_cast<int>(row_tensor.shape().back())),
-        most(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
-        factor(static_cast<C>(times)),
-        are_packed(are_pairs_aligned(columns, row_tensor, product_tensor)) {}
-
-  /// Those of the rows from this one on.
-  RowGradient from(std::int64_t row) const {
-    RowGradient rest = *this;
-    rest.rows = rows.from(row * columns);
-    if (inverse_norm != nullptr) rest.inverse_norm += row;
-    if (products != nullptr) rest.products += row * columns;
-    return rest;
-  }
-
-  __device__ void load(std::int64_t i, const Place& place, HeldRow<C>& row) const {
-    rows.load(i, place, row.weight);
-    if (products != nullptr) place.load(products + i * place.columns, row.product);
-  }
-
-  /// What makes a gradient by a normalised row one by the row.
-  struct Normalisation {
-    C inverse = C(1);
-    C along = C(0);
-  };
-  /// Of row i < 0: none. Called by all threads of a block.
-  __device__ Normalisation normalisation(std::int64_t i, const RowGroup& group, const HeldRow<C>& row) const {
-    if (inverse_norm == nullptr) return {};
-    double dot = 0;
-    if (group.is_block()) {
-      rows.visit<C>([&](const auto* weight) {
-        dot = row_sum(0, i >= 0 ? columns : 0, [&](std::int64_t k) {
-          return static_cast<C>(weight[i * columns + k]) * products[i * columns + k];
-        });
-      });
-    } else {
-      for (int e = 0; e < held; ++e) dot += static_cast<double>(row.weight[e] * row.product[e]);
-      dot = group.sum(dot);
-    }
-    if (i < 0) return {};
-    const C inverse = inverse_norm[i];
-    return {inverse, static_cast<C>(dot) * inverse * inverse};
-  }
-
-  __device__ C of(const HeldRow<C>& row, int e, const Normalisation& by) const {
-    if (products == nullptr) return C(0);
-    const C product = row.product[e];
-    const C gradient = inverse_norm != nullptr ? (product - row.weight[e] * by.along) * by.inverse : product;
-    const C bounded = gradient > most ? most : gradient < -most ? -most : gradient;
-    return factor == C(1) ? bounded : factor * bounded;
-  }
-};
 
 template <class C>
 __device__ C stepped(const SgdUpdate<C>& update, bool has_momentum, C gradient, C weight, C& velocity, C& /*square*/) {
@@ -146,12 +72,15 @@ struct RowStep {
     const auto place_of = [&](int turn) { return Place::of(group, turn, lead, columns, are_packed); };
 
     HeldRow<C> kept;
-    gradient.load(i, place_of(0), kept);
-    const auto by = gradient.normalisation(row >= 0 ? i : -1, group, kept);
     HeldState next;
+    gradient.load(i, place_of(0), kept);
+    load(row, place_of(0), next);
+    bool is_loaded = turns == 1;
+    const auto by = gradient.normalisation(row >= 0 ? i : -1, group, kept);
     const auto take = [&](int turn) {
       if (turns > 1) gradient.load(i, place_of(turn), kept);
-      load(row, place_of(turn), next);
+      if (!is_loaded) load(row, place_of(turn), next);
+      is_loaded = false;
       for (int e = 0; e < held; ++e)
         next.weight[e] = stepped(update, momentum.are_defined(), gradient.of(kept, e, by), kept.weight[e],
                                  next.momentum[e], next.square[e]);
@@ -244,60 +173,6 @@ AdamWUpdate<C> update_in(const AdamWStep& step) {
   return AdamWUpdate<C>(step);
 }
 
-/// The sum of squares of each row's gradient.
-template <class C>
-struct RowSquare {
-  RowGradient<C> gradient;
-  double* squares;
-
-  __device__ void operator()(std::int64_t i, RowGroup group) const {
-    const int columns = i >= 0 ? gradient.columns : 0;
-    const int turns = group.turns(columns);
-    const auto place_of = [&](int turn) { return Place::of(group, turn, 0, columns, gradient.are_packed); };
-    HeldRow<C> kept;
-    gradient.load(i, place_of(0), kept);
-    const auto by = gradient.normalisation(i, group, kept);
-    double sum = 0;
-    for (int turn = 0; turn < turns; ++turn) {
-      const Place place = place_of(turn);
-      if (turns > 1) gradient.load(i, place, kept);
-      for (int e = 0; e < held; ++e) {
-        const auto value = static_cast<double>(gradient.of(kept, e, by));
-        if (place.contains(place.at(e))) sum += value * value;
-      }
-    }
-    sum = group.sum(sum);
-    if (group.member == 0 && i >= 0) squares[i] = sum;
-  }
-};
-
-/// total += values[0], values[1] and so on, one after the other: by one thread of the block, the others bring them.
-__device__ void add_in_order(const double* values, std::int64_t count, double* total) {
-  constexpr std::int64_t stretch = 8 * block_threads;
-  __shared__ double brought[stretch];
-  double sum = *total;
-  for (std::int64_t begin = 0; begin < count; begin += stretch) {
-    const std::int64_t length = count - begin < stretch ? count - begin : stretch;
-    for_row(0, length, [&](std::int64_t i) { brought[i] = values[begin + i]; });
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (std::int64_t i = 0; i < length; ++i) sum += brought[i];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) *total = sum;
-}
-
-template <class C>
-void add_squares(const Context& context, const RowGradient<C>& all, std::int64_t rows, double* total) {
-  constexpr auto most = static_cast<std::int64_t>(Context::scratch_bytes / sizeof(double));
-  for (std::int64_t begin = 0; begin < rows; begin += most) {
-    const std::int64_t size = std::min(most, rows - begin);
-    double* const squares = context.scratch<double>(size);
-    for_each_row_group(context, size, group_threads<C>(all.columns), RowSquare<C>{all.from(begin), squares});
-    for_each_row(context, 1, [=] __device__(std::int64_t) { add_in_order(squares, size, total); });
-  }
-}
-
 }  // namespace
 
 void step_rows(const Context& context, ClassTable& table, const ClassSelection& selection, const Tensor& rows,
@@ -315,14 +190,6 @@ void step_rows(const Context& context, ClassTable& table, const ClassSelection& 
       with_scale(std::false_type{});
     else if constexpr (std::is_same_v<C, float>)
       with_scale(std::true_type{});
-  });
-}
-
-void add_squared_gradient(const Context& context, const Tensor& rows, const Tensor& inverse_norm,
-                          const Tensor& products, double bound, Tensor& result) {
-  visit_compute(rows, [&]<class C>(C) {
-    const RowGradient<C> gradient(rows, inverse_norm, products, bound, 1);
-    add_squares<C>(context, gradient, rows.shape()[0], result.as<double>());
   });
 }
 

@@ -61,7 +61,7 @@ void fused_gradient_as(const Context& context, T scale, const Tensor& labels, co
   const T* const logarithm = log_sums.as<const T>();
   const T* const logit = target_logit.as<const T>();
   const T* const slope = target_slope.as<const T>();
-  const T* const weights = target_rows.as<const T>();
+  const T* const weights = data_or_null<const T>(target_rows);  // an empty range has none
   const T* const factor = data_or_null<const T>(target_scale);
   T* const gradients = weighted.as<T>();
   for_each_row(context, weighted.shape()[0], [=] __device__(std::int64_t row) {

@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "framework/backends/cuda/block.cuh"
+#include "framework/backends/cuda/row_teams.cuh"
 
 namespace heddle::cuda {
 
@@ -23,21 +23,20 @@ struct RowGroup {
     return is_block() ? (elements + held * block_threads - 1) / (held * block_threads) : 1;
   }
 
-  /// By all groups of a block together; the order of block.cuh where there is one only.
+  /// By all groups of a block together.
   template <class T, class Op>
   __device__ T reduce(T value, Op op) const {
-    constexpr int warp = 32;
     if (is_block()) return block_reduce(value, op);
     // Exchanged sums are the same to the bit for all.
-    for (int distance = (threads < warp ? threads : warp) / 2; distance > 0; distance /= 2)
-      value = op(value, __shfl_xor_sync(~0U, value, distance));
-    if (threads <= warp) return value;
-    __shared__ T of_warp[block_threads / warp];
-    if (threadIdx.x % warp == 0) of_warp[threadIdx.x / warp] = value;
+    for (int distance = (threads < warp_threads ? threads : warp_threads) / 2; distance > 0; distance /= 2)
+      value = op(value, row_detail::of_other_lane(value, distance));
+    if (threads <= warp_threads) return value;
+    __shared__ T of_warp[block_threads / warp_threads];
+    if (threadIdx.x % warp_threads == 0) of_warp[threadIdx.x / warp_threads] = value;
     __syncthreads();
-    const int first = static_cast<int>(threadIdx.x) / threads * (threads / warp);
+    const int first = static_cast<int>(threadIdx.x) / threads * (threads / warp_threads);
     T all = of_warp[first];
-    for (int i = 1; i < threads / warp; ++i) all = op(all, of_warp[first + i]);
+    for (int i = 1; i < threads / warp_threads; ++i) all = op(all, of_warp[first + i]);
     __syncthreads();  // before the next call writes
     return all;
   }
@@ -52,6 +51,16 @@ int group_threads(int columns) {
   if (sizeof(C) > sizeof(float) || columns > held * block_threads / 2) return block_threads;
   constexpr int least = 16;
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max((columns + held - 1) / held, least))));
+}
+
+/// The sum of f(x[i]..) over a row of a block, for all of its threads, in the order of the row kernels: that of a team
+/// of a warp, of which each of the block's then finds all of it, or of the block.
+template <class F, class... Inputs>
+__device__ double sum_as_teams(int columns, F f, const Inputs*... x) {
+  const Stretches row{1, columns, columns};
+  const auto value = [&](std::int64_t, const auto&... values) { return f(values...); };
+  return columns <= most_columns_of_warp ? RowTeam<warp_threads>(row, 0).sum(value, x...)
+                                         : RowTeam<block_threads>(row, 0).sum(value, x...);
 }
 
 /// Registers are to suffice for three blocks at once, which keep the memory busy.
