@@ -400,34 +400,7 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
-  CHECK(error("device=gpu") == "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"\n");
-}
-
-TEST_CASE("what the GPU does not do is refused before anything is written") {
-  Files files;
-  const std::string file = files.write(small());
-  const auto error = [&](const std::string& set) {
-    const Called called = call({"validate", file, "--set", "device=cuda", "--set", set});
-    CHECK(called.code == 2);
-    return called.err;
-  };
-  CHECK(error("clock=virtual") ==
-        "heddle: --set clock: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes\n");
-  CHECK(error("transport=mpi") ==
-        "heddle: --set transport: expected \"threads\" with device cuda: MPI's processes send host memory\n");
-  CHECK(error("winograd=true") ==
-        "heddle: --set winograd: expected false with device cuda: cuDNN chooses its own algorithms\n");
-  CHECK(call({"validate", file, "--set", "device=cuda"}).code == 0);
-}
-
-TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
-  Files files;
-  const std::string file = files.write(small());
-  const Called called = call({"run", file, "--out", files.path("out"), "--set", "device=cuda"});
-  if (called.code == 0) return;  // there is one
-  CHECK(called.code == 2);
-  CHECK(called.err.starts_with("heddle: device cuda: "));
-  CHECK_FALSE(std::filesystem::exists(files.path("out")));
+  CHECK(error("device=gpu") == "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
 }
 
 TEST_CASE("wrong calls say what is wrong and exit with 2") {

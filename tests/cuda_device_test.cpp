@@ -1,0 +1,58 @@
+// What a user of the device cuda is told where it cannot do what an experiment asks.
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "framework/backend.h"
+#include "framework/error.h"
+#include "tests/support/called.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+namespace {
+
+std::string experiment_in(const Scratch& folder) {
+  const std::filesystem::path file = folder / "small.json";
+  std::ofstream(file) << R"({
+    "name": "small", "device": "cuda", "mesh": {"dp": 2},
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
+             "test_per_identity": 2},
+    "model": {"type": "mlp", "hidden": [12], "embedding": 5}, "head": {"classes": 9},
+    "train": {"batch": 8, "steps": 2}})";
+  return file.string();
+}
+
+TEST_CASE("what the GPU does not do is refused") {
+  const Scratch folder;
+  const std::string file = experiment_in(folder);
+  const auto error = [&](const std::string& set) {
+    const Called called = call({"validate", file, "--set", set});
+    CHECK(called.code == 2);
+    return called.err;
+  };
+  CHECK(error("clock=virtual") ==
+        "heddle: --set clock: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes\n");
+  CHECK(error("transport=mpi") ==
+        "heddle: --set transport: expected \"threads\" with device cuda: MPI's processes send host memory\n");
+  CHECK(error("winograd=true") ==
+        "heddle: --set winograd: expected false with device cuda: cuDNN chooses its own algorithms\n");
+  CHECK(call({"validate", file}).code == 0);
+}
+
+TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
+  try {
+    (void)make_cuda_backend();
+    return;  // there is one
+  } catch (const InputError&) {
+  }
+  const Scratch folder;
+  const std::string out = (folder / "out").string();
+  const Called called = call({"run", experiment_in(folder), "--out", out});
+  CHECK(called.code == 2);
+  CHECK(called.err.starts_with("heddle: device cuda: "));
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+}  // namespace
+}  // namespace heddle::test
