@@ -240,7 +240,7 @@ TEST_CASE("class row kernels: squares of gradients are the cpu's, and tiles chan
   for (const Shapes s : shapes)
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
       for (const bool is_normalised : {false, true}) {
-        const auto add = [&](Device& on, std::vector<std::int64_t> ends) {
+        const auto add = [&](Device& on, const std::vector<std::int64_t>& ends) {
           const DType compute = compute_dtype(dtype);
           const Tensor rows = tensor(on, {s.rows, s.columns}, row_values(s, 1), dtype);
           const Tensor products = tensor(on, {s.rows, s.columns}, row_values(s, 2), compute);

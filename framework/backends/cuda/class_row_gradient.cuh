@@ -57,7 +57,7 @@ struct RowGradient {
     if (group.is_block()) {
       const std::int64_t begin = i >= 0 ? i * columns : 0;
       rows.visit<C>([&](const auto* weight) {
-        dot = sum_as_teams(
+        dot = sum_of_block<C>(
             i >= 0 ? columns : 0, [](C value, C product) { return value * product; }, weight + begin, products + begin);
       });
     } else {

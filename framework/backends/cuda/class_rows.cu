@@ -39,10 +39,10 @@ struct RowLoad {
     if (inverse_norm == nullptr) return;
     if (group.is_block())
       weight.visit<C>([&](const auto* x) {
-        square = sum_as_teams(
+        square = sum_of_block<C>(
             length,
-            [unit](const auto& element) {
-              const C value = static_cast<C>(element) * unit;
+            [unit](C element) {
+              const C value = element * unit;
               return value * value;
             },
             x + row * length);

@@ -58,9 +58,14 @@ void exponential_sums_as(const Context& context, const StepMargin& margin, const
       [=] __device__(std::int64_t row, std::int64_t begin, std::int64_t end) {
         const T* const z = values + row * width;
         const RowLogits<T> logit_of(view, row);
+        const T base = most[row];
         double sum = 0;
-        for_row(begin, end,
-                [&](std::int64_t i) { sum += static_cast<double>(exponential(logit_of.logit(i, z[i]) - most[row])); });
+        const auto add = [&](T logit) { sum += static_cast<double>(exponential(logit - base)); };
+        // Elements are read together only where nothing is decided between them.
+        if (view.maps)
+          read_row(whole_block(), z, begin, end, [&](std::int64_t i, T value) { add(logit_of.logit(i, value)); });
+        else
+          read_row(whole_block(), z, begin, end, [&](std::int64_t, T value) { add(value); });
         return sum;
       },
       [=] __device__(std::int64_t row, double sum) { to[row] = sum; });

@@ -122,12 +122,13 @@ __device__ void transform_row(const RowGroup& group, const T* from, T* to, std::
 template <class T, class F>
 __device__ void read_row(const RowGroup& group, const T* x, std::int64_t begin, std::int64_t end, F f) {
   constexpr int pack = 16 / sizeof(T);
+  // By value: through a reference elements would be read one by one.
+  const auto all_of = [&](std::int64_t i, const Pack<T, pack> several) {
+    for (int e = 0; e < pack; ++e) f(i + e, several.at[e]);
+  };
   for_packs<pack>(
       group, begin, end, begin + before_pack(x + begin),
-      [&](std::int64_t i) {
-        const auto several = *reinterpret_cast<const Pack<T, pack>*>(x + i);
-        for (int e = 0; e < pack; ++e) f(i + e, several.at[e]);
-      },
+      [&](std::int64_t i) { all_of(i, *reinterpret_cast<const Pack<T, pack>*>(x + i)); },
       [&](std::int64_t i) { f(i, x[i]); });
 }
 

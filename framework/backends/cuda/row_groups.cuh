@@ -53,14 +53,19 @@ int group_threads(int columns) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max((columns + held - 1) / held, least))));
 }
 
-/// The sum of f(x[i]..) over a row of a block, for all of its threads, in the order of the row kernels: that of a team
-/// of a warp, of which each of the block's then finds all of it, or of the block.
-template <class F, class... Inputs>
-__device__ double sum_as_teams(int columns, F f, const Inputs*... x) {
-  const Stretches row{1, columns, columns};
-  const auto value = [&](std::int64_t, const auto&... values) { return f(values...); };
-  return columns <= most_columns_of_warp ? RowTeam<warp_threads>(row, 0).sum(value, x...)
-                                         : RowTeam<block_threads>(row, 0).sum(value, x...);
+/// The sum of f(x[i]..) over a row of a block, for all of its threads. In f64 in the order of the row kernels, whose
+/// gradients a step takes to the bit: that of a team of a warp, of which each of the block's then finds all of it, or
+/// of a block. What is summed of f32 has bits to spare.
+template <class C, class F, class... Inputs>
+__device__ double sum_of_block(int columns, F f, const Inputs*... x) {
+  if constexpr (std::is_same_v<C, double>) {
+    const Stretches row{1, columns, columns};
+    const auto value = [&](std::int64_t, const auto&... values) { return f(values...); };
+    return columns <= most_columns_of_warp ? RowTeam<warp_threads>(row, 0).sum(value, x...)
+                                           : RowTeam<block_threads>(row, 0).sum(value, x...);
+  } else {
+    return row_sum(0, columns, [&](std::int64_t i) { return f(static_cast<C>(x[i])...); });
+  }
 }
 
 /// Registers are to suffice for three blocks at once, which keep the memory busy.
