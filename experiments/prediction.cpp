@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "experiments/median.h"
 #include "experiments/placement.h"
 #include "layers/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
@@ -168,8 +169,10 @@ class Prediction {
 
 }  // namespace
 
-double predicted_seconds(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile) {
-  return Prediction(experiment, plan, profile).seconds();
+double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps) {
+  std::vector<double> seconds;
+  for (const StageProfile& step : steps) seconds.push_back(Prediction(experiment, plan, step).seconds());
+  return median(std::move(seconds));
 }
 
 namespace {

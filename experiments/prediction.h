@@ -2,13 +2,15 @@
 // measured apart, on the experiment's links.
 #pragma once
 
+#include <span>
+
 #include "experiments/stage_profile.h"
 
 namespace heddle {
 
-/// Seconds of a step. Layers that are split over tp are taken to share their time evenly; what they tell each other is
-/// left out, and so are the sums of gradients over dp.
-double predicted_seconds(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile);
+/// Seconds of a step: the median of what each measured step predicts. Layers that are split over tp are taken to share
+/// their time evenly; what they tell each other is left out, and so are the sums of gradients over dp.
+double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps);
 
 /// How many times as fast as `naive`, with as many ranks and the same recomputation, a schedule is where all stages
 /// take equally long and messages no time: gpipe on p ranks without recomputation m p / (m + p - 1) times.

@@ -324,14 +324,16 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
   std::shared_ptr<const RunPlan> plan;
   VariantResult result = empty_result(experiment, name);
   result.head.features = embedding_size(*model);
-  together(settings.job, [&] {
-    plan = plan_run(experiment, model, mesh_of(experiment), seconds);
-    if (experiment.mesh.pp == 1) return;
-    result.pipeline = pipeline_of(experiment, *plan);
-    if (!leads || settings.asks_bytes_only) return;
+  const auto predict = [&] {
+    if (!leads || !result.pipeline || settings.asks_bytes_only) return;
     settings.on_status("measuring the stages");
     result.pipeline->predicted_seconds =
         predicted_seconds(experiment, *plan, profile_stages(experiment, *dataset, *plan, profiles));
+  };
+  together(settings.job, [&] {
+    plan = plan_run(experiment, model, mesh_of(experiment), seconds);
+    if (experiment.mesh.pp > 1) result.pipeline = pipeline_of(experiment, *plan);
+    predict();
   });
   WorldOptions options = world_options(experiment, settings.job);
   options.on_stall = settings.on_stall;
@@ -349,6 +351,10 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
     result.error = error.what();
   }
   if (settings.job != nullptr) gather_ranks(result, *settings.job);
+  together(settings.job, [&] {
+    // From a profile after the run, too: a machine's speed changes within minutes.
+    if (result.status == VariantResult::Status::ok) predict();
+  });
   return result;
 }
 

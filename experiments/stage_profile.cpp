@@ -21,7 +21,7 @@ std::int64_t steps_of(const Experiment& experiment) {
   return experiment.device == DeviceType::plan ? 2 : 4;
 }
 
-/// Not the median: a step is the sum of what its actions take, the slow ones too.
+/// Of a step's actions. Not the median: a step is the sum of what its actions take, the slow ones too.
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -138,46 +138,51 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   return profile;
 }
 
-StageProfile measure(const Experiment& serial, const Dataset& dataset, const std::shared_ptr<const RunPlan>& plan) {
-  StageProfile profile;
+std::vector<StageProfile> measure(const Experiment& serial, const Dataset& dataset,
+                                  const std::shared_ptr<const RunPlan>& plan) {
+  std::vector<StageProfile> steps;
   run_ranks(world_options(serial), [&](Rank& rank) {
     const auto tracer = std::make_shared<Tracer>(rank.clock);
     Trainer trainer(serial, dataset, rank, *tracer, plan);
-    std::vector<double> updates;
     for (std::int64_t step = 0; step < serial.train.steps; ++step) {
       tracer->set_recording(step > 0);
+      double update = 0;
       if (serial.train.forward_only) {
         trainer.forward(step);
-        continue;
+      } else {
+        (void)trainer.compute_gradients(step);
+        const double begin = rank.clock.now();
+        (void)trainer.apply_gradients(step);
+        update = rank.clock.now() - begin;
       }
-      (void)trainer.compute_gradients(step);
-      const double begin = rank.clock.now();
-      (void)trainer.apply_gradients(step);
-      if (step > 0) updates.push_back(rank.clock.now() - begin);
+      if (step == 0) continue;
+      StageProfile profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
+      const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight + profile.head_norm;
+      profile.optimizer = std::max(0.0, update - of_head * static_cast<double>(serial.train.micro_batches));
+      steps.push_back(std::move(profile));
     }
-    profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
-    const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight + profile.head_norm;
-    profile.optimizer = std::max(0.0, mean(updates) - of_head * static_cast<double>(serial.train.micro_batches));
   });
-  return profile;
+  return steps;
 }
 
-StageProfile known_or_measured(const Experiment& serial, const Dataset& dataset,
-                               const std::shared_ptr<const RunPlan>& plan, StageProfiles& known) {
+/// Where the measured steps of this experiment and cut are kept; none if it was not measured yet.
+std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& plan, StageProfiles& known) {
   std::string key = write_json([copy = serial](Describer& d) mutable { describe(d, copy); });
-  for (const int begin : plan->cut.begins) key += fmt::format(" {}", begin);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  return known.emplace(std::move(key), measure(serial, dataset, plan)).first->second;
+  for (const int begin : plan.cut.begins) key += fmt::format(" {}", begin);
+  return known[key];
 }
 
 }  // namespace
 
-StageProfile profile_stages(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan,
-                            StageProfiles& known) {
+const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
+                                                const RunPlan& plan, StageProfiles& known) {
   const Experiment serial = serial_experiment(experiment);
   const Schedule& schedule = (experiment.train.forward_only ? plan.forward : plan.training)->schedule;
-  return known_or_measured(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule)), known);
+  std::vector<StageProfile>& steps = known_steps(serial, plan, known);
+  if (experiment.device == DeviceType::plan && !steps.empty()) return steps;
+  for (StageProfile& step : measure(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule))))
+    steps.push_back(std::move(step));
+  return steps;
 }
 
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
@@ -192,12 +197,18 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   for (int i = 1; i < cut.end; ++i) cut.begins.push_back(i);
   const Schedule schedule =
       with_recompute(stage_by_stage(cut.stages(), static_cast<int>(serial.train.micro_batches)), recompute);
-  const StageProfile profile =
-      known_or_measured(serial, dataset, serial_plan(serial, std::move(model), cut, schedule), known);
-  std::vector<double> seconds;
-  for (const StageCosts& costs : profile.later)
-    seconds.push_back(costs.forward + costs.recompute + costs.backward_input + costs.backward_weight);
-  if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight + profile.head_norm;
+  const std::shared_ptr<const RunPlan> plan = serial_plan(serial, std::move(model), cut, schedule);
+  std::vector<StageProfile>& steps = known_steps(serial, *plan, known);
+  if (steps.empty()) steps = measure(serial, dataset, plan);
+  std::vector<double> seconds(static_cast<std::size_t>(cut.stages()), 0);
+  for (const StageProfile& profile : steps) {
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      const StageCosts& costs = profile.later[i];
+      seconds[i] += costs.forward + costs.recompute + costs.backward_input + costs.backward_weight;
+    }
+    if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight + profile.head_norm;
+  }
+  for (double& of_application : seconds) of_application /= static_cast<double>(steps.size());
   return seconds;
 }
 

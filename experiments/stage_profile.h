@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// Seconds of a rank of speed 1, by the experiment's clock; means of a few steps.
+/// Seconds of a rank of speed 1, by the experiment's clock, in one step.
 struct StageProfile {
   /// Of one micro-batch of one rank: of a step's first one, whose gradients need not be added to others, and of each
   /// later one. Stage 0's forward reads the images too. Optimizer and loss are 0 here.
@@ -28,13 +28,14 @@ struct StageProfile {
   double optimizer = 0;
 };
 
-/// Profiles that were measured already, by all that they depend on: variants of a study share them.
-using StageProfiles = std::map<std::string, StageProfile>;
+/// Steps that were measured already, by all that they depend on: variants of a study share them.
+using StageProfiles = std::map<std::string, std::vector<StageProfile>>;
 
-/// Of the plan's stages, with as many threads as each of the experiment's ranks has. Layers that are split over tp are
-/// measured whole.
-StageProfile profile_stages(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan,
-                            StageProfiles& known);
+/// Steps of the plan's stages, with as many threads as each of the experiment's ranks has: those that `known` has, to
+/// which each call adds a few more (but on plan, where all are alike). Measured before and after a run they tell of the
+/// machine as it was during the run. Layers that are split over tp are measured whole.
+const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
+                                                const RunPlan& plan, StageProfiles& known);
 
 /// Of each application of the model, forward and backward of one micro-batch: what the cut `by time` weighs. The last
 /// one bears the head if that lies on its ranks alone.

@@ -119,7 +119,7 @@ TEST_CASE("the times of the applications add up to those of the stages") {
   const auto dataset = make_dataset(experiment.data, {1});
   const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
   const auto plan = plan_run(experiment, model, mesh_of(experiment));
-  const StageProfile profile = profile_stages(experiment, *dataset, *plan, profiles);
+  const StageProfile profile = profile_stages(experiment, *dataset, *plan, profiles).front();
   const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);
   REQUIRE(seconds.size() == model->applications().size());
   for (int stage = 0; stage < plan->stages(); ++stage) {

@@ -10,6 +10,7 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/bench/machine.h"
+#include "experiments/median.h"
 #include "framework/describe.h"
 #include "framework/device.h"
 #include "framework/ops/linear.h"
@@ -50,11 +51,6 @@ struct Measured {
   double share = 0;      // of a step's rate in that before it
   std::int64_t peak_bytes = 0;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// A head and embeddings that are drawn anew for every step.
 class HeadSteps {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "experiments/bench/bench.h"
+#include "experiments/median.h"
 #include "experiments/run.h"
 #include "framework/error.h"
 
@@ -49,11 +50,8 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
          .value = rates.back(),
          .unit = "images/s"});
   }
-  std::sort(rates.begin(), rates.end());
   constexpr double giga = 1e9;
-  add({.name = fmt::format("median of {} runs of {} steps", runs, steps),
-       .value = rates[rates.size() / 2],
-       .unit = "images/s"});
+  add({.name = fmt::format("median of {} runs of {} steps", runs, steps), .value = median(rates), .unit = "images/s"});
   add({.name = "largest memory of a rank", .value = static_cast<double>(most_bytes) / giga, .unit = "GB"});
   return rows;
 }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "experiments/median.h"
+
 namespace heddle {
 
 namespace {
@@ -40,12 +42,10 @@ std::optional<double> last_loss(const VariantResult& result) {
 }
 
 std::optional<StepSeconds> step_seconds(const VariantResult& result) {
-  const std::vector<std::size_t> timed = timed_steps(result);
-  if (timed.empty()) return std::nullopt;
-  const auto seconds = [&](std::size_t i) { return result.steps[timed[i]].seconds; };
-  const std::size_t middle = timed.size() / 2;
-  const double median = timed.size() % 2 == 1 ? seconds(middle) : (seconds(middle - 1) + seconds(middle)) / 2;
-  return StepSeconds{.median = median, .minimum = seconds(0), .maximum = seconds(timed.size() - 1)};
+  std::vector<double> seconds;
+  for (const std::size_t i : timed_steps(result)) seconds.push_back(result.steps[i].seconds);
+  if (seconds.empty()) return std::nullopt;
+  return StepSeconds{.median = median(seconds), .minimum = seconds.front(), .maximum = seconds.back()};
 }
 
 std::optional<double> samples_per_second(const VariantResult& result) {
