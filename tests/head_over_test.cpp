@@ -129,12 +129,7 @@ TEST_CASE("plan holds and sends what ranks with copies do, tile by tile") {
       t.config.stash = way.stash;
       t.config.tile = 7;
       const Mesh mesh(2, over.contains(Axis::pp) ? 2 : 1, 2);
-      const Learned ran = train(t, mesh);
-      t.backend = "plan";
-      const Learned planned = train(t, mesh);
-      CHECK(planned.sent == ran.sent);
-      for (std::size_t rank = 0; rank < ran.peaks.size(); ++rank)
-        CHECK(planned.peaks[rank].bytes == ran.peaks[rank].bytes);
+      check_planned(t, mesh);
     }
 }
 

@@ -106,6 +106,16 @@ Learned train(const Training& t, const Mesh& mesh) {
   return result;
 }
 
+void check_planned(Training t, const Mesh& mesh) {
+  t.backend = "cpu";
+  const Learned ran = train(t, mesh);
+  t.backend = "plan";
+  const Learned planned = train(t, mesh);
+  CHECK(planned.sent == ran.sent);
+  REQUIRE(planned.peaks.size() == ran.peaks.size());
+  for (std::size_t rank = 0; rank < ran.peaks.size(); ++rank) CHECK(planned.peaks[rank].bytes == ran.peaks[rank].bytes);
+}
+
 void check_alike(const Learned& a, const Learned& b, double tolerance) {
   CHECK(difference(a.losses, b.losses) < tolerance);
   CHECK(difference(a.norms, b.norms) < tolerance);

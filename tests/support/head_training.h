@@ -58,6 +58,8 @@ inline Learned train(const Training& t, int ranks) {
   return train(t, Mesh(ranks));
 }
 void check_alike(const Learned& a, const Learned& b, double tolerance);
+/// That plan holds and sends what the cpu backend does, whose workspaces it counts, rank by rank.
+void check_planned(Training t, const Mesh& mesh);
 
 struct Way {
   Logits logits;
