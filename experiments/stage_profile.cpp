@@ -142,8 +142,12 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
                                   const std::shared_ptr<const RunPlan>& plan) {
   std::vector<StageProfile> steps;
   run_ranks(world_options(serial), [&](Rank& rank) {
-    const auto tracer = std::make_shared<Tracer>(rank.clock);
+    const auto tracer = std::make_shared<Tracer>(rank.clock, rank.device);
     Trainer trainer(serial, dataset, rank, *tracer, plan);
+    const auto settled_now = [&rank] {
+      rank.device.backend().settle();
+      return rank.clock.now();
+    };
     for (std::int64_t step = 0; step < serial.train.steps; ++step) {
       tracer->set_recording(step > 0);
       double update = 0;
@@ -151,9 +155,9 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
         trainer.forward(step);
       } else {
         (void)trainer.compute_gradients(step);
-        const double begin = rank.clock.now();
+        const double begin = settled_now();
         (void)trainer.apply_gradients(step);
-        update = rank.clock.now() - begin;
+        update = settled_now() - begin;
       }
       if (step == 0) continue;
       StageProfile profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);

@@ -28,12 +28,12 @@ struct StageProfile {
   double optimizer = 0;
 };
 
-/// Steps that were measured already, by all that they depend on: variants of a study share them.
+/// Steps that were measured already, by all that they depend on.
 using StageProfiles = std::map<std::string, std::vector<StageProfile>>;
 
 /// Steps of the plan's stages, with as many threads as each of the experiment's ranks has: those that `known` has, to
 /// which each call adds a few more (but on plan, where all are alike). Measured before and after a run they tell of the
-/// machine as it was during the run. Layers that are split over tp are measured whole.
+/// machine as it was then. Layers that are split over tp are measured whole.
 const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
                                                 const RunPlan& plan, StageProfiles& known);
 

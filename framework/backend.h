@@ -45,7 +45,7 @@ class Backend {
   /// 64-byte aligned memory on the device, or null on plan; OutOfMemory if there is none. Thread-safe.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void deallocate(void* address, std::int64_t bytes) = 0;
-  /// Bytes that the allocator took from the system, in use or kept for reuse.
+  /// Bytes that the allocator took from the system, in use or kept for reuse; a GPU's are those of all its ranks.
   virtual std::int64_t reserved_bytes() const = 0;
 
   /// Between host memory and the device; both return when the host memory may be reused or read.
@@ -53,8 +53,10 @@ class Backend {
   virtual void copy_to_host(std::span<std::byte> host, const void* device) = 0;
   /// Within the device's memory space, also between ranks; ordered with the kernels of the calling rank.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// Waits until everything issued by this rank is done.
+  /// Waits until everything issued by this rank is done; throws what kernels found wrong only then.
   virtual void synchronize() = 0;
+  /// The same for those who read a clock: what is wrong is left to the next `synchronize`.
+  virtual void settle() noexcept = 0;
   /// Called once by the rank's own thread before it computes: thread-team size, current device.
   virtual void enter_thread() = 0;
 

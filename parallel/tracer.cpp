@@ -12,6 +12,11 @@ std::optional<MessageName> message_of(const Call& call) {
 
 }  // namespace
 
+double Tracer::settled_now() const {
+  if (recording_) device_.backend().settle();
+  return clock_.now();
+}
+
 void Tracer::after(const Call& call, const Outcome& outcome) {
   record({std::string(name_of(call.operation)), true, outcome.begin_seconds,
           outcome.end_seconds - outcome.begin_seconds, outcome.sent_bytes, message_of(call)});

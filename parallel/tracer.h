@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/device.h"
 #include "parallel/communicator.h"
 #include "parallel/rank_clock.h"
 
@@ -33,8 +34,8 @@ struct Span {
 
 class Tracer : public Hook {
  public:
-  /// `clock` is the rank's and outlives the tracer.
-  explicit Tracer(const RankClock& clock) : clock_(clock) {}
+  /// `clock` is the rank's, `device` too; both outlive the tracer.
+  Tracer(const RankClock& clock, const Device& device) : clock_(clock), device_(device) {}
 
   /// Nothing is recorded while this is false, so that long runs stay small.
   void set_recording(bool recording) { recording_ = recording; }
@@ -44,8 +45,8 @@ class Tracer : public Hook {
   class Computing {
    public:
     Computing(Tracer& tracer, std::string name)
-        : tracer_(tracer), name_(std::move(name)), begin_(tracer.clock_.now()) {}
-    ~Computing() { tracer_.record({std::move(name_), false, begin_, tracer_.clock_.now() - begin_, 0}); }
+        : tracer_(tracer), name_(std::move(name)), begin_(tracer.settled_now()) {}
+    ~Computing() { tracer_.record({std::move(name_), false, begin_, tracer_.settled_now() - begin_, 0}); }
     Computing(const Computing&) = delete;
     Computing& operator=(const Computing&) = delete;
 
@@ -62,8 +63,11 @@ class Tracer : public Hook {
   void record(Span span) {
     if (recording_) spans_.push_back(std::move(span));
   }
+  /// When what was begun before is done: a GPU goes on after its kernels were called.
+  double settled_now() const;
 
   const RankClock& clock_;
+  const Device& device_;
   bool recording_ = false;
   std::vector<Span> spans_;
 };

@@ -5,7 +5,7 @@
 namespace heddle {
 
 std::unique_ptr<Backend> make_cuda_backend(int /*gpu*/) {
-  fail<InputError>("device cuda: this program was built without CUDA: nvcc or cuDNN was not found then");
+  fail<InputError>("device cuda: this program was built without CUDA");
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {

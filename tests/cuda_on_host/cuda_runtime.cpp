@@ -153,13 +153,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* /*properties*/) {
-  *pool = new PoolOnHost;
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  delete pool;
-  return cudaSuccess;
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  static PoolOnHost only;
+  *pool = &only;
+  return cudaSetDevice(device);
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t /*pool*/, cudaMemPoolAttr /*attribute*/, void* /*value*/) {
   return cudaSuccess;

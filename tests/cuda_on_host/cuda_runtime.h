@@ -65,18 +65,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 
 using cudaMemPool_t = struct PoolOnHost*;
-enum cudaMemAllocationType { cudaMemAllocationTypePinned = 1 };
-enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
-struct cudaMemPoolProps {
-  cudaMemAllocationType allocType;
-  struct {
-    cudaMemLocationType type;
-    int id;
-  } location;
-};
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties);
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 /// Filled with NaN, so that a kernel that reads before anybody has written is found out.

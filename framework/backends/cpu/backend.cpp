@@ -41,6 +41,7 @@ class CpuBackend final : public Backend {
     if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
   }
   void synchronize() override {}
+  void settle() noexcept override {}
   void enter_thread() override { omp_set_num_threads(threads_); }
 
   PlannedWork work() const override { return {}; }

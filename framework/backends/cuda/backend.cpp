@@ -47,8 +47,9 @@ class CudaBackend final : public Backend {
   }
 
   void copy_from_host(void* device, std::span<const std::byte> host) override {
-    // From pageable memory it returns when that has been read.
     copy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
+    // Where the GPU reads the host's pages itself it may do so later.
+    check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
   }
   void copy_to_host(std::span<std::byte> host, const void* device) override {
     copy(host.data(), device, host.size(), cudaMemcpyDeviceToHost);
@@ -58,6 +59,7 @@ class CudaBackend final : public Backend {
     copy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice);
   }
   void synchronize() override { context_.synchronize(); }
+  void settle() noexcept override { (void)cudaStreamSynchronize(context_.stream()); }
   void enter_thread() override { context_.enter(); }
 
   PlannedWork work() const override { return {}; }
@@ -93,7 +95,7 @@ std::unique_ptr<Backend> make_cuda_backend(int gpu) {
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {
-  // Of the headers: nothing is opened for a run on another device.
+  // Of the headers: cublasLt is not opened for a run on another device.
   return {{"cuda", fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)},
           {"cublasLt", fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR)},
           {"cudnn", fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR)}};

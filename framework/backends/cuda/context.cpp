@@ -43,11 +43,7 @@ Context::Context(int gpu) : gpu_(gpu) {
   enter();
   try {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    cudaMemPoolProps properties{};
-    properties.allocType = cudaMemAllocationTypePinned;
-    properties.location.type = cudaMemLocationTypeDevice;
-    properties.location.id = gpu;
-    check(cudaMemPoolCreate(&pool_, &properties), "cudaMemPoolCreate");
+    check(cudaDeviceGetDefaultMemPool(&pool_, gpu), "cudaDeviceGetDefaultMemPool");
     // What is given back is kept for the next tensor.
     std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
     check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
@@ -62,9 +58,10 @@ Context::Context(int gpu) : gpu_(gpu) {
 }
 
 Context::~Context() {
+  // A rank that failed has left work behind.
+  if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);
-  if (pool_ != nullptr) (void)cudaMemPoolDestroy(pool_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
 }
 
@@ -73,7 +70,6 @@ void Context::enter() const {
 }
 
 void Context::synchronize() {
-  ++waits_;
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   const Fault fault = std::exchange(*fault_, Fault{});
   switch (fault.of) {

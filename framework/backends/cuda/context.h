@@ -1,5 +1,5 @@
 // A rank's part of a GPU: its stream, on which all of its kernels and copies run in order, and what these share.
-// Several ranks may have contexts on one GPU. No call waits for the whole device.
+// Several ranks may have contexts on one GPU. None waits for another's stream.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  int gpu() const { return gpu_; }
   cudaStream_t stream() const { return stream_; }
+  /// The GPU's: what one rank has given back another may take.
   cudaMemPool_t pool() const { return pool_; }
   /// Makes the GPU the calling thread's.
   void enter() const;
@@ -52,8 +52,6 @@ class Context {
 
   /// Waits for the stream; throws of the first index that was outside its rows.
   void synchronize();
-  /// How often the host has waited.
-  std::int64_t waits() const { return waits_; }
 
  private:
   int gpu_;
@@ -61,7 +59,6 @@ class Context {
   cudaMemPool_t pool_ = nullptr;
   void* scratch_ = nullptr;
   Fault* fault_ = nullptr;
-  std::int64_t waits_ = 0;
 };
 
 }  // namespace heddle::cuda

@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/error.h"
 
 namespace heddle::cuda {
@@ -14,9 +15,12 @@ namespace {
 void* library() {
   static void* const opened = [] {
     const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-    for (const std::string& file : {name, HEDDLE_CUDA_LIBRARIES "/" + name})
+    std::string why;
+    for (const std::string& file : {name, HEDDLE_CUDA_LIBRARIES "/" + name}) {
       if (void* const found = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
-    fail<InputError>("device cuda: {}", dlerror());
+      why += fmt::format("{}{}", why.empty() ? "" : "; ", dlerror());
+    }
+    fail<InputError>("device cuda: {}", why);
   }();
   return opened;
 }
@@ -28,6 +32,10 @@ Function* function(const char* name) {
 }
 
 }  // namespace
+
+void open_cublas_lt() {
+  (void)library();
+}
 
 }  // namespace heddle::cuda
 

@@ -9,6 +9,10 @@
 
 namespace heddle::cuda {
 
+/// cublasLt where the program's toolkit has it: cuDNN, which asks for it by name, then finds it. InputError if it is
+/// not there.
+void open_cublas_lt();
+
 std::unique_ptr<ElementwiseKernels> make_cuda_elementwise(const Context& context);
 std::unique_ptr<LinearAlgebraKernels> make_cuda_linear_algebra(const Context& context);
 std::unique_ptr<ConvolutionKernels> make_cuda_convolution(const Context& context);

@@ -3,6 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "framework/backends/cuda/cuda_kernels.h"
+
 namespace heddle::cuda {
 
 namespace {
@@ -211,6 +213,7 @@ bool describe(const ConvolutionGeometry& g, DType dtype, CudnnConvolution& c) {
 
 cudnnHandle_t CudnnConvolutions::handle() {
   if (!handle_) {
+    open_cublas_lt();
     handle_ = created<decltype(handle_)>(cudnnCreate, "cudnnCreate");
     check(cudnnSetStream(handle_.get(), context_.stream()), "cudnnSetStream");
   }

@@ -22,6 +22,7 @@ class PlanBackend final : public Backend {
   void copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/) override {}
   void copy(void* /*to*/, const void* /*from*/, std::int64_t bytes) override { counter_.add(0, 2 * bytes); }
   void synchronize() override {}
+  void settle() noexcept override {}
   void enter_thread() override {}
 
   PlannedWork work() const override { return counter_.work(); }
