@@ -149,7 +149,7 @@ TEST_CASE("names that a checkpoint could not tell apart are refused before train
   const auto plan = plan_of(experiment, *dataset, Mesh());
   CHECK_THROWS_WITH_AS(run_ranks({.mesh = Mesh()},
                                  [&](Rank& rank) {
-                                   Tracer tracer(rank.clock);
+                                   Tracer tracer(rank.clock, rank.device);
                                    const Trainer trainer(experiment, *dataset, rank, tracer, plan);
                                  }),
                        "model: two parameters or statistics have the name head.weight: name the layers otherwise",
@@ -162,7 +162,7 @@ TEST_CASE("a backbone without parameters lets the head learn alone") {
   const auto dataset = make_dataset(experiment.data, {1});
   const auto plan = plan_of(experiment, *dataset, Mesh(2));
   run_ranks({.mesh = Mesh(2)}, [&](Rank& rank) {
-    Tracer tracer(rank.clock);
+    Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
     CHECK(trainer.compute_gradients(0).value() > 0);
     (void)trainer.apply_gradients(0);
@@ -176,7 +176,7 @@ TEST_CASE("the embedding of a model written out is what its last layer gives") {
   const auto dataset = make_dataset(experiment.data, {1});
   const auto plan = plan_of(experiment, *dataset, Mesh());
   run_ranks({.mesh = Mesh()}, [&](Rank& rank) {
-    Tracer tracer(rank.clock);
+    Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
     CHECK(trainer.head_state().front().value.shape() == Shape{10, 7});
   });

@@ -53,7 +53,7 @@ std::vector<BenchRow> bench_pipeline(const BenchSettings& settings) {
   run_ranks({.threads = 1}, [&](Rank& rank) {
     const auto program = make_program(with_communication(
         with_loss(make_schedule("1f1b", {.ranks = 1, .micro_batches = micro_batches}), LossRanks::last_stage)));
-    Tracer tracer(rank.clock);
+    Tracer tracer(rank.clock, rank.device);
     PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
     TinyStage stage(rank.device);
     constexpr int repetitions = 20;

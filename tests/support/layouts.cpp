@@ -65,7 +65,7 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   Outcome outcome;
   std::mutex mutex;
   run_ranks(options, [&](Rank& rank) {
-    Tracer tracer(rank.clock);
+    Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
     course.before(trainer);
     for (std::int64_t step = course.first; step < course.end; ++step) {
@@ -102,7 +102,7 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   const auto plan = plan_of(experiment, model, layout);
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
   run_ranks(options, [&](Rank& rank) {
-    Tracer tracer(rank.clock);
+    Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
     if (experiment.train.forward_only) {
       trainer.forward(0);
