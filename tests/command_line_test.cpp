@@ -10,6 +10,7 @@
 
 #include "experiments/results/results_folder.h"
 #include "tests/support/called.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -416,7 +417,7 @@ TEST_CASE("wrong calls say what is wrong and exit with 2") {
 
 TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(Json::parse(call({"schema"}).out).contains("properties"));
-  std::ifstream shipped(HEDDLE_SOURCE_DIR "/experiments/experiment.schema.json");
+  std::ifstream shipped(test::source_folder() / "experiments/experiment.schema.json");
   std::stringstream text;
   text << shipped.rdbuf();
   CHECK(text.str() == call({"schema"}).out);
