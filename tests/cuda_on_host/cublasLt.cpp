@@ -262,6 +262,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_aligned(a, chosen.alignment) || !is_aligned(b, chosen.alignment) || !is_aligned(d, chosen.alignment))
     return CUBLAS_STATUS_INVALID_VALUE;
+  catch_up(stream);
   if (chosen.workspace > 0) {
     if (workspace == nullptr || workspace_bytes < chosen.workspace || !is_aligned(workspace, 256))
       return CUBLAS_STATUS_INVALID_VALUE;

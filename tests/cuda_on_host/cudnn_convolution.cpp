@@ -25,6 +25,7 @@ struct Convolution {
 
   cudnnStatus_t check(cudnnHandle_t handle) const {
     if (handle == nullptr || handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+    catch_up(handle->stream);
     if (x == nullptr || weight == nullptr || operation == nullptr || y == nullptr)
       return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     const std::int64_t groups = operation->groups;

@@ -47,9 +47,7 @@ class CudaBackend final : public Backend {
   }
 
   void copy_from_host(void* device, std::span<const std::byte> host) override {
-    copy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
-    // Where the GPU reads the host's pages itself it may do so later.
-    check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+    context_.staging().copy(device, host);
   }
   void copy_to_host(std::span<std::byte> host, const void* device) override {
     copy(host.data(), device, host.size(), cudaMemcpyDeviceToHost);

@@ -51,6 +51,7 @@ Context::Context(int gpu) : gpu_(gpu) {
     void* fault = nullptr;
     check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
     fault_ = new (fault) Fault;
+    staging_ = std::make_unique<Staging>(stream_);
   } catch (...) {
     this->~Context();
     throw;
@@ -60,6 +61,7 @@ Context::Context(int gpu) : gpu_(gpu) {
 Context::~Context() {
   // A rank that failed has left work behind.
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
+  staging_.reset();
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);

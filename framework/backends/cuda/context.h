@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include <cuda_runtime.h>
 
+#include "framework/backends/cuda/staging.h"
 #include "framework/error.h"
 
 namespace heddle::cuda {
@@ -49,6 +51,7 @@ class Context {
     return static_cast<T*>(scratch_);
   }
   Fault* fault() const { return fault_; }
+  Staging& staging() { return *staging_; }
 
   /// Waits for the stream; throws of the first index that was outside its rows.
   void synchronize();
@@ -59,6 +62,7 @@ class Context {
   cudaMemPool_t pool_ = nullptr;
   void* scratch_ = nullptr;
   Fault* fault_ = nullptr;
+  std::unique_ptr<Staging> staging_;
 };
 
 }  // namespace heddle::cuda
