@@ -125,12 +125,15 @@ bool is_bf16_fast_here() {
 }
 
 /// What is left to the machine becomes what it is on this one: on another it would give other bits.
-void settle_product_types(Study<Experiment>& study, bool is_bf16_fast) {
+void settle(Study<Experiment>& study, bool is_bf16_fast) {
+  // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
+  constexpr std::int64_t rows_of_gpu_tile = 32768;
   for (Member& member : study.variants) {
     HeadConfig& head = member.root.head;
-    const bool is_fast = is_bf16_fast || member.root.device == DeviceType::cuda;
-    const bool is_bf16 = product_type(head, member.root.dtype(), is_fast) == DType::bf16;
+    const bool is_gpu = member.root.device == DeviceType::cuda;
+    const bool is_bf16 = product_type(head, member.root.dtype(), is_bf16_fast || is_gpu) == DType::bf16;
     head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
+    if (is_gpu && head.tile == 0) head.tile = std::max<std::int64_t>(rows_of_gpu_tile / head.sub_centres, 1);
   }
 }
 
@@ -138,13 +141,14 @@ Study<Experiment> read(const std::filesystem::path& file, const std::vector<std:
                        bool is_bf16_fast = is_bf16_fast_here()) {
   Study<Experiment> study = read_study<Experiment>(file, sets);
   for (const Member& member : study.variants) check(member);
-  settle_product_types(study, is_bf16_fast);
+  settle(study, is_bf16_fast);
   return study;
 }
 
 Study<Experiment> plsc_study(const std::vector<std::string>& sets) {
   Study<Experiment> study = read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets);
   for (const Member& member : study.variants) check(member);
+  settle(study, is_bf16_fast_here());
   return study;
 }
 

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "framework/backend.h"
 #include "framework/error.h"
@@ -40,12 +41,32 @@ TEST_CASE("what the GPU does not do is refused") {
   CHECK(call({"validate", file}).code == 0);
 }
 
-TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
+bool has_gpu() {
   try {
     (void)make_cuda_backend();
-    return;  // there is one
+    return true;
   } catch (const InputError&) {
+    return false;
   }
+}
+
+TEST_CASE("a run on a GPU writes down the large class tiles that it computes with") {
+  if (!has_gpu()) return;
+  const Scratch folder;
+  const auto tile_of = [&](const std::vector<std::string>& sets) {
+    std::vector<std::string> arguments{"run", experiment_in(folder), "--out", (folder / "out").string()};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    REQUIRE(call(arguments).code == 0);
+    std::ifstream written(folder / "out/experiment.json");
+    return nlohmann::json::parse(written)["head"]["tile"].get<int>();
+  };
+  CHECK(tile_of({}) == 32768);
+  CHECK(tile_of({"head.sub_centres=3"}) == 10922);
+  CHECK(tile_of({"head.tile=7"}) == 7);
+}
+
+TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
+  if (has_gpu()) return;
   const Scratch folder;
   const std::string out = (folder / "out").string();
   const Called called = call({"run", experiment_in(folder), "--out", out});
