@@ -353,15 +353,21 @@ void explain_command(const ExplainCommand& command, const Console& console) {
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
                       const Console& console) {
+  std::vector<std::string> errors;
   for (const std::filesystem::path& file : files) {
     if (file.string().ends_with(".schema.json")) {  // so that experiments/*.json may be given
       console.out << fmt::format("{}: the schema of experiments, passed over\n", file.string());
       continue;
     }
-    const Study<Experiment> study = read(file, sets);
-    console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
-                               study.variants.size() == 1 ? "" : "s");
+    try {
+      const Study<Experiment> study = read(file, sets);
+      console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
+                                 study.variants.size() == 1 ? "" : "s");
+    } catch (const InputError& error) {
+      errors.emplace_back(error.what());
+    }
   }
+  if (!errors.empty()) fail<InputError>("{}", fmt::join(errors, "\nheddle: "));
 }
 
 void bench_command(const BenchCommand& command, const Console& console, Processes* job) {

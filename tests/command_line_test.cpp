@@ -262,6 +262,17 @@ TEST_CASE("a batch too small for the embedding's batch norm is refused before an
         "of the batch, and there are dp * micro_batches = 4 parts\n");
 }
 
+TEST_CASE("validate names what is wrong with every file, and says which are valid") {
+  Files files;
+  const std::string good = files.write(small());
+  const Called called = call({"validate", "no/such.json", good, "nor/this.json"});
+  CHECK(called.code == 2);
+  CHECK(called.out == good + ": valid, 1 variant\n");
+  CHECK(called.err ==
+        "heddle: no/such.json: cannot be read: No such file or directory\n"
+        "heddle: nor/this.json: cannot be read: No such file or directory\n");
+}
+
 TEST_CASE("two runs do not write into one folder at the same time") {
   Files files;
   const ResultsFolder first(files.path("out"), "{}", false);
