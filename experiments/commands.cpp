@@ -4,6 +4,8 @@
 #include <array>
 #include <thread>
 
+#include <fmt/ranges.h>
+
 #include "experiments/bench/bench.h"
 #include "experiments/config/help.h"
 #include "experiments/config/schema.h"
