@@ -1,6 +1,7 @@
-// A backend computes and holds bytes: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted, nothing
-// is computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel does not
-// compile. Kernels never allocate: operations hand them outputs and workspaces, so all backends hold the same bytes.
+// A backend computes and holds bytes: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted,
+// nothing is computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel
+// does not compile. Kernels never allocate: operations hand them outputs and workspaces, so all backends hold the same
+// bytes.
 #pragma once
 
 #include <cstdint>

@@ -412,7 +412,8 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
-  CHECK(error("device=gpu") == "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+  CHECK(error("device=gpu") ==
+        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
 }
 
 TEST_CASE("wrong calls say what is wrong and exit with 2") {

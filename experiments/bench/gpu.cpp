@@ -1,5 +1,6 @@
-// The first GPU: its memory and matrix products, convolutions, training steps of backbones, and the exact head beside its
-// products alone. Single operations are called many times in a row, so that what starts them is hidden behind the work.
+// The first GPU: its memory and matrix products, convolutions, training steps of backbones, and the exact head beside
+// its products alone. Single operations are called many times in a row, so that what starts them is hidden behind the
+// work.
 #include <array>
 #include <utility>
 
@@ -108,7 +109,8 @@ class GpuBench {
     on_gpu([&](Rank& rank) {
       Backbone backbone(type, batch, rank);
       constexpr double budget = 3;
-      const double seconds = shortest_seconds(rank.device, [&] { backbone.step(); }, budget);
+      const double seconds = shortest_seconds(
+          rank.device, [&] { backbone.step(); }, budget);
       add({.name = fmt::format("{} step, 112 x 112, batch {}, f32", name, batch),
            .value = batch / seconds,
            .unit = "images/s"});
@@ -118,8 +120,8 @@ class GpuBench {
 
   /// Exact, fused, state in bf16; the limit are its products alone on tiles of the same size.
   void head(std::int64_t classes) {
-    HeadCase c = in_bf16(fused_case(fmt::format("head, fused, exact, bf16, {}M classes, batch 512", classes / 1'000'000),
-                                    classes));
+    HeadCase c = in_bf16(
+        fused_case(fmt::format("head, fused, exact, bf16, {}M classes, batch 512", classes / 1'000'000), classes));
     c.config.tile = 32768;
     c.batch = 512;
     try {

@@ -51,11 +51,11 @@ void HeadSteps::step() {
   head_.begin_step(step_, labels);
   for (std::int64_t i = 0; i < case_.micro_batches; ++i) {
     const ShardRange mine = shard(case_.batch, case_.micro_batches * ranks, i * ranks + rank_.index);
-    HeadInput input{.embedding = Tensor::empty(rank_.device, {mine.size, dimension}, DType::f32),
-                    .labels = std::span(labels).subspan(static_cast<std::size_t>(mine.begin),
-                                                        static_cast<std::size_t>(mine.size)),
-                    .samples = {},
-                    .global_batch = case_.batch};
+    HeadInput input{
+        .embedding = Tensor::empty(rank_.device, {mine.size, dimension}, DType::f32),
+        .labels = std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size)),
+        .samples = {},
+        .global_batch = case_.batch};
     rank_.device.backend().training().fill_normal(
         input.embedding,
         {.key = rank_.key, .purpose = Purpose::test, .step = static_cast<std::uint32_t>(step_), .layer = 1},

@@ -1,5 +1,5 @@
-// The large-class head alone, trained with embeddings that are drawn anew for every step: for the benchmarks that time it
-// beside the products that it is made of.
+// The large-class head alone, trained with embeddings that are drawn anew for every step: for the benchmarks that time
+// it beside the products that it is made of.
 #pragma once
 
 #include <cstdint>

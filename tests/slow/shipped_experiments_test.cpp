@@ -160,8 +160,7 @@ TEST_CASE("layers placed in other ways train as their serial judge at every step
 
 TEST_CASE("features are cheaper to move than weights until the batch is as large as the layer is wide") {
   Scratch scratch;
-  const Ended planned =
-      run_program({"plan", experiment_file("volumes"), "--json"}, scratch / "plan.json");
+  const Ended planned = run_program({"plan", experiment_file("volumes"), "--json"}, scratch / "plan.json");
   REQUIRE(planned.code == 0);
   std::map<std::string, double> sent;
   for (const Json& variant : planned.summary["variants"])
@@ -202,9 +201,8 @@ TEST_CASE("the memory-balance study, run at a size that fits here, holds and sen
 
 TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only gathering burdens rank 0") {
   Scratch scratch;
-  const Ended ran = run_program(
-      {"run", experiment_file("quickstart"), "--json", "--out", (scratch / "out").string()},
-      scratch / "run.json");
+  const Ended ran = run_program({"run", experiment_file("quickstart"), "--json", "--out", (scratch / "out").string()},
+                                scratch / "run.json");
   REQUIRE(ran.code == 0);
   const Json& variants = ran.summary["variants"];
   for (std::size_t v = 1; v < 3; ++v)

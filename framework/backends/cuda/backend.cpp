@@ -46,9 +46,7 @@ class CudaBackend final : public Backend {
     return static_cast<std::int64_t>(bytes);
   }
 
-  void copy_from_host(void* device, std::span<const std::byte> host) override {
-    context_.staging().copy(device, host);
-  }
+  void copy_from_host(void* device, std::span<const std::byte> host) override { context_.staging().copy(device, host); }
   void copy_to_host(std::span<std::byte> host, const void* device) override {
     copy(host.data(), device, host.size(), cudaMemcpyDeviceToHost);
     context_.synchronize();

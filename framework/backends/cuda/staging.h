@@ -1,5 +1,5 @@
-// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on, and
-// may change its own memory, while the GPU still computes what was issued before.
+// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on,
+// and may change its own memory, while the GPU still computes what was issued before.
 #pragma once
 
 #include <array>
