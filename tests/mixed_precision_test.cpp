@@ -212,6 +212,31 @@ TEST_CASE("runs in 16 bits go on from a checkpoint with the bits of the one that
   }
 }
 
+TEST_CASE("the backend with data trains in 16 bits as the cpu does") {
+  for (const Way& way : ways) {
+    Experiment experiment = experiment_of(way, 24);
+    experiment.model = {.type = ModelType::resnext, .embedding = 6, .stem = Stem::small};
+    experiment.model.resnext = {.blocks = {1, 1, 1, 1}, .cardinality = 2, .width = 4};
+    experiment.data.synthetic_identities.image = {3, 16, 16};
+    experiment.mesh.dp = 2;
+    experiment.threads = 1;
+    const auto losses_on = [&](DeviceType device) {
+      experiment.device = device;
+      const VariantResult result = run_variant(experiment, "trained", {});
+      CHECK(result.error.empty());
+      std::vector<double> losses;
+      for (const StepRecord& step : result.steps) losses.push_back(step.loss.value());
+      return losses;
+    };
+    CAPTURE(way.name);
+    const std::vector<double> cpu = losses_on(DeviceType::cpu);
+    const std::vector<double> tested = losses_on(test::tested_backend() == "cuda" ? DeviceType::cuda : DeviceType::cpu);
+    REQUIRE(tested.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i)
+      CHECK(tested[i] == doctest::Approx(cpu[i]).epsilon(test::tolerance_of(experiment).losses));
+  }
+}
+
 TEST_CASE("rank 0 sends in a step what the formulas say, in 16 bits, too") {
   for (const Way& way : ways)
     for (const ShardedState shard : {ShardedState::none, ShardedState::optimizer})
