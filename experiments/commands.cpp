@@ -83,10 +83,22 @@ void check_device(const Member& member) {
                      member.document.where("/winograd"));
 }
 
+/// That what is said of 16-bit types goes with train.dtype.
+void check_types(const Member& member) {
+  const TrainConfig& train = member.root.train;
+  if (train.optimizer.weights == KeptWeights::bf16 && train.dtype != TrainDType::bf16)
+    fail<InputError>("{}: expected \"f32\" with train.dtype {}: bf16 weights are multiplied with bf16 activations",
+                     member.document.where("/train/optimizer/weights"), name_of(train.dtype));
+  if (train.sets_loss_scale && train.dtype != TrainDType::f16)
+    fail<InputError>("{}: expected none with train.dtype {}: only f16 has a loss scale",
+                     member.document.where("/train/loss_scale"), name_of(train.dtype));
+}
+
 /// What no single field can know.
 void check(const Member& member) {
   const Experiment& e = member.root;
   check_device(member);
+  check_types(member);
   constexpr std::int64_t most_ranks = 1024;
   if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
     fail<InputError>("{}: expected at most {} ranks, got {} x {} x {}", member.document.where("/mesh"), most_ranks,
@@ -108,7 +120,7 @@ void check(const Member& member) {
                      e.data.synthetic_identities.identities, e.head.classes);
   check_model(member);
   (void)located(member, "/head", [&] {
-    check(e.head, e.train.optimizer, e.dtype());
+    check(e.head, e.train.optimizer, e.precision().wide());
     return true;
   });
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
@@ -133,7 +145,7 @@ void settle(Study<Experiment>& study, bool is_bf16_fast) {
   for (Member& member : study.variants) {
     HeadConfig& head = member.root.head;
     const bool is_gpu = member.root.device == DeviceType::cuda;
-    const bool is_bf16 = product_type(head, member.root.dtype(), is_bf16_fast || is_gpu) == DType::bf16;
+    const bool is_bf16 = product_type(head, member.root.precision().wide(), is_bf16_fast || is_gpu) == DType::bf16;
     head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
     if (is_gpu && head.tile == 0) head.tile = std::max<std::int64_t>(rows_of_gpu_tile / head.sub_centres, 1);
   }
