@@ -71,7 +71,12 @@ void check_model(const Member& member) {
 /// What the cpu device does and the GPU does not.
 void check_device(const Member& member) {
   const Experiment& e = member.root;
-  if (e.device != DeviceType::cuda) return;
+  if (e.device != DeviceType::cuda) {
+    if (e.tf32)
+      fail<InputError>("{}: expected false with device {}: TF32 is the arithmetic of a GPU's tensor cores",
+                       member.document.where("/tf32"), name_of(e.device));
+    return;
+  }
   if (e.clock == ClockType::virtual_time)
     fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
                      member.document.where("/clock"));
@@ -131,11 +136,11 @@ void check(const Member& member) {
 /// That this machine has the devices that the experiment computes on.
 void find_devices(const Study<Experiment>& study) {
   for (const Member& member : study.variants)
-    if (member.root.device != DeviceType::plan) (void)make_backend(name_of(member.root.device), 1);
+    if (member.root.device != DeviceType::plan) (void)make_backend(name_of(member.root.device));
 }
 
 bool is_bf16_fast_here() {
-  return make_backend("cpu", 1)->linear_algebra().is_bf16_fast();
+  return make_backend("cpu")->linear_algebra().is_bf16_fast();
 }
 
 /// What is left to the machine becomes what it is on this one: on another it would give other bits.
@@ -381,7 +386,7 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
       errors.emplace_back(error.what());
     }
   }
-  if (!errors.empty()) fail<InputError>("{}", fmt::join(errors, "\nheddle: "));
+  if (!errors.empty()) fail<InputError>("{}", fmt::join(errors, "\n"));
 }
 
 void bench_command(const BenchCommand& command, const Console& console, Processes* job) {

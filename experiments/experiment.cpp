@@ -151,6 +151,8 @@ void describe(Describer& d, Experiment& c) {
   d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
+  d.field("tf32", c.tf32,
+          "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");
   d.field("memory_budget", c.memory_budget, between(0, 9007199254740992.0), "bytes that a rank may hold; 0: no bound");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another is an error");

@@ -98,6 +98,7 @@ struct Experiment {
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
   bool winograd = false;           // 3 x 3 convolutions in f32 by Winograd's method
+  bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
   std::int64_t memory_budget = 0;  // bytes a rank; 0: none
   double timeout = 600;            // seconds that a wait may last
   DataConfig data;

@@ -284,7 +284,8 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
                                  .jitter = experiment.ranks.jitter},
                        .threads = static_cast<int>(experiment.threads),
                        .profile = experiment.profile,
-                       .winograd = experiment.winograd};
+                       .winograd = experiment.winograd,
+                       .tf32 = experiment.tf32};
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
   if (experiment.device == DeviceType::plan) {

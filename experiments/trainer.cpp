@@ -289,12 +289,14 @@ Trainer::Update Trainer::apply_gradients(std::int64_t step) {
   Update update{.learning_rate = learning_rate_of(step)};
   if (loss_scale_) update.loss_scale = loss_scale_->scale();
   update.is_skipped = has_overflowed_;
-  if (!has_overflowed_)
+  if (has_overflowed_) {
+    if (head_ && !head_->is_replicated()) head_->skip_update();
+    models_.drop_step();
+  } else {
     update.gradient_norm = step_optimizer(step, update.learning_rate);
-  else if (head_ && !head_->is_replicated())
-    head_->skip_update();
+    models_.end_step(rank_);
+  }
   for (const Parameter* parameter : parameters()) parameter->gradient->clear();
-  models_.end_step(rank_);
   if (loss_scale_) loss_scale_->end_step(has_overflowed_);
   return update;
 }

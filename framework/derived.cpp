@@ -38,7 +38,8 @@ Tensor derived_from(const Tensor& x, std::initializer_list<std::int64_t> what, s
   if (place == all.end()) {
     if (all.size() >= kept) all.erase(all.begin());
     const MemoryScope scope(x.device(), Category::workspace);
-    place = all.insert(all.end(), {key.value(), storage.version(), std::make_shared<Storage>(x.device(), bytes)});
+    // Of no version until it is filled.
+    place = all.insert(all.end(), {key.value(), storage.version() - 1, std::make_shared<Storage>(x.device(), bytes)});
   }
   Tensor derived = Tensor::view(place->storage, 0, {bytes}, DType::u8);
   if (is_fresh) return derived;

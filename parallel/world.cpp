@@ -104,9 +104,11 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
 }
 
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
-  return std::make_unique<Device>(
-      make_backend(options.backend, threads_per_rank(options), options.winograd, options.profile), rank,
-      options.memory_budget);
+  return std::make_unique<Device>(make_backend(options.backend, {.threads = threads_per_rank(options),
+                                                                 .winograd = options.winograd,
+                                                                 .tf32 = options.tf32,
+                                                                 .profile = options.profile}),
+                                  rank, options.memory_budget);
 }
 
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {

@@ -270,7 +270,7 @@ TEST_CASE("validate names what is wrong with every file, and says which are vali
   CHECK(called.out == good + ": valid, 1 variant\n");
   CHECK(called.err ==
         "heddle: no/such.json: cannot be read: No such file or directory\n"
-        "heddle: nor/this.json: cannot be read: No such file or directory\n");
+        "nor/this.json: cannot be read: No such file or directory\n");
 }
 
 TEST_CASE("two runs do not write into one folder at the same time") {

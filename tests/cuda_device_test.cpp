@@ -39,11 +39,14 @@ TEST_CASE("what the GPU does not do is refused") {
   CHECK(error("winograd=true") ==
         "heddle: --set winograd: expected false with device cuda: cuDNN chooses its own algorithms\n");
   CHECK(call({"validate", file}).code == 0);
+  CHECK(call({"validate", file, "--set", "tf32=true"}).code == 0);
+  CHECK(call({"validate", file, "--set", "device=cpu", "--set", "tf32=true"}).err ==
+        "heddle: --set tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores\n");
 }
 
 bool has_gpu() {
   try {
-    (void)make_cuda_backend();
+    (void)make_cuda_backend({});
     return true;
   } catch (const InputError&) {
     return false;

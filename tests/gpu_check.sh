@@ -52,7 +52,7 @@ step() {  # step NAME LIMIT COMMAND...: at most so many seconds
   local name=$1 limit=$2 start=$SECONDS code passed='' failed='' end
   shift 2
   printf '==== %s\n' "$name"
-  timeout -k 10 "$limit" "$@" >"$logs/$name" 2>&1
+  timeout -k 2 "$limit" "$@" >"$logs/$name" 2>&1
   code=$?
   read -r passed failed < <(sed -n 's/^\[doctest\] test cases: *[0-9]* | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1 \2/p' \
     "$logs/$name" | tail -n 1)
@@ -77,8 +77,9 @@ if command -v compute-sanitizer >/dev/null; then
 else
   echo "not run: there is no compute-sanitizer here"
 fi
-step "benchmark" 100 "$program" bench gpu --json
-bench=$(sed -n '/^{$/,$p' "$logs/benchmark")
+# shellcheck disable=SC2016
+step "benchmark" 100 bash -c '"$0" bench gpu --json >"$1"' "$program" "$logs/bench"
+bench=$(<"$logs/bench")
 peer=''
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   step "pytorch" 40 python3 tests/gpu_peer.py

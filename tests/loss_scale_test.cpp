@@ -11,6 +11,7 @@
 #include "framework/atomic_file.h"
 #include "framework/error.h"
 #include "layers/linear.h"
+#include "layers/normalization.h"
 #include "tests/support/called.h"
 #include "tests/support/layouts.h"
 #include "tests/support/scratch.h"
@@ -142,6 +143,36 @@ TEST_CASE("an overflow on one rank is skipped by all: no weight, velocity or cla
       CHECK(overflowed == (by_stage ? 2 : 4));  // the first layer's weight and bias: of one rank, or of two
       CHECK(skipped.state == before.state);
     }
+}
+
+TEST_CASE("running statistics learn nothing from a step that is skipped") {
+  ModelDescription described({8, 8, 3});
+  described.then("flatten", Flatten::describe());
+  described.then("first", Linear::describe({.in = 192, .out = 16}));
+  described.then("norm", BatchNorm::describe({.channels = 16}));
+  described.then("second", Linear::describe({.in = 16, .out = 6}));
+  const auto model = std::make_shared<ModelDescription>(std::move(described));
+  Experiment experiment = experiment_of(65536);
+  experiment.head.normalize = false;
+  experiment.head.margin = {.scale = 1};
+  const auto trained = [&](double factor) {
+    return test::train(experiment, model, {}, Course{.end = 0, .before = [&](Trainer& trainer) {
+                                                       multiply_weight(trainer, "second.weight", factor);
+                                                       (void)trainer.compute_gradients(0);
+                                                       CHECK(trainer.apply_gradients(0).is_skipped == (factor > 1));
+                                                       multiply_weight(trainer, "second.weight", 1 / factor);
+                                                     }});
+  };
+  const auto statistics = [](const test::Outcome& outcome) {
+    std::vector<std::vector<double>> all;
+    for (const auto& [name, values] : outcome.state)
+      if (name.find("running") != std::string::npos) all.push_back(values);
+    REQUIRE(all.size() == 2);
+    return all;
+  };
+  const auto skipped = statistics(trained(3e4));
+  CHECK(skipped == statistics(test::train(experiment, model, {}, 0)));
+  CHECK(skipped != statistics(trained(1)));
 }
 
 TEST_CASE("layouts skip the same steps as one rank") {

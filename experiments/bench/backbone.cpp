@@ -13,8 +13,8 @@ constexpr ImageShape image{.channels = 3, .height = 112, .width = 112};
 
 }  // namespace
 
-Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank) : rank_(rank), batch_(batch) {
-  Construction construction{.device = rank.device, .key = rank.key};
+Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision precision) : rank_(rank), batch_(batch) {
+  Construction construction{.device = rank.device, .key = rank.key, .precision = precision};
   {
     const MemoryScope scope(rank.device, Category::parameters);
     auto description = std::make_shared<ModelDescription>(make_model({.type = type}, image));
@@ -25,7 +25,7 @@ Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank) : rank_(rank)
   for (const Parameter* parameter : model_.parameters())
     trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
   optimizer_ = make_optimizer({}, std::move(trained));
-  images_ = Tensor::full(rank.device, {batch, image.height, image.width, image.channels}, DType::f32, 0);
+  images_ = Tensor::full(rank.device, {batch, image.height, image.width, image.channels}, precision.activations, 0);
   rank.device.backend().training().fill_normal(images_, {.key = rank.key, .purpose = Purpose::test}, 0, 0, 1);
 }
 

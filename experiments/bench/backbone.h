@@ -6,6 +6,7 @@
 
 #include "framework/optimizer.h"
 #include "layers/model.h"
+#include "layers/precision.h"
 #include "models/models.h"
 #include "parallel/rank.h"
 
@@ -14,7 +15,7 @@ namespace heddle {
 /// Images of 3 x 112 x 112 under half the squared norm of the embeddings, whose gradient is the embeddings.
 class Backbone {
  public:
-  Backbone(ModelType type, std::int64_t batch, Rank& rank);
+  Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision precision = {});
   void step();
 
  private:

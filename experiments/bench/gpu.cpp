@@ -34,8 +34,10 @@ class GpuBench {
       on_gpu([&](Rank& rank) { products(rank.device, dtype); });
       on_gpu([&](Rank& rank) { convolutions(rank.device, dtype); });
     }
-    backbone(ModelType::resnet18, "resnet18");
-    backbone(ModelType::iresnet50, "iresnet50");
+    for (const DType dtype : dtypes) {
+      backbone(ModelType::resnet18, "resnet18", dtype);
+      backbone(ModelType::iresnet50, "iresnet50", dtype);
+    }
     constexpr std::int64_t million = 1'000'000;
     for (const std::int64_t millions : {1, 5, 63}) head(millions * million);
     return std::move(rows_);
@@ -104,14 +106,15 @@ class GpuBench {
     }
   }
 
-  void backbone(ModelType type, const char* name) {
+  /// Weights are f32.
+  void backbone(ModelType type, const char* name, DType dtype) {
     constexpr std::int64_t batch = 128;
     on_gpu([&](Rank& rank) {
-      Backbone backbone(type, batch, rank);
+      Backbone backbone(type, batch, rank, dtype);
       constexpr double budget = 3;
       const double seconds = shortest_seconds(
           rank.device, [&] { backbone.step(); }, budget);
-      add({.name = fmt::format("{} step, 112 x 112, batch {}, f32", name, batch),
+      add({.name = fmt::format("{} step, 112 x 112, batch {}, {}", name, batch, name_of(dtype)),
            .value = batch / seconds,
            .unit = "images/s"});
       add({.name = "  largest memory", .value = static_cast<double>(peak_bytes(rank)) / giga, .unit = "GB"});

@@ -31,7 +31,7 @@ double flops_of_step(ModelType type) {
 
 double matmul_rate(int threads) {
   constexpr std::int64_t n = 2048;
-  Device device(make_backend("cpu", threads));
+  Device device(make_backend("cpu", {.threads = threads}));
   device.backend().enter_thread();
   const Tensor a = Tensor::full(device, {n, n}, DType::f32, 1);
   Tensor c = Tensor::empty_like(a);

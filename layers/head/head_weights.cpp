@@ -127,7 +127,6 @@ void Head::update(const HeadUpdate& update) {
 }
 
 void Head::skip_update() {
-  end_margin_step();
   forget();
 }
 

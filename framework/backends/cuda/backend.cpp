@@ -15,8 +15,8 @@ using cuda::check;
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(int gpu)
-      : context_(gpu),
+  explicit CudaBackend(const BackendOptions& options)
+      : context_(options.gpu, options.tf32),
         elementwise_(cuda::make_cuda_elementwise(context_)),
         linear_algebra_(cuda::make_cuda_linear_algebra(context_)),
         convolution_(cuda::make_cuda_convolution(context_)),
@@ -86,8 +86,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(int gpu) {
-  return std::make_unique<CudaBackend>(gpu);
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {

@@ -8,31 +8,46 @@
 namespace heddle::cuda {
 
 Staging::~Staging() {
-  for (const Slot& slot : slots_) {
-    if (slot.is_read != nullptr) (void)cudaEventDestroy(slot.is_read);
-    if (slot.memory != nullptr) (void)cudaFreeHost(slot.memory);
-  }
+  for (const Piece& piece : under_way_) (void)cudaEventDestroy(piece.is_read);
+  for (cudaEvent_t event : spare_) (void)cudaEventDestroy(event);
+  if (ring_ != nullptr) (void)cudaFreeHost(ring_);
 }
 
-Staging::Slot& Staging::next_slot() {
-  Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % slots_.size();
-  if (slot.memory == nullptr) check(cudaHostAlloc(&slot.memory, slot_bytes, cudaHostAllocDefault), "cudaHostAlloc");
-  if (slot.is_read == nullptr)
-    check(cudaEventCreateWithFlags(&slot.is_read, cudaEventDisableTiming), "cudaEventCreate");
-  else
-    check(cudaEventSynchronize(slot.is_read), "cudaEventSynchronize");
-  return slot;
+std::size_t Staging::place_for(std::size_t bytes) {
+  const std::size_t begin = next_ + bytes <= ring_bytes ? next_ : 0;
+  const auto is_in_the_way = [&](const Piece& piece) { return piece.begin < begin + bytes && begin < piece.end; };
+  // The oldest is read first.
+  while (std::any_of(under_way_.begin(), under_way_.end(), is_in_the_way)) {
+    check(cudaEventSynchronize(under_way_.front().is_read), "cudaEventSynchronize");
+    spare_.push_back(under_way_.front().is_read);
+    under_way_.pop_front();
+  }
+  next_ = begin + bytes;
+  return begin;
+}
+
+cudaEvent_t Staging::event() {
+  cudaEvent_t event = nullptr;
+  if (spare_.empty()) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  } else {
+    event = spare_.back();
+    spare_.pop_back();
+  }
+  return event;
 }
 
 void Staging::copy(void* device, std::span<const std::byte> host) {
-  for (std::size_t at = 0; at < host.size(); at += slot_bytes) {
-    const std::size_t bytes = std::min(slot_bytes, host.size() - at);
-    const Slot& slot = next_slot();
-    std::memcpy(slot.memory, host.data() + at, bytes);
-    check(cudaMemcpyAsync(static_cast<std::byte*>(device) + at, slot.memory, bytes, cudaMemcpyHostToDevice, stream_),
+  if (ring_ == nullptr) check(cudaHostAlloc(&ring_, ring_bytes, cudaHostAllocDefault), "cudaHostAlloc");
+  for (std::size_t at = 0; at < host.size(); at += most_piece) {
+    const std::size_t bytes = std::min(most_piece, host.size() - at);
+    const std::size_t begin = place_for(bytes);
+    void* const piece = static_cast<std::byte*>(ring_) + begin;
+    std::memcpy(piece, host.data() + at, bytes);
+    check(cudaMemcpyAsync(static_cast<std::byte*>(device) + at, piece, bytes, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync");
-    check(cudaEventRecord(slot.is_read, stream_), "cudaEventRecord");
+    under_way_.push_back({begin, begin + bytes, event()});
+    check(cudaEventRecord(under_way_.back().is_read, stream_), "cudaEventRecord");
   }
 }
 
