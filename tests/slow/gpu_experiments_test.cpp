@@ -21,7 +21,8 @@ using namespace test;
 Ended run_on(const char* device, std::vector<std::string> options, const Scratch& scratch, const std::string& name) {
   const std::string result = fmt::format("{}.{}", name, device);
   options.insert(options.begin(), {"run", "--out", (scratch / result.c_str()).string()});
-  options.insert(options.end(), {"--set", fmt::format("device={}", device), "--set", "clock=wall", "--set", "winograd=false"});
+  options.insert(options.end(),
+                 {"--set", fmt::format("device={}", device), "--set", "clock=wall", "--set", "winograd=false"});
   return run_program(options, scratch / (result + ".json").c_str());
 }
 

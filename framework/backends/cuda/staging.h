@@ -1,5 +1,5 @@
-// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on, and
-// may change its own memory, while the GPU still computes what was issued before.
+// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on,
+// and may change its own memory, while the GPU still computes what was issued before.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ namespace heddle::cuda {
 
 class Staging {
  public:
-  /// Of a ring, taken at the first copy; not metered: the same for every rank. Holds 400 images of 3 x 112 x 112 in f32.
+  /// Of a ring, taken at the first copy; not metered: the same for every rank. Holds 400 images of 3 x 112 x 112 in
+  /// f32.
   static constexpr std::size_t ring_bytes = std::size_t{64} << 20;
   static constexpr std::size_t most_piece = std::size_t{4} << 20;
 
