@@ -212,7 +212,8 @@ TEST_CASE("runs in 16 bits go on from a checkpoint with the bits of the one that
   }
 }
 
-TEST_CASE("the backend with data trains in 16 bits as the cpu does") {
+TEST_CASE("a backend with data trains in 16 bits as the cpu does") {
+  if (test::tested_backend() == "cpu") return;
   for (const Way& way : ways) {
     Experiment experiment = experiment_of(way, 24);
     experiment.model = {.type = ModelType::resnext, .embedding = 6, .stem = Stem::small};
@@ -230,7 +231,7 @@ TEST_CASE("the backend with data trains in 16 bits as the cpu does") {
     };
     CAPTURE(way.name);
     const std::vector<double> cpu = losses_on(DeviceType::cpu);
-    const std::vector<double> tested = losses_on(test::tested_backend() == "cuda" ? DeviceType::cuda : DeviceType::cpu);
+    const std::vector<double> tested = losses_on(DeviceType::cuda);
     REQUIRE(tested.size() == 3);
     for (std::size_t i = 0; i < 3; ++i)
       CHECK(tested[i] == doctest::Approx(cpu[i]).epsilon(test::tolerance_of(experiment).losses));
