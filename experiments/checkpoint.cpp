@@ -1,12 +1,14 @@
 #include "experiments/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 
 #include <fmt/ranges.h>
 
 #include "experiments/checkpoint_files.h"
+#include "experiments/config/first_change.h"
 #include "experiments/config/wording.h"
 #include "experiments/config/writer.h"
 #include "framework/crc32c.h"
@@ -18,6 +20,8 @@ namespace {
 constexpr std::string_view step_prefix = "step-";
 /// The step in which the saved head began to train.
 constexpr const char* head_begun = "head_begun";
+/// All that must stay as it was, in words.
+constexpr const char* experiment_text = "experiment_json";
 /// Of training in f16.
 constexpr const char* loss_scale = "loss_scale";
 
@@ -94,8 +98,12 @@ Experiment without_head(Experiment experiment) {
   return experiment;
 }
 
-std::string checksum_of(Experiment experiment) {
-  return fmt::format("{:08x}", crc32c(write_json([&experiment](Describer& d) { describe(d, experiment); })));
+std::string text_of(Experiment experiment) {
+  return write_json([&experiment](Describer& d) { describe(d, experiment); });
+}
+
+std::string checksum_of(const Experiment& experiment) {
+  return fmt::format("{:08x}", crc32c(text_of(experiment)));
 }
 
 /// Those by whose statistics batch norms normalise a batch; 0 without such layers.
@@ -123,7 +131,8 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
                                {head_begun, std::to_string(trainer.head_first_step())},
                                {"layout", checksum_of(course)},
                                {"experiment", checksum_of(learning)},
-                               {"backbone", checksum_of(without_head(learning))}};
+                               {"backbone", checksum_of(without_head(learning))},
+                               {experiment_text, text_of(learning)}};
   if (trainer.loss_scale()) identity.emplace(loss_scale, trainer.loss_scale()->to_text());
   return identity;
 }
@@ -186,12 +195,13 @@ class Comparison {
   void expect_experiment(SavedHead head) const {
     if (head == SavedHead::kept && !same("experiment"))
       fail<InputError>(
-          "{}: was saved by another experiment: what may change is how long it trains, what it saves, how it is "
+          "{}: was saved by another experiment{}: what may change is how long it trains, what it saves, how it is "
           "evaluated and how it lies on its ranks",
-          folder_.string());
+          folder_.string(), first_change({}));
+    constexpr std::array<std::string_view, 2> of_head{"head", "data"};
     if (!same("backbone"))
-      fail<InputError>("{}: was saved by another experiment: with a new head, its head and data may change, too",
-                       folder_.string());
+      fail<InputError>("{}: was saved by another experiment{}: with a new head, its head and data may change, too",
+                       folder_.string(), first_change(of_head));
   }
 
   std::string difference() const {
@@ -211,6 +221,13 @@ class Comparison {
   }
 
  private:
+  std::string first_change(std::span<const std::string_view> except) const {
+    const auto found = saved_.find(experiment_text);
+    if (found == saved_.end()) return {};
+    const std::string change = heddle::first_change(found->second, here(experiment_text), except);
+    return change.empty() ? "" : fmt::format(" ({})", change);
+  }
+
   std::filesystem::path folder_;
   const SafetensorsMetadata& saved_;
   const SafetensorsMetadata& here_;

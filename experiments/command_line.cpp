@@ -91,7 +91,9 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   RunCommand run;
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
   add_run_options(run_app, run);
-  run_app.add_option("--out", run.out, "results folder (default: results/NAME)");
+  run_app.add_option("--out", run.out, "results folder (default: results/NAME)")->check([](const std::string& path) {
+    return path.empty() ? "expected a folder, got \"\"" : "";
+  });
   CLI::Option* resume =
       run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder, on any ranks");
   run_app

@@ -189,9 +189,10 @@ class Search {
 }  // namespace
 
 std::int64_t budget_bytes(std::string_view text) {
-  constexpr std::array<std::pair<std::string_view, double>, 10> units{{{"", 1},
+  constexpr std::array<std::pair<std::string_view, double>, 11> units{{{"", 1},
                                                                        {"B", 1},
                                                                        {"kB", 1e3},
+                                                                       {"KB", 1e3},
                                                                        {"MB", 1e6},
                                                                        {"GB", 1e9},
                                                                        {"TB", 1e12},

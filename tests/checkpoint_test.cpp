@@ -365,10 +365,12 @@ TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options 
   CHECK(complaint([](Experiment& e) { e.seed = 2; }) ==
         ": was saved with seed = 1, this run has 2: it would not go on as the same run");
   CHECK(complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }) ==
-        ": was saved by another experiment: what may change is how long it trains, what it saves, how it is evaluated "
-        "and how it lies on its ranks");
-  CHECK(complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
-        ": was saved by another experiment: with a new head, its head and data may change, too");
+        ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): what may change is how long it "
+        "trains, what it saves, how it is evaluated and how it lies on its ranks");
+  CHECK(
+      complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
+      ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): with a new head, its head and data may "
+      "change, too");
   CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no InputError");
 }
 

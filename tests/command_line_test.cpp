@@ -71,6 +71,13 @@ TEST_CASE("run trains, prints one table and leaves a results folder") {
   CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/small/step-000006/rank-1.safetensors"));
 }
 
+TEST_CASE("results need a folder with a name") {
+  Files files;
+  const Called called = call({"run", files.write(small()), "--out", ""});
+  CHECK(called.code == 2);
+  CHECK(called.err.starts_with("--out: expected a folder, got \"\"\n"));
+}
+
 TEST_CASE("the effective experiment that a run writes gives the same run again") {
   Files files;
   const Called first = call({"run", files.write(small()), "--out", files.path("a"), "--json"});
@@ -179,8 +186,10 @@ TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
   changed.insert(changed.end(), {"--set", "train.optimizer.lr=0.2"});
   const Called other = call(changed);
   CHECK(other.code == 2);
-  CHECK(other.err.find("step-000006: was saved by another experiment: what may change is how long it trains, what it "
-                       "saves, how it is evaluated and how it lies on its ranks") != std::string::npos);
+  CHECK(
+      other.err.find("step-000006: was saved by another experiment (train.optimizer.lr was 0.1, is 0.2): what may "
+                     "change is how long it trains, what it saves, how it is evaluated and how it lies on its ranks") !=
+      std::string::npos);
   {
     std::fstream weights(folder + "/rank-1.safetensors", std::ios::in | std::ios::out | std::ios::binary);
     weights.seekp(-5, std::ios::end);

@@ -301,6 +301,7 @@ TEST_CASE("bytes are read as people write them") {
   CHECK(budget_bytes("32GB") == 32'000'000'000);
   CHECK(budget_bytes("32GiB") == std::int64_t{32} << 30);
   CHECK(budget_bytes("4096") == 4096);
+  CHECK(budget_bytes("1KB") == 1000);
   CHECK(budget_bytes("17 B") == 17);
   CHECK(budget_bytes("1.5 MiB") == 3 << 19);
   CHECK(budget_bytes("2kB") == 2000);
