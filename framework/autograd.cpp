@@ -35,6 +35,11 @@ void add_in_place(const Tensor& x, Tensor& sum) {
 
 }  // namespace
 
+Tensor Wanted::sum(std::size_t input) const {
+  const GraphNode* const leaf = node_ != nullptr ? node_->inputs[input].get() : nullptr;
+  return leaf != nullptr && leaf->accumulator ? leaf->accumulator->gradient() : Tensor();
+}
+
 GraphNode::~GraphNode() {
   if (!inputs.empty()) release_iteratively(drop_inputs());
 }

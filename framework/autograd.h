@@ -32,16 +32,20 @@ struct Leads {
 /// Which of an operation's inputs want a gradient. A vjp may return more than was wanted.
 class Wanted {
  public:
-  /// `later`: what a second call will ask for, if the first does not give it.
-  explicit Wanted(std::uint64_t now, std::uint64_t later = 0) : now_(now), later_(later) {}
+  /// `later`: what a second call will ask for, if the first does not give it. `node`: whose vjp is asked.
+  explicit Wanted(std::uint64_t now, std::uint64_t later = 0, const GraphNode* node = nullptr)
+      : now_(now), later_(later), node_(node) {}
   bool operator[](std::size_t input) const { return ((now_ >> input) & 1U) != 0; }
   /// What is wanted in this call or in a later one: for a vjp that computes everything at once, and is then not called
   /// again.
   Wanted ever() const { return Wanted(now_ | later_); }
+  /// The gradients that a leaf had before, if this input is one: a vjp that adds its own to them leaves it undefined.
+  Tensor sum(std::size_t input) const;
 
  private:
   std::uint64_t now_;
   std::uint64_t later_;
+  const GraphNode* node_;
 };
 
 /// One for each input, in order; undefined means zero or not wanted.

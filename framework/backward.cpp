@@ -189,7 +189,7 @@ Gradients GraphWalk::ask(Reached& reached) {
     if (node.inputs[i] && !has(i)) (goes_on_now(*node.inputs[i]) ? now : later) |= bit(i);
   if (now != 0) {
     if (node.segment) std::exchange(node.segment, nullptr)->run_again();
-    Gradients given = node.vjp(reached.gradient, Wanted(now, later));
+    Gradients given = node.vjp(reached.gradient, Wanted(now, later, &node));
     given.resize(node.inputs.size());
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (has(i)) given[i] = std::move(gradients[i]);

@@ -13,6 +13,9 @@
 #include "tests/support/difference.h"
 
 namespace heddle::test {
+
+TEST_SUITE_BEGIN(beside_cpu);
+
 namespace {
 
 constexpr std::array all_types{DType::f64, DType::f32, DType::bf16, DType::f16};
@@ -272,7 +275,7 @@ TEST_CASE("A convolution over many rows, and of operands that begin anywhere, is
     workspace = room(needs.workspace);
     Tensor layout = room(needs.packed_weight);
     Tensor dweight = Tensor::empty(device, filters, dtype);
-    kernels.convolution_backward_weight(g, x, dy, dweight, layout, workspace);
+    kernels.convolution_backward_weight(g, x, dy, false, dweight, layout, workspace);
     keep(dweight);
     return all;
   };
@@ -315,5 +318,7 @@ TEST_CASE("f32 is multiplied in TF32 where that is asked for, and nowhere else")
     CHECK(apart(convolution, dtype) == 0);
   }
 }
+
+TEST_SUITE_END();
 
 }  // namespace heddle::test

@@ -38,6 +38,7 @@ struct ConvolutionNeeds {
   std::int64_t workspace = 0;      // scratch bytes
   std::int64_t packed_weight = 0;  // bytes of the weight (or its gradient) in the kernel's own layout; 0: plain is best
   std::int64_t layout = 0;         // parts and geometries of equal number share one packed weight
+  bool adds = false;               // the weight's gradient can be added to another as it is unpacked
 };
 
 enum class PoolOp { max, average };
@@ -68,8 +69,9 @@ class ConvolutionKernels {
                                    Tensor& workspace) const = 0;
   virtual void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
                                           Tensor& dx, Tensor& workspace) const = 0;
-  /// dweight is plain; `packed` has needs.packed_weight bytes (undefined if 0).
-  virtual void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy,
+  /// dweight is plain; `packed` has needs.packed_weight bytes (undefined if 0). `adds`, only where the needs say so: to
+  /// what dweight holds, with the bits that adding the gradient afterwards would give.
+  virtual void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
                                            Tensor& dweight, Tensor& packed, Tensor& workspace) const = 0;
 
   // Normalisation over rows: x is [N, C] (any leading dimensions), statistics and affine parameters are [C] of the

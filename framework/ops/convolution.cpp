@@ -87,15 +87,19 @@ Tensor backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tens
   return dx;
 }
 
-Tensor backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy) {
+/// Undefined if it was added to `sum`.
+Tensor backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, Tensor sum) {
   const ConvolutionKernels& kernels = dy.device().backend().convolution();
-  Tensor dweight = Tensor::empty(
-      dy.device(), {g.out_channels, g.kernel.height, g.kernel.width, g.in_channels / g.groups}, dy.dtype());
   const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::backward_weight, dy.dtype());
+  const bool adds = needs.adds && sum.defined() && sum.dtype() == dy.dtype();
+  Tensor dweight =
+      adds ? std::move(sum)
+           : Tensor::empty(dy.device(), {g.out_channels, g.kernel.height, g.kernel.width, g.in_channels / g.groups},
+                           dy.dtype());
   Tensor packed = workspace_of(dy.device(), needs.packed_weight);
   Tensor workspace = workspace_of(dy.device(), needs.workspace);
-  kernels.convolution_backward_weight(g, x, dy, dweight, packed, workspace);
-  return dweight;
+  kernels.convolution_backward_weight(g, x, dy, adds, dweight, packed, workspace);
+  return adds ? Tensor() : dweight;
 }
 
 Tensor channel_sums(const Tensor& x) {
@@ -118,7 +122,7 @@ Variable conv2d(const Variable& x_in, const Variable& weight_in, const Variable&
   return record(y, {x_in, weight_in, bias}, [=](const Tensor& dy, Wanted wanted) mutable {
     Gradients gradients(3);
     if (wanted[0]) gradients[0] = backward_input(g, dy, std::exchange(weight, {}));
-    if (wanted[1]) gradients[1] = backward_weight(g, std::exchange(x, {}), dy);
+    if (wanted[1]) gradients[1] = backward_weight(g, std::exchange(x, {}), dy, wanted.sum(1));
     if (wanted[2]) gradients[2] = channel_sums(dy);
     return gradients;
   });

@@ -123,24 +123,25 @@ void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart p
 void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
                                          Tensor& workspace) const {
   if (g.is_empty()) return clear(y);
-  run(g, ConvolutionPart::forward, x, weight, y, {}, workspace);
+  run(g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
 }
 
 void CpuConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
                                                 Tensor& dx, Tensor& workspace) const {
   if (g.is_empty()) return clear(dx);
-  run(g, ConvolutionPart::backward_input, dx, weight, dy, {}, workspace);
+  run(g, ConvolutionPart::backward_input, dx, weight, dy, {}, workspace, false);
 }
 
 void CpuConvolution::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy,
-                                                 Tensor& dweight, Tensor& packed, Tensor& workspace) const {
+                                                 bool adds, Tensor& dweight, Tensor& packed, Tensor& workspace) const {
   if (g.is_empty()) return clear(dweight);
-  run(g, ConvolutionPart::backward_weight, x, dweight, dy, packed, workspace);
+  run(g, ConvolutionPart::backward_weight, x, dweight, dy, packed, workspace, adds);
 }
 
-/// `packed`: for backward_weight only, where the gradient is computed before it is put into the plain layout.
+/// `packed`: for backward_weight only, where the gradient is computed before it is put into the plain layout, or added
+/// there.
 void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Tensor x, Tensor weight, Tensor y,
-                         const Tensor& packed, const Tensor& workspace) const {
+                         const Tensor& packed, const Tensor& workspace, bool adds) const {
   const bool writes_weight = part == ConvolutionPart::backward_weight;
   const DType dtype = x.dtype();
   if (const Winograd* const winograd = primitives_.find_winograd(g, part, dtype))
@@ -166,8 +167,9 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
     dtype == DType::f64 ? run_plain<double>(g, part, operands) : run_plain<float>(g, part, operands);
   }
   if (unpacks)
-    onednn_.run(found->reorder, {{DNNL_ARG_FROM, onednn_.memory(found->weight, packed.data())},
-                                 {DNNL_ARG_TO, onednn_.memory(found->plain_weight, plain_gradient)}});
+    onednn_.run(adds ? found->add : found->reorder,
+                {{DNNL_ARG_FROM, onednn_.memory(found->weight, packed.data())},
+                 {DNNL_ARG_TO, onednn_.memory(found->plain_weight, plain_gradient)}});
   if (!wide) return;
   switch (part) {
     case ConvolutionPart::forward:

@@ -18,8 +18,8 @@ class CpuConvolution final : public ConvolutionKernels {
                            Tensor& workspace) const override;
   void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
                                   Tensor& workspace) const override;
-  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, Tensor& dweight,
-                                   Tensor& packed, Tensor& workspace) const override;
+  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
+                                   Tensor& dweight, Tensor& packed, Tensor& workspace) const override;
 
   void moments(const Tensor& x, Tensor& moments) const override;
   void normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& gamma,
@@ -38,7 +38,7 @@ class CpuConvolution final : public ConvolutionKernels {
 
  private:
   void run(const ConvolutionGeometry& g, ConvolutionPart part, Tensor x, Tensor weight, Tensor y, const Tensor& packed,
-           const Tensor& workspace) const;
+           const Tensor& workspace, bool adds) const;
 
   OneDnn onednn_;
   mutable ConvolutionPrimitives primitives_;

@@ -140,6 +140,12 @@ std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) 
     const bool back = key.part == ConvolutionPart::backward_weight;
     made.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(engine, back ? made.weight : made.plain_weight, engine,
                                                                back ? made.plain_weight : made.weight));
+    if (!back) return;
+    dnnl::post_ops sum;
+    sum.append_sum(1);
+    dnnl::primitive_attr adds;
+    adds.set_post_ops(sum);
+    made.add = dnnl::reorder(dnnl::reorder::primitive_desc(engine, made.weight, engine, made.plain_weight, adds));
   };
   const auto forward = describe_primitive<dnnl::convolution_forward>(
       engine, attr, dnnl::prop_kind::forward_training, direct, made.x, any, made.y, stride, gap, padding, padding);
@@ -204,7 +210,11 @@ ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const Conv
                                                found->layout};
   };
   const ConvolutionPrimitive* found = primitives.find(g, part, dtype);
-  if (!is_widened(dtype, found != nullptr)) return native(found);
+  if (!is_widened(dtype, found != nullptr)) {
+    ConvolutionNeeds needs = native(found);
+    needs.adds = part == ConvolutionPart::backward_weight && dtype == DType::f32 && needs.packed_weight > 0;
+    return needs;
+  }
   ConvolutionNeeds needs = native(primitives.find(g, part, DType::f32));
   needs.workspace += aligned(4 * g.batch * g.input.height * g.input.width * g.in_channels) +
                      aligned(4 * g.batch * g.output.height * g.output.width * g.out_channels) + aligned(4 * weights);

@@ -42,8 +42,8 @@ class CudaConvolution final : public ConvolutionKernels {
     if (g.is_empty()) return clear(context_, dx);
     run(g, ConvolutionPart::backward_input, dx, weight, dy, workspace);
   }
-  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, Tensor& dweight,
-                                   Tensor& /*packed*/, Tensor& workspace) const override {
+  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool /*adds*/,
+                                   Tensor& dweight, Tensor& /*packed*/, Tensor& workspace) const override {
     if (g.is_empty()) return clear(context_, dweight);
     run(g, ConvolutionPart::backward_weight, x, dweight, dy, workspace);
   }

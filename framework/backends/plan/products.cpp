@@ -59,8 +59,8 @@ class PlanConvolution final : public ConvolutionKernels {
                                   Tensor& /*workspace*/) const override {
     counter_.kernel(flops(g), dy, weight, dx);
   }
-  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, Tensor& dweight,
-                                   Tensor& /*packed*/, Tensor& /*workspace*/) const override {
+  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool /*adds*/,
+                                   Tensor& dweight, Tensor& /*packed*/, Tensor& /*workspace*/) const override {
     counter_.kernel(flops(g), x, dy, dweight);
   }
 
