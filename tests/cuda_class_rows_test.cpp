@@ -11,6 +11,9 @@
 #include "tests/support/difference.h"
 
 namespace heddle::test {
+
+TEST_SUITE_BEGIN(beside_cpu);
+
 namespace {
 
 using Values = std::vector<double>;
@@ -385,5 +388,7 @@ TEST_CASE("class row kernels: an index outside the table is told of once") {
         }) == "class rows: expected ascending rows of 9, got 2 in place 2");
   CHECK(error_of([] {}) == "none");
 }
+
+TEST_SUITE_END();
 
 }  // namespace heddle::test

@@ -10,6 +10,9 @@
 #include "tests/support/difference.h"
 
 namespace heddle::test {
+
+TEST_SUITE_BEGIN(beside_cpu);
+
 namespace {
 
 using Values = std::vector<double>;
@@ -334,5 +337,7 @@ TEST_CASE("head kernels: 16-bit logits are refused") {
   CHECK_THROWS_WITH_AS(device.backend().head().raise_reference(narrow, narrow, sums, narrow),
                        "raise_reference: expected f32 or f64 logits, got bf16", InputError);
 }
+
+TEST_SUITE_END();
 
 }  // namespace heddle::test

@@ -8,6 +8,9 @@
 #include "tests/support/agreement.h"
 
 namespace heddle::test {
+
+TEST_SUITE_BEGIN(beside_cpu);
+
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -244,4 +247,6 @@ TEST_CASE("Of several indices outside the rows the first is named, at the latest
 }
 
 }  // namespace
+TEST_SUITE_END();
+
 }  // namespace heddle::test

@@ -4,6 +4,9 @@
 #include "tests/support/agreement.h"
 
 namespace heddle::test {
+
+TEST_SUITE_BEGIN(beside_cpu);
+
 namespace {
 
 /// body(name, count, dtype, skipped) for all of them.
@@ -104,4 +107,6 @@ TEST_CASE("Moments of many channels merge as the cpu's do, and groups of none le
 }
 
 }  // namespace
+TEST_SUITE_END();
+
 }  // namespace heddle::test

@@ -2,11 +2,13 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include "tests/support/devices.h"
 #include "tests/support/transports.h"
 
 int main(int argc, char** argv) {
   using namespace heddle;
   doctest::Context context(argc, argv);
+  if (test::tested_backend() == "cpu") context.addFilter("test-suite-exclude", test::beside_cpu);
   std::unique_ptr<Wire> wire = launch_of_environment() ? join_job() : nullptr;
   if (!wire) return context.run();
   Processes job(std::move(wire));

@@ -17,6 +17,9 @@ inline std::string tested_backend() {
   return name != nullptr ? name : "cpu";
 }
 
+/// The suite of tests that compare the tested backend's kernels with the cpu's.
+inline constexpr const char* beside_cpu = "the tested backend beside the cpu";
+
 /// A rank's device with two threads: enough for the order of sums to matter.
 inline Device make_device(std::string_view backend = tested_backend(), std::optional<std::int64_t> budget = {}) {
   constexpr int threads = 2;
