@@ -201,6 +201,7 @@ class RankRun {
     own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;
     own().busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
     own().trace = tracer_.take_spans();
+    own().convolutions = rank_.device.backend().convolution().chosen_convolutions();
   }
 
   const Experiment& experiment_;

@@ -310,6 +310,8 @@ TEST_CASE("matmul: empty operands") {
   Tensor c = ones({2, 2});
   gemm(ones({2, 0}), false, ones({0, 2}), false, 1, 3, c);
   CHECK(c.to_host<float>() == std::vector<float>(4, 3.0F));
+  gemm(ones({2, 0}), false, ones({0, 2}), false, 1, 3, c, ones({2}));
+  CHECK(c.to_host<float>() == std::vector<float>(4, 10.0F));
 }
 
 TEST_CASE("A packed operand gives gemm's products, also of other numbers of rows, and is planned to the byte") {
@@ -357,6 +359,9 @@ TEST_CASE("linear and matmul: errors print the shapes") {
                        "linear: f32[2,3] does not fit a weight f32[4,5] of [out, in]", InputError);
   CHECK_THROWS_WITH_AS(linear(zeros({2, 3}), zeros({4, 3}), zeros({3})), "linear: expected a bias f32[4], got f32[3]",
                        InputError);
+  Tensor c = zeros({2, 4});
+  CHECK_THROWS_WITH_AS(gemm(zeros({2, 3}), false, zeros({3, 4}), false, 1, 0, c, zeros({2})),
+                       "matmul: expected a bias f32[4], got f32[2]", InputError);
 }
 
 TEST_CASE("pooling: values, ties, padding and adjoints") {

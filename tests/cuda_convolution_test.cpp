@@ -264,7 +264,7 @@ TEST_CASE("A convolution over many rows, and of operands that begin anywhere, is
     ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::forward, dtype);
     Tensor workspace = room(needs.workspace);
     Tensor y = placed(device, out, std::vector<double>(static_cast<std::size_t>(out.numel())), dtype, offset);
-    kernels.convolution_forward(g, x, packed(ConvolutionPart::forward, needs), y, workspace);
+    kernels.convolution_forward(g, x, packed(ConvolutionPart::forward, needs), {}, y, workspace);
     keep(y);
     needs = kernels.convolution_needs(g, ConvolutionPart::backward_input, dtype);
     workspace = room(needs.workspace);

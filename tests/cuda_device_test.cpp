@@ -1,6 +1,7 @@
 // What a user of the device cuda is told where it cannot do what an experiment asks.
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -66,6 +67,31 @@ TEST_CASE("a run on a GPU writes down the large class tiles that it computes wit
   CHECK(tile_of({}) == 32768);
   CHECK(tile_of({"head.sub_centres=3"}) == 10922);
   CHECK(tile_of({"head.tile=7"}) == 7);
+}
+
+TEST_CASE("a run on a GPU writes down how its convolutions were computed, a run without one does not") {
+  const Scratch folder;
+  const auto convolutions_on = [&](const char* device) {
+    const std::filesystem::path out = folder / device;
+    REQUIRE(
+        call({"run", experiment_in(folder), "--out", out.string(), "--set", std::string("device=") + device, "--set",
+              R"(model={"type": "layers", "layers": [{"type": "conv2d", "out": 4, "bias": true}, {"type": "relu"},
+                     {"type": "flatten"}, {"type": "linear", "out": 5}]})"})
+            .code == 0);
+    std::ifstream written(out / "summary.json");
+    return nlohmann::json::parse(written)["variants"][0].value("convolutions", nlohmann::json());
+  };
+  CHECK(convolutions_on("cpu").is_null());
+  if (!has_gpu()) return;
+  // Forward in training and in evaluation, whose batch may be another; the image wants no gradient.
+  std::set<std::string> parts;
+  for (const nlohmann::json& row : convolutions_on("cuda")) {
+    parts.insert(row["part"].get<std::string>());
+    CHECK(row["dtype"] == "f32");
+    CHECK(row["geometry"].get<std::string>().ends_with("kernel 3x3, stride 1x1, padding 1x1"));
+    if (row["adds_bias"].get<bool>()) CHECK(row["algorithm"] == "implicit_precomp_gemm");
+  }
+  CHECK(parts == std::set<std::string>{"backward_weight", "forward"});
 }
 
 TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {

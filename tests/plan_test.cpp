@@ -49,6 +49,13 @@ TEST_CASE("plan counts the operations of products and convolutions") {
   before = device.backend().flops();
   conv2d(zeros({2, 8, 8, 6}), zeros({4, 3, 3, 3}), {}, {.padding = {1, 1}, .groups = 2});
   CHECK(device.backend().flops() - before == 2LL * 2 * 8 * 8 * 4 * 9 * 3);
+  // A bias is one more for each element of the result.
+  before = device.backend().flops();
+  linear(zeros({3, 5}), zeros({7, 5}), zeros({7}));
+  CHECK(device.backend().flops() - before == 2 * 3 * 5 * 7 + 3 * 7);
+  before = device.backend().flops();
+  conv2d(zeros({2, 8, 8, 6}), zeros({4, 1, 1, 6}), zeros({4}), {});
+  CHECK(device.backend().flops() - before == 2LL * 2 * 8 * 8 * 4 * 6 + 2 * 8 * 8 * 4);
   Device cpu = make_device("cpu");
   CHECK(cpu.backend().flops() == 0);
 }

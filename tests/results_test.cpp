@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/event_file.h"
+#include "experiments/results/gather_ranks.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
@@ -156,6 +157,61 @@ TEST_CASE("what was not measured is null, also in a variant that failed and wher
     CHECK(failed[key].is_null());
   for (const char* key : {"median", "min", "max"}) CHECK(failed["step_seconds"][key].is_null());
   for (const char* key : {"first", "last"}) CHECK(failed["loss"][key].is_null());
+}
+
+ChosenConvolution chosen_convolution(const std::string& part, std::int64_t workspace) {
+  return {.geometry = "[8,56,56,64] -> [8,56,56,64], kernel 3x3, stride 1x1, padding 1x1",
+          .part = part,
+          .dtype = "bf16",
+          .algorithm = "implicit_precomp_gemm",
+          .math = "tensor_op",
+          .workspace = workspace,
+          .adds_bias = true};
+}
+
+TEST_CASE("summary.json says how convolutions were computed where that was chosen: those of all ranks, each once") {
+  RunResult run = run_result();
+  const ChosenConvolution forward = chosen_convolution("forward", 512);
+  run.variants[1].ranks[0].convolutions = {forward};
+  run.variants[1].ranks[1].convolutions = {
+      {.geometry = forward.geometry, .part = "backward_input", .dtype = "f64", .algorithm = "plain"}, forward};
+  const Json summary = Json::parse(summary_json(run));
+  CHECK_FALSE(summary["variants"][0].contains("convolutions"));
+  CHECK(summary["variants"][1]["convolutions"] == Json{{{"geometry", forward.geometry},
+                                                        {"part", "backward_input"},
+                                                        {"dtype", "f64"},
+                                                        {"algorithm", "plain"},
+                                                        {"math", nullptr},
+                                                        {"workspace", 0},
+                                                        {"adds_bias", false}},
+                                                       {{"geometry", forward.geometry},
+                                                        {"part", "forward"},
+                                                        {"dtype", "bf16"},
+                                                        {"algorithm", "implicit_precomp_gemm"},
+                                                        {"math", "tensor_op"},
+                                                        {"workspace", 512},
+                                                        {"adds_bias", true}}});
+}
+
+TEST_CASE("a rank's row travels between processes as it was measured") {
+  RankResult sent = rank_result(1, mebi);
+  sent.busy_in_step = {0.5, 0.25};
+  sent.trace = {{"conv", false, 1, 0.5, 0, {}}, {"send", true, 1.5, 0.25, 77, MessageName{0, 1, 5}}};
+  sent.convolutions = {chosen_convolution("forward", 512), chosen_convolution("backward_weight", 0)};
+  RankResult came;
+  read_letter(to_letter(sent), came);
+  CHECK(came.peak.bytes == sent.peak.bytes);
+  CHECK(came.sent_bytes == 1001);
+  CHECK(came.received_bytes == 2001);
+  CHECK(came.busy_seconds == 1.5);
+  CHECK(came.busy_in_step == sent.busy_in_step);
+  REQUIRE(came.trace.size() == 2);
+  CHECK(came.trace[0].name == "conv");
+  CHECK_FALSE(came.trace[0].message);
+  CHECK(came.trace[1].bytes == 77);
+  REQUIRE(came.trace[1].message);
+  CHECK(came.trace[1].message->number == 5);
+  CHECK(came.convolutions == sent.convolutions);
 }
 
 TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") {

@@ -1,6 +1,8 @@
 // With one process a rank, each knows only its own row of a result: rank 0 gathers them.
 #pragma once
 
+#include <string>
+
 #include "experiments/results/result.h"
 #include "parallel/processes.h"
 
@@ -9,5 +11,9 @@ namespace heddle {
 /// On rank 0 fills in the other processes' rows, also after a failure; a process that is gone leaves an empty one. A
 /// call of all processes between their sections.
 void gather_ranks(VariantResult& result, Processes& job);
+
+/// What a process measured of its row, as it travels, and back: all but what follows from the mesh.
+std::string to_letter(const RankResult& row);
+void read_letter(const std::string& letter, RankResult& row);
 
 }  // namespace heddle

@@ -10,6 +10,7 @@
 
 #include "experiments/evaluation.h"
 #include "experiments/placement.h"
+#include "framework/kernels/convolution.h"
 #include "framework/memory.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/tracer.h"
@@ -35,6 +36,7 @@ struct RankResult {
   double busy_seconds = 0;             // outside communicators: CPU time where cores are short, or virtual
   std::vector<double> busy_in_step{};  // the same of each step since the variant's first_step
   std::vector<Span> trace;
+  std::vector<ChosenConvolution> convolutions{};  // on cuda only
 };
 
 /// Seconds a step over the steps after the first, which also builds the kernels.

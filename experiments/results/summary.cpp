@@ -1,5 +1,7 @@
 #include "experiments/results/summary.h"
 
+#include <set>
+
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/host.h"
@@ -42,6 +44,22 @@ Json rank_json(const RankResult& rank, bool timed, const std::vector<double>& sh
           {"received_bytes", rank.received_bytes},
           {"busy_seconds", timed ? Json(rank.busy_seconds) : Json(nullptr)},
           {"utilisation", index < shares.size() ? Json(shares[index]) : Json(nullptr)}};
+}
+
+/// Those of all ranks, each once.
+Json convolutions_json(const VariantResult& variant) {
+  std::set<ChosenConvolution> chosen;
+  for (const RankResult& rank : variant.ranks) chosen.insert(rank.convolutions.begin(), rank.convolutions.end());
+  Json rows = Json::array();
+  for (const auto& [geometry, part, dtype, algorithm, math, workspace, adds_bias] : chosen)
+    rows.push_back({{"geometry", geometry},
+                    {"part", part},
+                    {"dtype", dtype},
+                    {"algorithm", algorithm},
+                    {"math", math.empty() ? Json(nullptr) : Json(math)},
+                    {"workspace", workspace},
+                    {"adds_bias", adds_bias}});
+  return rows;
 }
 
 Json evaluation_json(const std::optional<Evaluation>& evaluation) {
@@ -130,6 +148,8 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
   if (variant.maximised)
     json["maximised"] = {{"field", variant.maximised->field}, {"value", or_null(variant.maximised->value)}};
   if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;
+  if (Json convolutions = convolutions_json(variant); !convolutions.empty())
+    json["convolutions"] = std::move(convolutions);
   return json;
 }
 

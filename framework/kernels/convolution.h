@@ -2,7 +2,11 @@
 // in/groups].
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "framework/tensor.h"
 
@@ -12,7 +16,7 @@ namespace heddle {
 struct Extent {
   std::int64_t height = 1;
   std::int64_t width = 1;
-  bool operator==(const Extent&) const = default;
+  auto operator<=>(const Extent&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
 };
 
 struct ConvolutionGeometry {
@@ -26,12 +30,15 @@ struct ConvolutionGeometry {
   Extent padding;
   Extent dilation;
   std::int64_t groups = 1;
-  bool operator==(const ConvolutionGeometry&) const = default;
+  auto operator<=>(const ConvolutionGeometry&) const = default;  // NOLINT(modernize-use-nullptr): as above
   /// No sample, or one side without channels (a rank may hold none of a sharded layer's): nothing is multiplied.
   bool is_empty() const { return batch == 0 || in_channels == 0 || out_channels == 0; }
 };
+/// `[8,56,56,64] -> [8,28,28,128], kernel 3x3, stride 2x2, padding 1x1`, and dilation and groups where they are not 1.
+std::string to_string(const ConvolutionGeometry& g);
 
 enum class ConvolutionPart { forward, backward_input, backward_weight };
+std::string_view name_of(ConvolutionPart part);
 
 /// What a part of a convolution needs besides its tensors.
 struct ConvolutionNeeds {
@@ -39,6 +46,18 @@ struct ConvolutionNeeds {
   std::int64_t packed_weight = 0;  // bytes of the weight (or its gradient) in the kernel's own layout; 0: plain is best
   std::int64_t layout = 0;         // parts and geometries of equal number share one packed weight
   bool adds = false;               // the weight's gradient can be added to another as it is unpacked
+};
+
+/// How a part of a convolution is computed, where a library has several ways.
+struct ChosenConvolution {
+  std::string geometry{};  // as `to_string` writes it
+  std::string part{};
+  std::string dtype{};         // `bf16`
+  std::string algorithm{};     // the library's name; `plain`: by its definition, in a kernel of our own
+  std::string math{};          // the library's name; empty for `plain`
+  std::int64_t workspace = 0;  // bytes
+  bool adds_bias = false;      // in the same kernel
+  auto operator<=>(const ChosenConvolution&) const = default;  // NOLINT(modernize-use-nullptr): as above
 };
 
 enum class PoolOp { max, average };
@@ -64,15 +83,18 @@ class ConvolutionKernels {
   /// Plain weight -> the layout of `part`.
   virtual void pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
                            Tensor& packed) const = 0;
-  /// `weight` is packed for the part if its needs say so. `workspace` is undefined if none is needed.
-  virtual void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
-                                   Tensor& workspace) const = 0;
+  /// `weight` is packed for the part if its needs say so. `bias` [out] is added before the sums are rounded to y's type
+  /// where the library can, else after; undefined: none. `workspace` is undefined if none is needed.
+  virtual void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
+                                   const Tensor& bias, Tensor& y, Tensor& workspace) const = 0;
   virtual void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
                                           Tensor& dx, Tensor& workspace) const = 0;
   /// dweight is plain; `packed` has needs.packed_weight bytes (undefined if 0). `adds`, only where the needs say so: to
   /// what dweight holds, with the bits that adding the gradient afterwards would give.
   virtual void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
                                            Tensor& dweight, Tensor& packed, Tensor& workspace) const = 0;
+  /// What was chosen so far, in ascending order: on cuda only, else nothing.
+  virtual std::vector<ChosenConvolution> chosen_convolutions() const = 0;
 
   // Normalisation over rows: x is [N, C] (any leading dimensions), statistics and affine parameters are [C] of the
   // compute type (f64 for f64, else f32). Two parts each way, so that sums may be reduced over ranks in between.

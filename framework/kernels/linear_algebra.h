@@ -10,10 +10,11 @@ class LinearAlgebraKernels {
   virtual ~LinearAlgebraKernels() = default;
 
   /// c = alpha * op(a) * op(b) + beta * c, op transposes where asked; a, b, c are matrices of one floating dtype,
-  /// 16-bit ones accumulate in f32, and may leave their sums in a c of f32. beta = 0 does not read c. `workspace`: see
-  /// gemm_workspace; undefined if 0 bytes.
+  /// 16-bit ones accumulate in f32, and may leave their sums in a c of f32. beta = 0 does not read c. `bias`, one
+  /// element of c's type a column, is added to every row: before the sums are rounded to c's type where the library can
+  /// (an epilogue of the product), else after; undefined: none. `workspace`: see gemm_workspace; undefined if 0 bytes.
   virtual void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
-                    Tensor& c, Tensor& workspace) const = 0;
+                    const Tensor& bias, Tensor& c, Tensor& workspace) const = 0;
   /// Bytes that this product needs.
   virtual std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
                                       double alpha, double beta, const Tensor& c) const = 0;

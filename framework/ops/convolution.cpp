@@ -68,12 +68,12 @@ Tensor packed_weight(const ConvolutionGeometry& g, ConvolutionPart part, const T
   });
 }
 
-Tensor forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight) {
+Tensor forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const ConvolutionKernels& kernels = x.device().backend().convolution();
   Tensor y = Tensor::empty(x.device(), {g.batch, g.output.height, g.output.width, g.out_channels}, x.dtype());
   const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::forward, x.dtype());
   Tensor workspace = workspace_of(x.device(), needs.workspace);
-  kernels.convolution_forward(g, x, packed_weight(g, ConvolutionPart::forward, weight, needs), y, workspace);
+  kernels.convolution_forward(g, x, packed_weight(g, ConvolutionPart::forward, weight, needs), bias, y, workspace);
   return y;
 }
 
@@ -117,8 +117,7 @@ Variable conv2d(const Variable& x_in, const Variable& weight_in, const Variable&
   // The input is kept for the weight's gradient, the weight for the input's.
   Tensor x = weight_in.leads().anywhere() ? x_in.value() : Tensor();
   Tensor weight = weight_in.value();
-  Tensor y = forward(g, x_in.value(), weight_in.value());
-  if (bias.defined()) y.device().backend().elementwise().binary(BinaryOp::add, y, bias.value(), y);
+  const Tensor y = forward(g, x_in.value(), weight_in.value(), bias.value());
   return record(y, {x_in, weight_in, bias}, [=](const Tensor& dy, Wanted wanted) mutable {
     Gradients gradients(3);
     if (wanted[0]) gradients[0] = backward_input(g, dy, std::exchange(weight, {}));

@@ -32,10 +32,10 @@ Tensor workspace_of(Device& device, std::int64_t bytes) {
   return Tensor::empty(device, {bytes}, DType::u8);
 }
 
-/// op(a) * op(b) as a new tensor.
-Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+/// op(a) * op(b) + bias as a new tensor.
+Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Tensor& bias = {}) {
   Tensor c = Tensor::empty(a.device(), {a.shape()[transpose_a ? 1 : 0], b.shape()[transpose_b ? 0 : 1]}, a.dtype());
-  gemm(a, transpose_a, b, transpose_b, 1, 0, c);
+  gemm(a, transpose_a, b, transpose_b, 1, 0, c, bias);
   return c;
 }
 
@@ -47,13 +47,15 @@ Tensor column_sums(const Tensor& x) {
 
 }  // namespace
 
-void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c) {
+void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c,
+          const Tensor& bias) {
   check_product(a, transpose_a, b, transpose_b);
   check_result(a, transpose_a, b, transpose_b, c);
+  if (bias.defined()) check_tensor("matmul", "a bias", bias, c.dtype(), {c.shape()[1]});
   const LinearAlgebraKernels& kernels = c.device().backend().linear_algebra();
   Tensor workspace = workspace_of(c.device(), kernels.gemm_workspace(a, transpose_a, b, transpose_b, alpha, beta, c));
   c.storage()->changed();
-  kernels.gemm(a, transpose_a, b, transpose_b, alpha, beta, c, workspace);
+  kernels.gemm(a, transpose_a, b, transpose_b, alpha, beta, bias, c, workspace);
 }
 
 PackedOperand::PackedOperand(const Tensor& b, bool transpose, std::int64_t rows, std::int64_t products)
@@ -107,8 +109,7 @@ Variable linear(const Variable& x_in, const Variable& weight_in, const Variable&
   const std::int64_t rows = in_shape.product(0, in_shape.rank() - 1);
   const Tensor flat_x = x.reshape({rows, weight.shape()[1]});
   Tensor flat = weight_in.leads().anywhere() ? flat_x : Tensor();
-  Tensor y = product(flat_x, false, weight, true);
-  if (bias.defined()) x.device().backend().elementwise().binary(BinaryOp::add, y, bias.value(), y);
+  const Tensor y = product(flat_x, false, weight, true, bias.value());
   return record(y.reshape(in_shape.with(in_shape.rank() - 1, out).dimensions()), {x_in, weight_in, bias},
                 [=](const Tensor& dy_in, Wanted wanted) mutable {
                   const Tensor dy = dy_in.reshape({rows, out});

@@ -14,8 +14,9 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
 Variable add_bias(const Variable& x, const Variable& bias, bool adds = true);
 
 /// Without a graph: c = alpha * op(a) * op(b) + beta * c, with the workspace that the backend asks for. c may be f32
-/// where a and b have 16 bits.
-void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c);
+/// where a and b have 16 bits. `bias` [columns], of c's type, is added to every row.
+void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c,
+          const Tensor& bias = {});
 
 /// The right operand of several products with equally many rows on the left: packed once, in the workspace, if the
 /// backend reads it faster so.

@@ -37,6 +37,8 @@ struct Operation {
   cudaDataType_t scale{};
   bool transpose_a = false;
   bool transpose_b = false;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  std::uintptr_t bias = 0;
 };
 
 struct Preference {
@@ -51,6 +53,7 @@ struct Algorithm {
   std::uint64_t workspace = 0;
   std::uint64_t alignment = 1;
   std::uint64_t shape[3] = {};
+  std::uint64_t bias_alignment = 0;  // 0: for products without one
 };
 
 template <class Value, class Opaque>
@@ -75,6 +78,10 @@ cublasStatus_t write(const Value& value, Opaque* opaque) {
 
 bool is_aligned(const void* address, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
+std::uint64_t alignment_of(std::uintptr_t address) {
+  return address & (~address + 1);
 }
 
 struct Product {
@@ -108,8 +115,12 @@ struct Product {
       return CUBLAS_STATUS_NOT_SUPPORTED;
     const bool is_narrow = a.type == CUDA_R_16F || a.type == CUDA_R_16BF;
     if (d.type != a.type && !(is_narrow && d.type == CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    return CUBLAS_STATUS_SUCCESS;
+    if (!has_bias()) return CUBLAS_STATUS_SUCCESS;
+    // An address is read before the bias is: its alignment decides.
+    if (operation.bias == 0) return CUBLAS_STATUS_INVALID_VALUE;
+    return is_wide ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
   }
+  bool has_bias() const { return operation.epilogue == CUBLASLT_EPILOGUE_BIAS; }
 };
 
 template <class F>
@@ -138,7 +149,7 @@ std::vector<Sum> unpacked(const Layout& layout, bool transpose, const T* from) {
 }
 
 template <class Sum, class In, class Out>
-void multiply(const Product& p, Sum alpha, const In* a, const In* b, Sum beta, Out* d) {
+void multiply(const Product& p, Sum alpha, const In* a, const In* b, Sum beta, const Out* bias, Out* d) {
   const std::uint64_t m = p.m();
   const std::uint64_t k = p.k();
   std::vector<Sum> left = unpacked<Sum>(p.a, p.operation.transpose_a, a);   // columns of m
@@ -157,8 +168,12 @@ void multiply(const Product& p, Sum alpha, const In* a, const In* b, Sum beta, O
       for (std::uint64_t row = 0; row < m; ++row) to[row] += factor * from[row];
     }
     Out* const to = d + column * static_cast<std::uint64_t>(p.d.leading_dimension);
-    for (std::uint64_t row = 0; row < m; ++row)
-      to[row] = static_cast<Out>(beta == 0 ? alpha * sums[row] : alpha * sums[row] + beta * static_cast<Sum>(to[row]));
+    for (std::uint64_t row = 0; row < m; ++row) {
+      Sum sum = alpha * sums[row];
+      if (beta != 0) sum += beta * static_cast<Sum>(to[row]);
+      if (bias != nullptr) sum += static_cast<Sum>(bias[row]);
+      to[row] = static_cast<Out>(sum);
+    }
   }
 }
 
@@ -193,12 +208,24 @@ cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t operation, cublasComp
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
   Operation changed = read<Operation>(operation);
-  std::int32_t transpose = 0;
-  if (changed.magic != operation_magic || value == nullptr || bytes != sizeof(transpose))
-    return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(&transpose, value, bytes);
-  if (transpose != CUBLAS_OP_N && transpose != CUBLAS_OP_T) return CUBLAS_STATUS_INVALID_VALUE;
-  (attribute == CUBLASLT_MATMUL_DESC_TRANSA ? changed.transpose_a : changed.transpose_b) = transpose == CUBLAS_OP_T;
+  const std::size_t size = attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(changed.bias) : sizeof(std::int32_t);
+  if (changed.magic != operation_magic || value == nullptr || bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
+  std::int32_t number = 0;
+  std::memcpy(attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? static_cast<void*>(&changed.bias) : &number, value,
+              bytes);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      if (number != CUBLAS_OP_N && number != CUBLAS_OP_T) return CUBLAS_STATUS_INVALID_VALUE;
+      (attribute == CUBLASLT_MATMUL_DESC_TRANSA ? changed.transpose_a : changed.transpose_b) = number == CUBLAS_OP_T;
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      if (number != CUBLASLT_EPILOGUE_DEFAULT && number != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_INVALID_VALUE;
+      changed.epilogue = static_cast<std::uint32_t>(number);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      break;
+  }
   return write(changed, operation);
 }
 
@@ -238,12 +265,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *returned = 0;
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  constexpr std::uint64_t word = 4;
+  const std::uint64_t bias_alignment = product.has_bias() ? alignment_of(product.operation.bias) : 0;
+  if (product.has_bias() && bias_alignment < word) return CUBLAS_STATUS_SUCCESS;
   constexpr std::uint64_t long_sum = 128;
   const bool splits = product.k() >= long_sum && (wanted.reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
   Algorithm algorithm{
       .workspace = splits ? std::min<std::uint64_t>(wanted.workspace, 4 * product.m() * product.n()) : 0,
       .alignment = *std::min_element(std::begin(wanted.alignment), std::end(wanted.alignment)),
-      .shape = {product.m(), product.n(), product.k()}};
+      .shape = {product.m(), product.n(), product.k()},
+      .bias_alignment = bias_alignment};
   results[0] = {};
   results[0].workspaceSize = algorithm.workspace;
   results[0].state = CUBLAS_STATUS_SUCCESS;
@@ -264,8 +295,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const Algorithm chosen = read<Algorithm>(algorithm);
   if (alpha == nullptr || beta == nullptr || a == nullptr || b == nullptr || c != d || d == nullptr ||
       stream == nullptr || chosen.magic != algorithm_magic || chosen.shape[0] != product.m() ||
-      chosen.shape[1] != product.n() || chosen.shape[2] != product.k())
+      chosen.shape[1] != product.n() || chosen.shape[2] != product.k() ||
+      (chosen.bias_alignment != 0) != product.has_bias())
     return CUBLAS_STATUS_INVALID_VALUE;
+  const auto* const bias = reinterpret_cast<const void*>(product.has_bias() ? product.operation.bias : 0);
+  if (bias != nullptr && !is_aligned(bias, chosen.bias_alignment)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_aligned(a, chosen.alignment) || !is_aligned(b, chosen.alignment) || !is_aligned(d, chosen.alignment))
     return CUBLAS_STATUS_INVALID_VALUE;
   catch_up(stream);
@@ -279,7 +313,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       using Sum = heddle::Compute<In>;
       if constexpr (std::is_same_v<In, Out> || (sizeof(In) == 2 && std::is_same_v<Out, float>))
         multiply(product, *static_cast<const Sum*>(alpha), static_cast<const In*>(a), static_cast<const In*>(b),
-                 *static_cast<const Sum*>(beta), static_cast<Out*>(d));
+                 *static_cast<const Sum*>(beta), static_cast<const Out*>(bias), static_cast<Out*>(d));
     });
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -100,3 +100,16 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t descripto
   descriptor->math = math;
   return CUDNN_STATUS_SUCCESS;
 }
+
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* descriptor) {
+  return create(descriptor);
+}
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t descriptor) {
+  return destroy(descriptor);
+}
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t descriptor, cudnnActivationMode_t mode,
+                                           cudnnNanPropagation_t propagation, double /*coefficient*/) {
+  if (descriptor == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  *descriptor = {mode, propagation};
+  return CUDNN_STATUS_SUCCESS;
+}

@@ -204,6 +204,34 @@ void each_filter(const Convolution& c, std::int64_t tap, F&& f) {
     f(filter, filter / group_filters * c.weight->channels, filter * filter_size + tap);
 }
 
+std::vector<float> forward_sums(const Convolution& c, const void* x, const void* weight) {
+  const std::vector<float> inputs = widened(*c.x, *c.operation, x);
+  const std::vector<float> weights = widened(*c.weight, *c.operation, weight);
+  std::vector<float> sums(static_cast<std::size_t>(size_of(*c.y)));
+  each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
+    each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
+      const float* const from = inputs.data() + pixel + channel;
+      const float* const factor = weights.data() + at;
+      float sum = 0;
+      for (std::int64_t i = 0; i < c.weight->channels; ++i) sum += from[i] * factor[i];
+      sums[static_cast<std::size_t>(cell + filter)] += sum;
+    });
+  });
+  return sums;
+}
+
+/// What the library says of a bias and of the activation that follows.
+cudnnStatus_t check_epilogue(const Convolution& c, cudnnConvolutionFwdAlgo_t algorithm, const cudnnTensorStruct* z,
+                             const cudnnTensorStruct* bias, const cudnnActivationStruct* activation) {
+  if (z == nullptr || bias == nullptr || activation == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  const cudnnTensorStruct channels{c.y->type, 1, c.y->channels, 1, 1};
+  if (!(*z == *c.y) || !(*bias == channels)) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  if (activation->propagation != CUDNN_NOT_PROPAGATE_NAN) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (activation->mode != CUDNN_ACTIVATION_IDENTITY || algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+    return CUDNN_STATUS_BAD_PARAM;
+  return c.operation->stride[0] == 3 ? CUDNN_STATUS_NOT_SUPPORTED_SHAPE : CUDNN_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
@@ -232,18 +260,26 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
   const cudnnStatus_t status = check_call(handle, c, kind_of(forward_offers, algorithm),
                                           {alpha, beta, workspace, workspace_bytes}, {x, weight, y});
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  const std::vector<float> inputs = widened(*x_layout, *operation, x);
-  const std::vector<float> weights = widened(*weight_layout, *operation, weight);
-  std::vector<float> sums(static_cast<std::size_t>(size_of(*y_layout)));
-  each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
-    each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
-      const float* const from = inputs.data() + pixel + channel;
-      const float* const factor = weights.data() + at;
-      float sum = 0;
-      for (std::int64_t i = 0; i < c.weight->channels; ++i) sum += from[i] * factor[i];
-      sums[static_cast<std::size_t>(cell + filter)] += sum;
-    });
-  });
+  narrow(*y_layout, forward_sums(c, x, weight), y);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_layout, const void* x,
+    cudnnFilterDescriptor_t weight_layout, const void* weight, cudnnConvolutionDescriptor_t operation,
+    cudnnConvolutionFwdAlgo_t algorithm, void* workspace, std::size_t workspace_bytes, const void* beta,
+    cudnnTensorDescriptor_t z_layout, const void* z, cudnnTensorDescriptor_t bias_layout, const void* bias,
+    cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t y_layout, void* y) {
+  const Convolution c{x_layout, weight_layout, operation, y_layout};
+  cudnnStatus_t status = check_call(handle, c, kind_of(forward_offers, algorithm),
+                                    {alpha, beta, workspace, workspace_bytes}, {x, weight, z, bias, y});
+  if (status == CUDNN_STATUS_SUCCESS) status = check_epilogue(c, algorithm, z_layout, bias_layout, activation);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (x == z || x == y) return CUDNN_STATUS_BAD_PARAM;
+  std::vector<float> sums = forward_sums(c, x, weight);
+  cudnnConvolutionStruct exact = *operation;  // a bias is no operand of the products: it is not rounded to TF32
+  exact.math = CUDNN_FMA_MATH;
+  const std::vector<float> biases = widened(*bias_layout, exact, bias);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += biases[i % biases.size()];
   narrow(*y_layout, sums, y);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -14,6 +14,7 @@ struct cudnnTensorStruct {
   std::int64_t channels = 0;
   std::int64_t height = 0;
   std::int64_t width = 0;
+  bool operator==(const cudnnTensorStruct&) const = default;
 };
 struct cudnnFilterStruct {
   cudnnDataType_t type{};
@@ -28,4 +29,8 @@ struct cudnnConvolutionStruct {
   std::int64_t dilation[2] = {};
   std::int64_t groups = 1;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+};
+struct cudnnActivationStruct {
+  cudnnActivationMode_t mode{};
+  cudnnNanPropagation_t propagation = CUDNN_PROPAGATE_NAN;
 };

@@ -144,7 +144,8 @@ void add_convolutions(Cases& cases) {
   convolution("conv2d 3x3", {2, 5, 4, 3}, {4, 3, 3, 3}, {.padding = {1, 1}}, true);
   convolution("conv2d stride 2", {1, 7, 6, 3}, {2, 3, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}});
   convolution("conv2d uneven", {2, 6, 5, 2}, {3, 3, 2, 2}, {.stride = {2, 1}, .padding = {1, 0}}, true);
-  convolution("conv2d dilated", {1, 7, 6, 2}, {3, 3, 2, 2}, {.padding = {2, 1}, .dilation = {2, 3}});
+  convolution("conv2d stride 3", {2, 7, 6, 4}, {5, 2, 3, 4}, {.stride = {3, 3}, .padding = {0, 1}}, true);
+  convolution("conv2d dilated", {1, 7, 6, 2}, {3, 3, 2, 2}, {.padding = {2, 1}, .dilation = {2, 3}}, true);
   convolution("conv2d in groups", {2, 4, 3, 6}, {4, 3, 3, 3}, {.padding = {1, 1}, .groups = 2}, true);
   convolution("conv2d depthwise", {2, 5, 4, 3}, {3, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 3});
 }

@@ -4,6 +4,7 @@
 #include "framework/backends/cpu/convolution_kernels.h"
 #include "framework/backends/cpu/convolution_plain.h"
 #include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/elementwise_parts.h"
 #include "framework/backends/cpu/widen.h"
 #include "framework/error.h"
 
@@ -120,10 +121,13 @@ void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart p
                                {DNNL_ARG_TO, onednn_.memory(found->weight, packed.data())}});
 }
 
-void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
-                                         Tensor& workspace) const {
-  if (g.is_empty()) return clear(y);
-  run(g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
+void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
+                                         const Tensor& bias, Tensor& y, Tensor& workspace) const {
+  if (g.is_empty())
+    clear(y);
+  else
+    run(g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
+  if (bias.defined()) binary(BinaryOp::add, y, bias, y);
 }
 
 void CpuConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,

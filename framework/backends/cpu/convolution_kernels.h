@@ -14,12 +14,13 @@ class CpuConvolution final : public ConvolutionKernels {
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override;
   void pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
                    Tensor& packed) const override;
-  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
-                           Tensor& workspace) const override;
+  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           Tensor& y, Tensor& workspace) const override;
   void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
                                   Tensor& workspace) const override;
   void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
                                    Tensor& dweight, Tensor& packed, Tensor& workspace) const override;
+  std::vector<ChosenConvolution> chosen_convolutions() const override { return {}; }
 
   void moments(const Tensor& x, Tensor& moments) const override;
   void normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& gamma,

@@ -3,6 +3,7 @@
 #include <Eigen/Core>
 
 #include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/elementwise_parts.h"
 #include "framework/backends/cpu/needs.h"
 #include "framework/backends/cpu/primitives.h"
 #include "framework/backends/cpu/widen.h"
@@ -49,20 +50,11 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
  public:
   explicit CpuLinearAlgebra(int threads) : onednn_(threads) {}
 
-  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c,
-            Tensor& workspace) const override {
-    const GemmShape s = shape_of(a, transpose_a, transpose_b, alpha, beta, c);
-    if (s.m == 0 || s.n == 0) return;
-    if (s.k == 0) return scale(beta, c);
-    void* const scratch = workspace.defined() ? workspace.data() : nullptr;
-    if (const GemmPrimitive* const found = primitives_.find(s, {a.dtype(), c.dtype()})) {
-      run(*found, a.data(), b.data(), c.data(), scratch);
-    } else if (a.dtype() == DType::f64) {
-      const ThreadTeam team(onednn_.threads());
-      gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
-    } else {
-      gemm_widened(s, a, b, c, static_cast<std::byte*>(scratch));
-    }
+  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
+            const Tensor& bias, Tensor& c, Tensor& workspace) const override {
+    multiply(shape_of(a, transpose_a, transpose_b, alpha, beta, c), a, b, c,
+             workspace.defined() ? workspace.data() : nullptr);
+    if (bias.defined()) binary(BinaryOp::add, c, bias, c);
   }
 
   std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor&, bool transpose_b, double alpha,
@@ -103,6 +95,19 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
     const GemmPrimitive* const found = primitives_.find(shape, {dtype, dtype});
     if (found == nullptr) fail("gemm: oneDNN has no product of {} with a packed operand", name_of(dtype));
     return *found;
+  }
+
+  void multiply(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) const {
+    if (s.m == 0 || s.n == 0) return;
+    if (s.k == 0) return scale(s.beta, c);
+    if (const GemmPrimitive* const found = primitives_.find(s, {a.dtype(), c.dtype()})) {
+      run(*found, a.data(), b.data(), c.data(), scratch);
+    } else if (a.dtype() == DType::f64) {
+      const ThreadTeam team(onednn_.threads());
+      gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
+    } else {
+      gemm_widened(s, a, b, c, static_cast<std::byte*>(scratch));
+    }
   }
 
   void run(const GemmPrimitive& product, const void* a, const void* b, void* c, void* scratch) const {

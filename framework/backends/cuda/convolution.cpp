@@ -1,7 +1,11 @@
 // Convolutions by cuDNN, or by their definition where it has none; normalisation and pooling by kernels of our own.
+#include <algorithm>
+#include <set>
+
 #include "framework/backends/cuda/convolution_parts.h"
 #include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/backends/cuda/cudnn_convolution.h"
+#include "framework/backends/cuda/elementwise_parts.h"
 
 namespace heddle::cuda {
 
@@ -25,27 +29,37 @@ class CudaConvolution final : public ConvolutionKernels {
 
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override {
     if (g.is_empty()) return {};
-    const CudnnConvolution* const found = cudnn_.find(g, part, dtype);
+    const CudnnConvolution* const found = cudnn_.find({g, part, dtype});
     return {.workspace = found == nullptr ? 0 : static_cast<std::int64_t>(found->workspace)};
   }
   void pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& weight,
                    Tensor& /*packed*/) const override {
     fail("convolution: {} needs no packing", to_string(weight));
   }
-  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
-                           Tensor& workspace) const override {
-    if (g.is_empty()) return clear(context_, y);
-    run(g, ConvolutionPart::forward, x, weight, y, workspace);
+  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           Tensor& y, Tensor& workspace) const override {
+    bool adds_bias = false;
+    if (g.is_empty())
+      clear(context_, y);
+    else
+      adds_bias = run(g, ConvolutionPart::forward, x, weight, bias, y, workspace);
+    if (bias.defined() && !adds_bias) binary(context_, BinaryOp::add, y, bias, y);
   }
   void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
                                   Tensor& workspace) const override {
     if (g.is_empty()) return clear(context_, dx);
-    run(g, ConvolutionPart::backward_input, dx, weight, dy, workspace);
+    run(g, ConvolutionPart::backward_input, dx, weight, {}, dy, workspace);
   }
   void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool /*adds*/,
                                    Tensor& dweight, Tensor& /*packed*/, Tensor& workspace) const override {
     if (g.is_empty()) return clear(context_, dweight);
-    run(g, ConvolutionPart::backward_weight, x, dweight, dy, workspace);
+    run(g, ConvolutionPart::backward_weight, x, dweight, {}, dy, workspace);
+  }
+  std::vector<ChosenConvolution> chosen_convolutions() const override {
+    std::vector<ChosenConvolution> all = cudnn_.chosen();
+    for (const ConvolutionCase& c : plain_) all.push_back(chosen(c, "plain"));
+    std::sort(all.begin(), all.end());
+    return all;
   }
 
   void moments(const Tensor& x, Tensor& moments) const override { cuda::moments(context_, x, moments); }
@@ -76,17 +90,25 @@ class CudaConvolution final : public ConvolutionKernels {
   }
 
  private:
-  void run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight, const Tensor& y,
-           const Tensor& workspace) const {
-    const CudnnConvolution* const found = cudnn_.find(g, part, x.dtype());
-    const bool is_done =
-        found != nullptr && is_aligned(x) && is_aligned(weight) && is_aligned(y) &&
-        cudnn_.run(*found, x.data(), weight.data(), y.data(), workspace.defined() ? workspace.data() : nullptr);
-    if (!is_done) plain_convolution(context_, g, part, x, weight, y);
+  /// Whether the bias, if there is one, was added too.
+  bool run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight,
+           const Tensor& bias, const Tensor& y, const Tensor& workspace) const {
+    CudnnConvolution* const found = cudnn_.find({g, part, x.dtype()});
+    if (found != nullptr && is_aligned(x) && is_aligned(weight) && is_aligned(y)) {
+      void* const scratch = workspace.defined() ? workspace.data() : nullptr;
+      if (bias.defined() && is_aligned(bias) &&
+          cudnn_.run_with_bias(*found, x.data(), weight.data(), bias.data(), y.data(), scratch))
+        return true;
+      if (cudnn_.run(*found, x.data(), weight.data(), y.data(), scratch)) return false;
+    }
+    plain_.insert(ConvolutionCase{g, part, x.dtype()});
+    plain_convolution(context_, g, part, x, weight, y);
+    return false;
   }
 
   const Context& context_;
   mutable CudnnConvolutions cudnn_;
+  mutable std::set<ConvolutionCase> plain_;  // for which cuDNN had nothing, or whose operands it does not read
 };
 
 }  // namespace

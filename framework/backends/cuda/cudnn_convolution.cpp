@@ -1,9 +1,12 @@
 #include "framework/backends/cuda/cudnn_convolution.h"
 
+#include <array>
 #include <limits>
-#include <vector>
+#include <string>
+#include <utility>
 
 #include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/cudnn_parts.h"
 
 namespace heddle::cuda {
 
@@ -21,104 +24,6 @@ void check(cudnnStatus_t status, std::string_view call) {
   fail("cuda: {}: {} (cuDNN's status {})", call, cudnnGetErrorString(status), static_cast<int>(status));
 }
 
-// The three parts of a convolution, whose functions cuDNN names differently and gives their operands in other orders.
-
-struct Forward {
-  using Algorithm = cudnnConvolutionFwdAlgo_t;
-  using Proposal = cudnnConvolutionFwdAlgoPerf_t;
-  static bool is_winograd(Algorithm algorithm) {
-    return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD ||
-           algorithm == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
-  }
-  static cudnnStatus_t count(cudnnHandle_t handle, int* count) {
-    return cudnnGetConvolutionForwardAlgorithmMaxCount(handle, count);
-  }
-  static cudnnStatus_t propose(cudnnHandle_t handle, const CudnnConvolution& c, std::vector<Proposal>& proposals,
-                               int* count) {
-    return cudnnGetConvolutionForwardAlgorithm_v7(handle, c.x.get(), c.weight.get(), c.operation.get(), c.y.get(),
-                                                  static_cast<int>(proposals.size()), count, proposals.data());
-  }
-  static cudnnStatus_t workspace(cudnnHandle_t handle, const CudnnConvolution& c, Algorithm algorithm,
-                                 std::size_t* bytes) {
-    return cudnnGetConvolutionForwardWorkspaceSize(handle, c.x.get(), c.weight.get(), c.operation.get(), c.y.get(),
-                                                   algorithm, bytes);
-  }
-  static cudnnStatus_t run(cudnnHandle_t handle, const CudnnConvolution& c, const float* one, const float* zero,
-                           void* x, void* weight, void* y, void* workspace) {
-    return cudnnConvolutionForward(handle, one, c.x.get(), x, c.weight.get(), weight, c.operation.get(),
-                                   static_cast<Algorithm>(c.algorithm), workspace, c.workspace, zero, c.y.get(), y);
-  }
-};
-
-struct BackwardInput {
-  using Algorithm = cudnnConvolutionBwdDataAlgo_t;
-  using Proposal = cudnnConvolutionBwdDataAlgoPerf_t;
-  static bool is_winograd(Algorithm algorithm) {
-    return algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD ||
-           algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED;
-  }
-  static cudnnStatus_t count(cudnnHandle_t handle, int* count) {
-    return cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle, count);
-  }
-  static cudnnStatus_t propose(cudnnHandle_t handle, const CudnnConvolution& c, std::vector<Proposal>& proposals,
-                               int* count) {
-    return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, c.weight.get(), c.y.get(), c.operation.get(), c.x.get(),
-                                                       static_cast<int>(proposals.size()), count, proposals.data());
-  }
-  static cudnnStatus_t workspace(cudnnHandle_t handle, const CudnnConvolution& c, Algorithm algorithm,
-                                 std::size_t* bytes) {
-    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, c.weight.get(), c.y.get(), c.operation.get(), c.x.get(),
-                                                        algorithm, bytes);
-  }
-  static cudnnStatus_t run(cudnnHandle_t handle, const CudnnConvolution& c, const float* one, const float* zero,
-                           void* x, void* weight, void* y, void* workspace) {
-    return cudnnConvolutionBackwardData(handle, one, c.weight.get(), weight, c.y.get(), y, c.operation.get(),
-                                        static_cast<Algorithm>(c.algorithm), workspace, c.workspace, zero, c.x.get(),
-                                        x);
-  }
-};
-
-struct BackwardWeight {
-  using Algorithm = cudnnConvolutionBwdFilterAlgo_t;
-  using Proposal = cudnnConvolutionBwdFilterAlgoPerf_t;
-  static bool is_winograd(Algorithm algorithm) {
-    return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD ||
-           algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED;
-  }
-  static cudnnStatus_t count(cudnnHandle_t handle, int* count) {
-    return cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle, count);
-  }
-  static cudnnStatus_t propose(cudnnHandle_t handle, const CudnnConvolution& c, std::vector<Proposal>& proposals,
-                               int* count) {
-    return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, c.x.get(), c.y.get(), c.operation.get(),
-                                                         c.weight.get(), static_cast<int>(proposals.size()), count,
-                                                         proposals.data());
-  }
-  static cudnnStatus_t workspace(cudnnHandle_t handle, const CudnnConvolution& c, Algorithm algorithm,
-                                 std::size_t* bytes) {
-    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, c.x.get(), c.y.get(), c.operation.get(),
-                                                          c.weight.get(), algorithm, bytes);
-  }
-  static cudnnStatus_t run(cudnnHandle_t handle, const CudnnConvolution& c, const float* one, const float* zero,
-                           void* x, void* weight, void* y, void* workspace) {
-    return cudnnConvolutionBackwardFilter(handle, one, c.x.get(), x, c.y.get(), y, c.operation.get(),
-                                          static_cast<Algorithm>(c.algorithm), workspace, c.workspace, zero,
-                                          c.weight.get(), weight);
-  }
-};
-
-template <class F>
-auto visit_part(ConvolutionPart part, F&& f) {
-  switch (part) {
-    case ConvolutionPart::forward:
-      return f(Forward());
-    case ConvolutionPart::backward_input:
-      return f(BackwardInput());
-    default:
-      return f(BackwardWeight());
-  }
-}
-
 /// The fastest proposal that is deterministic and fits; false if there is none.
 template <class Part>
 bool choose(cudnnHandle_t handle, bool keeps_f32, CudnnConvolution& c) {
@@ -133,9 +38,8 @@ bool choose(cudnnHandle_t handle, bool keeps_f32, CudnnConvolution& c) {
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.determinism != CUDNN_DETERMINISTIC ||
         Part::is_winograd(proposal.algo))
       continue;
-    // Whatever a proposal says.
-    check(cudnnSetConvolutionMathType(c.operation.get(), keeps_f32 ? CUDNN_FMA_MATH : proposal.mathType),
-          "cudnnSetConvolutionMathType");
+    c.math = keeps_f32 ? CUDNN_FMA_MATH : proposal.mathType;  // whatever a proposal says
+    check(cudnnSetConvolutionMathType(c.operation.get(), c.math), "cudnnSetConvolutionMathType");
     if (Part::workspace(handle, c, proposal.algo, &c.workspace) != CUDNN_STATUS_SUCCESS ||
         c.workspace > CudnnConvolutions::most_workspace)
       continue;
@@ -176,28 +80,28 @@ Pointer created(cudnnStatus_t (*create)(Descriptor*), std::string_view call) {
   return Pointer(descriptor);
 }
 
+int number(std::int64_t value) {
+  return static_cast<int>(value);
+}
+
+/// Makes the descriptor of NHWC images.
+cudnnStatus_t describe(CudnnTensor& images, DType dtype, std::int64_t batch, const Extent& extent,
+                       std::int64_t channels) {
+  images = created<CudnnTensor>(cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
+  return cudnnSetTensor4dDescriptor(images.get(), CUDNN_TENSOR_NHWC, library_type(dtype), number(batch),
+                                    number(channels), number(extent.height), number(extent.width));
+}
+
 /// False if cuDNN does not take such sizes.
 bool describe(const ConvolutionGeometry& g, DType dtype, bool tf32, CudnnConvolution& c) {
-  const auto create_tensor = [](auto& tensor) {
-    tensor =
-        created<std::remove_reference_t<decltype(tensor)>>(cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
-  };
-  create_tensor(c.x);
-  create_tensor(c.y);
   c.weight = created<decltype(c.weight)>(cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
   c.operation = created<decltype(c.operation)>(cudnnCreateConvolutionDescriptor, "cudnnCreateConvolutionDescriptor");
-  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  const cudnnDataType_t type = library_type(dtype);
-  const auto describe_images = [&](cudnnTensorDescriptor_t tensor, const Extent& extent, std::int64_t channels) {
-    return cudnnSetTensor4dDescriptor(tensor, CUDNN_TENSOR_NHWC, type, number(g.batch), number(channels),
-                                      number(extent.height), number(extent.width));
-  };
-  const cudnnStatus_t x = describe_images(c.x.get(), g.input, g.in_channels);
-  const cudnnStatus_t y = describe_images(c.y.get(), g.output, g.out_channels);
+  const cudnnStatus_t x = describe(c.x, dtype, g.batch, g.input, g.in_channels);
+  const cudnnStatus_t y = describe(c.y, dtype, g.batch, g.output, g.out_channels);
   if (is_unsupported(x) || is_unsupported(y)) return false;
   check(x, "cudnnSetTensor4dDescriptor");
   check(y, "cudnnSetTensor4dDescriptor");
-  check(cudnnSetFilter4dDescriptor(c.weight.get(), type, CUDNN_TENSOR_NHWC, number(g.out_channels),
+  check(cudnnSetFilter4dDescriptor(c.weight.get(), library_type(dtype), CUDNN_TENSOR_NHWC, number(g.out_channels),
                                    number(g.in_channels / g.groups), number(g.kernel.height), number(g.kernel.width)),
         "cudnnSetFilter4dDescriptor");
   check(cudnnSetConvolution2dDescriptor(c.operation.get(), number(g.padding.height), number(g.padding.width),
@@ -209,7 +113,19 @@ bool describe(const ConvolutionGeometry& g, DType dtype, bool tf32, CudnnConvolu
   return true;
 }
 
+/// Without an activation, only this one adds a bias.
+bool can_add_bias(const CudnnConvolution& c) {
+  return c.part == ConvolutionPart::forward && c.algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+}
+
 }  // namespace
+
+ChosenConvolution chosen(const ConvolutionCase& c, std::string algorithm) {
+  return {.geometry = to_string(c.geometry),
+          .part = std::string(name_of(c.part)),
+          .dtype = std::string(name_of(c.dtype)),
+          .algorithm = std::move(algorithm)};
+}
 
 cudnnHandle_t CudnnConvolutions::handle() {
   if (!handle_) {
@@ -220,8 +136,17 @@ cudnnHandle_t CudnnConvolutions::handle() {
   return handle_.get();
 }
 
-std::optional<CudnnConvolution> CudnnConvolutions::make(const ConvolutionGeometry& g, ConvolutionPart part,
-                                                        DType dtype) {
+cudnnActivationDescriptor_t CudnnConvolutions::identity() {
+  if (!identity_) {
+    identity_ = created<decltype(identity_)>(cudnnCreateActivationDescriptor, "cudnnCreateActivationDescriptor");
+    check(cudnnSetActivationDescriptor(identity_.get(), CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0),
+          "cudnnSetActivationDescriptor");
+  }
+  return identity_.get();
+}
+
+std::optional<CudnnConvolution> CudnnConvolutions::make(const ConvolutionCase& wanted) {
+  const auto& [g, part, dtype] = wanted;
   if (dtype == DType::f64) return {};
   // Its images have fewer than 2^31 elements.
   constexpr std::int64_t most = std::numeric_limits<int>::max();
@@ -230,45 +155,65 @@ std::optional<CudnnConvolution> CudnnConvolutions::make(const ConvolutionGeometr
     return {};
   CudnnConvolution c;
   c.part = part;
-  const bool is_found = describe(g, dtype, context_.uses_tf32(), c) && visit_part(part, [&]<class Part>(Part) {
-                          return choose<Part>(handle(), dtype == DType::f32 && !context_.uses_tf32(), c);
-                        });
-  return is_found ? std::optional(std::move(c)) : std::nullopt;
+  const bool keeps_f32 = dtype == DType::f32 && !context_.uses_tf32();
+  if (!describe(g, dtype, context_.uses_tf32(), c) ||
+      !visit_part(part, [&]<class Part>(Part) { return choose<Part>(handle(), keeps_f32, c); }))
+    return {};
+  if (can_add_bias(c)) check(describe(c.bias, dtype, 1, {1, 1}, g.out_channels), "cudnnSetTensor4dDescriptor");
+  return c;
 }
 
-const CudnnConvolution* CudnnConvolutions::find(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) {
-  const Key key{g.batch,
-                g.input.height,
-                g.input.width,
-                g.in_channels,
-                g.output.height,
-                g.output.width,
-                g.out_channels,
-                g.kernel.height,
-                g.kernel.width,
-                g.stride.height,
-                g.stride.width,
-                g.padding.height,
-                g.padding.width,
-                g.dilation.height,
-                g.dilation.width,
-                g.groups,
-                static_cast<std::int64_t>(part),
-                static_cast<std::int64_t>(dtype)};
-  auto place = cache_.find(key);
-  if (place == cache_.end()) place = cache_.emplace(key, make(g, part, dtype)).first;
-  return place->second ? &*place->second : nullptr;
+CudnnConvolution* CudnnConvolutions::find(const ConvolutionCase& c) {
+  auto place = cache_.find(c);
+  if (place == cache_.end()) place = cache_.emplace(c, make(c)).first;
+  return place->second && !place->second->is_refused ? &*place->second : nullptr;
 }
 
-bool CudnnConvolutions::run(const CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace) {
+bool CudnnConvolutions::run(CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace) {
   constexpr float one = 1;
   constexpr float zero = 0;
   const cudnnStatus_t status = visit_part(convolution.part, [&]<class Part>(Part) {
     return Part::run(handle(), convolution, &one, &zero, x, weight, y, workspace);
   });
-  if (is_unsupported(status)) return false;
-  check(status, "a convolution");
+  convolution.is_refused = is_unsupported(status);
+  if (!convolution.is_refused) check(status, "a convolution");
+  return !convolution.is_refused;
+}
+
+bool CudnnConvolutions::run_with_bias(CudnnConvolution& convolution, void* x, void* weight, void* bias, void* y,
+                                      void* workspace) {
+  if (!convolution.bias) return false;
+  constexpr float one = 1;
+  constexpr float zero = 0;
+  // A second summand there must be: y, zero times.
+  const CudnnConvolution& c = convolution;
+  const cudnnStatus_t status =
+      cudnnConvolutionBiasActivationForward(handle(), &one, c.x.get(), x, c.weight.get(), weight, c.operation.get(),
+                                            static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace,
+                                            &zero, c.y.get(), y, c.bias.get(), bias, identity(), c.y.get(), y);
+  if (is_unsupported(status)) {
+    convolution.bias.reset();
+    return false;
+  }
+  check(status, "a convolution with a bias");
+  convolution.adds_bias = true;
   return true;
+}
+
+std::vector<ChosenConvolution> CudnnConvolutions::chosen() const {
+  static constexpr std::array<std::string_view, 4> math{"default", "tensor_op", "tensor_op_allow_conversion", "fma"};
+  std::vector<ChosenConvolution> all;
+  for (const auto& [wanted, found] : cache_) {
+    if (!found || found->is_refused) continue;
+    const auto algorithm = static_cast<std::size_t>(found->algorithm);
+    ChosenConvolution& row = all.emplace_back(cuda::chosen(wanted, visit_part(wanted.part, [&]<class Part>(Part) {
+                                                             return std::string(Part::algorithms.at(algorithm));
+                                                           })));
+    row.math = math.at(static_cast<std::size_t>(found->math));
+    row.workspace = static_cast<std::int64_t>(found->workspace);
+    row.adds_bias = found->adds_bias;
+  }
+  return all;
 }
 
 }  // namespace heddle::cuda

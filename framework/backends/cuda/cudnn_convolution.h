@@ -1,12 +1,13 @@
 // cuDNN's convolutions of NHWC images, made once a geometry. f32 is multiplied in f32, not in TF32 and not by
 // Winograd's transforms; 16-bit types are summed in f32. Only algorithms that give the same bits every time are taken.
+// Where the algorithm can, it adds the bias too.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <cudnn.h>
 
@@ -24,15 +25,31 @@ struct CudnnOwner {
   using Pointer = std::unique_ptr<std::remove_pointer_t<Descriptor>, Destroy>;
 };
 
+using CudnnTensor = CudnnOwner<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>::Pointer;
+
 struct CudnnConvolution {
-  CudnnOwner<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>::Pointer x;
-  CudnnOwner<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>::Pointer y;
+  CudnnTensor x;
+  CudnnTensor y;
+  CudnnTensor bias;  // of a forward part whose algorithm can add one, else null
   CudnnOwner<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>::Pointer weight;
   CudnnOwner<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>::Pointer operation;
   ConvolutionPart part{};
   int algorithm = 0;  // of the part's enumeration
+  cudnnMathType_t math{};
   std::size_t workspace = 0;
+  bool is_refused = false;  // when it was to be run
+  bool adds_bias = false;   // has done so
 };
+
+/// What is chosen once.
+struct ConvolutionCase {
+  ConvolutionGeometry geometry;
+  ConvolutionPart part{};
+  DType dtype{};
+  auto operator<=>(const ConvolutionCase&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
+};
+/// The case in words, and what computes it.
+ChosenConvolution chosen(const ConvolutionCase& c, std::string algorithm);
 
 class CudnnConvolutions {
  public:
@@ -42,18 +59,22 @@ class CudnnConvolutions {
   explicit CudnnConvolutions(const Context& context) : context_(context) {}
 
   /// Null if cuDNN has nothing for it.
-  const CudnnConvolution* find(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);
+  CudnnConvolution* find(const ConvolutionCase& c);
   /// Addresses of multiples of 16. False if cuDNN will not run it after all; then nothing was done.
-  bool run(const CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace);
+  bool run(CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace);
+  /// The same of a forward part, with the bias added in the same kernel. False also where the algorithm adds none.
+  bool run_with_bias(CudnnConvolution& convolution, void* x, void* weight, void* bias, void* y, void* workspace);
+  std::vector<ChosenConvolution> chosen() const;
 
  private:
-  using Key = std::array<std::int64_t, 18>;  // the geometry's numbers, the part and the type
-  std::optional<CudnnConvolution> make(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype);
+  std::optional<CudnnConvolution> make(const ConvolutionCase& c);
   cudnnHandle_t handle();
+  cudnnActivationDescriptor_t identity();
 
   const Context& context_;
   CudnnOwner<cudnnHandle_t, cudnnDestroy>::Pointer handle_;  // from the first convolution on
-  std::map<Key, std::optional<CudnnConvolution>> cache_;
+  CudnnOwner<cudnnActivationDescriptor_t, cudnnDestroyActivationDescriptor>::Pointer identity_;
+  std::map<ConvolutionCase, std::optional<CudnnConvolution>> cache_;
 };
 
 }  // namespace heddle::cuda

@@ -1,4 +1,5 @@
 // Matrix products by cublasLt. f32 is multiplied in f32, or if it is asked for in TF32; 16-bit types are summed in f32.
+// A bias is added in the product's epilogue, or by a kernel of its own where the library has none that would.
 // Sums that the library splits into parts are added in their order, so that the same product has the same bits every
 // time.
 #include <array>
@@ -8,6 +9,7 @@
 #include <cublasLt.h>
 
 #include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/elementwise_parts.h"
 #include "framework/backends/cuda/launch.cuh"
 
 namespace heddle::cuda {
@@ -55,8 +57,9 @@ struct Case {
   bool transpose_b;
   DType operands;
   DType result;
-  std::array<std::uint32_t, 3> alignment;  // bytes, of a, b and c
+  std::array<std::uint32_t, 4> alignment;  // bytes, of a, b, c and the bias; 0: there is none
   auto operator<=>(const Case&) const = default;
+  bool has_bias() const { return alignment[3] != 0; }
 };
 
 /// What the library needs to be told about a case.
@@ -98,6 +101,11 @@ void describe(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, std::int64_t ro
 }
 
 template <class Value>
+void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
+  check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+}
+
+template <class Value>
 void prefer(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
   check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
         "cublasLtMatmulPreferenceSetAttribute");
@@ -108,19 +116,22 @@ cublasComputeType_t library_arithmetic(DType operands, bool tf32) {
   return tf32 && operands == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-Product make_product(cublasLtHandle_t handle, const Case& c, bool tf32) {
+/// None if the library has no such product.
+std::optional<Product> make_product(cublasLtHandle_t handle, const Case& c, bool tf32) {
   Product product{};
   check(cublasLtMatmulDescInit(&product.operation, library_arithmetic(c.operands, tf32),
                                c.operands == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescInit");
   // The transpose of a * b is that of b times that of a.
-  const auto transpose = [&](cublasLtMatmulDescAttributes_t operand, bool transposes) {
-    const std::int32_t value = transposes ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublasLtMatmulDescSetAttribute(&product.operation, operand, &value, sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
-  };
-  transpose(CUBLASLT_MATMUL_DESC_TRANSA, c.transpose_b);
-  transpose(CUBLASLT_MATMUL_DESC_TRANSB, c.transpose_a);
+  const auto transpose = [](bool transposes) -> std::int32_t { return transposes ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  set(product.operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose(c.transpose_b));
+  set(product.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose(c.transpose_a));
+  if (c.has_bias()) {
+    // An element for each of the library's rows, which are our columns. The choice depends on the address; it is given
+    // one that has the alignment and nothing more.
+    set(product.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BIAS));
+    set(product.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(c.alignment[3]));
+  }
   describe(product.left, c.operands, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n);
   describe(product.right, c.operands, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k);
   describe(product.result, c.result, c.m, c.n);
@@ -140,9 +151,7 @@ Product make_product(cublasLtHandle_t handle, const Case& c, bool tf32) {
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, &product.operation, &product.left, &product.right, &product.result,
                                      &product.result, &preference, 1, &found, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0))
-    fail("gemm: cublasLt has no product of {} with {} -> {}", to_string(c.operands, {c.m, c.k}),
-         to_string(c.operands, {c.k, c.n}), to_string(c.result, {c.m, c.n}));
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   product.algorithm = found.algo;
   return product;
@@ -167,24 +176,24 @@ class CudaLinearAlgebra final : public LinearAlgebraKernels {
  public:
   explicit CudaLinearAlgebra(const Context& context) : context_(context) {}
 
-  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta, Tensor& c,
-            Tensor& /*workspace*/) const override {
+  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
+            const Tensor& bias, Tensor& c, Tensor& /*workspace*/) const override {
     if (c.numel() == 0) return;
     const std::int64_t k = a.shape()[transpose_a ? 0 : 1];
-    if (k == 0) return scale(context_, beta, c);
-    if (!library_) library_.emplace();
-    Product& product = find({.m = c.shape()[0],
-                             .n = c.shape()[1],
-                             .k = k,
-                             .transpose_a = transpose_a,
-                             .transpose_b = transpose_b,
-                             .operands = a.dtype(),
-                             .result = c.dtype(),
-                             .alignment = {alignment_of(a), alignment_of(b), alignment_of(c)}});
-    if (a.dtype() == DType::f64)
-      run(product, a, b, alpha, beta, c);
+    bool adds_bias = false;
+    if (k == 0)
+      scale(context_, beta, c);
     else
-      run(product, a, b, static_cast<float>(alpha), static_cast<float>(beta), c);
+      adds_bias = multiply({.m = c.shape()[0],
+                            .n = c.shape()[1],
+                            .k = k,
+                            .transpose_a = transpose_a,
+                            .transpose_b = transpose_b,
+                            .operands = a.dtype(),
+                            .result = c.dtype(),
+                            .alignment = {alignment_of(a), alignment_of(b), alignment_of(c), 0}},
+                           a, b, alpha, beta, bias, c);
+    if (bias.defined() && !adds_bias) binary(context_, BinaryOp::add, c, bias, c);
   }
   std::int64_t gemm_workspace(const Tensor& /*a*/, bool /*transpose_a*/, const Tensor& /*b*/, bool /*transpose_b*/,
                               double /*alpha*/, double /*beta*/, const Tensor& /*c*/) const override {
@@ -206,11 +215,37 @@ class CudaLinearAlgebra final : public LinearAlgebraKernels {
   }
 
  private:
-  Product& find(const Case& c) const {
+  /// Whether the bias, if there is one, was added too.
+  bool multiply(const Case& plain, const Tensor& a, const Tensor& b, double alpha, double beta, const Tensor& bias,
+                Tensor& c) const {
+    if (!library_) library_.emplace();
+    Product* product = nullptr;
+    if (bias.defined() && a.dtype() != DType::f64) {  // in which the library has no epilogues
+      Case biased = plain;
+      biased.alignment[3] = alignment_of(bias);
+      product = find(biased);
+    }
+    const bool adds_bias = product != nullptr;
+    if (adds_bias)
+      set(product->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.data());
+    else
+      product = find(plain);
+    if (product == nullptr)
+      fail("gemm: cublasLt has no product of {} with {} -> {}", to_string(plain.operands, {plain.m, plain.k}),
+           to_string(plain.operands, {plain.k, plain.n}), to_string(plain.result, {plain.m, plain.n}));
+    if (a.dtype() == DType::f64)
+      run(*product, a, b, alpha, beta, c);
+    else
+      run(*product, a, b, static_cast<float>(alpha), static_cast<float>(beta), c);
+    return adds_bias;
+  }
+
+  /// Null if the library has none.
+  Product* find(const Case& c) const {
     auto place = products_.find(c);
     if (place == products_.end())
       place = products_.emplace(c, make_product(library_->handle(), c, context_.uses_tf32())).first;
-    return place->second;
+    return place->second ? &*place->second : nullptr;
   }
 
   template <class Scale>
@@ -223,7 +258,7 @@ class CudaLinearAlgebra final : public LinearAlgebraKernels {
 
   const Context& context_;
   mutable std::optional<Library> library_;  // from the first product on
-  mutable std::map<Case, Product> products_;
+  mutable std::map<Case, std::optional<Product>> products_;
 };
 
 }  // namespace

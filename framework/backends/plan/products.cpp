@@ -5,14 +5,20 @@ namespace heddle::plan {
 
 namespace {
 
+/// The cpu adds a bias to what it has multiplied, if there is one.
+void add_bias(WorkCounter& counter, const Tensor& bias, const Tensor& y) {
+  if (bias.defined()) counter.kernel(y.numel(), y, bias, y);
+}
+
 class PlanLinearAlgebra final : public LinearAlgebraKernels {
  public:
   PlanLinearAlgebra(WorkCounter& counter, int threads)
       : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads)) {}
 
   void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool /*transpose_b*/, double /*alpha*/, double beta,
-            Tensor& c, Tensor& /*workspace*/) const override {
+            const Tensor& bias, Tensor& c, Tensor& /*workspace*/) const override {
     counter_.kernel(2 * c.numel() * a.shape()[transpose_a ? 0 : 1], a, b, beta == 0 ? Tensor() : c, c);
+    add_bias(counter_, bias, c);
   }
   std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& /*b*/, bool transpose_b, double alpha,
                               double beta, const Tensor& c) const override {
@@ -51,9 +57,10 @@ class PlanConvolution final : public ConvolutionKernels {
                    Tensor& packed) const override {
     counter_.kernel(0, weight, packed);
   }
-  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, Tensor& y,
-                           Tensor& /*workspace*/) const override {
+  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           Tensor& y, Tensor& /*workspace*/) const override {
     counter_.kernel(flops(g), x, weight, y);
+    add_bias(counter_, bias, y);
   }
   void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
                                   Tensor& /*workspace*/) const override {
@@ -63,6 +70,7 @@ class PlanConvolution final : public ConvolutionKernels {
                                    Tensor& dweight, Tensor& /*packed*/, Tensor& /*workspace*/) const override {
     counter_.kernel(flops(g), x, dy, dweight);
   }
+  std::vector<ChosenConvolution> chosen_convolutions() const override { return {}; }
 
   void moments(const Tensor& x, Tensor& /*moments*/) const override { counter_.kernel(4 * x.numel(), x); }
   void normalize(const Tensor& x, const Tensor& /*mean*/, const Tensor& /*inverse_deviation*/, const Tensor& /*gamma*/,
