@@ -11,6 +11,7 @@
 #include "experiments/config/wording.h"
 #include "experiments/job.h"
 #include "framework/error.h"
+#include "parallel/nccl/nccl.h"
 
 namespace heddle {
 
@@ -71,11 +72,12 @@ class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
-/// `cpu, cuda 13.0`: what experiments can be computed on.
+/// `cpu, cuda 13.0, nccl 2.28`: what experiments can be computed on, and what goes between GPUs.
 std::string devices_text() {
   std::string text = "cpu";
   for (const auto& [library, version] : cuda_versions())
     if (library == "cuda") text += ", cuda " + version;
+  if (const std::string nccl = nccl_version(); !nccl.empty()) text += ", nccl " + nccl;
   return text;
 }
 

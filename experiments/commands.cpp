@@ -22,6 +22,7 @@
 #include "framework/backend.h"
 #include "framework/error.h"
 #include "notebooks_export/notebook.h"
+#include "parallel/nccl/nccl.h"
 
 namespace heddle {
 
@@ -66,15 +67,18 @@ void check_model(const Member& member) {
         member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
 }
 
-/// What the cpu device does and the GPU does not.
+/// What one device does and another does not.
 void check_device(const Member& member) {
   const Experiment& e = member.root;
+  if (e.device == DeviceType::cpu && e.transport == TransportType::nccl)
+    fail<InputError>("{}: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold",
+                     member.document.where("/transport"));
   if (e.device != DeviceType::cuda) return;
   if (e.clock == ClockType::virtual_time)
     fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
                      member.document.where("/clock"));
   if (e.transport == TransportType::mpi)
-    fail<InputError>("{}: expected \"threads\" with device cuda: MPI's processes send host memory",
+    fail<InputError>("{}: expected \"threads\" or \"nccl\" with device cuda: MPI's processes send host memory",
                      member.document.where("/transport"));
   if (e.winograd)
     fail<InputError>("{}: expected false with device cuda: cuDNN chooses its own algorithms",
@@ -115,9 +119,9 @@ void check(const Member& member) {
 }
 
 /// That this machine has the devices that the experiment computes on.
-void find_devices(const Study<Experiment>& study) {
+void find_devices(const Study<Experiment>& study, Processes* job) {
   for (const Member& member : study.variants)
-    if (member.root.device != DeviceType::plan) (void)make_backend(name_of(member.root.device), 1);
+    if (member.root.device != DeviceType::plan) find_device(world_options(member.root, job));
 }
 
 bool is_bf16_fast_here() {
@@ -252,7 +256,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   together(job, [&] {
     study = read(command.file, command.sets, is_bf16_fast);
     fit_to_job(study, job);
-    find_devices(study);
+    find_devices(study, job);
     // Written resolved: another machine's cores would give other bits.
     for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
@@ -264,6 +268,9 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   run.name = study.name;
   run.versions = backend_versions();
   if (job != nullptr) run.versions.emplace_back("mpi", job->name());
+  if (std::any_of(study.variants.begin(), study.variants.end(),
+                  [](const Member& member) { return member.root.transport == TransportType::nccl; }))
+    run.versions.emplace_back("nccl", nccl_version());
   for (Member& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,

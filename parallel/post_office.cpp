@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "parallel/element_path.h"
+
 namespace heddle {
 
 namespace {
@@ -85,9 +87,15 @@ void PostOffice::send_to_all() {
     if (p != rank()) send(p);
 }
 
-std::shared_ptr<Transfer> PostOffice::send_elements(int to, int tag, const Tensor& tensor) {
+LetterWriter& PostOffice::begin_for_path() {
+  begin(Kind::path, section_);
+  return letter_;
+}
+
+std::shared_ptr<Transfer> PostOffice::send_elements(int to, int tag, const Tensor& tensor,
+                                                    const std::shared_ptr<Mark>& computed) {
   auto transfer = std::make_shared<Transfer>(tensor, to, true);
-  transfer->wire = wire_->send(to, tag, tensor.data(), tensor.bytes());
+  transfer->wire = path_->send(to, tag, tensor, computed);
   transfers_.push_back(transfer);
   return transfer;
 }
@@ -96,7 +104,7 @@ std::shared_ptr<Transfer> PostOffice::fetch_elements(int from, const ExchangeNam
                                                      Tensor tensor) {
   auto transfer = std::make_shared<Transfer>(std::move(tensor), from, false);
   next_tag_ = (next_tag_ + 1) % Wire::tags;
-  transfer->wire = wire_->receive(from, next_tag_, transfer->tensor.data(), transfer->tensor.bytes());
+  transfer->wire = path_->receive(from, next_tag_, transfer->tensor);
   transfers_.push_back(transfer);
   begin(Kind::want, name).put(Want{slice, next_tag_});
   send(from);
@@ -107,6 +115,7 @@ std::shared_ptr<Transfer> PostOffice::fetch_elements(int from, const ExchangeNam
 
 void PostOffice::poll() {
   while (const std::optional<Wire::Sheet> sheet = wire_->next_sheet()) deliver(*sheet);
+  while (const std::optional<int> gone = wire_->next_gone()) lose(*gone);
   if (transfers_.empty()) return;
   for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->is_done = transfer->wire->is_done();
   std::erase_if(transfers_, [](const std::shared_ptr<Transfer>& transfer) { return transfer->is_done; });
@@ -131,9 +140,13 @@ void PostOffice::open(int from, std::span<const std::byte> content) {
   switch (kind) {
     case Kind::call:
     case Kind::content:
+    case Kind::ready:
     case Kind::want:
     case Kind::taken:
       return open_exchange(from, kind, section, letter);
+    case Kind::path:
+      if (section == section_) path_->told(from, letter);
+      return;
     case Kind::failed: {
       const auto reason = letter.get<Failure::Kind>();
       return remember_failure(section_of(section), from, {reason, letter.get_text()});
@@ -148,7 +161,10 @@ void PostOffice::open(int from, std::span<const std::byte> content) {
       if (section == section_) relay(from, letter);
       return;
     case Kind::waits_too:
-      if (waiting_ && waiting_->number == letter.get<std::uint64_t>()) waiting_->peer_waited = Clock::now();
+      if (!waiting_ || waiting_->number != letter.get<std::uint64_t>()) return;
+      waiting_->peer_waited = Clock::now();
+      // Who is late among several is the one that does not answer.
+      if (from == waiting_->peer()) waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
       return;
     case Kind::gathered:
       gathered_[from].push_back(letter.get_text());
@@ -161,8 +177,12 @@ void PostOffice::open_exchange(int from, Kind kind, std::uint64_t section, Lette
   name.group = letter.get<std::uint64_t>();
   name.sequence = letter.get<std::uint64_t>();
   name.other = letter.get<bool>() ? from : -1;
-  if (kind == Kind::call || kind == Kind::content) {
+  if (kind == Kind::call || kind == Kind::content || kind == Kind::ready) {
     Arrival& arrival = section_of(section).arrivals[{name, from}];
+    if (kind == Kind::ready) {
+      arrival.ready.emplace(letter.rest().begin(), letter.rest().end());
+      return;
+    }
     const auto step = letter.get<int>();
     if (kind == Kind::call) arrival.call = letter.get_call();
     const std::span<const std::byte> content = letter.rest();
@@ -178,6 +198,16 @@ void PostOffice::open_exchange(int from, Kind kind, std::uint64_t section, Lette
     addressee->second->taken();
 }
 
+/// Those that had left may go.
+void PostOffice::lose(int process) {
+  const auto p = static_cast<std::size_t>(process);
+  if (left_[p]) return;
+  left_[p] = true;
+  Section& section = section_of(section_);
+  remember_failure(section, process,
+                   {Failure::Kind::rank_failed, fmt::format("rank {}: its process is gone", process)});
+}
+
 void PostOffice::remember_failure(Section& section, int rank, Failure failure) {
   if (section.failures.empty()) section.first_failed = rank;
   section.failures.emplace(rank, std::move(failure));
@@ -185,18 +215,31 @@ void PostOffice::remember_failure(Section& section, int rank, Failure failure) {
 
 // ---- waits ---------------------------------------------------------------------------------------------------------
 
-void PostOffice::wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited) {
-  if (ready()) return;
+void PostOffice::wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers,
+                      Awaited awaited) {
+  try {
+    if (ready()) return;
+    waiting_.emplace(++waits_, call, peers, awaited);
+    const auto no_longer_waiting = [this](void*) { waiting_.reset(); };
+    const std::unique_ptr<void, decltype(no_longer_waiting)> scope(this, no_longer_waiting);
+    wait_patiently(ready);
+  } catch (const ElementsLost& error) {
+    path_->abandon();
+    fail<RankFailed>("{}: {}", to_string(call), error.what());
+  } catch (...) {
+    path_->abandon();
+    throw;
+  }
+}
+
+void PostOffice::wait_patiently(const std::function<bool()>& ready) {
   const Clock::time_point begin = Clock::now();
   const auto probe_interval = std::min(longest_probe_interval, timeout_ / 4);
   Clock::time_point next_probe = begin + probe_interval;
-  waiting_.emplace(++waits_, call, peer);
-  const auto no_longer_waiting = [this](void*) { waiting_.reset(); };
-  const std::unique_ptr<void, decltype(no_longer_waiting)> scope(this, no_longer_waiting);
   for (int idle_polls = 0;; ++idle_polls) {
     poll();
     if (ready()) return;
-    check(call, peer, awaited);
+    check();
     check_time(begin);
     if (Clock::now() > next_probe) {
       next_probe = Clock::now() + probe_interval;
@@ -211,18 +254,18 @@ void PostOffice::wait(const std::function<bool()>& ready, const Call& call, int 
 void PostOffice::check_time(Clock::time_point begin) const {
   const Clock::time_point now = Clock::now();
   if (now - std::max(begin, waiting_->peer_waited) > timeout_ || now - begin > timeout_ * size())
-    fail<RankFailed>("{}: rank {} did not come within {} s", to_string(waiting_->call), waiting_->peer,
+    fail<RankFailed>("{}: rank {} did not come within {} s", to_string(waiting_->call), waiting_->peer(),
                      std::chrono::duration<double>(timeout_).count());
 }
 
-void PostOffice::check(const Call& call, int peer, Awaited awaited) {
+void PostOffice::check() {
   const Section& section = section_of(section_);
   if (section.first_failed >= 0)
-    fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), section.first_failed,
+    fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), section.first_failed,
                   section.failures.at(section.first_failed).why);
-  const bool has_ended = section.ended[static_cast<std::size_t>(peer)] || left_[static_cast<std::size_t>(peer)];
-  if (has_ended && awaited == Awaited::word)
-    fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
+  const auto peer = static_cast<std::size_t>(waiting_->peer());
+  if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::word)
+    fail<RankFailed>("{}: rank {} has ended and will not come", to_string(waiting_->call), peer);
 }
 
 void PostOffice::rest(int idle_polls) const {
@@ -244,7 +287,7 @@ void PostOffice::rest(int idle_polls) const {
 
 void PostOffice::probe(std::vector<Link> chain) {
   // With elements on their way this rank does not depend on what the other does next.
-  if (is_sending_to(waiting_->peer)) return;
+  if (waiting_->awaited != Awaited::elements_of_group && is_sending_to(waiting_->peer())) return;
   chain.push_back({rank(), waiting_->number, to_string(waiting_->call)});
   begin(Kind::probe, section_);
   letter_.put(chain.size());
@@ -253,7 +296,7 @@ void PostOffice::probe(std::vector<Link> chain) {
     letter_.put(link.number);
     letter_.put_text(link.call);
   }
-  send(waiting_->peer);
+  send(waiting_->peer());
 }
 
 void PostOffice::relay(int from, LetterReader& letter) {
@@ -267,7 +310,8 @@ void PostOffice::relay(int from, LetterReader& letter) {
   begin(Kind::waits_too, section_);
   letter_.put(chain.back().number);
   send(from);
-  if (is_sending_to(from)) return;
+  // Elements between all of a group move without anybody's word.
+  if (is_sending_to(from) || waiting_->awaited == Awaited::elements_of_group) return;
   const auto is_mine = [this](const Link& link) { return link.rank == rank(); };
   if (!is_mine(chain.front())) {
     if (std::none_of(chain.begin(), chain.end(), is_mine)) probe(std::move(chain));
@@ -303,11 +347,18 @@ template <class Ready>
 bool PostOffice::wait_for_others(const Ready& ready) {
   std::optional<Clock::time_point> deadline;
   for (int idle_polls = 0; !is_broken_; ++idle_polls) {
-    poll();
+    try {
+      poll();
+    } catch (const ElementsLost& error) {
+      path_->abandon();
+      report({Failure::Kind::rank_failed, fmt::format("rank {}: {}", rank(), error.what())});
+    }
     if (ready()) return true;
     const Clock::time_point now = Clock::now();
-    if (!deadline && !section_of(section_).failures.empty())
+    if (!deadline && !section_of(section_).failures.empty()) {
+      path_->abandon();
       deadline = now + std::clamp(timeout_, least_grace, most_grace);
+    }
     is_broken_ = deadline && now > *deadline;
     rest(idle_polls);
   }

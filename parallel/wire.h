@@ -38,10 +38,14 @@ class Wire {
   virtual ~Wire() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Processes on this machine.
+  /// Processes on this machine, and this one's place among them.
   virtual int local_size() const = 0;
+  virtual int local_rank() const = 0;
   /// `Open MPI 4.1.4`.
   virtual std::string name() const = 0;
+
+  /// A process that is there no more, each once: where no launcher ends the others then.
+  virtual std::optional<int> next_gone() { return {}; }
 
   /// Copies the sheet, which is `words` and `content` one after the other. Those of one pair arrive in order, whatever
   /// transfers are under way.
@@ -59,8 +63,8 @@ class Wire {
 
   /// Waits for all processes to call it; nothing may be under way. The last call.
   virtual void leave() = 0;
-  /// Ends all processes, this one included, by this exit code.
-  [[noreturn]] virtual void abort(int code) = 0;
+  /// Ends all processes, this one included, by this exit code; where only their launcher can do that, lets go of them.
+  virtual void abort(int code) = 0;
 };
 
 /// Joins the job that this process was started in; once a process. Null in a program built without MPI.

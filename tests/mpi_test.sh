@@ -100,6 +100,11 @@ failures() {
   call 4 run "$work/small.json" --out "$work/none" --set mesh.dp=2
   is "a job of another size is wrong input" 2 "$code"
   has "both numbers are told" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    call 4 run "$work/small.json" --out "$work/gpu" --set device=cuda
+    is "no GPU is wrong input" 2 "$code"
+    is "it is told once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
+  fi
   call 4 run "$work/small.json" --out "$work/memory" --set memory_budget=100000
   is "out of memory keeps its exit code" 3 "$code"
   has "out of memory is in the results of rank 0" '"status": "out_of_memory"' "$(<"$work/memory/summary.json")"

@@ -7,6 +7,9 @@
 #include <new>
 #include <vector>
 
+// For ranks with a GPU each.
+constexpr int gpus = 4;
+
 struct StreamOnHost {};
 struct PoolOnHost {
   std::atomic<std::int64_t> bytes{0};
@@ -134,11 +137,11 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = gpus;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+  return device < gpus ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
