@@ -1,6 +1,7 @@
 // NCCL and CUDA's runtime behind the interface. NCCL is opened when it is first called: a program that is linked to it
 // takes 200 MB more, whatever it communicates by.
 #include <bit>
+#include <cstdlib>
 #include <utility>
 
 #include <cuda_runtime.h>
@@ -25,6 +26,8 @@ void check(cudaError_t status, std::string_view call) {
 /// NCCL's functions, by their own names.
 struct Functions {
   Functions() {
+    // One address for all communicators would let them meet each other's ranks: their ids go with our words.
+    ::unsetenv("NCCL_COMM_ID");
     const std::string name = "libnccl.so.2";
     std::string why;
     void* library = nullptr;
