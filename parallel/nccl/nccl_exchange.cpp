@@ -39,12 +39,11 @@ bool NcclExchange::has_elements() const {
 /// Whether every rank has the same bytes for all: the last step of an all_reduce is one.
 bool NcclExchange::is_even_all_gather() const {
   const std::vector<const Call*>& calls = all_calls();
-  const Call::Part& first = calls[0]->parts[0];
+  const auto ranks = static_cast<std::int64_t>(calls.size());
   if (call().operation == Operation::all_reduce)
-    return step() == 1 && first.shape.numel() % static_cast<std::int64_t>(calls.size()) == 0 &&
-           !is_inline(offered()[other()]);
+    return step() == 1 && call().parts[0].shape.numel() % ranks == 0 && !is_inline(offered()[other()]);
   return call().operation == Operation::all_gather &&
-         std::all_of(calls.begin(), calls.end(), [&](const Call* one) { return one->parts[0] == first; });
+         std::all_of(calls.begin(), calls.end(), [&](const Call* one) { return one->parts[0] == call().parts[0]; });
 }
 
 /// Until all ranks are at this call, with the memory for it: from here on each does its part without anybody's word.
