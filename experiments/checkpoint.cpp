@@ -18,6 +18,8 @@ namespace {
 constexpr std::string_view step_prefix = "step-";
 /// The step in which the saved head began to train.
 constexpr const char* head_begun = "head_begun";
+/// Of training in f16.
+constexpr const char* loss_scale = "loss_scale";
 
 std::optional<std::int64_t> steps_of(const std::string& folder) {
   std::int64_t steps = 0;
@@ -109,19 +111,31 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
   const Experiment course = without_course(trainer.experiment());
   const Experiment learning = without_layout(course);
   const Mesh& mesh = trainer.rank().mesh;
-  return {{"ranks", std::to_string(mesh.size())},
-          {"steps", std::to_string(steps_done)},
-          {"seed", std::to_string(course.seed)},
-          {"batch", std::to_string(course.train.batch)},
-          {"mesh", to_string(mesh)},
-          {"micro_batches", std::to_string(course.train.micro_batches)},
-          {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
-          {"sampled_shards", std::to_string(trainer.sample_shards())},
-          {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
-          {head_begun, std::to_string(trainer.head_first_step())},
-          {"layout", checksum_of(course)},
-          {"experiment", checksum_of(learning)},
-          {"backbone", checksum_of(without_head(learning))}};
+  SafetensorsMetadata identity{{"ranks", std::to_string(mesh.size())},
+                               {"steps", std::to_string(steps_done)},
+                               {"seed", std::to_string(course.seed)},
+                               {"batch", std::to_string(course.train.batch)},
+                               {"mesh", to_string(mesh)},
+                               {"micro_batches", std::to_string(course.train.micro_batches)},
+                               {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
+                               {"sampled_shards", std::to_string(trainer.sample_shards())},
+                               {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
+                               {head_begun, std::to_string(trainer.head_first_step())},
+                               {"layout", checksum_of(course)},
+                               {"experiment", checksum_of(learning)},
+                               {"backbone", checksum_of(without_head(learning))}};
+  if (trainer.loss_scale()) identity.emplace(loss_scale, trainer.loss_scale()->to_text());
+  return identity;
+}
+
+void load_loss_scale(Trainer& trainer, const SafetensorsMetadata& saved) {
+  if (!trainer.loss_scale()) return;
+  const auto found = saved.find(loss_scale);
+  try {
+    trainer.loss_scale()->set(found == saved.end() ? "" : found->second);
+  } catch (const InputError& error) {
+    fail<InputError>("checkpoint: {}: {}", loss_scale, error.what());
+  }
 }
 
 /// A number in [0, most] that was saved; 0 if none was.
@@ -255,8 +269,9 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
   for (const StateTensor& tensor : wanted) files.check(tensor);
   comparison.expect_experiment(head);
+  load_loss_scale(trainer, files.identity());
   trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
-                                                      : steps_done);
+                                                      : trainer.optimizer_steps(steps_done));
   // Each file is verified by one rank, and ranks begin with different ones.
   for (int i = 0; i < files.size(); ++i) {
     const int file = (i + rank.index) % files.size();

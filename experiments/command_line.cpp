@@ -161,7 +161,8 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   BenchCommand bench;
   CLI::App& bench_app =
       *app.add_subcommand("bench", "measure operations, collectives and training steps against this machine");
-  bench_app.add_option("NAME", bench.name, fmt::format("{}; all without one", fmt::join(bench_names(), " or ")));
+  bench_app.add_option("NAME", bench.name,
+                       fmt::format("{}; all but gpu without one", fmt::join(bench_names(), " or ")));
   CLI::Option* const protocol =
       bench_app
           .add_option("--protocol", bench.protocol,

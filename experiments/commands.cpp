@@ -4,6 +4,8 @@
 #include <array>
 #include <thread>
 
+#include <fmt/ranges.h>
+
 #include "experiments/bench/bench.h"
 #include "experiments/config/help.h"
 #include "experiments/config/schema.h"
@@ -73,7 +75,12 @@ void check_device(const Member& member) {
   if (e.device == DeviceType::cpu && e.transport == TransportType::nccl)
     fail<InputError>("{}: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold",
                      member.document.where("/transport"));
-  if (e.device != DeviceType::cuda) return;
+  if (e.device != DeviceType::cuda) {
+    if (e.tf32)
+      fail<InputError>("{}: expected false with device {}: TF32 is the arithmetic of a GPU's tensor cores",
+                       member.document.where("/tf32"), name_of(e.device));
+    return;
+  }
   if (e.clock == ClockType::virtual_time)
     fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
                      member.document.where("/clock"));
@@ -85,10 +92,22 @@ void check_device(const Member& member) {
                      member.document.where("/winograd"));
 }
 
+/// That what is said of 16-bit types goes with train.dtype.
+void check_types(const Member& member) {
+  const TrainConfig& train = member.root.train;
+  if (train.optimizer.weights == KeptWeights::bf16 && train.dtype != TrainDType::bf16)
+    fail<InputError>("{}: expected \"f32\" with train.dtype {}: bf16 weights are multiplied with bf16 activations",
+                     member.document.where("/train/optimizer/weights"), name_of(train.dtype));
+  if (train.sets_loss_scale && train.dtype != TrainDType::f16)
+    fail<InputError>("{}: expected none with train.dtype {}: only f16 has a loss scale",
+                     member.document.where("/train/loss_scale"), name_of(train.dtype));
+}
+
 /// What no single field can know.
 void check(const Member& member) {
   const Experiment& e = member.root;
   check_device(member);
+  check_types(member);
   constexpr std::int64_t most_ranks = 1024;
   if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
     fail<InputError>("{}: expected at most {} ranks, got {} x {} x {}", member.document.where("/mesh"), most_ranks,
@@ -110,7 +129,7 @@ void check(const Member& member) {
                      e.data.synthetic_identities.identities, e.head.classes);
   check_model(member);
   (void)located(member, "/head", [&] {
-    check(e.head, e.train.optimizer, e.dtype());
+    check(e.head, e.train.optimizer, e.precision().wide());
     return true;
   });
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
@@ -125,16 +144,19 @@ void find_devices(const Study<Experiment>& study, Processes* job) {
 }
 
 bool is_bf16_fast_here() {
-  return make_backend("cpu", 1)->linear_algebra().is_bf16_fast();
+  return make_backend("cpu")->linear_algebra().is_bf16_fast();
 }
 
 /// What is left to the machine becomes what it is on this one: on another it would give other bits.
-void settle_product_types(Study<Experiment>& study, bool is_bf16_fast) {
+void settle(Study<Experiment>& study, bool is_bf16_fast) {
+  // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
+  constexpr std::int64_t rows_of_gpu_tile = 32768;
   for (Member& member : study.variants) {
     HeadConfig& head = member.root.head;
-    const bool is_fast = is_bf16_fast || member.root.device == DeviceType::cuda;
-    const bool is_bf16 = product_type(head, member.root.dtype(), is_fast) == DType::bf16;
+    const bool is_gpu = member.root.device == DeviceType::cuda;
+    const bool is_bf16 = product_type(head, member.root.precision().wide(), is_bf16_fast || is_gpu) == DType::bf16;
     head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
+    if (is_gpu && head.tile == 0) head.tile = std::max<std::int64_t>(rows_of_gpu_tile / head.sub_centres, 1);
   }
 }
 
@@ -142,13 +164,14 @@ Study<Experiment> read(const std::filesystem::path& file, const std::vector<std:
                        bool is_bf16_fast = is_bf16_fast_here()) {
   Study<Experiment> study = read_study<Experiment>(file, sets);
   for (const Member& member : study.variants) check(member);
-  settle_product_types(study, is_bf16_fast);
+  settle(study, is_bf16_fast);
   return study;
 }
 
 Study<Experiment> plsc_study(const std::vector<std::string>& sets) {
   Study<Experiment> study = read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets);
   for (const Member& member : study.variants) check(member);
+  settle(study, is_bf16_fast_here());
   return study;
 }
 
@@ -356,15 +379,21 @@ void explain_command(const ExplainCommand& command, const Console& console) {
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
                       const Console& console) {
+  std::vector<std::string> errors;
   for (const std::filesystem::path& file : files) {
     if (file.string().ends_with(".schema.json")) {  // so that experiments/*.json may be given
       console.out << fmt::format("{}: the schema of experiments, passed over\n", file.string());
       continue;
     }
-    const Study<Experiment> study = read(file, sets);
-    console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
-                               study.variants.size() == 1 ? "" : "s");
+    try {
+      const Study<Experiment> study = read(file, sets);
+      console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
+                                 study.variants.size() == 1 ? "" : "s");
+    } catch (const InputError& error) {
+      errors.emplace_back(error.what());
+    }
   }
+  if (!errors.empty()) fail<InputError>("{}", fmt::join(errors, "\n"));
 }
 
 void bench_command(const BenchCommand& command, const Console& console, Processes* job) {

@@ -29,7 +29,7 @@ std::span<const std::string_view> names_of<ClockType>() {
 
 template <>
 std::span<const std::string_view> names_of<TrainDType>() {
-  static constexpr std::array<std::string_view, 2> names{"f32", "f64"};
+  static constexpr std::array<std::string_view, 4> names{"f32", "f64", "bf16", "f16"};
   return names;
 }
 
@@ -112,7 +112,12 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
   d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is learned or saved");
-  choice(d, "dtype", c.dtype, "type of weights and activations");
+  choice(d, "dtype", c.dtype,
+         "type of activations, their gradients and what crosses stages and ranks; weights are of it, too, or with bf16 "
+         "and f16 of f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, or f64");
+  d.optional_object(
+      "loss_scale", c.sets_loss_scale, [&c](Describer& inner) { describe(inner, c.loss_scale); },
+      "the dynamic loss scale of dtype f16; left out: its defaults");
   describe_optimizer(d, "optimizer", c.optimizer);
   describe_learning_rate(d, "schedule", c.schedule);
   object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
@@ -148,6 +153,8 @@ void describe(Describer& d, Experiment& c) {
   d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
   d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
+  d.field("tf32", c.tf32,
+          "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");
   d.field("memory_budget", c.memory_budget, between(0, 9007199254740992.0), "bytes that a rank may hold; 0: no bound");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another is an error");
@@ -158,6 +165,20 @@ void describe(Describer& d, Experiment& c) {
   d.optional_object(
       "evaluation", c.evaluate, [&c](Describer& inner) { describe(inner, c.evaluation); },
       "identification and verification after training; left out: none");
+}
+
+Precision Experiment::precision() const {
+  switch (train.dtype) {
+    case TrainDType::f32:
+      return DType::f32;
+    case TrainDType::f64:
+      return DType::f64;
+    case TrainDType::f16:
+      return DType::f16;
+    case TrainDType::bf16:
+      break;
+  }
+  return train.optimizer.weights == KeptWeights::bf16 ? Precision(DType::bf16, DType::bf16) : DType::bf16;
 }
 
 Mesh mesh_of(const Experiment& experiment) {

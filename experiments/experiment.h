@@ -10,8 +10,10 @@
 #include "framework/backend.h"
 #include "framework/dtype.h"
 #include "framework/learning_rate.h"
+#include "framework/loss_scale.h"
 #include "framework/optimizer.h"
 #include "layers/head/head.h"
+#include "layers/precision.h"
 #include "models/models.h"
 #include "parallel/link_model.h"
 #include "parallel/mesh.h"
@@ -24,7 +26,7 @@ class Describer;
 enum class DeviceType { cpu, cuda, plan };
 enum class TransportType { threads, mpi, nccl };
 enum class ClockType { wall, virtual_time };
-enum class TrainDType { f32, f64 };
+enum class TrainDType { f32, f64, bf16, f16 };
 /// What ranks with equal copies of the parameters share out.
 enum class ShardedState { none, optimizer };
 
@@ -66,6 +68,8 @@ struct TrainConfig {
   std::int64_t steps = 100;
   bool forward_only = false;
   TrainDType dtype = TrainDType::f32;
+  bool sets_loss_scale = false;  // whether there is anything about it in the experiment
+  LossScaleConfig loss_scale{};  // of f16
   OptimizerConfig optimizer;
   LearningRateConfig schedule;
   ClipConfig clip;
@@ -94,6 +98,7 @@ struct Experiment {
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
   bool winograd = false;           // 3 x 3 convolutions in f32 by Winograd's method
+  bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
   std::int64_t memory_budget = 0;  // bytes a rank; 0: none
   double timeout = 600;            // seconds that a wait may last
   DataConfig data;
@@ -105,7 +110,9 @@ struct Experiment {
 
   /// Times come from models, not from the wall: on plan always.
   bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }
-  DType dtype() const { return train.dtype == TrainDType::f64 ? DType::f64 : DType::f32; }
+  /// Of the model; the head computes in its `wide()`.
+  Precision precision() const;
+  bool has_loss_scale() const { return train.dtype == TrainDType::f16 && !train.forward_only; }
 };
 
 void describe(Describer& d, Experiment& experiment);

@@ -12,7 +12,7 @@ Tensor ImageReader::to_device(std::span<const float> pixels, std::int64_t images
   const Shape shape{images, image.height, image.width, image.channels};
   const Tensor x = rank_.device.has_data() ? Tensor::from_host(rank_.device, shape, pixels)
                                            : Tensor::empty(rank_.device, shape, DType::f32);
-  return cast(Variable(x), experiment_.dtype()).value();
+  return cast(Variable(x), experiment_.precision().activations).value();
 }
 
 Tensor ImageReader::read(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first) {
@@ -29,7 +29,7 @@ Tensor ImageReader::read(std::span<const std::int64_t> indices, std::int64_t ste
     read_training_batch(dataset_, part, experiment_.data.augmentation, rank_.key, step, first + begin, pixels_);
     x.rows(begin, end).load_bytes(std::as_bytes(std::span(pixels_)));
   }
-  return cast(Variable(x), experiment_.dtype()).value();
+  return cast(Variable(x), experiment_.precision().activations).value();
 }
 
 }  // namespace heddle

@@ -23,7 +23,8 @@ std::int64_t classes_of_a_rank(const Experiment& experiment, const Mesh& mesh) {
 std::int64_t head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
   const TrainConfig& train = experiment.train;
   const std::int64_t classes = classes_of_a_rank(experiment, mesh);
-  const HeadBytes bytes = Head::bytes(experiment.head, train.optimizer, dimension, classes, experiment.dtype());
+  const HeadBytes bytes =
+      Head::bytes(experiment.head, train.optimizer, dimension, classes, experiment.precision().wide());
   if (train.forward_only) return bytes.weights;
   std::int64_t optimizer = bytes.optimizer;
   if (experiment.head.is_replicated() && train.shard == ShardedState::optimizer) {
@@ -67,7 +68,7 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelDescript
                          .micro_batches = train.micro_batches,
                          .links = experiment.links,
                          .profile = experiment.profile,
-                         .dtype = experiment.dtype(),
+                         .precision = experiment.precision(),
                          .optimizer_states = optimizer_states(train.optimizer),
                          .shards_optimizer = train.shard == ShardedState::optimizer};
   if (experiment.memory_budget > 0)
@@ -84,7 +85,7 @@ std::vector<LayerExchange> head_exchanges(const Experiment& experiment, std::int
   const HeadConfig& head = experiment.head;
   std::vector<LayerExchange> exchanges;
   for (const LayerExchange& exchange :
-       Head::exchanges(head, dimension, rows, options.mesh, options.dtype, experiment.train.clip.norm > 0)) {
+       Head::exchanges(head, dimension, rows, options.mesh, options.precision.wide(), experiment.train.clip.norm > 0)) {
     exchanges.push_back(exchange);
     const bool is_gradient = head.is_replicated() && exchange.elements == head.rows_of(head.classes) * dimension;
     if (exchange.when != LayerExchange::When::step_end || !is_gradient || !options.shards_optimizer) continue;
@@ -134,7 +135,7 @@ LayerCosts head_costs(const Experiment& experiment, const ModelDescription& mode
   const double cells = multiplied * taking_part;
   const int products = Head::products(head, experiment.train.clip.norm > 0);
   const double flops = products * 2 * cells * static_cast<double>(dimension);
-  const double touched = products * static_cast<double>(size_of(options.dtype)) *
+  const double touched = products * static_cast<double>(size_of(options.precision.wide())) *
                          (cells + (multiplied + taking_part) * static_cast<double>(dimension));
   costs.flops = flops * static_cast<double>(options.micro_batches);
   costs.seconds = prices.computing_seconds(flops, touched);
@@ -157,7 +158,7 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
     if (is_mine(stage) == is_mine(stage + 1)) continue;
     const CrossingBytes crossing =
         crossing_bytes(*plan.model, *plan.placements, forms, static_cast<int>(plan.range(stage).end()), options.samples,
-                       experiment.dtype());
+                       options.precision.activations);
     bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
   }
   if (!experiment.head.is_everywhere() && plan.last_rank() == 0)
@@ -200,12 +201,14 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
     for (const PlannedCollective& collective : head_costs(experiment, model, options, plan.last_rank()).collectives)
       if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
   bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
-  if (experiment.train.clip.norm > 0) {
-    const LayerExchange squares{LayerExchange::When::step_end, Operation::all_reduce,
-                                options.mesh.larger_than_one(every_axis), squares_of(model), DType::f64};
+  const auto add_sum = [&](std::int64_t numbers) {
+    const LayerExchange sum{LayerExchange::When::step_end, Operation::all_reduce,
+                            options.mesh.larger_than_one(every_axis), numbers, DType::f64};
     bytes.model[static_cast<std::size_t>(Cargo::gradients)] +=
-        PlanCosts(model, options).exchange(Cargo::gradients, squares).bytes;
-  }
+        PlanCosts(model, options).exchange(Cargo::gradients, sum).bytes;
+  };
+  if (experiment.train.clip.norm > 0) add_sum(squares_of(model));
+  if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed
   return bytes;
 }
 

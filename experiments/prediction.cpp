@@ -139,7 +139,7 @@ class Prediction {
     for (int stage = 0; stage + 1 < plan_.stages(); ++stage)
       out_of.push_back(crossing_bytes(*plan_.model, *plan_.placements, forms,
                                       static_cast<int>(plan_.range(stage).end()), options_.samples,
-                                      experiment_.dtype()));
+                                      experiment_.precision().activations));
     return [this, out_of = std::move(out_of)](int from, int to) {
       const Link& link = experiment_.links.link(world_rank(plan_.rank_of()[static_cast<std::size_t>(from)]),
                                                 world_rank(plan_.rank_of()[static_cast<std::size_t>(to)]));
@@ -155,8 +155,12 @@ class Prediction {
     if (!experiment_.is_virtual_time()) return 0;
     const std::vector<int> ranks = mesh_.ranks_over({Axis::pp}, 0);
     const bool tells_loss = !experiment_.train.forward_only && !head_is_everywhere();
-    return collective_seconds(experiment_.links, tells_loss ? Operation::broadcast : Operation::barrier,
-                              tells_loss ? static_cast<std::int64_t>(sizeof(double)) : 0, ranks);
+    constexpr std::int64_t number = sizeof(double);
+    const double overflow = experiment_.has_loss_scale() ? collective_seconds(experiment_.links, Operation::all_reduce,
+                                                                              number, mesh_.ranks_over(every_axis, 0))
+                                                         : 0;
+    return overflow + collective_seconds(experiment_.links, tells_loss ? Operation::broadcast : Operation::barrier,
+                                         tells_loss ? number : 0, ranks);
   }
 
   const Experiment& experiment_;

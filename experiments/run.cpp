@@ -151,6 +151,8 @@ class RankRun {
     const Trainer::Update update = trainer_->apply_gradients(record.step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
+    record.loss_scale = update.loss_scale;
+    record.is_skipped = update.is_skipped;
   }
 
   void train(std::int64_t step) {
@@ -261,7 +263,7 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
     std::string made;
     for (const std::size_t form : forms.crossing(static_cast<int>(plan.range(last).end()))) {
       if (!made.empty()) made += ' ';
-      made += to_string(experiment.dtype(), plan.model->shape(forms.all()[form].value, samples));
+      made += to_string(experiment.precision().activations, plan.model->shape(forms.all()[form].value, samples));
     }
     result.outputs.push_back(made);
   }
@@ -282,7 +284,8 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
                                  .jitter = experiment.ranks.jitter},
                        .threads = static_cast<int>(experiment.threads),
                        .profile = experiment.profile,
-                       .winograd = experiment.winograd};
+                       .winograd = experiment.winograd,
+                       .tf32 = experiment.tf32};
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
   if (experiment.device == DeviceType::plan) {

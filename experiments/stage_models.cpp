@@ -40,6 +40,10 @@ void StageModels::end_step(Rank& rank) {
   for (auto& [stage, model] : models_) model.end_step(rank);
 }
 
+void StageModels::drop_step() {
+  for (auto& [stage, model] : models_) model.drop_step();
+}
+
 ShardRange StageModels::rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const {
   const Mesh::Coordinates at = mesh_.coordinates(world_rank);
   if (at.pp != pipeline_rank) return {};

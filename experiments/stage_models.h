@@ -24,6 +24,7 @@ class StageModels {
   /// Of all stages together.
   std::int64_t parameters_of_all() const { return all_parameters_; }
   void end_step(Rank& rank);
+  void drop_step();
 
   /// The part of so many samples, from the leading one on, whose images a rank takes and whose embeddings it gives;
   /// none on ranks without the first, or the last, stage.

@@ -1,7 +1,10 @@
 #include "experiments/stage_pass.h"
 
+#include <utility>
+
 #include "framework/device.h"
 #include "framework/error.h"
+#include "framework/ops/elementwise.h"
 
 namespace heddle {
 
@@ -58,15 +61,19 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
     shared.push_back({all.begin + rows.begin, rows.size});
   }
   const std::vector<std::int64_t> labels = labels_of(tools_.dataset, Split::train, indices(micro_batch, mine));
+  const DType wide = tools_.experiment.precision().wide();
   const Tensor embedding =
-      output.defined() ? output : Tensor::empty(rank_.device, {0, tools_.head->dimension()}, tools_.experiment.dtype());
+      output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, tools_.head->dimension()}, wide);
   HeadOutput result = tools_.head->forward_backward({.embedding = embedding,
                                                      .labels = labels,
                                                      .samples = shared,
                                                      .global_batch = tools_.experiment.train.batch,
                                                      .while_reducing = tools_.update_head});
   if (rank_.device.has_data() && result.loss_sum.defined()) loss_ = loss_.value_or(0) + result.loss_sum.item();
-  return output.defined() ? std::move(result.embedding_gradient) : Tensor();
+  if (!output.defined()) return {};
+  Tensor gradient = std::exchange(result.embedding_gradient, Tensor());
+  if (tools_.loss_scale != 1) rank_.device.backend().elementwise().scale_add(tools_.loss_scale, gradient, 0, gradient);
+  return in_type(gradient, output.dtype());
 }
 
 Tensor ForwardPass::loss(int /*micro_batch*/, const Tensor& /*output*/) {

@@ -45,6 +45,8 @@ struct TrainingTools {
   ImageReader& images;
   Head* head;  // none on ranks that have no classes
   GradientBuckets& buckets;
+  /// What the gradient that backward passes start with is multiplied by.
+  double loss_scale = 1;
   /// Where the head can be stepped before the backward passes of the layers.
   std::function<void()> update_head;
 };

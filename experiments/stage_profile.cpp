@@ -45,14 +45,15 @@ Experiment serial_experiment(const Experiment& experiment) {
   return serial;
 }
 
-/// All stages on one rank, each for all micro-batches before the next, as ranks of one stage would do them.
-Schedule stage_by_stage(int stages, int micro_batches) {
+/// All stages on one rank, one micro-batch after the other, as a rank does the layers of its stage: each meets its
+/// weights as cold, or as warm.
+Schedule one_by_one(int stages, int micro_batches) {
   Schedule schedule{micro_batches, std::vector<int>(static_cast<std::size_t>(stages), 0), {{}}};
   std::vector<Action>& list = schedule.ranks[0];
-  for (int stage = 0; stage < stages; ++stage)
-    for (int i = 0; i < micro_batches; ++i) list.push_back({ActionKind::forward, stage, i});
-  for (int stage = stages - 1; stage >= 0; --stage)
-    for (int i = 0; i < micro_batches; ++i) list.push_back({ActionKind::backward, stage, i});
+  for (int i = 0; i < micro_batches; ++i) {
+    for (int stage = 0; stage < stages; ++stage) list.push_back({ActionKind::forward, stage, i});
+    for (int stage = stages - 1; stage >= 0; --stage) list.push_back({ActionKind::backward, stage, i});
+  }
   return schedule;
 }
 
@@ -189,6 +190,23 @@ const std::vector<StageProfile>& profile_stages(const Experiment& experiment, co
   return steps;
 }
 
+namespace {
+
+/// Of all parameters, those of each application.
+std::vector<double> shares_of_parameters(const ModelDescription& model) {
+  std::vector<double> shares;
+  for (const auto& application : model.applications()) {
+    std::int64_t elements = 0;
+    for (const Shape& shape : application.layer->parameters()) elements += shape.numel();
+    shares.push_back(static_cast<double>(elements));
+  }
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= std::max(all, 1.0);
+  return shares;
+}
+
+}  // namespace
+
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
                                          std::shared_ptr<const ModelDescription> model, StageProfiles& known) {
   Experiment serial = serial_experiment(experiment);
@@ -200,7 +218,9 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   cut.end = model->last_value();
   for (int i = 1; i < cut.end; ++i) cut.begins.push_back(i);
   const Schedule schedule =
-      with_recompute(stage_by_stage(cut.stages(), static_cast<int>(serial.train.micro_batches)), recompute);
+      with_recompute(one_by_one(cut.stages(), static_cast<int>(serial.train.micro_batches)), recompute);
+  const std::vector<double> shares = shares_of_parameters(*model);
+  const auto micro_batches = static_cast<double>(serial.train.micro_batches);
   const std::shared_ptr<const RunPlan> plan = serial_plan(serial, std::move(model), cut, schedule);
   std::vector<StageProfile>& steps = known_steps(serial, *plan, known);
   if (steps.empty()) steps = measure(serial, dataset, plan);
@@ -208,7 +228,8 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   for (const StageProfile& profile : steps) {
     for (std::size_t i = 0; i < seconds.size(); ++i) {
       const StageCosts& costs = profile.later[i];
-      seconds[i] += costs.forward + costs.recompute + costs.backward_input + costs.backward_weight;
+      seconds[i] += costs.forward + costs.recompute + costs.backward_input + costs.backward_weight +
+                    shares[i] * profile.optimizer / micro_batches;
     }
     if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight + profile.head_norm;
   }

@@ -37,8 +37,8 @@ using StageProfiles = std::map<std::string, std::vector<StageProfile>>;
 const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
                                                 const RunPlan& plan, StageProfiles& known);
 
-/// Of each application of the model, forward and backward of one micro-batch: what the cut `by time` weighs. The last
-/// one bears the head if that lies on its ranks alone.
+/// Of each application of the model, forward and backward of one micro-batch and its part of the weights' update: what
+/// the cut `by time` weighs. The last one bears the head if that lies on its ranks alone.
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
                                          std::shared_ptr<const ModelDescription> model, StageProfiles& known);
 

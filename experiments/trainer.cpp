@@ -26,10 +26,11 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
       rank_(rank),
       tracer_(tracer),
       plan_(std::move(plan)),
-      construction_{rank.device, rank.key, experiment.dtype()},
+      construction_{rank.device, rank.key, experiment.precision()},
       models_(plan_, rank, construction_),
       images_(experiment, dataset, rank) {
   construction_.next_stream = plan_->model->streams();
+  construction_.precision = construction_.precision.wide();  // what comes after the model
   if (experiment.head.is_everywhere() || rank.coordinates.pp == plan_->last_rank())
     head_ = std::make_unique<Head>(
         experiment.head, experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
@@ -38,6 +39,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
     sample_shards_ = experiment.head.sample.shards_over(rank.mesh.size(experiment.head.class_axes()));
   check_names();
   if (!experiment.train.forward_only) make_optimizer_and_buckets();
+  if (experiment.has_loss_scale()) loss_scale_.emplace(experiment.train.loss_scale);
 }
 
 void Trainer::make_optimizer_and_buckets() {
@@ -54,6 +56,8 @@ void Trainer::make_optimizer_and_buckets() {
     (i < of_models ? partial : late).push_back({parameter->value, parameter->gradient, &ranks, sharded});
     trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
                        parameter->is_norm_or_bias});
+    if (size_of(parameter->value.dtype()) == 2)
+      trained.back().rounding = {rank_.key, parameter->stream, weight_rows(stepped_part(*parameter))};
   }
   buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment_.train.bucket_bytes);
   head_buckets_ = std::make_unique<GradientBuckets>(std::move(late), experiment_.train.bucket_bytes);
@@ -162,7 +166,8 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   if (head_)
     head_->begin_step(
         step, experiment_.head.samples() ? labels_of(dataset_, Split::train, batch) : std::vector<std::int64_t>());
-  TrainingTools tools{experiment_, dataset_, tracer_, images_, head_.get(), *buckets_, {}};
+  const double scale = loss_scale_ ? loss_scale_->scale() : 1;
+  TrainingTools tools{experiment_, dataset_, tracer_, images_, head_.get(), *buckets_, scale, {}};
   if (updates_head_early()) tools.update_head = [this, step] { update_head(step, 1); };
   TrainingPass pass(tools, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
@@ -173,6 +178,7 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   buckets_->finish();
   head_buckets_->begin();
   head_buckets_->finish();
+  has_overflowed_ = loss_scale_ && unscale_gradients();
   return shared_loss(step, pass.loss());
 }
 
@@ -198,24 +204,42 @@ std::vector<Tensor> Trainer::embed(const std::vector<std::int64_t>& sizes, const
   ForwardPass pass(models_, rank_, sizes, images);
   std::vector<Tensor> embeddings = engine(plan_->embedding).run(pass);
   while (embeddings.size() < sizes.size())
-    embeddings.push_back(Tensor::empty(rank_.device, {0, embedding_size(*plan_->model)}, experiment_.dtype()));
+    embeddings.push_back(
+        Tensor::empty(rank_.device, {0, embedding_size(*plan_->model)}, experiment_.precision().wide()));
+  for (Tensor& embedding : embeddings) embedding = in_type(embedding, experiment_.precision().wide());
   return embeddings;
 }
 
 bool Trainer::updates_head_early() const {
   const TrainConfig& train = experiment_.train;
-  return head_ && !head_->is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
+  return head_ && !loss_scale_ && !head_->is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
          rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(experiment_.head.copy_axes()) == 1 && rank_.size > 1;
 }
 
 void Trainer::update_head(std::int64_t step, double factor) {
   const Tracer::Computing span(tracer_, "head weight");
-  head_->update({step, learning_rate_of(step), experiment_.train.clip.value, factor});
+  head_->update({optimizer_steps(step), learning_rate_of(step), experiment_.train.clip.value, factor});
 }
 
 double Trainer::learning_rate_of(std::int64_t step) const {
   const TrainConfig& train = experiment_.train;
   return learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
+}
+
+bool Trainer::unscale_gradients() {
+  const MemoryScope scope(rank_.device, Category::workspace);
+  const Backend& backend = rank_.device.backend();
+  // Not finite once one gradient is not; the squares of f32 stay within f64.
+  Tensor squares = Tensor::zeros(rank_.device, {1}, DType::f64);
+  const auto for_all = [](const std::vector<Parameter*>& parameters, auto&& visit) {
+    for (Parameter* parameter : parameters)
+      if (Tensor gradient = parameter->gradient->gradient(); gradient.defined()) visit(gradient);
+  };
+  // The head's are not scaled.
+  for_all(models_.parameters(), [&](Tensor& g) { backend.elementwise().scale_add(1 / loss_scale_->scale(), g, 0, g); });
+  for_all(parameters(), [&](Tensor& g) { backend.training().add_squared_norm(g, squares); });
+  if (rank_.size > 1) squares = rank_.world.all_reduce(squares);
+  return rank_.device.has_data() && !std::isfinite(squares.item());
 }
 
 double Trainer::gradient_norm() {
@@ -262,23 +286,35 @@ Trainer::Clipped Trainer::clip_gradients() {
 }
 
 Trainer::Update Trainer::apply_gradients(std::int64_t step) {
-  Update update;
+  Update update{.learning_rate = learning_rate_of(step)};
+  if (loss_scale_) update.loss_scale = loss_scale_->scale();
+  update.is_skipped = has_overflowed_;
+  if (has_overflowed_) {
+    if (head_ && !head_->is_replicated()) head_->skip_update();
+    models_.drop_step();
+  } else {
+    update.gradient_norm = step_optimizer(step, update.learning_rate);
+    models_.end_step(rank_);
+  }
+  for (const Parameter* parameter : parameters()) parameter->gradient->clear();
+  if (loss_scale_) loss_scale_->end_step(has_overflowed_);
+  return update;
+}
+
+std::optional<double> Trainer::step_optimizer(std::int64_t step, double learning_rate) {
   const Clipped clipped = clip_gradients();
-  update.gradient_norm = clipped.norm;
-  update.learning_rate = learning_rate_of(step);
   std::vector<Tensor> gradients;
   for (const Parameter* parameter : parameters())
     if (parameter->trainable) gradients.push_back(parameter->gradient->gradient());
   if (head_ && !head_->is_replicated() && !updates_head_early()) update_head(step, clipped.factor);
   const Tracer::Computing span(tracer_, "optimizer");
-  optimizer_->step(step, update.learning_rate, gradients);
+  optimizer_->step(optimizer_steps(step), learning_rate, gradients);
+  gradients.clear();
   std::vector<FlatSharded> stepped;
   for (const Parameter* parameter : parameters())
     if (shards_step(*parameter)) stepped.push_back({parameter->value, &rank_.over(parameter->part.partial)});
   gather_shards(stepped, experiment_.train.bucket_bytes);
-  for (const Parameter* parameter : parameters()) parameter->gradient->clear();
-  models_.end_step(rank_);
-  return update;
+  return clipped.norm;
 }
 
 }  // namespace heddle

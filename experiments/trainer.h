@@ -26,9 +26,13 @@ class Trainer {
 
   struct Update {
     double learning_rate = 0;
-    std::optional<double> gradient_norm;  // when clipping by it
+    std::optional<double> gradient_norm{};  // when clipping by it
+    std::optional<double> loss_scale{};     // that of the step, in f16
+    bool is_skipped = false;
   };
-  /// Clips, steps the optimizer, closes the step's running statistics and lets the gradients go. A collective call.
+  /// Clips, steps the optimizer, closes the step's running statistics and lets the gradients go. Where a gradient of
+  /// f16 has overflowed, on whichever rank, all ranks skip the step: neither weights nor optimizer state change, the
+  /// head's included, and the optimizer does not count it. A collective call.
   Update apply_gradients(std::int64_t step);
 
   /// A step's forward pass alone, in evaluation mode. A collective call.
@@ -59,9 +63,14 @@ class Trainer {
   std::int64_t sample_shards() const { return sample_shards_; }
   /// From the next step on in so many. To be called by all ranks.
   void sample_in(std::int64_t shards);
-  /// The step in which the head began to train: 0, or where a run that went on began a new one.
+  /// The optimizer's step in which the head began to train: 0, or where a run that went on began a new one.
   std::int64_t head_first_step() const { return head_first_step_; }
   void set_head_first_step(std::int64_t step);
+  /// In f16 only. Steps of the optimizer are those that were not skipped.
+  std::optional<LossScale>& loss_scale() { return loss_scale_; }
+  std::int64_t optimizer_steps(std::int64_t steps) const {
+    return loss_scale_ ? steps - loss_scale_->skipped_steps() : steps;
+  }
   const RunPlan& plan() const { return *plan_; }
   Rank& rank() { return rank_; }
   const Experiment& experiment() const { return experiment_; }
@@ -80,10 +89,13 @@ class Trainer {
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
   /// Whether the head's phase 2 has to know nothing of the step's other gradients, and so runs within the loss, while
   /// the embeddings' gradient is exchanged. Stages of a pipeline leave it for the end, as their profile does; where
-  /// copies add up each tile's gradient, the first of these sums would wait for that exchange.
+  /// copies add up each tile's gradient, the first of these sums would wait for that exchange. With a loss scale the
+  /// other gradients decide whether there is a step.
   bool updates_head_early() const;
   void update_head(std::int64_t step, double factor);
   double learning_rate_of(std::int64_t step) const;
+  /// Divides the gradients of the stages' parameters by the loss scale. Gives whether one of any rank's is not finite.
+  bool unscale_gradients();
   double gradient_norm();
   /// The norm before clipping by it, and what the gradients were multiplied by.
   struct Clipped {
@@ -91,6 +103,8 @@ class Trainer {
     double factor = 1;
   };
   Clipped clip_gradients();
+  /// Gives the gradients' norm, if they are clipped by it.
+  std::optional<double> step_optimizer(std::int64_t step, double learning_rate);
 
   const Experiment& experiment_;
   const Dataset& dataset_;
@@ -107,6 +121,8 @@ class Trainer {
   std::unique_ptr<GradientBuckets>
       head_buckets_;  // of a replicated head, whose gradient comes after all backward passes
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<LossScale> loss_scale_;
+  bool has_overflowed_ = false;
   ImageReader images_;
 };
 

@@ -1,6 +1,7 @@
-// A backend computes and holds bytes: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted, nothing
-// is computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel does not
-// compile. Kernels never allocate: operations hand them outputs and workspaces, so all backends hold the same bytes.
+// A backend computes and holds bytes: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted,
+// nothing is computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel
+// does not compile. Kernels never allocate: operations hand them outputs and workspaces, and all is metered. Plan holds
+// the bytes of the cpu; cuda's workspaces are others.
 #pragma once
 
 #include <cstdint>
@@ -76,17 +77,28 @@ class Backend {
   virtual const TrainingKernels& training() const = 0;
 };
 
-/// `threads`: size of the thread team that computes for this rank. `winograd`: 3 x 3 convolutions in f32 by F(4 x 4,
-/// 3 x 3), two to three times as fast, with rounding errors (rms) of 2e-6 to 5e-6 in place of 3e-7.
-std::unique_ptr<Backend> make_cpu_backend(int threads, bool winograd = false);
-/// A rank's part of an NVIDIA GPU; InputError without one, with too old a driver, or in a program built without CUDA.
-std::unique_ptr<Backend> make_cuda_backend(int gpu = 0);
-/// Counts what the cpu backend so made would hold and do.
-std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd = false, const DeviceProfile& profile = {});
+struct BackendOptions {
+  /// The cpu's: size of the thread team that computes for this rank.
+  int threads = 1;
+  /// The cpu's: 3 x 3 convolutions in f32 by F(4 x 4, 3 x 3), two to three times as fast, with rounding errors (rms) of
+  /// 2e-6 to 5e-6 in place of 3e-7.
+  bool winograd = false;
+  /// The GPU's: products and convolutions of f32 take operands of 10 bits beside the leading one, on tensor cores.
+  bool tf32 = false;
+  /// Number of the rank's GPU on this machine.
+  int gpu = 0;
+  /// Plan's.
+  DeviceProfile profile{};
+};
 
-/// Makes the backend that an experiment names; InputError lists the names there are. `profile` is plan's.
-std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd = false,
-                                      const DeviceProfile& profile = {});
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
+/// A rank's part of an NVIDIA GPU; InputError without one, with too old a driver, or in a program built without CUDA.
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options);
+/// Counts what the cpu backend so made would hold and do.
+std::unique_ptr<Backend> make_plan_backend(const BackendOptions& options);
+
+/// Makes the backend that an experiment names; InputError lists the names there are.
+std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 std::span<const std::string_view> backend_names();
 
 /// What the backends compute with, and so what a result's bits depend on: libraries' versions, the CPU's instructions.

@@ -30,7 +30,9 @@ struct BFloat16 {
     const bool is_nan = (word & 0x7FFFFFFFU) > 0x7F800000U;
     bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40U : (word + 0x7FFFU + ((word >> 16) & 1U)) >> 16);
   }
-  HEDDLE_HOST_DEVICE operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }  // NOLINT
+  HEDDLE_HOST_DEVICE operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }  // NOLINT
   std::uint16_t bits = 0;
 };
 

@@ -1,11 +1,19 @@
 #include "framework/optimizer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "framework/describe.h"
 #include "framework/device.h"
+#include "framework/ops/elementwise.h"
 
 namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<KeptWeights>() {
+  static constexpr std::array<std::string_view, 2> names{"f32", "bf16"};
+  return names;
+}
 
 void describe_optimizer(Describer& d, const char* key, OptimizerConfig& c) {
   const auto common = [&c](Describer& inner) {
@@ -19,6 +27,9 @@ void describe_optimizer(Describer& d, const char* key, OptimizerConfig& c) {
           common(inner);
           inner.field("momentum", c.momentum, from_to_below(0, 1), "share of the last step's velocity that is kept");
           inner.field("nesterov", c.nesterov, "look ahead along the velocity");
+          choice(inner, "weights", c.weights,
+                 "type that weights of convolutions and linear layers, their gradients and velocity are kept in: f32, "
+                 "or with train.dtype bf16 also bf16, half the bytes, stepped with stochastic rounding");
         }},
        {"adamw", "Adam with decoupled weight decay", [&c, common](Describer& inner) {
           common(inner);
@@ -57,8 +68,9 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
     if (gradients[i].shape() != trained.weight.shape() || gradients[i].dtype() != trained.weight.dtype())
       fail("optimizer: {} is {}, its gradient {}", trained.name, to_string(trained.weight), to_string(gradients[i]));
     const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
-    update(i, step_of(config_, step - trained.first_step, learning_rate, decays ? config_.weight_decay : 0),
-           gradients[i]);
+    const OptimizerStep constants =
+        step_of(config_, step - trained.first_step, learning_rate, decays ? config_.weight_decay : 0);
+    update(i, step, constants, gradients[i]);
     trained.weight.storage()->changed();
   }
 }
@@ -72,8 +84,9 @@ std::vector<Tensor> Optimizer::zeros() const {
   std::vector<Tensor> state;
   for (const Trained& trained : weights_) {
     const MemoryScope scope(trained.weight.device(), Category::optimizer);
+    const DType type = trained.weight.dtype();
     state.push_back(
-        Tensor::zeros(trained.weight.device(), trained.weight.shape(), compute_dtype(trained.weight.dtype())));
+        Tensor::zeros(trained.weight.device(), trained.weight.shape(), trained.rounding ? type : compute_dtype(type)));
   }
   return state;
 }
@@ -87,6 +100,35 @@ std::vector<Optimizer::State> Optimizer::named(const std::string& prefix, const 
 
 namespace {
 
+/// Some rows of a flat tensor [n].
+Tensor rows_of(const Tensor& flat, const WeightRows& rows, std::int64_t begin, std::int64_t end) {
+  return flat.rows(rows.held + begin * rows.columns, rows.held + end * rows.columns)
+      .reshape({end - begin, rows.columns});
+}
+
+/// As a head's 16-bit class rows are stepped, whose kernels round each element by the draw of its place in the whole.
+void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
+                  const OptimizerStep& constants) {
+  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // of a gradient in f32, so that it stays in the cache
+  const auto flat = [](const Tensor& x) { return x.defined() ? x.reshape({x.numel()}) : x; };
+  const WeightRounding& rounding = *trained.rounding;
+  const ClassRowKernels& kernels = gradient.device().backend().class_rows();
+  const MemoryScope scope(gradient.device(), Category::workspace);
+  for (const WeightRows& rows : rounding.rows) {
+    const std::int64_t at_once = std::max<std::int64_t>(most_elements / rows.columns, 1);
+    for (std::int64_t begin = 0; begin < rows.rows; begin += at_once) {
+      const std::int64_t end = std::min(begin + at_once, rows.rows);
+      const auto part = [&](const Tensor& x) { return x.defined() ? rows_of(flat(x), rows, begin, end) : x; };
+      ClassTable table{.weight = part(trained.weight), .momentum = part(velocity)};
+      kernels.step(table, {.size = end - begin}, table.weight, Tensor(), in_type(part(gradient), DType::f32),
+                   {.update = constants,
+                    .rounding = {rounding.key, Purpose::rounding, static_cast<std::uint32_t>(step), rounding.stream},
+                    .first_element = rows.whole + begin * rows.stride,
+                    .row_stride = rows.stride});
+    }
+  }
+}
+
 class Sgd final : public Optimizer {
  public:
   Sgd(const OptimizerConfig& config, std::vector<Trained> weights) : Optimizer(config, std::move(weights)) {
@@ -96,10 +138,14 @@ class Sgd final : public Optimizer {
   std::vector<State> state() const override { return named("velocity", velocity_); }
 
  private:
-  void update(std::size_t index, const OptimizerStep& step, const Tensor& gradient) override {
+  void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient) override {
     Tensor none;
-    gradient.device().backend().training().sgd(std::get<SgdStep>(step), gradient, weights_[index].weight,
-                                               velocity_.empty() ? none : velocity_[index]);
+    Trained& trained = weights_[index];
+    Tensor& velocity = velocity_.empty() ? none : velocity_[index];
+    if (trained.rounding)
+      step_rounded(trained, velocity, gradient, step, constants);
+    else
+      gradient.device().backend().training().sgd(std::get<SgdStep>(constants), gradient, trained.weight, velocity);
   }
 
   std::vector<Tensor> velocity_;
@@ -116,8 +162,9 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  void update(std::size_t index, const OptimizerStep& step, const Tensor& gradient) override {
-    gradient.device().backend().training().adamw(std::get<AdamWStep>(step), gradient, weights_[index].weight,
+  void update(std::size_t index, std::int64_t /*step*/, const OptimizerStep& constants,
+              const Tensor& gradient) override {
+    gradient.device().backend().training().adamw(std::get<AdamWStep>(constants), gradient, weights_[index].weight,
                                                  mean_[index], square_[index]);
   }
 

@@ -44,7 +44,7 @@ class Storage {
   std::uint64_t version() const { return version_; }
   void changed() { ++version_; }
 
-  /// Something derived from these elements that is kept as long as they live, e.g. a weight in a kernel's own layout.
+  /// What framework/derived.h keeps with these elements.
   struct Derived {
     std::uint64_t key;
     std::uint64_t version;

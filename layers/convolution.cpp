@@ -105,8 +105,9 @@ Convolution::Convolution(Construction& construction, const std::string& name, co
 }
 
 Variable Convolution::forward(std::span<const Variable> inputs, const Pass& pass) {
-  return weights_.apply(
-      pass, [&](const Variable& weight, const Variable& bias) { return conv2d(inputs[0], weight, bias, options_); });
+  return weights_.apply(inputs[0].dtype(), pass, [&](const Variable& weight, const Variable& bias) {
+    return conv2d(inputs[0], weight, bias, options_);
+  });
 }
 
 }  // namespace heddle

@@ -38,6 +38,8 @@ class Layer {
   virtual std::vector<Buffer*> buffers() { return {}; }
   /// Once a step, after its last micro-batch, on all ranks together: running statistics.
   virtual void end_step(Rank& /*rank*/) {}
+  /// In place of that after a step that is not taken: nothing is learned from it.
+  virtual void drop_step() {}
 };
 
 using LayerPointer = std::unique_ptr<Layer>;

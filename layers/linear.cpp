@@ -89,7 +89,7 @@ Linear::Linear(Construction& construction, const std::string& name, const Linear
     : weights_(make_weights(construction, name, options, layout)) {}
 
 Variable Linear::forward(std::span<const Variable> inputs, const Pass& pass) {
-  return weights_.apply(pass,
+  return weights_.apply(inputs[0].dtype(), pass,
                         [&](const Variable& weight, const Variable& bias) { return linear(inputs[0], weight, bias); });
 }
 

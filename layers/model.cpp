@@ -190,4 +190,8 @@ void Model::end_step(Rank& rank) {
   for (const LayerPointer& layer : layers_) layer->end_step(rank);
 }
 
+void Model::drop_step() {
+  for (const LayerPointer& layer : layers_) layer->drop_step();
+}
+
 }  // namespace heddle

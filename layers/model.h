@@ -44,6 +44,7 @@ class Model {
   std::vector<Parameter*> parameters();
   std::vector<Buffer*> buffers();
   void end_step(Rank& rank);
+  void drop_step();
 
   const ModelDescription& description() const { return *description_; }
   const PlacementPlan& plan() const { return *plan_; }

@@ -35,6 +35,7 @@ class BatchNorm final : public Layer {
   std::vector<Parameter*> parameters() override;
   std::vector<Buffer*> buffers() override { return {&running_mean_, &running_variance_}; }
   void end_step(Rank& rank) override;
+  void drop_step() override { groups_.clear(); }
 
  private:
   BatchNormOptions options_;

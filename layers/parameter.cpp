@@ -20,13 +20,47 @@ void draw(Tensor& value, const ParameterPart& part, const DrawKey& key, const In
   });
 }
 
+/// Rows long enough to be worth a thread's while, and a multiple of what is drawn at once.
+constexpr std::int64_t row_columns = 1024;
+
+/// A long row as several short ones.
+void cut(const WeightRows& row, std::vector<WeightRows>& into) {
+  const std::int64_t rows = row.columns / row_columns;
+  const std::int64_t done = rows * row_columns;
+  if (rows > 0)
+    into.push_back({.held = row.held, .rows = rows, .columns = row_columns, .whole = row.whole, .stride = row_columns});
+  if (done < row.columns)
+    into.push_back({.held = row.held + done, .rows = 1, .columns = row.columns - done, .whole = row.whole + done});
+}
+
 }  // namespace
+
+std::vector<WeightRows> weight_rows(const ParameterPart& part) {
+  std::vector<WeightRows> all;
+  for_each_run(part, [&all](const ElementRun& run) {
+    const bool has_last = !all.empty() && all.back().columns == run.count;
+    if (has_last && all.back().rows == 1) all.back().stride = run.whole - all.back().whole;
+    if (has_last && run.whole == all.back().whole + all.back().rows * all.back().stride)
+      ++all.back().rows;
+    else
+      all.push_back({.held = run.held, .rows = 1, .columns = run.count, .whole = run.whole});
+  });
+  std::vector<WeightRows> short_ones;
+  for (const WeightRows& rows : all) {
+    if (rows.rows == 1)
+      cut(rows, short_ones);
+    else
+      short_ones.push_back(rows);
+  }
+  return short_ones;
+}
 
 Parameter make_parameter(Construction& construction, std::string name, const ParameterPart& part,
                          const Initial& initial, const ParameterOptions& options) {
   const MemoryScope scope(construction.device, Category::parameters);
-  Tensor value = Tensor::empty(construction.device, part.held_shape(), construction.dtype);
-  draw(value, part, {construction.key, Purpose::initial_weights, 0, construction.next_stream++}, initial);
+  Tensor value = Tensor::empty(construction.device, part.held_shape(), construction.precision.of_parameter(part.whole));
+  const std::uint32_t stream = construction.next_stream++;
+  draw(value, part, {construction.key, Purpose::initial_weights, 0, stream}, initial);
   auto gradient = std::make_shared<Accumulator>(Category::gradients);
   Variable variable = options.trainable ? Variable::parameter(value, gradient) : Variable(value);
   return {.name = std::move(name),
@@ -35,13 +69,14 @@ Parameter make_parameter(Construction& construction, std::string name, const Par
           .gradient = std::move(gradient),
           .variable = std::move(variable),
           .is_norm_or_bias = options.is_norm_or_bias,
-          .trainable = options.trainable};
+          .trainable = options.trainable,
+          .stream = stream};
 }
 
 Buffer make_buffer(Construction& construction, std::string name, const ParameterPart& part, double value) {
   const MemoryScope scope(construction.device, Category::parameters);
   return {std::move(name), part,
-          Tensor::full(construction.device, part.held_shape(), compute_dtype(construction.dtype), value)};
+          Tensor::full(construction.device, part.held_shape(), construction.precision.wide(), value)};
 }
 
 }  // namespace heddle

@@ -9,8 +9,10 @@
 
 #include "framework/autograd.h"
 #include "framework/kernels/training.h"
+#include "framework/optimizer.h"
 #include "framework/random.h"
 #include "layers/layout.h"
+#include "layers/precision.h"
 
 namespace heddle {
 
@@ -22,6 +24,7 @@ struct Parameter {
   Variable variable;             // the leaf that operations read
   bool is_norm_or_bias = false;  // may be spared weight decay
   bool trainable = true;
+  std::uint32_t stream = 0;  // the random stream of its initial values, and of its rounding
 };
 
 /// State that is not trained: running statistics. Saved with the model.
@@ -43,7 +46,7 @@ struct StateTensor {
 struct Construction {
   Device& device;
   RandomKey key;
-  DType dtype = DType::f32;
+  Precision precision{};
   std::uint32_t next_stream = 0;
 };
 
@@ -60,6 +63,9 @@ struct ParameterOptions {
   bool is_norm_or_bias = false;
   bool trainable = true;
 };
+
+/// What a rank holds of a parameter, as the optimizer rounds it.
+std::vector<WeightRows> weight_rows(const ParameterPart& part);
 
 Parameter make_parameter(Construction& construction, std::string name, const ParameterPart& part,
                          const Initial& initial, const ParameterOptions& options = {});

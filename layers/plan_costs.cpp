@@ -103,42 +103,42 @@ double PlanCosts::local_flops(const ModelDescription::Application& application, 
 
 void PlanCosts::add_parameters(const LayerDescription& layer, const LayerLayout& layout, LayerCosts& costs) const {
   using When = LayerExchange::When;
-  const DType dtype = options_.dtype;
-  std::array<std::int64_t, 8> sums{};  // elements whose gradients are summed over the same axes
+  const DType computed = options_.precision.activations;
+  std::array<std::map<DType, std::int64_t>, 8> sums{};  // elements whose gradients are summed over the same axes
   const std::vector<Shape> shapes = layer.parameters();
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const ParameterPart part = layout.part(i, shapes[i]);
+    const DType kept = options_.precision.of_parameter(shapes[i]);
     const std::int64_t held = part.held_shape().numel();
     costs.parameters += held;
-    sums[part.partial.index()] += held;
+    costs.bytes += 2 * held * static_cast<std::int64_t>(size_of(kept));
+    sums[part.partial.index()][kept] += held;
     if (!part.gathered) continue;
     const std::int64_t whole = part.shape().numel();
     const AxisSet axes{*part.gathered};
     const PlannedCollective gather =
-        exchange(Cargo::weights, {When::forward, Operation::all_gather, axes, whole, dtype});
+        exchange(Cargo::weights, {When::forward, Operation::all_gather, axes, whole, computed});
     costs.collectives.push_back(gather);
     // Backward gathers what it multiplies by: no bias.
     if (shapes[i].rank() > 1) costs.collectives.push_back(gather);
     costs.collectives.push_back(
-        exchange(Cargo::gradients, {When::backward, Operation::reduce_scatter, axes, whole, dtype}));
+        exchange(Cargo::gradients, {When::backward, Operation::reduce_scatter, axes, whole, kept}));
   }
-  std::int64_t states = sums[0];  // elements that the optimizer keeps states of
-  for (unsigned index = 1; index < sums.size(); ++index) {
-    const std::int64_t elements = sums[index];
-    const AxisSet axes = AxisSet::of_index(index);
-    states += options_.shards_optimizer ? shard(elements, options_.mesh.size(axes), 0).size : elements;
-    if (elements == 0) continue;
-    const auto add = [&](Cargo cargo, Operation operation) {
-      costs.collectives.push_back(exchange(cargo, {When::step_end, operation, axes, elements, dtype}));
-    };
-    if (options_.shards_optimizer) {
-      add(Cargo::gradients, Operation::reduce_scatter);
-      add(Cargo::weights, Operation::all_gather);
-    } else {
-      add(Cargo::gradients, Operation::all_reduce);
-    }
-  }
-  costs.bytes = (2 * costs.parameters + options_.optimizer_states * states) * static_cast<std::int64_t>(size_of(dtype));
+  for (unsigned index = 0; index < sums.size(); ++index)
+    for (const auto& [kept, elements] : sums[index]) add_step(AxisSet::of_index(index), kept, elements, costs);
+}
+
+void PlanCosts::add_step(AxisSet axes, DType kept, std::int64_t elements, LayerCosts& costs) const {
+  const bool is_sharded = options_.shards_optimizer && !axes.empty();
+  const std::int64_t stepped = is_sharded ? shard(elements, options_.mesh.size(axes), 0).size : elements;
+  costs.bytes += options_.optimizer_states * stepped * static_cast<std::int64_t>(size_of(kept));
+  if (axes.empty() || elements == 0) return;
+  const auto add = [&](Cargo cargo, Operation operation) {
+    costs.collectives.push_back(exchange(cargo, {LayerExchange::When::step_end, operation, axes, elements, kept}));
+  };
+  if (!is_sharded) return add(Cargo::gradients, Operation::all_reduce);
+  add(Cargo::gradients, Operation::reduce_scatter);
+  add(Cargo::weights, Operation::all_gather);
 }
 
 LayerCosts PlanCosts::layer(std::size_t index, const PerAxis<LayerOption>& options) const {
@@ -147,7 +147,7 @@ LayerCosts PlanCosts::layer(std::size_t index, const PerAxis<LayerOption>& optio
   const LayerLayout layout{options_.mesh, {}, options, model_.input_shapes(application, 1)};
   LayerCosts costs;
   add_parameters(layer, layout, costs);
-  for (const LayerExchange& own : layer.exchanges(layout, options_.dtype, options_.micro_batches))
+  for (const LayerExchange& own : layer.exchanges(layout, options_.precision.activations, options_.micro_batches))
     costs.collectives.push_back(exchange(Cargo::statistics, own));
   // Backward does the work once more for the inputs' gradients and once more for the weights'.
   double passes = 1;
@@ -177,11 +177,12 @@ std::vector<PlannedConversion> PlanCosts::convert(int value, const Placements& f
   const auto traversals = static_cast<double>(options_.micro_batches);
   std::vector<PlannedConversion> conversions;
   Placements where = normalised(from, options_.mesh);
-  for (const StepTraffic& traffic : redistribution_traffic(whole, options_.dtype, from, to, options_.mesh, {})) {
+  for (const StepTraffic& traffic :
+       redistribution_traffic(whole, options_.precision.activations, from, to, options_.mesh, {})) {
     Placements next = where;
     next[traffic.step.axis] = traffic.step.to;
     const RedistributionSeconds times =
-        redistribution_seconds(options_.links, whole, options_.dtype, where, next, options_.mesh);
+        redistribution_seconds(options_.links, whole, options_.precision.activations, where, next, options_.mesh);
     const auto planned = [&](Operation operation, std::int64_t bytes, double each) {
       return PlannedCollective{Cargo::activations,
                                operation,
@@ -209,7 +210,8 @@ double PlanCosts::conversion_seconds(int value, const Placements& from, const Pl
 }
 
 std::int64_t PlanCosts::kept_bytes(int value, const Placements& where) const {
-  return bytes_of(local_shape(model_.shape(value, options_.samples), where, options_.mesh, {}), options_.dtype);
+  return bytes_of(local_shape(model_.shape(value, options_.samples), where, options_.mesh, {}),
+                  options_.precision.activations);
 }
 
 double PlanCosts::loading_seconds(const Placements& input) const {

@@ -12,6 +12,7 @@
 
 #include "framework/backend.h"
 #include "layers/placement_plan.h"
+#include "layers/precision.h"
 #include "parallel/link_model.h"
 #include "parallel/redistribution.h"
 
@@ -23,8 +24,8 @@ struct PlannerOptions {
   std::int64_t micro_batches = 1;
   LinkModel links{};
   DeviceProfile profile{};
-  DType dtype = DType::f32;
-  /// Tensors like a parameter that the optimizer keeps: 1 for momentum, 2 for Adam.
+  Precision precision{};
+  /// Tensors like a parameter that the optimizer keeps, of its type: 1 for momentum, 2 for Adam.
   std::int64_t optimizer_states = 1;
   /// These are shared out over the ranks that sum a parameter's gradient (ZeRO-1).
   bool shards_optimizer = false;
@@ -88,6 +89,8 @@ class PlanCosts {
   PlannedCollective collective(Cargo cargo, const LayerExchange& exchange, std::int64_t times) const;
   double local_flops(const ModelDescription::Application& application, const LayerLayout& layout) const;
   void add_parameters(const LayerDescription& layer, const LayerLayout& layout, LayerCosts& costs) const;
+  /// What the step of elements of a type costs, whose gradients are summed along these axes.
+  void add_step(AxisSet axes, DType kept, std::int64_t elements, LayerCosts& costs) const;
   std::vector<PlannedConversion> convert(int value, const Placements& from, const Placements& to) const;
 
   const ModelDescription& model_;

@@ -1,5 +1,6 @@
 #include "layers/weighted.h"
 
+#include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
 #include "parallel/gathered_weights.h"
 
@@ -35,19 +36,20 @@ std::variant<LayerOption, Refusal> weighted_option(const WeightedLayer& layer) {
 Weights::Weights(Parameter weight, std::optional<Parameter> bias, const LayerLayout& layout)
     : weight_(std::move(weight)), bias_(std::move(bias)), rows_(layout.axes(Parallel::row)) {}
 
-Variable Weights::apply(const Pass& pass,
+Variable Weights::apply(DType type, const Pass& pass,
                         const std::function<Variable(const Variable&, const Variable&)>& compute) const {
-  const Variable bias = bias_ ? bias_->variable : Variable();
   if (weight_.part.gathered) {
     Communicator& ranks = pass.rank.along(*weight_.part.gathered);
-    std::vector<GatheredWeight> gathered{{weight_.variable, weight_.part.shape(), &ranks}};
-    if (bias_) gathered.push_back({bias, bias_->part.shape(), &ranks});
+    std::vector<GatheredWeight> gathered{{weight_.variable, weight_.part.shape(), &ranks, type}};
+    if (bias_) gathered.push_back({bias_->variable, bias_->part.shape(), &ranks, type});
     return with_gathered(gathered, [&](std::span<const Variable> whole) {
       return compute(whole[0], whole.size() > 1 ? whole[1] : Variable());
     });
   }
-  if (rows_.empty() || !bias_) return compute(weight_.variable, bias);
-  return add_bias(compute(weight_.variable, Variable()), bias, pass.rank.over(rows_).rank() == 0);
+  const Variable weight = cast_weight(weight_.variable, type);
+  const Variable bias = bias_ ? cast_weight(bias_->variable, type) : Variable();
+  if (rows_.empty() || !bias_) return compute(weight, bias);
+  return add_bias(compute(weight, Variable()), bias, pass.rank.over(rows_).rank() == 0);
 }
 
 std::vector<Parameter*> Weights::parameters() {

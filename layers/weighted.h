@@ -25,9 +25,10 @@ class Weights {
  public:
   Weights(Parameter weight, std::optional<Parameter> bias, const LayerLayout& layout);
 
-  /// compute(weight, bias) with whole weights, and the bias added once where the result is a partial sum; the bias may
-  /// be none.
-  Variable apply(const Pass& pass, const std::function<Variable(const Variable&, const Variable&)>& compute) const;
+  /// compute(weight, bias) with whole weights in the type of the layer's input, and the bias added once where the
+  /// result is a partial sum; the bias may be none.
+  Variable apply(DType type, const Pass& pass,
+                 const std::function<Variable(const Variable&, const Variable&)>& compute) const;
   std::vector<Parameter*> parameters();
 
  private:

@@ -4,6 +4,7 @@
 
 #include "framework/device.h"
 #include "framework/error.h"
+#include "framework/ops/elementwise.h"
 #include "parallel/shard.h"
 
 namespace heddle {
@@ -44,10 +45,11 @@ void gather_again(std::span<const Captured> weights) {
 /// The whole as a variable whose gradient is scattered to the shards. The node does not hold the whole: its bytes go
 /// with the last operation that captured it.
 Variable whole_variable(const Tensor& whole, const GatheredWeight& weight) {
-  return record_collective(whole, {weight.shard}, [ranks = weight.ranks](const Tensor& gradient, Wanted) {
-    const Tensor mine = ranks->reduce_scatter(gradient.reshape({gradient.numel()}));
-    return Gradients{mine};
-  });
+  return record_collective(
+      whole, {weight.shard}, [ranks = weight.ranks, type = weight.shard.dtype()](const Tensor& gradient, Wanted) {
+        const Tensor mine = ranks->reduce_scatter(in_type(gradient.reshape({gradient.numel()}), type));
+        return Gradients{mine};
+      });
 }
 
 }  // namespace
@@ -57,7 +59,8 @@ Variable with_gathered(std::span<const GatheredWeight> weights,
   std::vector<Captured> all;
   for (const GatheredWeight& weight : weights) {
     check(weight);
-    all.push_back({weight.shard.value(), Tensor(), weight.ranks});
+    const DType type = weight.type.value_or(weight.shard.dtype());
+    all.push_back({weight_in_type(weight.shard.value(), type), Tensor(), weight.ranks});
   }
   Variable y;
   {

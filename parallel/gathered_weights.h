@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "framework/autograd.h"
@@ -19,6 +20,8 @@ struct GatheredWeight {
   Variable shard;
   Shape whole;
   Communicator* ranks = nullptr;
+  /// In which the whole is gathered and used; none: the shard's. Its gradient is summed in the shard's.
+  std::optional<DType> type{};
 };
 
 /// The result of `use`, which is handed the whole weights. They are gathered for it and let go after it; what its

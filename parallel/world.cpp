@@ -108,7 +108,7 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
 
 /// By NCCL, ranks of one machine have its GPUs in their order; a launcher may also show each process its own only.
 int gpu_of_process(const WorldOptions& options) {
-  if (options.transport != "nccl") return 0;
+  if (options.transport != "nccl" || options.backend != "cuda") return 0;
   const Processes& processes = *options.processes;
   const int gpus = cuda_gpus();
   const bool has_own = gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
@@ -121,9 +121,11 @@ int gpu_of_process(const WorldOptions& options) {
 }
 
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
-  return std::make_unique<Device>(options.backend == "cuda" ? make_cuda_backend(gpu_of_process(options))
-                                                            : make_backend(options.backend, threads_per_rank(options),
-                                                                           options.winograd, options.profile),
+  return std::make_unique<Device>(make_backend(options.backend, {.threads = threads_per_rank(options),
+                                                                 .winograd = options.winograd,
+                                                                 .tf32 = options.tf32,
+                                                                 .gpu = gpu_of_process(options),
+                                                                 .profile = options.profile}),
                                   rank, options.memory_budget);
 }
 

@@ -45,8 +45,10 @@ struct WorldOptions {
   int threads = 0;
   /// The device that plan counts time for.
   DeviceProfile profile{};
-  /// Faster 3 x 3 convolutions in f32, with larger rounding errors.
+  /// Faster 3 x 3 convolutions in f32, with larger rounding errors: the cpu's, and a GPU's products of f32 (see
+  /// BackendOptions).
   bool winograd = false;
+  bool tf32 = false;
   /// How long a wait may take before it names the peer that did not come; as many times longer as there are ranks where
   /// one computes at a time. While the peer waits for others itself its time stands still, so that the rank that keeps
   /// all of them is named.

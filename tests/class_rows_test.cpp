@@ -353,7 +353,7 @@ TEST_CASE("A row of zeros stays one in eight bits, and one that is not finite do
 
 TEST_CASE("Plan counts the bytes of the rows that are selected, and no others") {
   // One byte a second, so that seconds are bytes; no kernel here does as many operations.
-  Device device(make_plan_backend(1, false, {.flops = 1e30, .bandwidth = 1}), 0, {});
+  Device device(make_plan_backend({.profile = {.flops = 1e30, .bandwidth = 1}}), 0, {});
   const auto bytes = [&device](const auto& work) {
     const double before = device.backend().seconds();
     work();

@@ -10,6 +10,7 @@
 
 #include "experiments/results/results_folder.h"
 #include "tests/support/called.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -261,6 +262,17 @@ TEST_CASE("a batch too small for the embedding's batch norm is refused before an
         "of the batch, and there are dp * micro_batches = 4 parts\n");
 }
 
+TEST_CASE("validate names what is wrong with every file, and says which are valid") {
+  Files files;
+  const std::string good = files.write(small());
+  const Called called = call({"validate", "no/such.json", good, "nor/this.json"});
+  CHECK(called.code == 2);
+  CHECK(called.out == good + ": valid, 1 variant\n");
+  CHECK(called.err ==
+        "heddle: no/such.json: cannot be read: No such file or directory\n"
+        "nor/this.json: cannot be read: No such file or directory\n");
+}
+
 TEST_CASE("two runs do not write into one folder at the same time") {
   Files files;
   const ResultsFolder first(files.path("out"), "{}", false);
@@ -400,7 +412,8 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
-  CHECK(error("device=gpu") == "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+  CHECK(error("device=gpu") ==
+        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
 }
 
 TEST_CASE("wrong calls say what is wrong and exit with 2") {
@@ -416,7 +429,7 @@ TEST_CASE("wrong calls say what is wrong and exit with 2") {
 
 TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(Json::parse(call({"schema"}).out).contains("properties"));
-  std::ifstream shipped(HEDDLE_SOURCE_DIR "/experiments/experiment.schema.json");
+  std::ifstream shipped(test::source_folder() / "experiments/experiment.schema.json");
   std::stringstream text;
   text << shipped.rdbuf();
   CHECK(text.str() == call({"schema"}).out);

@@ -76,7 +76,7 @@ TEST_CASE("wrong arguments are told before anything moves") {
 
 TEST_CASE("a tensor of another rank's device is refused") {
   on_ranks(1, [](Rank& rank) {
-    Device other(make_backend("cpu", 1), 3);
+    Device other(make_backend("cpu"), 3);
     const Tensor x = Tensor::zeros(other, {2}, DType::f32);
     CHECK(message_of([&] { rank.world.all_reduce(x).wait(); }) ==
           "all_reduce: expected a tensor on rank 0's device, f32[2] is on rank 3's");

@@ -159,8 +159,8 @@ TEST_CASE("conv2d: Winograd in f32 stays within 1e-5 (rms) of f64, at edges too;
       {"with stride", {2, 9, 9, 32}, {32, 3, 3, 32}, {.stride = {2, 2}}},
       {"few channels", {2, 9, 9, 16}, {32, 3, 3, 16}, {}},
   };
-  Device plain(make_cpu_backend(2));
-  Device device(make_cpu_backend(2, true));
+  Device plain(make_cpu_backend({.threads = 2}));
+  Device device(make_cpu_backend({.threads = 2, .winograd = true}));
   for (const Case& c : fitting) {
     CAPTURE(c.name);
     const Result exact = run(plain, c, DType::f64);

@@ -36,6 +36,7 @@ struct Case {
   DType momentum = DType::i64;
   bool has_square = false;
   std::int64_t first_element = 0;
+  std::int64_t row_stride = 0;
 };
 
 /// Rows of different lengths.
@@ -127,6 +128,7 @@ std::vector<Values> stepped(Device& device, const Case& c, const OptimizerStep& 
                        .factor = 0.7,
                        .rounding = {.key = {7}, .purpose = Purpose::rounding, .step = 3, .layer = 2},
                        .first_element = c.first_element,
+                       .row_stride = c.row_stride,
                        .taken = 5};
   kernels.step(table, selection, rows, inverse, products, step);
   return state_of(table);
@@ -210,6 +212,27 @@ TEST_CASE("class row kernels: a step of rows that were copied in 16 bits has the
       const Case c{.shape = s, .weight = weight, .momentum = weight};
       CHECK(stepped(device, c, sgd_updates[0], true, false, true, true) ==
             stepped(judge, c, sgd_updates[0], true, false, true, true));
+    }
+}
+
+TEST_CASE("class row kernels: a step of rows that lie apart in the whole has the cpu's bits, and draws of its own") {
+  Device device = make_device();
+  Device judge = make_device("cpu");
+  for (const Shapes s : shapes)
+    for (const std::int64_t gap : {std::int64_t{0}, std::int64_t{1}, std::int64_t{300}, 4096 - s.columns % 128}) {
+      const Case c{.shape = s,
+                   .weight = DType::bf16,
+                   .momentum = DType::bf16,
+                   .first_element = 256,
+                   .row_stride = s.columns + gap};
+      CAPTURE(s.columns);
+      CAPTURE(gap);
+      const auto rows = stepped(device, c, sgd_updates[0], false, false, true, true);
+      CHECK(rows == stepped(judge, c, sgd_updates[0], false, false, true, true));
+      Case together = c;
+      together.row_stride = 0;
+      if (s.rows * s.columns < 500) continue;  // few elements may be rounded alike by chance
+      CHECK((rows == stepped(judge, together, sgd_updates[0], false, false, true, true)) == (gap == 0));
     }
 }
 

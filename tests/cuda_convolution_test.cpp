@@ -6,7 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/ops/convolution.h"
 #include "framework/ops/linear.h"
+#include "tests/support/agreement.h"
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
 
@@ -289,4 +291,29 @@ TEST_CASE("A convolution over many rows, and of operands that begin anywhere, is
 }
 
 }  // namespace
+TEST_CASE("f32 is multiplied in TF32 where that is asked for, and nowhere else") {
+  if (tested_backend() != "cuda") return;
+  Device exact = make_device();
+  Device rounded(make_backend("cuda", {.tf32 = true}), 0, {});
+  const auto apart = [&](auto run, DType dtype) {
+    return difference(run(rounded, dtype).to_doubles(), run(exact, dtype).to_doubles());
+  };
+  const auto product = [](Device& device, DType dtype) {
+    Tensor c = Tensor::empty(device, {32, 16}, dtype);
+    gemm(drawn(device, {32, 64}, dtype, 1), false, drawn(device, {64, 16}, dtype, 2), false, 1, 0, c);
+    return c;
+  };
+  const auto convolution = [](Device& device, DType dtype) {
+    return conv2d(drawn(device, {2, 9, 9, 8}, dtype, 1), drawn(device, {16, 3, 3, 8}, dtype, 2), {}, {}).value();
+  };
+  for (const double error : {apart(product, DType::f32), apart(convolution, DType::f32)}) {
+    CHECK(error > 1e-5);
+    CHECK(error < 1e-3);
+  }
+  for (const DType dtype : {DType::f64, DType::bf16, DType::f16}) {
+    CHECK(apart(product, dtype) == 0);
+    CHECK(apart(convolution, dtype) == 0);
+  }
+}
+
 }  // namespace heddle::test

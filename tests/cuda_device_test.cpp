@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "framework/backend.h"
 #include "framework/error.h"
@@ -47,14 +48,37 @@ TEST_CASE("what the GPU does not do is refused") {
   const Called alone = call({"run", file, "--set", "transport=nccl"});
   CHECK(alone.code == 2);
   CHECK(alone.err == "heddle: --set transport: nccl needs one process a rank: mpirun -n 2 ./heddle run FILE\n");
+  CHECK(call({"validate", file, "--set", "tf32=true"}).code == 0);
+  CHECK(call({"validate", file, "--set", "device=cpu", "--set", "tf32=true"}).err ==
+        "heddle: --set tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores\n");
+}
+
+bool has_gpu() {
+  try {
+    (void)make_cuda_backend({});
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+TEST_CASE("a run on a GPU writes down the large class tiles that it computes with") {
+  if (!has_gpu()) return;
+  const Scratch folder;
+  const auto tile_of = [&](const std::vector<std::string>& sets) {
+    std::vector<std::string> arguments{"run", experiment_in(folder), "--out", (folder / "out").string()};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    REQUIRE(call(arguments).code == 0);
+    std::ifstream written(folder / "out/experiment.json");
+    return nlohmann::json::parse(written)["head"]["tile"].get<int>();
+  };
+  CHECK(tile_of({}) == 32768);
+  CHECK(tile_of({"head.sub_centres=3"}) == 10922);
+  CHECK(tile_of({"head.tile=7"}) == 7);
 }
 
 TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
-  try {
-    (void)make_cuda_backend();
-    return;  // there is one
-  } catch (const InputError&) {
-  }
+  if (has_gpu()) return;
   const Scratch folder;
   const std::string out = (folder / "out").string();
   const Called called = call({"run", experiment_in(folder), "--out", out});

@@ -25,7 +25,17 @@ Mesh random_mesh(RandomStream& draws) {
   return Mesh(dp, 1, tp);
 }
 
-void check_random_case(std::uint64_t seed) {
+/// What is computed in.
+struct Types {
+  DType (*draw)(RandomStream&);
+  /// A norm over two values of a channel gives -1 and 1 whatever they are, and a gradient that is nothing but rounding:
+  /// so many samples a group are the least that says something.
+  std::int64_t least_normalised;
+};
+constexpr Types wide{[](RandomStream& draws) { return draws.below(2) == 0 ? DType::f64 : DType::f32; }, 4};
+constexpr Types narrow{[](RandomStream& draws) { return draws.below(4) == 0 ? DType::f16 : DType::bf16; }, 16};
+
+void check_random_case(std::uint64_t seed, const Types& types) {
   RandomStream draws({seed}, Purpose::test, 1, 0);
   Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(3)),
                 draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
@@ -34,13 +44,13 @@ void check_random_case(std::uint64_t seed) {
   const bool adamw = draws.below(3) == 0;
   options.with_depthwise = !(adamw && options.with_norms);
   const test::ModelPointer model = test::random_model(draws, options, layout.mesh);
-  // Groups of unequal size; without norms also empty ones. A norm over two values of a channel gives -1 and 1 whatever
-  // they are, and a gradient that is nothing but rounding: four samples a group are the least that says something.
-  const std::int64_t least = options.with_norms ? 4 * layout.mesh.size(Axis::dp) * layout.micro_batches : 1;
+  // Groups of unequal size; without norms also empty ones.
+  const std::int64_t groups = layout.mesh.size(Axis::dp) * layout.micro_batches;
+  const std::int64_t least = options.with_norms ? types.least_normalised * groups : 1;
   std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
   // A synchronised norm's groups are the micro-batches, which those of the judge cut elsewhere if they are uneven.
-  if (options.synchronized) batch -= batch % (layout.mesh.size(Axis::dp) * layout.micro_batches);
-  const DType dtype = draws.below(2) == 0 ? DType::f64 : DType::f32;
+  if (options.synchronized) batch -= batch % groups;
+  const DType dtype = types.draw(draws);
   Experiment experiment =
       test::small_experiment(static_cast<std::int64_t>(2 + draws.below(40)), batch, options.embedding, dtype);
   experiment.seed = static_cast<std::int64_t>(seed);
@@ -53,6 +63,7 @@ void check_random_case(std::uint64_t seed) {
   if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;
   experiment.train.bucket_bytes = std::int64_t{1} << draws.below(14);
   experiment.data.augmentation.shift = 1;
+  if (dtype == DType::bf16 && !adamw && draws.below(2) == 0) experiment.train.optimizer.weights = KeptWeights::bf16;
   layout.over = test::random_axes(draws);
   CAPTURE(seed);
   CAPTURE(to_string(layout.over));
@@ -71,7 +82,13 @@ TEST_CASE("random models over random layouts equal their serial judge") {
   const std::uint64_t first = setting("HEDDLE_TEST_SEED", 0);
   const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300);
   MESSAGE("layouts of the seeds " << first << " to " << first + cases - 1);
-  for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed);
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, wide);
+}
+
+TEST_CASE("random models over random layouts equal their serial judge in bf16, mixed and pure, and in f16") {
+  constexpr std::uint64_t first = 1000;
+  const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300) / 5;
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, narrow);
 }
 
 TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the byte") {

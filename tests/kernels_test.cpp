@@ -16,7 +16,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Values of one kernel's outputs at shapes large enough to be shared by threads.
 std::vector<std::vector<double>> large_results(DType dtype, int threads, std::string_view backend_name) {
-  Device device(make_backend(backend_name, threads));
+  Device device(make_backend(backend_name, {.threads = threads}));
   device.backend().enter_thread();
   const Backend& backend = device.backend();
   std::vector<std::vector<double>> results;

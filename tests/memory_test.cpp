@@ -46,7 +46,7 @@ TEST_CASE("A storage changes its category with its bytes") {
 }
 
 TEST_CASE("Past its budget a rank is told what it asked for and what it holds, and nothing is charged") {
-  Device device(make_backend("cpu", 1), 3, 2048);
+  Device device(make_backend("cpu"), 3, 2048);
   const MemoryScope scope(device, Category::parameters);
   const Tensor held = Tensor::zeros(device, {1536}, DType::u8);
   const MemoryScope gradients(device, Category::gradients);

@@ -183,7 +183,7 @@ TEST_CASE("batch_norm: a large mean does not blur a small deviation, f32") {
 
 TEST_CASE("batch_norm: the same bits for any number of threads, f32") {
   const auto bits = [](int threads) {
-    Device device(make_cpu_backend(threads));
+    Device device(make_cpu_backend({.threads = threads}));
     const Shape large{70, 9, 9, 20};
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);
     const auto dgamma = std::make_shared<Accumulator>(Category::gradients);

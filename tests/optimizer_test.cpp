@@ -134,6 +134,61 @@ TEST_CASE("A step marks its weights as changed and refuses gradients that do not
                        "optimizer: weight is f64[3], its gradient f64[2]", Error);
 }
 
+/// A bf16 weight of 3 x 700 elements after three steps, held in these rows; its velocity behind it.
+std::vector<double> rounded(const std::vector<WeightRows>& rows, std::uint64_t seed = 1, double momentum = 0.9) {
+  Device device = make_device();
+  constexpr std::int64_t size = 2100;
+  // What a rank holds of the whole, in the order in which it holds it.
+  const auto held = [&](const std::vector<double>& whole) {
+    std::vector<double> values;
+    for (const WeightRows& block : rows)
+      for (std::int64_t r = 0; r < block.rows; ++r)
+        for (std::int64_t c = 0; c < block.columns; ++c)
+          values.push_back(whole[static_cast<std::size_t>(block.whole + r * block.stride + c)]);
+    return tensor(device, {static_cast<std::int64_t>(values.size())}, values, DType::bf16);
+  };
+  const Tensor weight = held(normal_values(size, 1));
+  const OptimizerConfig config{.learning_rate = 1e-3, .momentum = momentum};
+  const auto optimizer = make_optimizer(config, {{"weight", weight, false, WeightRounding{{seed}, 5, rows}}});
+  for (std::int64_t step = 0; step < 3; ++step)
+    optimizer->step(step, 1e-3, {held(normal_values(size, static_cast<std::uint64_t>(2 + step)))});
+  std::vector<double> values = weight.to_doubles();
+  for (const Optimizer::State& state : optimizer->state()) {
+    CHECK(state.value.dtype() == DType::bf16);
+    for (const double value : state.value.to_doubles()) values.push_back(value);
+  }
+  return values;
+}
+
+TEST_CASE("A bf16 weight's step is rounded by each element's own draw, however its elements are held") {
+  const std::vector<double> whole = rounded({{.rows = 1, .columns = 2100}});
+  CHECK(whole == rounded({{.rows = 2, .columns = 1024, .stride = 1024},
+                          {.held = 2048, .rows = 1, .columns = 52, .whole = 2048}}));
+  CHECK(whole == rounded({{.rows = 3, .columns = 700, .stride = 700}}));
+  CHECK(whole != rounded({{.rows = 1, .columns = 2100}}, 2));
+  // The columns 233 .. 465 of a [3, 700], as a rank holds them.
+  const std::vector<double> part = rounded({{.rows = 3, .columns = 233, .whole = 233, .stride = 700}});
+  for (std::size_t row = 0; row < 6; ++row)  // of the velocity, too
+    for (std::size_t column = 0; column < 233; ++column)
+      CHECK(part[row * 233 + column] == whole[row * 700 + 233 + column]);
+}
+
+TEST_CASE("Steps too small for bf16 count on average") {
+  Device device = make_device();
+  constexpr std::int64_t size = 4096;
+  const Tensor weight = Tensor::full(device, {size}, DType::bf16, 1);
+  const Tensor gradient = Tensor::full(device, {size}, DType::bf16, 1);
+  const std::vector<WeightRows> rows{{.rows = 4, .columns = 1024, .stride = 1024}};
+  const OptimizerConfig config{.momentum = 0};
+  const auto optimizer = make_optimizer(config, {{"weight", weight, false, WeightRounding{{3}, 0, rows}}});
+  for (std::int64_t step = 0; step < 100; ++step) optimizer->step(step, 1e-4, {gradient});
+  double sum = 0;
+  for (const double value : weight.to_doubles()) sum += value;
+  // Of a hundred steps of 1e-4, in units of 2^-8; the mean of so many elements deviates by a hundredth of a unit.
+  CHECK(std::abs(sum / size - 0.99) < 3e-4);
+  CHECK(optimizer->state().empty());
+}
+
 TEST_CASE("Learning rates warm up and then follow their schedule") {
   LearningRateConfig config{.warm_up = 4};
   CHECK(learning_rate(config, 0.8, 0, 20) == doctest::Approx(0.2));

@@ -47,6 +47,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].loss.first",
                                                      "variants[].loss.last",
                                                      "variants[].loss_per_step[]",
+                                                     "variants[].skipped_steps",
                                                      "variants[].step_seconds.median",
                                                      "variants[].step_seconds.min",
                                                      "variants[].step_seconds.max",
@@ -275,19 +276,26 @@ TEST_CASE("a results folder holds a step's metrics as soon as the step is over")
   folder.step(record);
   record.step = 1;
   record.gradient_norm = 2.5;
+  record.loss_scale = 32768;
+  record.is_skipped = true;
   record.loss.reset();
   record.seconds = 0;
   folder.step(record);
   const auto lines = metrics_of(folder.path());
   REQUIRE(lines.size() == 2);
   CHECK(keys_of(lines[0]) == std::vector<std::string>{"variant", "step", "loss", "learning_rate", "gradient_norm",
-                                                      "seconds", "samples_per_second", "time"});
+                                                      "loss_scale", "skipped", "seconds", "samples_per_second",
+                                                      "time"});
   CHECK(lines[0]["variant"] == "serial");
   CHECK(lines[0]["loss"] == 1.0 / 3);
   CHECK(lines[0]["gradient_norm"].is_null());
   CHECK(lines[0]["samples_per_second"] == 128.0);
   CHECK(lines[1]["loss"].is_null());
   CHECK(lines[1]["gradient_norm"] == 2.5);
+  CHECK(lines[0]["loss_scale"].is_null());
+  CHECK(lines[0]["skipped"] == false);
+  CHECK(lines[1]["loss_scale"] == 32768);
+  CHECK(lines[1]["skipped"] == true);
   CHECK(lines[1]["samples_per_second"].is_null());
   CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -110,6 +111,20 @@ TEST_CASE("A tensor without rows can be filled, copied, sliced and read") {
   CHECK(x.clone().to_doubles().empty());
   CHECK(x.rows(0, 0).reshape({4, 0}).numel() == 0);
   CHECK(x.reshape({-1, 4}).shape() == Shape{0, 4});
+}
+
+TEST_CASE("What a tensor was made from may be changed at once") {
+  Device device = make_device();
+  constexpr std::int64_t count = (70 << 20) / 4 + 3;  // more than is on its way to a GPU at once
+  std::vector<float> values(count);
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i % 9973);
+  const Tensor x = Tensor::from_host(device, {count}, values);
+  std::fill(values.begin(), values.end(), -1.0F);
+  const Tensor after = Tensor::from_host(device, {3}, std::vector<float>{7, 8, 9});
+  const std::vector<float> came = x.to_host<float>();
+  for (std::int64_t i = 0; i < count; ++i)
+    if (came[static_cast<std::size_t>(i)] != static_cast<float>(i % 9973)) FAIL("element ", i);
+  CHECK(after.to_host<float>() == std::vector<float>{7, 8, 9});
 }
 
 TEST_CASE("Values come back in every type") {

@@ -13,9 +13,9 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> names{"ops", "collectives", "steps", "pipeline", "head"};
+constexpr std::array<std::string_view, 6> names{"ops", "collectives", "steps", "pipeline", "head", "gpu"};
 constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), names.size()> benches{
-    bench_ops, bench_collectives, bench_steps, bench_pipeline, bench_head};
+    bench_ops, bench_collectives, bench_steps, bench_pipeline, bench_head, bench_gpu};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& sett
     fail<InputError>("unknown benchmark '{}': expected {}", name, fmt::join(names, " or "));
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!name.empty() && name != names[i]) continue;
+    if (name.empty() ? names[i] == "gpu" : name != names[i]) continue;
     const std::vector<BenchRow> more = benches[i](settings);
     rows.insert(rows.end(), more.begin(), more.end());
   }

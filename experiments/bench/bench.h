@@ -32,7 +32,7 @@ struct BenchSettings {
 
 /// Names of the benchmarks, in the order in which they run.
 std::span<const std::string_view> bench_names();
-/// One benchmark, or all for an empty name; InputError lists the names there are.
+/// One benchmark, or all but the GPU's for an empty name; InputError lists the names there are.
 std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& settings);
 
 /// For people.
@@ -46,6 +46,8 @@ std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 std::vector<BenchRow> bench_head(const BenchSettings& settings);
+/// On the first GPU; InputError without one.
+std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 
 /// What PLSC's protocol trains unless told otherwise: its recipe (R50, 112 x 112, 128 images a rank, a tenth of
 /// MS1MV3's 93,431 classes a step) on two ranks.

@@ -2,18 +2,14 @@
 // PartialFC is usually measured. The limit is the rate of oneDNN's matrix products on one class tile, on both ranks at
 // once, for a second before each step: a machine's clock is not the same a minute later. A step's rate counts the
 // products that the head's ways need at least: four where nothing is kept between the phases, three with a stash.
-#include "layers/head/head.h"
-
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "experiments/bench/bench.h"
+#include "experiments/bench/head_steps.h"
 #include "experiments/bench/machine.h"
 #include "experiments/median.h"
 #include "framework/describe.h"
 #include "framework/device.h"
-#include "framework/ops/linear.h"
 #include "parallel/world.h"
 
 namespace heddle {
@@ -21,28 +17,8 @@ namespace heddle {
 namespace {
 
 constexpr int ranks = 2;
-constexpr std::int64_t dimension = 512;
+constexpr std::int64_t tile = 1024;  // as the head chooses for such embeddings
 constexpr double giga = 1e9;
-const OptimizerConfig optimizer{.learning_rate = 0.1, .weight_decay = 5e-4};
-
-struct HeadCase {
-  std::string name;
-  HeadConfig config;
-  std::int64_t batch = 256;
-  std::int64_t micro_batches = 1;
-  int steps = 3;
-
-  int products() const { return Head::products(config, false); }
-
-  /// Classes that take part in a step.
-  double columns() const { return static_cast<double>(config.classes) * (config.samples() ? config.sample.rate : 1); }
-  double flops() const { return products() * 2.0 * columns() * static_cast<double>(batch * dimension); }
-  /// What both ranks keep between steps.
-  std::int64_t state_bytes() const {
-    const HeadBytes bytes = Head::bytes(config, optimizer, dimension, config.classes, DType::f32);
-    return bytes.weights + bytes.optimizer;
-  }
-};
 
 /// Medians over the steps.
 struct Measured {
@@ -52,87 +28,18 @@ struct Measured {
   std::int64_t peak_bytes = 0;
 };
 
-/// A head and embeddings that are drawn anew for every step.
-class HeadSteps {
- public:
-  HeadSteps(const HeadCase& c, Rank& rank)
-      : case_(c),
-        rank_(rank),
-        construction_{rank.device, rank.key},
-        head_(c.config, optimizer, dimension, rank, construction_) {}
-
-  void step() {
-    RandomStream stream(rank_.key, Purpose::test, static_cast<std::uint64_t>(step_), 0);
-    std::vector<std::int64_t> labels(static_cast<std::size_t>(case_.batch));
-    for (std::int64_t& label : labels)
-      label = static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(case_.config.classes)));
-    head_.begin_step(step_, labels);
-    for (std::int64_t i = 0; i < case_.micro_batches; ++i) {
-      const ShardRange mine = shard(case_.batch, case_.micro_batches * ranks, i * ranks + rank_.index);
-      HeadInput input{.embedding = Tensor::empty(rank_.device, {mine.size, dimension}, DType::f32),
-                      .labels = std::span(labels).subspan(static_cast<std::size_t>(mine.begin),
-                                                          static_cast<std::size_t>(mine.size)),
-                      .samples = {},
-                      .global_batch = case_.batch};
-      rank_.device.backend().training().fill_normal(
-          input.embedding,
-          {.key = rank_.key, .purpose = Purpose::test, .step = static_cast<std::uint32_t>(step_), .layer = 1},
-          mine.begin * dimension, 0, 1);
-      for (int r = 0; r < ranks; ++r)
-        input.samples.push_back(shard(case_.batch, case_.micro_batches * ranks, i * ranks + r));
-      (void)head_.forward_backward(input);
-    }
-    head_.update({.step = step_, .learning_rate = 0.1});
-    ++step_;
-  }
-
- private:
-  const HeadCase& case_;
-  Rank& rank_;
-  Construction construction_;
-  Head head_;
-  std::int64_t step_ = 0;
-};
-
-DType multiplied_type(const HeadCase& c, const Device& device) {
-  return product_type(c.config, DType::f32, device.backend().linear_algebra().is_bf16_fast());
-}
-
-/// Floating-point operations a second of the three products of one class tile on this rank, for a second, in the type
-/// that the head multiplies in.
-double tile_rate(const HeadCase& c, Rank& rank) {
-  constexpr double budget = 1;  // seconds
-  constexpr std::int64_t tile = 1024;
-  const std::int64_t rows = c.batch / c.micro_batches;
-  const DType type = multiplied_type(c, rank.device);
-  const Tensor x = Tensor::full(rank.device, {rows, dimension}, type, 0.01);
-  const Tensor w = Tensor::full(rank.device, {tile, dimension}, type, 0.01);
-  const Tensor gradient = Tensor::full(rank.device, {rows, tile}, type, 0.01);
-  Tensor logits = Tensor::empty(rank.device, {rows, tile}, DType::f32);
-  Tensor dx = Tensor::zeros(rank.device, {rows, dimension}, DType::f32);
-  Tensor dw = Tensor::empty(rank.device, {tile, dimension}, DType::f32);
-  const double begin = rank.clock.now();
-  int rounds = 0;
-  for (; rank.clock.now() - begin < budget; ++rounds) {
-    gemm(x, false, w, true, 1, 0, logits);
-    gemm(gradient, false, w, false, 1, 1, dx);
-    gemm(gradient, true, x, false, 1, 0, dw);
-  }
-  return rounds * 3 * 2.0 * static_cast<double>(rows * tile * dimension) / (rank.clock.now() - begin);
-}
-
 Measured measure(const HeadCase& c) {
   Measured measured;
   run_ranks({.mesh = Mesh(ranks), .threads = 1}, [&](Rank& rank) {
     HeadSteps head(c, rank);
     head.step();
-    (void)tile_rate(c, rank);
+    (void)tile_rate(c, tile, rank);
     std::vector<double> seconds;
     std::vector<double> rates;
     std::vector<double> shares;
     for (int i = 0; i < c.steps; ++i) {
       rank.world.barrier().wait();
-      rates.push_back(ranks * tile_rate(c, rank));
+      rates.push_back(ranks * tile_rate(c, tile, rank));
       rank.world.barrier().wait();
       const double begin = rank.clock.now();
       head.step();
@@ -144,18 +51,6 @@ Measured measure(const HeadCase& c) {
       measured = {median(seconds), median(rates), median(shares), rank.device.meter().peak().total()};
   });
   return measured;
-}
-
-HeadCase fused_case(std::string name, std::int64_t classes) {
-  HeadCase c{.name = std::move(name), .config = {.classes = classes, .logits = Logits::fused}};
-  c.config.margin.m2 = 0.5;
-  return c;
-}
-
-HeadCase in_bf16(HeadCase c) {
-  c.config.weights = WeightState::bf16;
-  c.config.momentum = MomentumState::bf16;
-  return c;
 }
 
 HeadCase sampled(HeadCase c, double rate) {

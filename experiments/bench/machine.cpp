@@ -13,6 +13,8 @@
 
 #include <unistd.h>
 
+#include "framework/device.h"
+
 namespace heddle {
 
 namespace {
@@ -68,6 +70,15 @@ double shortest_seconds(const std::function<void()>& call, double budget_seconds
     shortest = std::min(shortest, seconds_since(start));
   }
   return shortest;
+}
+
+double shortest_seconds(const Device& device, const std::function<void()>& call, double budget_seconds) {
+  constexpr int together = 10;
+  const auto calls = [&] {
+    for (int i = 0; i < together; ++i) call();
+    device.backend().settle();
+  };
+  return shortest_seconds(calls, budget_seconds) / together;
 }
 
 double peak_flops(int threads) {

@@ -6,8 +6,12 @@
 
 namespace heddle {
 
+class Device;
+
 /// Shortest time of one call, in seconds: one call to warm up, then at least three and as many as fit into `budget`.
 double shortest_seconds(const std::function<void()>& call, double budget_seconds = 1.0);
+/// The same of a call that a GPU works off behind it: many in a row, so that what starts them is hidden.
+double shortest_seconds(const Device& device, const std::function<void()>& call, double budget_seconds = 1.0);
 
 /// Floating-point operations a second in f32 with `threads` threads, one multiply-add counting as two.
 double peak_flops(int threads);

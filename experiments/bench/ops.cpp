@@ -17,7 +17,7 @@ namespace {
 class OpsBench {
  public:
   explicit OpsBench(const BenchSettings& settings)
-      : settings_(settings), device_(make_backend("cpu", settings.threads)) {
+      : settings_(settings), device_(make_backend("cpu", {.threads = settings.threads})) {
     device_.backend().enter_thread();
   }
 

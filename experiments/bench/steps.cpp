@@ -5,14 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "experiments/bench/backbone.h"
 #include "experiments/bench/bench.h"
 #include "experiments/bench/machine.h"
 #include "framework/device.h"
 #include "framework/ops/linear.h"
-#include "framework/optimizer.h"
-#include "layers/model.h"
-#include "layers/planner.h"
-#include "models/models.h"
 #include "parallel/world.h"
 
 namespace heddle {
@@ -20,50 +17,11 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t batch = 64;
-constexpr ImageShape image{.channels = 3, .height = 112, .width = 112};
-
-/// A backbone under half the squared norm of its embeddings, whose gradient is the embeddings.
-class Backbone {
- public:
-  Backbone(ModelType type, Rank& rank) : rank_(rank) {
-    Construction construction{.device = rank.device, .key = rank.key};
-    {
-      const MemoryScope scope(rank.device, Category::parameters);
-      auto description = std::make_shared<ModelDescription>(make_model({.type = type}, image));
-      auto plan = std::make_shared<PlacementPlan>(place(*description, {.mesh = rank.mesh, .samples = batch}));
-      model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
-    }
-    std::vector<Trained> trained;
-    for (const Parameter* parameter : model_.parameters())
-      trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
-    optimizer_ = make_optimizer({}, std::move(trained));
-    images_ = Tensor::full(rank.device, {batch, image.height, image.width, image.channels}, DType::f32, 0);
-    rank.device.backend().training().fill_normal(images_, {.key = rank.key, .purpose = Purpose::test}, 0, 0, 1);
-  }
-
-  void step() {
-    const Variable y = model_.forward(images_, {.rank = rank_, .training = true, .step = step_, .samples = {0, batch}});
-    backward({{y, y.value().clone()}});
-    std::vector<Tensor> gradients;
-    for (const Parameter* parameter : model_.parameters()) gradients.push_back(parameter->gradient->gradient());
-    // So small that the weights stay where they are, however many steps are timed.
-    optimizer_->step(step_++, 1e-9, gradients);
-    model_.end_step(rank_);
-    for (Parameter* parameter : model_.parameters()) parameter->gradient->clear();
-  }
-
- private:
-  Rank& rank_;
-  Model model_;
-  std::unique_ptr<Optimizer> optimizer_;
-  Tensor images_;
-  std::int64_t step_ = 0;
-};
 
 double flops_of_step(ModelType type) {
   double flops = 0;
   run_ranks({.backend = "plan", .threads = 1}, [&](Rank& rank) {
-    Backbone backbone(type, rank);
+    Backbone backbone(type, batch, rank);
     const std::int64_t before = rank.device.backend().flops();
     backbone.step();
     flops = static_cast<double>(rank.device.backend().flops() - before);
@@ -73,7 +31,7 @@ double flops_of_step(ModelType type) {
 
 double matmul_rate(int threads) {
   constexpr std::int64_t n = 2048;
-  Device device(make_backend("cpu", threads));
+  Device device(make_backend("cpu", {.threads = threads}));
   device.backend().enter_thread();
   const Tensor a = Tensor::full(device, {n, n}, DType::f32, 1);
   Tensor c = Tensor::empty_like(a);
@@ -91,7 +49,7 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
     for (const bool winograd : {false, true}) {
       double seconds = 0;
       run_ranks({.threads = settings.threads, .winograd = winograd}, [&, kind = type](Rank& rank) {
-        Backbone backbone(kind, rank);
+        Backbone backbone(kind, batch, rank);
         seconds = shortest_seconds([&] { backbone.step(); }, 5);
       });
       const double limit = rate / flops_of_step(type) * batch;

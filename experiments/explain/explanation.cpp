@@ -112,7 +112,8 @@ std::vector<PlannedCut> planned_cuts(const ModelDescription& model, const Placem
       return PlanTotals::Traffic{bytes * options.micro_batches, slowest_message(options, sender, receiver, bytes) *
                                                                     static_cast<double>(options.micro_batches)};
     };
-    const CrossingBytes bytes = crossing_bytes(model, plan, forms, position, options.samples, options.dtype);
+    const CrossingBytes bytes =
+        crossing_bytes(model, plan, forms, position, options.samples, options.precision.activations);
     cut.forward = traffic(from, to, bytes.forward);
     cut.backward = traffic(to, from, bytes.backward);
   }

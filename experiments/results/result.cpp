@@ -80,6 +80,13 @@ std::int64_t steps_done(const VariantResult& result) {
   return result.steps.empty() ? result.first_step : result.steps.back().step + 1;
 }
 
+std::optional<std::int64_t> skipped_steps(const VariantResult& result) {
+  std::optional<std::int64_t> skipped;
+  for (const StepRecord& record : result.steps)
+    if (record.loss_scale) skipped = skipped.value_or(0) + (record.is_skipped ? 1 : 0);
+  return skipped;
+}
+
 std::string_view name_of(VariantResult::Status status) {
   constexpr std::array<std::string_view, 3> names{"ok", "out_of_memory", "failed"};
   return names[static_cast<std::size_t>(status)];

@@ -21,6 +21,8 @@ struct StepRecord {
   std::optional<double> loss{};  // mean over the global batch; absent on plan
   double learning_rate = 0;
   std::optional<double> gradient_norm{};  // present when clipping by the global norm
+  std::optional<double> loss_scale{};     // in f16
+  bool is_skipped = false;                // for a gradient of f16 has overflowed
   double seconds = 0;                     // by rank 0's clock, which has waited for all others' gradients by then
 };
 
@@ -119,6 +121,8 @@ std::optional<double> last_loss(const VariantResult& result);
 std::optional<double> samples_per_second(const VariantResult& result);
 /// Steps since the first one ever, those before a resumption included.
 std::int64_t steps_done(const VariantResult& result);
+/// Those whose gradients have overflowed. Absent without a loss scale.
+std::optional<std::int64_t> skipped_steps(const VariantResult& result);
 /// `ok`, `out_of_memory`, `failed`.
 std::string_view name_of(VariantResult::Status status);
 /// Of each rank, the share of the time that it computed, in the median step (the slower one of two). Empty if no step

@@ -67,6 +67,8 @@ std::string to_text(const MetricsLine& line) {
                      {"loss", or_null(line.record.loss)},
                      {"learning_rate", line.record.learning_rate},
                      {"gradient_norm", or_null(line.record.gradient_norm)},
+                     {"loss_scale", or_null(line.record.loss_scale)},
+                     {"skipped", line.record.is_skipped},
                      {"seconds", line.record.seconds},
                      {"samples_per_second", or_null(line.samples_per_second)},
                      {"time", line.time}};
@@ -80,6 +82,7 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
     const auto found = json.find(key);
     return found != json.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
   };
+  const auto skipped = json.find("skipped");
   const auto variant = json.is_object() ? json.find("variant") : json.end();
   if (variant == json.end() || !variant->is_string() || !number("step")) return std::nullopt;
   return MetricsLine{.variant = variant->get<std::string>(),
@@ -87,6 +90,8 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
                                 .loss = number("loss"),
                                 .learning_rate = number("learning_rate").value_or(0),
                                 .gradient_norm = number("gradient_norm"),
+                                .loss_scale = number("loss_scale"),
+                                .is_skipped = skipped != json.end() && *skipped == true,
                                 .seconds = number("seconds").value_or(0)},
                      .samples_per_second = number("samples_per_second"),
                      .time = number("time").value_or(0)};
@@ -97,6 +102,7 @@ std::string event_of(const MetricsLine& line) {
   if (line.record.loss) scalars.emplace_back("loss", *line.record.loss);
   scalars.emplace_back("learning_rate", line.record.learning_rate);
   if (line.record.gradient_norm) scalars.emplace_back("gradient_norm", *line.record.gradient_norm);
+  if (line.record.loss_scale) scalars.emplace_back("loss_scale", *line.record.loss_scale);
   if (line.samples_per_second) scalars.emplace_back("images_per_second", *line.samples_per_second);
   return scalars_event(line.time, line.record.step, scalars);
 }

@@ -116,6 +116,7 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
             {"steps", steps_done(variant)},
             {"loss", {{"first", or_null(first_loss(variant))}, {"last", or_null(last_loss(variant))}}},
             {"loss_per_step", losses},
+            {"skipped_steps", or_null(skipped_steps(variant))},
             {"step_seconds", seconds_json(variant)},
             {"samples_per_second", or_null(samples)},
             {"device", variant.device},

@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-std::unique_ptr<Backend> make_cuda_backend(int /*gpu*/) {
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& /*options*/) {
   fail<InputError>("device cuda: this program was built without CUDA");
 }
 

@@ -12,15 +12,14 @@ namespace heddle {
 namespace {
 
 constexpr std::array<std::string_view, 3> names{"cpu", "cuda", "plan"};
-constexpr std::array<std::unique_ptr<Backend> (*)(int, bool, const DeviceProfile&), names.size()> makers{
-    [](int threads, bool winograd, const DeviceProfile&) { return make_cpu_backend(threads, winograd); },
-    [](int, bool, const DeviceProfile&) { return make_cuda_backend(); }, make_plan_backend};
+constexpr std::array<std::unique_ptr<Backend> (*)(const BackendOptions&), names.size()> makers{
+    make_cpu_backend, make_cuda_backend, make_plan_backend};
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(std::string_view name, int threads, bool winograd, const DeviceProfile& profile) {
+std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options) {
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == name) return makers[i](threads, winograd, profile);
+    if (names[i] == name) return makers[i](options);
   fail<InputError>("unknown device '{}': expected one of {}", name, fmt::join(names, ", "));
 }
 

@@ -40,6 +40,7 @@ struct ClassStep {
   double factor = 1;               // and then multiplied by this
   DrawKey rounding{};              // of Purpose::rounding
   std::int64_t first_element = 0;  // the global element that the table begins with
+  std::int64_t row_stride = 0;     // from a row to the next in global elements; 0: rows follow each other
   std::int64_t taken = 0;          // what the stepped rows' `taken` becomes, where there is one
 };
 

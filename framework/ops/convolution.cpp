@@ -1,8 +1,8 @@
 #include "framework/ops/convolution.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "framework/derived.h"
 #include "framework/device.h"
 #include "framework/error.h"
 
@@ -59,39 +59,13 @@ Tensor workspace_of(Device& device, std::int64_t bytes) {
   return Tensor::empty(device, {bytes}, DType::u8);
 }
 
-/// Tells apart the views of one storage and their layouts.
-std::uint64_t packing_key(const Tensor& weight, std::int64_t layout) {
-  const Shape& shape = weight.shape();
-  std::uint64_t key = 0;
-  for (const std::int64_t value : {layout, weight.byte_offset(), shape[0], shape[1], shape[2], shape[3]}) {
-    key = (key ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15;
-    key ^= key >> 31;
-  }
-  return key;
-}
-
 /// The weight in the layout that the part wants. Packed copies live as long as the weight and follow its changes.
 Tensor packed_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
                      const ConvolutionNeeds& needs) {
   if (needs.packed_weight == 0) return weight;
-  constexpr std::size_t kept = 4;  // of layouts for many batch sizes the latest
-  Storage& storage = *weight.storage();
-  std::vector<Storage::Derived>& all = storage.derived();
-  const std::uint64_t key = packing_key(weight, needs.layout);
-  auto place =
-      std::find_if(all.begin(), all.end(), [&](const Storage::Derived& derived) { return derived.key == key; });
-  const bool is_fresh = place != all.end() && place->version == storage.version();
-  if (place == all.end()) {
-    if (all.size() >= kept) all.erase(all.begin());
-    const Tensor memory = workspace_of(weight.device(), needs.packed_weight);
-    place = all.insert(all.end(), {key, storage.version(), memory.storage()});
-  }
-  Tensor packed = Tensor::view(place->storage, 0, {needs.packed_weight}, DType::u8);
-  if (!is_fresh) {
+  return derived_from(weight, {needs.layout}, needs.packed_weight, [&](Tensor& packed) {
     weight.device().backend().convolution().pack_weight(g, part, weight, packed);
-    place->version = storage.version();
-  }
-  return packed;
+  });
 }
 
 Tensor forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight) {

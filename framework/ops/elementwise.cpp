@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/derived.h"
 #include "framework/device.h"
 #include "framework/ops/checks.h"
 
@@ -182,15 +183,33 @@ Variable prelu(const Variable& x, const Variable& slope) {
   });
 }
 
-Variable cast(const Variable& x, DType dtype) {
+Tensor in_type(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  const auto to = [](const Tensor& from, DType type) {
-    Tensor result = Tensor::empty(from.device(), from.shape(), type);
-    kernels_of(from).cast(from, result);
-    return result;
-  };
-  return record(to(x.value(), dtype), {x},
-                [to, before = x.dtype()](const Tensor& dy, Wanted) { return Gradients{to(dy, before)}; });
+  Tensor result = Tensor::empty(x.device(), x.shape(), dtype);
+  kernels_of(x).cast(x, result);
+  return result;
+}
+
+static Variable record_cast(const Tensor& y, const Variable& x) {
+  return record(y, {x}, [before = x.dtype()](const Tensor& dy, Wanted) { return Gradients{in_type(dy, before)}; });
+}
+
+Variable cast(const Variable& x, DType dtype) {
+  return x.dtype() == dtype ? x : record_cast(in_type(x.value(), dtype), x);
+}
+
+Tensor weight_in_type(const Tensor& weight, DType dtype) {
+  if (weight.dtype() == dtype) return weight;
+  const auto seen_as = [&](const Tensor& bytes) { return Tensor::view(bytes.storage(), 0, weight.shape(), dtype); };
+  const std::int64_t bytes = weight.numel() * static_cast<std::int64_t>(size_of(dtype));
+  return seen_as(derived_from(weight, {-1, static_cast<std::int64_t>(dtype)}, bytes, [&](Tensor& memory) {
+    Tensor copy = seen_as(memory);
+    kernels_of(weight).cast(weight, copy);
+  }));
+}
+
+Variable cast_weight(const Variable& weight, DType dtype) {
+  return weight.dtype() == dtype ? weight : record_cast(weight_in_type(weight.value(), dtype), weight);
 }
 
 Variable dropout(const Variable& x, double probability, const DrawKey& key, const DrawWindow& window) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/device.h"
+#include "framework/ops/elementwise.h"
 #include "layers/head/tile_logits.h"
 
 namespace heddle {
@@ -51,10 +52,10 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       part_(ParameterPart::all_of({config.rows_of(config.classes), dimension})),
       stream_(construction.next_stream),
       draws_aside_(!rank.clock.is_virtual()),
-      dtype_(construction.dtype),
+      dtype_(construction.precision.wide()),
       product_type_(product_type(config, dtype_, device_.backend().linear_algebra().is_bf16_fast())),
       margin_(config.margin, construction.device, rank.mesh.larger_than_one(every_axis.without(config.axes()))) {
-  check(config, optimizer, construction.dtype);
+  check(config, optimizer, dtype_);
   part_.sharded = rank.mesh.larger_than_one(every_axis.without(config.copy_axes()));
   if (config_.is_replicated()) {
     part_.partial = rank.mesh.larger_than_one(config.copy_axes());

@@ -108,6 +108,7 @@ class Head {
 
   /// Phase 2 over all rows kept since begin_step, one of:
   void update(const HeadUpdate& update);
+  void skip_update();  ///< nothing is stepped, and running statistics learn nothing of the step;
   /// of a replicated head: fills the weight's accumulator;
   void store_weight_gradient();
   /// gives the gradient of this rank's columns, [columns, d]; a replicated head's is that of its own samples.

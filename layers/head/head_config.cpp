@@ -88,7 +88,8 @@ void describe(Describer& d, HeadConfig& c) {
       "where the logits live: all on rank 0, transposed to all classes of a share of the batch, sharded by class, or "
       "nowhere (fused: class tiles are computed twice and never kept)");
   d.field("stash", c.stash, "fused keeps the exponentials and saves one of its four products");
-  d.field("tile", c.tile, between(0, 1e6), "classes that are computed with at once; 0: by the embedding's size");
+  d.field("tile", c.tile, between(0, 1e6),
+          "classes that are computed with at once; 0: by the embedding's size, on a GPU 32,768");
   unsigned over = c.over.index();
   d.subset(
       "over", over, axis_names, "all",

@@ -1,5 +1,6 @@
 // Phase 2 of the head: the weights' gradient, tile by tile, and what becomes of it.
 #include "framework/device.h"
+#include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
 #include "layers/head/head.h"
 #include "layers/head/tile_logits.h"
@@ -122,6 +123,10 @@ void Head::update(const HeadUpdate& update) {
   if (put_off_) put_off(step);
   table_.weight.storage()->changed();
   end_margin_step();
+  forget();
+}
+
+void Head::skip_update() {
   forget();
 }
 

@@ -1,6 +1,7 @@
 #include "layers/head/tile_logits.h"
 
 #include "framework/device.h"
+#include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
 
 namespace heddle {
@@ -30,13 +31,6 @@ Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor
   Tensor gradient = Tensor::empty(device, {logits.values.shape()[0], tile.selection.size}, logits.values.dtype());
   device.backend().head().spread_centres(logits.values, logits.best, scale, gradient);
   return gradient;
-}
-
-Tensor in_type(const Tensor& x, DType type) {
-  if (x.dtype() == type) return x;
-  Tensor y = Tensor::empty(x.device(), x.shape(), type);
-  x.device().backend().elementwise().cast(x, y);
-  return y;
 }
 
 void multiply(const Tensor& gradient, bool transpose, const Tensor& rows, double beta, Tensor& sum) {

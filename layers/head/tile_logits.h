@@ -24,8 +24,6 @@ TileLogits tile_logits(const Tensor& rows, const Tensor& labels, const ClassTile
 /// to the centres that were best; it is undefined where it is in the gradient already.
 Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor& scale);
 
-/// x itself, or rounded to another type.
-Tensor in_type(const Tensor& x, DType type);
 /// sum = op(gradient) * rows + beta * sum: gradients of [B, t] products with rows, of f32 or f64, are rounded to the
 /// type of the rows to be multiplied with them.
 void multiply(const Tensor& gradient, bool transpose, const Tensor& rows, double beta, Tensor& sum);

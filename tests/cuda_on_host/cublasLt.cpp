@@ -7,6 +7,7 @@
 
 #include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/dtype.h"
+#include "tests/cuda_on_host/tf32.h"
 
 struct cublasLtContext {};
 
@@ -101,7 +102,8 @@ struct Product {
       return CUBLAS_STATUS_INVALID_VALUE;
     if (a.type != b.type) return CUBLAS_STATUS_NOT_SUPPORTED;
     const bool is_wide = a.type == CUDA_R_64F;
-    if (operation.compute != (is_wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F) ||
+    const bool is_tf32 = a.type == CUDA_R_32F && operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    if ((!is_tf32 && operation.compute != (is_wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F)) ||
         operation.scale != (is_wide ? CUDA_R_64F : CUDA_R_32F))
       return CUBLAS_STATUS_NOT_SUPPORTED;
     const bool is_narrow = a.type == CUDA_R_16F || a.type == CUDA_R_16BF;
@@ -139,8 +141,12 @@ template <class Sum, class In, class Out>
 void multiply(const Product& p, Sum alpha, const In* a, const In* b, Sum beta, Out* d) {
   const std::uint64_t m = p.m();
   const std::uint64_t k = p.k();
-  const std::vector<Sum> left = unpacked<Sum>(p.a, p.operation.transpose_a, a);   // columns of m
-  const std::vector<Sum> right = unpacked<Sum>(p.b, p.operation.transpose_b, b);  // columns of k
+  std::vector<Sum> left = unpacked<Sum>(p.a, p.operation.transpose_a, a);   // columns of m
+  std::vector<Sum> right = unpacked<Sum>(p.b, p.operation.transpose_b, b);  // columns of k
+  if constexpr (std::is_same_v<In, float>)
+    if (p.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+      for (std::vector<Sum>* const operand : {&left, &right})
+        std::transform(operand->begin(), operand->end(), operand->begin(), to_tf32);
   std::vector<Sum> sums(m);
   for (std::uint64_t column = 0; column < p.n(); ++column) {
     std::fill(sums.begin(), sums.end(), Sum{0});
@@ -262,6 +268,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_aligned(a, chosen.alignment) || !is_aligned(b, chosen.alignment) || !is_aligned(d, chosen.alignment))
     return CUBLAS_STATUS_INVALID_VALUE;
+  catch_up(stream);
   if (chosen.workspace > 0) {
     if (workspace == nullptr || workspace_bytes < chosen.workspace || !is_aligned(workspace, 256))
       return CUBLAS_STATUS_INVALID_VALUE;

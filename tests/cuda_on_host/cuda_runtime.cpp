@@ -5,12 +5,23 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 // For ranks with a GPU each.
 constexpr int gpus = 4;
 
-struct StreamOnHost {};
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+struct StreamOnHost {
+  std::vector<Copy> put_off;
+};
+struct EventOnHost {
+  cudaStream_t stream = nullptr;
+};
 struct PoolOnHost {
   std::atomic<std::int64_t> bytes{0};
 };
@@ -112,7 +123,13 @@ void __syncthreads() {
   threadIdx = index;
 }
 
+void catch_up(cudaStream_t stream) {
+  if (stream == nullptr) return;
+  for (const Copy& copy : std::exchange(stream->put_off, {})) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+  catch_up(config.stream);
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   for (unsigned i = 0; i < config.gridDim.x; ++i) {
@@ -149,10 +166,29 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  catch_up(stream);
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  catch_up(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new EventOnHost;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->stream = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  catch_up(event->stream);
   return cudaSuccess;
 }
 
@@ -184,7 +220,8 @@ cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPo
   pool->bytes += static_cast<std::int64_t>(bytes);
   return cudaMalloc(address, bytes);
 }
-cudaError_t cudaFreeAsync(void* address, cudaStream_t /*stream*/) {
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  catch_up(stream);
   return cudaFree(address);
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
@@ -194,12 +231,17 @@ cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
-                            cudaStream_t /*stream*/) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (kind == cudaMemcpyHostToDevice) {  // which the backend does from page-locked memory only
+    stream->put_off.push_back({to, from, bytes});
+    return cudaSuccess;
+  }
+  catch_up(stream);
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t /*stream*/) {
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
+  catch_up(stream);
   std::memset(address, value, bytes);
   return cudaSuccess;
 }

@@ -64,6 +64,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 
+using cudaEvent_t = struct EventOnHost*;
+constexpr unsigned cudaEventDisableTiming = 2;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+
 using cudaMemPool_t = struct PoolOnHost*;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
@@ -74,11 +81,13 @@ cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPo
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
 cudaError_t cudaMalloc(void** address, std::size_t bytes);
 cudaError_t cudaFree(void* address);
+constexpr unsigned cudaHostAllocDefault = 0;
 constexpr unsigned cudaHostAllocMapped = 2;
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* address);
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+/// From page-locked memory it is done as late as it may be: when something else is done on the stream, or waited for.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream);
 
@@ -88,6 +97,8 @@ struct cudaLaunchConfig_t {
   std::size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
 };
+/// Does the copies that the stream has put off.
+void catch_up(cudaStream_t stream);
 /// Runs the thread function of every thread of every block.
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread);
 template <class... Parameters, class... Arguments>

@@ -5,90 +5,22 @@
 #include <cmath>
 #include <fstream>
 #include <future>
-#include <iterator>
 #include <map>
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <malloc.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <spawn.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "framework/random.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/shipped.h"
 
 namespace heddle {
 
 namespace {
 
 using Json = nlohmann::json;
-
-std::vector<std::string> shipped() {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(HEDDLE_SOURCE_DIR "/experiments"))
-    if (entry.path().extension() == ".json" && entry.path().filename() != "experiment.schema.json")
-      files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-/// Grey noise in the form of the ORL faces: what a run holds does not depend on what the images show.
-void write_faces(const std::filesystem::path& folder) {
-  RandomStream draws({1}, Purpose::test, 0, 0);
-  for (int person = 1; person <= 40; ++person) {
-    const std::filesystem::path own = folder / fmt::format("s{}", person);
-    std::filesystem::create_directories(own);
-    for (int number = 1; number <= 10; ++number) {
-      std::string pixels(92 * 112, '\0');
-      for (char& pixel : pixels) pixel = static_cast<char>(draws.next_u32());
-      std::ofstream(own / fmt::format("{}.pgm", number), std::ios::binary) << "P5\n92 112\n255\n" << pixels;
-    }
-  }
-}
-
-struct Ended {
-  int code = 0;
-  std::int64_t resident_bytes = 0;   // at most, over the process's life
-  std::int64_t inherited_bytes = 0;  // a peak below this is not seen
-  Json summary;
-};
-
-std::int64_t resident_bytes_here() {
-  std::ifstream statm("/proc/self/statm");
-  std::int64_t pages = 0;
-  statm >> pages >> pages;
-  return pages * sysconf(_SC_PAGESIZE);
-}
-
-/// Runs the program itself, so that its resident memory is its own.
-Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out) {
-  arguments.insert(arguments.begin(), HEDDLE_PROGRAM);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  // The child's peak begins with what this process holds, which other tests have driven up.
-  malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";
-  const std::int64_t inherited = resident_bytes_here();
-  pid_t child = 0;
-  const int spawned = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  rusage usage{};
-  if (spawned != 0 || wait4(child, &status, 0, &usage) != child) return {.code = -1, .summary = {}};
-  std::ifstream text(out);
-  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-          .resident_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024,
-          .inherited_bytes = inherited,
-          .summary = Json::parse(text, nullptr, false)};
-}
+using namespace test;
 
 std::int64_t metered(const Json& summary) {
   std::int64_t most = 0;
@@ -117,47 +49,6 @@ Json patched(Json experiment, std::size_t variant) {
 /// By times that are measured: plan has those of its profile.
 bool is_cut_by_time(const Json& variant) {
   return variant["model"].contains("stages") && variant["model"]["stages"].value("by", "") == "time";
-}
-
-bool is_pipeline(const Json& experiment) {
-  const auto has_stages = [](const Json& part) { return part.contains("mesh") && part["mesh"].contains("pp"); };
-  if (has_stages(experiment)) return true;
-  const Json variants = experiment.value("variants", Json::array());
-  return std::any_of(variants.begin(), variants.end(),
-                     [&](const Json& variant) { return has_stages(variant["patch"]); });
-}
-
-/// Over all variants.
-std::int64_t most_micro_batches(const Json& experiment) {
-  const auto of = [](const Json& part) {
-    return part.contains("train") ? part["train"].value("micro_batches", std::int64_t{1}) : 1;
-  };
-  std::int64_t most = of(experiment);
-  for (const Json& variant : experiment.value("variants", Json::array())) most = std::max(most, of(variant["patch"]));
-  return most;
-}
-
-/// A shipped experiment, cut short: the same options for a run and for its plan.
-std::vector<std::string> cut_short(const std::string& file, const Json& experiment,
-                                   const std::filesystem::path& faces) {
-  const bool has_stages = is_pipeline(experiment);
-  const bool computes = experiment.value("device", "cpu") == "cpu";
-  std::vector<std::string> options{file, "--json"};
-  const auto set = [&options](const std::string& what) { options.insert(options.end(), {"--set", what}); };
-  set(has_stages ? "train.steps=2" : "train.steps=3");
-  // What equals what does not depend on the images' size or number; each pipeline's stages are also measured alone.
-  if (has_stages && computes && experiment["data"]["image"][1] > 32) set("data.image=[3,32,32]");
-  // Batch norm needs two samples in a micro-batch.
-  if (has_stages && computes) set(fmt::format("train.batch={}", 2 * most_micro_batches(experiment)));
-  // Studies of many sizes show the same with short embeddings.
-  constexpr std::size_t many = 50;
-  if (experiment.value("variants", Json::array()).size() > many) set("model.embedding=32");
-  // So many classes are for a machine that does nothing else.
-  if (experiment["head"]["classes"] > 1'000'000 && computes) set("head.classes=20000");
-  // An evaluation compares all faces with all.
-  if (experiment["data"].value("identities", std::int64_t{0}) > 1000 && computes) set("data.identities=1000");
-  if (experiment["data"]["type"] == "image_folder") set("data.path=" + faces.string());
-  return options;
 }
 
 /// What became of a shipped experiment.
@@ -234,7 +125,7 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
 
 TEST_CASE("the first loss of a head is what random weights must give") {
   Scratch scratch;
-  const std::string file = HEDDLE_SOURCE_DIR "/experiments/ten_million.json";
+  const std::string file = experiment_file("ten_million");
   std::ifstream text(file);
   const Json experiment = Json::parse(text);
   constexpr double classes = 200'000;
@@ -255,7 +146,7 @@ TEST_CASE("layers placed in other ways train as their serial judge at every step
   Scratch scratch;
   for (const char* name : {"chains", "three_convolutions"}) {
     CAPTURE(name);
-    const std::string file = fmt::format("{}/experiments/{}.json", HEDDLE_SOURCE_DIR, name);
+    const std::string file = experiment_file(name);
     const Ended ran = run_program({"run", file, "--json", "--out", (scratch / "out").string()}, scratch / "run.json");
     REQUIRE(ran.code == 0);
     const Json& variants = ran.summary["variants"];
@@ -269,8 +160,7 @@ TEST_CASE("layers placed in other ways train as their serial judge at every step
 
 TEST_CASE("features are cheaper to move than weights until the batch is as large as the layer is wide") {
   Scratch scratch;
-  const Ended planned =
-      run_program({"plan", HEDDLE_SOURCE_DIR "/experiments/volumes.json", "--json"}, scratch / "plan.json");
+  const Ended planned = run_program({"plan", experiment_file("volumes"), "--json"}, scratch / "plan.json");
   REQUIRE(planned.code == 0);
   std::map<std::string, double> sent;
   for (const Json& variant : planned.summary["variants"])
@@ -286,7 +176,7 @@ TEST_CASE("features are cheaper to move than weights until the batch is as large
 
 TEST_CASE("the memory-balance study, run at a size that fits here, holds and sends what plan says") {
   Scratch scratch;
-  std::vector<std::string> options{HEDDLE_SOURCE_DIR "/experiments/memory_balance.json", "--json"};
+  std::vector<std::string> options{experiment_file("memory_balance"), "--json"};
   for (const char* set : {"device=cpu", "memory_budget=0", "model.type=resnet18", "head.classes=3001",
                           "data.image=[3,32,16]", "train.steps=2"})
     options.insert(options.end(), {"--set", set});
@@ -311,9 +201,8 @@ TEST_CASE("the memory-balance study, run at a size that fits here, holds and sen
 
 TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only gathering burdens rank 0") {
   Scratch scratch;
-  const Ended ran = run_program(
-      {"run", HEDDLE_SOURCE_DIR "/experiments/quickstart.json", "--json", "--out", (scratch / "out").string()},
-      scratch / "run.json");
+  const Ended ran = run_program({"run", experiment_file("quickstart"), "--json", "--out", (scratch / "out").string()},
+                                scratch / "run.json");
   REQUIRE(ran.code == 0);
   const Json& variants = ran.summary["variants"];
   for (std::size_t v = 1; v < 3; ++v)

@@ -20,7 +20,7 @@ inline std::string tested_backend() {
 /// A rank's device with two threads: enough for the order of sums to matter.
 inline Device make_device(std::string_view backend = tested_backend(), std::optional<std::int64_t> budget = {}) {
   constexpr int threads = 2;
-  return Device(make_backend(backend, threads), 0, budget);
+  return Device(make_backend(backend, {.threads = threads}), 0, budget);
 }
 
 /// A floating tensor of these values, rounded to its type.

@@ -1,5 +1,7 @@
 #include "tests/support/layouts.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -116,19 +118,34 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   return uses;
 }
 
+Tolerance tolerance_of(const Experiment& experiment) {
+  const auto of_epsilon = [](double epsilon) { return Tolerance{4 * std::sqrt(epsilon), 16 * epsilon}; };
+  switch (experiment.train.dtype) {
+    case TrainDType::f64:
+      return {1e-12, 1e-12};
+    case TrainDType::f32:
+      return {2e-5, 2e-5};
+    case TrainDType::bf16:
+      return of_epsilon(0x1p-8);
+    case TrainDType::f16:
+      break;
+  }
+  return of_epsilon(0x1p-11);
+}
+
 void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                          bool synchronized) {
-  const double tolerance = experiment.dtype() == DType::f64 ? 1e-12 : 2e-5;
+  const Tolerance tolerance = tolerance_of(experiment);
   const Outcome judge = train(experiment, model, judge_of(layout, synchronized), 3);
   const Outcome outcome = train(experiment, model, layout, 3);
   CAPTURE(to_string(layout.mesh));
   CAPTURE(layout.micro_batches);
   for (std::size_t i = 0; i < judge.losses.size(); ++i)
-    CHECK(outcome.losses[i] == doctest::Approx(judge.losses[i]).epsilon(tolerance));
+    CHECK(outcome.losses[i] == doctest::Approx(judge.losses[i]).epsilon(tolerance.losses));
   const auto check_all = [&](const Tensors& a, const Tensors& b) {
     const Difference largest = largest_difference(a, b);
     CAPTURE(largest.tensor);
-    CHECK(largest.error <= tolerance);
+    CHECK(largest.error <= tolerance.norms);
   };
   check_all(outcome.gradients, judge.gradients);
   check_all(outcome.weights, judge.weights);
@@ -175,7 +192,9 @@ Experiment small_experiment(std::int64_t classes, std::int64_t batch, std::int64
   experiment.head.margin = {.m1 = 1, .m2 = 0.3, .m3 = 0.05, .scale = 16};
   experiment.train.batch = batch;
   experiment.train.steps = 3;
-  experiment.train.dtype = dtype == DType::f64 ? TrainDType::f64 : TrainDType::f32;
+  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};  // as TrainDType has them
+  experiment.train.dtype = static_cast<TrainDType>(std::find(types.begin(), types.end(), dtype) - types.begin());
+  experiment.train.loss_scale.init_scale = 128;  // no step is skipped
   experiment.train.optimizer.learning_rate = 0.02;
   experiment.train.optimizer.weight_decay = 0.001;
   return experiment;

@@ -82,6 +82,16 @@ void check_same_bits(const Experiment& experiment, const ModelPointer& model, co
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
 Difference largest_difference(const Tensors& a, const Tensors& b);
 
+/// What layouts of an experiment may differ from their judge by: 1e-12 in f64 and 2e-5 in f32. With activations of 16
+/// bits whole layers differ in the last bit, and then what a ReLU lets through and which of a window is the largest:
+/// about an epsilon's share of all. The norm of the difference is that share's square root, four times of which is the
+/// tolerance; losses, which these hardly change, have sixteen epsilons.
+struct Tolerance {
+  double norms = 0;
+  double losses = 0;
+};
+Tolerance tolerance_of(const Experiment& experiment);
+
 /// An experiment on drawn faces with a model of `embedding` outputs.
 Experiment small_experiment(std::int64_t classes, std::int64_t batch, std::int64_t embedding, DType dtype);
 

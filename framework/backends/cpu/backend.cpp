@@ -14,11 +14,11 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(int threads, bool winograd)
-      : threads_(threads),
+  explicit CpuBackend(const BackendOptions& options)
+      : threads_(options.threads),
         elementwise_(cpu::make_cpu_elementwise()),
-        linear_algebra_(cpu::make_cpu_linear_algebra(threads)),
-        convolution_(cpu::make_cpu_convolution(threads, winograd)),
+        linear_algebra_(cpu::make_cpu_linear_algebra(options.threads)),
+        convolution_(cpu::make_cpu_convolution(options.threads, options.winograd)),
         rows_(cpu::make_cpu_rows()),
         head_(cpu::make_cpu_head()),
         class_rows_(cpu::make_cpu_class_rows()),
@@ -69,8 +69,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int threads, bool winograd) {
-  return std::make_unique<CpuBackend>(threads, winograd);
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<CpuBackend>(options);
 }
 
 }  // namespace heddle

@@ -332,6 +332,7 @@ class CpuClassRows final : public ClassRowKernels {
   static void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, const Gradients<C>& gradients,
                         const Update& update, const ClassStep& step) {
     const std::int64_t columns = table.weight.shape().back();
+    const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
     const DrawStream stream(step.rounding);
     Tensor no_scale;
     parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
@@ -343,7 +344,7 @@ class CpuClassRows final : public ClassRowKernels {
       std::vector<std::uint16_t> draws(size);
       const auto store = [&](Tensor& x, Tensor& scale, std::int64_t row, const C* values, RoundedState state) {
         if (!is_narrow(x)) return;  // it was stepped in its place
-        stream.rounding(state, step.first_element + row * columns, columns, draws.data());
+        stream.rounding(state, step.first_element + row * stride, columns, draws.data());
         store_rounded(x, scale, row, values, draws.data());
       };
       for (std::int64_t i = begin; i < end; ++i) {

@@ -1,21 +1,11 @@
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/head_by_class.h"
 #include "framework/backends/cpu/row_math.h"
+#include "framework/backends/dispatch.h"
 
 namespace heddle::cpu {
 
 namespace {
-
-/// f32 and f64 only: 16-bit logits of millions of classes lose the loss.
-template <class F>
-void visit_head(DType dtype, const char* what, F&& f) {
-  if (dtype == DType::f64)
-    f(double{});
-  else if (dtype == DType::f32)
-    f(float{});
-  else
-    fail<InputError>("{}: expected f32 or f64 logits, got {}", what, name_of(dtype));
-}
 
 template <class T>
 const T* optional(const Tensor& x) {

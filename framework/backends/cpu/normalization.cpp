@@ -7,6 +7,7 @@
 
 #include "framework/backends/cpu/convolution_kernels.h"
 #include "framework/backends/cpu/parallel.h"
+#include "framework/backends/dispatch.h"
 
 namespace heddle::cpu {
 
@@ -83,21 +84,6 @@ struct Affine {
   std::vector<C> offset;
   const C* slope;
 };
-
-template <NormActivation activation>
-using Constant = std::integral_constant<NormActivation, activation>;
-
-template <class F>
-void visit_activation(NormActivation activation, F&& f) {
-  switch (activation) {
-    case NormActivation::none:
-      return f(Constant<NormActivation::none>());
-    case NormActivation::relu:
-      return f(Constant<NormActivation::relu>());
-    case NormActivation::prelu:
-      return f(Constant<NormActivation::prelu>());
-  }
-}
 
 /// dy times the activation's derivative at `pre`.
 template <NormActivation activation, class C>

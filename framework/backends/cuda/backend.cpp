@@ -16,8 +16,8 @@ using cuda::check;
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(int gpu)
-      : context_(gpu),
+  explicit CudaBackend(const BackendOptions& options)
+      : context_(options.gpu, options.tf32),
         elementwise_(cuda::make_cuda_elementwise(context_)),
         linear_algebra_(cuda::make_cuda_linear_algebra(context_)),
         convolution_(cuda::make_cuda_convolution(context_)),
@@ -47,11 +47,7 @@ class CudaBackend final : public Backend {
     return static_cast<std::int64_t>(bytes);
   }
 
-  void copy_from_host(void* device, std::span<const std::byte> host) override {
-    copy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
-    // Where the GPU reads the host's pages itself it may do so later.
-    check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
-  }
+  void copy_from_host(void* device, std::span<const std::byte> host) override { context_.staging().copy(device, host); }
   void copy_to_host(std::span<std::byte> host, const void* device) override {
     copy(host.data(), device, host.size(), cudaMemcpyDeviceToHost);
     context_.synchronize();
@@ -92,8 +88,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(int gpu) {
-  return std::make_unique<CudaBackend>(gpu);
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
 }
 
 int cuda_gpus() {

@@ -42,10 +42,12 @@ struct RoundingDraws {
   DrawKey key;
   PhiloxBlock words;
   std::int64_t first_element;
+  std::int64_t row_stride;
 
-  /// Of the eight elements of a thread, the first of which is this one of its table.
+  __device__ std::int64_t first_of(std::int64_t row) const { return first_element + row * row_stride; }
+  /// Of the eight elements of a thread, the first of which is this one of the whole.
   __device__ PhiloxBlock eight(RoundedState state, std::int64_t element) const {
-    return draw_block(words, key, rounding_draw(state, static_cast<std::uint64_t>(first_element + element)).block);
+    return draw_block(words, key, rounding_draw(state, static_cast<std::uint64_t>(element)).block);
   }
 };
 
@@ -67,7 +69,7 @@ struct RowStep {
   __device__ void operator()(std::int64_t i, RowGroup group) const {
     const std::int64_t row = selected[i];
     const int columns = row >= 0 ? gradient.columns : 0;
-    const int lead = is_rounded() ? static_cast<int>((draws.first_element + row * columns) % RoundingDraw::group) : 0;
+    const int lead = row >= 0 && is_rounded() ? static_cast<int>(draws.first_of(row) % RoundingDraw::group) : 0;
     const int turns = group.turns(lead + columns);
     const auto place_of = [&](int turn) { return Place::of(group, turn, lead, columns, are_packed); };
 
@@ -133,7 +135,7 @@ struct RowStep {
                                 const C (&values)[held], float unit) const {
     const std::int64_t begin = row * place.columns;
     PhiloxBlock random{};
-    if (x.are_narrow()) random = draws.eight(state, begin + place.first);
+    if (x.are_narrow()) random = draws.eight(state, draws.first_of(row) + place.first);
     x.visit<C>([&]<class T>(T* to) {
       place.store(to + begin,
                   [&](int e) { return rounded<T>(values[e], unit, random.word[e / 2] >> (16 * (e % 2)) & 0xFFFFU); });
@@ -145,6 +147,7 @@ template <bool has_scale, class C, class Update>
 void step_as(const Context& context, ClassTable& table, const ClassSelection& selection, const RowGradient<C>& gradient,
              const Update& update, const ClassStep& step) {
   const int columns = gradient.columns;
+  const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
   const RowStep<C, Update, has_scale> row_step{
       .gradient = gradient,
       .update = update,
@@ -155,11 +158,11 @@ void step_as(const Context& context, ClassTable& table, const ClassSelection& se
       .square = data_or_null<C>(table.square),
       .taken = data_or_null<std::int32_t>(table.taken),
       .taken_now = static_cast<std::int32_t>(step.taken),
-      .draws = {step.rounding, purpose_key(step.rounding.key, step.rounding.purpose), step.first_element},
-      .are_packed = gradient.are_packed && step.first_element % 2 == 0 &&
+      .draws = {step.rounding, purpose_key(step.rounding.key, step.rounding.purpose), step.first_element, stride},
+      .are_packed = gradient.are_packed && step.first_element % 2 == 0 && stride % 2 == 0 &&
                     are_pairs_aligned(columns, table.weight, table.momentum, table.square)};
   // Rows that begin within 128 elements of draws need threads for what is before them.
-  const bool is_whole = columns % RoundingDraw::group == 0 && step.first_element % RoundingDraw::group == 0;
+  const bool is_whole = stride % RoundingDraw::group == 0 && step.first_element % RoundingDraw::group == 0;
   const int threads = group_threads<C>(columns + (is_whole ? 0 : static_cast<int>(RoundingDraw::group) - 1));
   for_each_row_group(context, selection.size, threads, row_step);
 }

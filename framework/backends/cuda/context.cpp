@@ -38,7 +38,7 @@ void check(cudaError_t status, std::string_view call) {
   fail("cuda: {}: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-Context::Context(int gpu) : gpu_(gpu) {
+Context::Context(int gpu, bool tf32) : gpu_(gpu), uses_tf32_(tf32) {
   check_gpu(gpu);
   enter();
   try {
@@ -51,15 +51,21 @@ Context::Context(int gpu) : gpu_(gpu) {
     void* fault = nullptr;
     check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
     fault_ = new (fault) Fault;
+    staging_ = std::make_unique<Staging>(stream_);
   } catch (...) {
-    this->~Context();
+    release();
     throw;
   }
 }
 
 Context::~Context() {
+  release();
+}
+
+void Context::release() {
   // A rank that failed has left work behind.
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
+  staging_.reset();
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);

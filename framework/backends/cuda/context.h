@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include <cuda_runtime.h>
 
+#include "framework/backends/cuda/staging.h"
 #include "framework/error.h"
 
 namespace heddle::cuda {
@@ -30,7 +32,7 @@ class Context {
   static constexpr std::int64_t scratch_bytes = std::int64_t{8} << 20;
 
   /// On the GPU of this number; InputError without such a GPU, or with a driver that is too old for the program.
-  explicit Context(int gpu);
+  Context(int gpu, bool tf32);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -38,6 +40,8 @@ class Context {
   cudaStream_t stream() const { return stream_; }
   /// The GPU's: what one rank has given back another may take.
   cudaMemPool_t pool() const { return pool_; }
+  /// Whether f32 is multiplied on tensor cores.
+  bool uses_tf32() const { return uses_tf32_; }
   /// Makes the GPU the calling thread's.
   void enter() const;
 
@@ -49,16 +53,21 @@ class Context {
     return static_cast<T*>(scratch_);
   }
   Fault* fault() const { return fault_; }
+  Staging& staging() { return *staging_; }
 
   /// Waits for the stream; throws of the first index that was outside its rows.
   void synchronize();
 
  private:
+  void release();
+
   int gpu_;
+  bool uses_tf32_;
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   void* scratch_ = nullptr;
   Fault* fault_ = nullptr;
+  std::unique_ptr<Staging> staging_;
 };
 
 }  // namespace heddle::cuda

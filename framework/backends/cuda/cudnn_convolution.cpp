@@ -121,7 +121,7 @@ auto visit_part(ConvolutionPart part, F&& f) {
 
 /// The fastest proposal that is deterministic and fits; false if there is none.
 template <class Part>
-bool choose(cudnnHandle_t handle, DType dtype, CudnnConvolution& c) {
+bool choose(cudnnHandle_t handle, bool keeps_f32, CudnnConvolution& c) {
   int count = 0;
   check(Part::count(handle, &count), "a convolution's number of algorithms");
   std::vector<typename Part::Proposal> proposals(static_cast<std::size_t>(count));
@@ -133,8 +133,8 @@ bool choose(cudnnHandle_t handle, DType dtype, CudnnConvolution& c) {
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.determinism != CUDNN_DETERMINISTIC ||
         Part::is_winograd(proposal.algo))
       continue;
-    // Whatever a proposal says, f32 stays f32.
-    check(cudnnSetConvolutionMathType(c.operation.get(), dtype == DType::f32 ? CUDNN_FMA_MATH : proposal.mathType),
+    // Whatever a proposal says.
+    check(cudnnSetConvolutionMathType(c.operation.get(), keeps_f32 ? CUDNN_FMA_MATH : proposal.mathType),
           "cudnnSetConvolutionMathType");
     if (Part::workspace(handle, c, proposal.algo, &c.workspace) != CUDNN_STATUS_SUCCESS ||
         c.workspace > CudnnConvolutions::most_workspace)
@@ -157,10 +157,10 @@ cudnnDataType_t library_type(DType dtype) {
 }
 
 /// The arithmetic that algorithms are asked for: f32's default would be TF32, f16's no tensor cores.
-cudnnMathType_t library_math(DType dtype) {
+cudnnMathType_t library_math(DType dtype, bool tf32) {
   switch (dtype) {
     case DType::f32:
-      return CUDNN_FMA_MATH;
+      return tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
     case DType::f16:
       return CUDNN_TENSOR_OP_MATH;
     default:
@@ -177,7 +177,7 @@ Pointer created(cudnnStatus_t (*create)(Descriptor*), std::string_view call) {
 }
 
 /// False if cuDNN does not take such sizes.
-bool describe(const ConvolutionGeometry& g, DType dtype, CudnnConvolution& c) {
+bool describe(const ConvolutionGeometry& g, DType dtype, bool tf32, CudnnConvolution& c) {
   const auto create_tensor = [](auto& tensor) {
     tensor =
         created<std::remove_reference_t<decltype(tensor)>>(cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
@@ -205,7 +205,7 @@ bool describe(const ConvolutionGeometry& g, DType dtype, CudnnConvolution& c) {
                                         number(g.dilation.width), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         "cudnnSetConvolution2dDescriptor");
   check(cudnnSetConvolutionGroupCount(c.operation.get(), number(g.groups)), "cudnnSetConvolutionGroupCount");
-  check(cudnnSetConvolutionMathType(c.operation.get(), library_math(dtype)), "cudnnSetConvolutionMathType");
+  check(cudnnSetConvolutionMathType(c.operation.get(), library_math(dtype, tf32)), "cudnnSetConvolutionMathType");
   return true;
 }
 
@@ -230,8 +230,9 @@ std::optional<CudnnConvolution> CudnnConvolutions::make(const ConvolutionGeometr
     return {};
   CudnnConvolution c;
   c.part = part;
-  const bool is_found =
-      describe(g, dtype, c) && visit_part(part, [&]<class Part>(Part) { return choose<Part>(handle(), dtype, c); });
+  const bool is_found = describe(g, dtype, context_.uses_tf32(), c) && visit_part(part, [&]<class Part>(Part) {
+                          return choose<Part>(handle(), dtype == DType::f32 && !context_.uses_tf32(), c);
+                        });
   return is_found ? std::optional(std::move(c)) : std::nullopt;
 }
 

@@ -2,20 +2,10 @@
 #pragma once
 
 #include "framework/backends/cuda/row_groups.cuh"
+#include "framework/backends/dispatch.h"
 #include "framework/kernels/head.h"
 
 namespace heddle::cuda {
-
-/// f32 and f64 only: 16-bit logits of millions of classes lose the loss.
-template <class F>
-void visit_head(DType dtype, const char* what, F&& f) {
-  if (dtype == DType::f64)
-    f(double{});
-  else if (dtype == DType::f32)
-    f(float{});
-  else
-    fail<InputError>("{}: expected f32 or f64 logits, got {}", what, name_of(dtype));
-}
 
 /// Rows of logits, each cut into so many parts that few rows keep a GPU busy, too.
 struct RowParts {

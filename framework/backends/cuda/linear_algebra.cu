@@ -1,5 +1,6 @@
-// Matrix products by cublasLt. f32 is multiplied in f32, not in TF32; 16-bit types are summed in f32. Sums that the
-// library splits into parts are added in their order, so that the same product has the same bits every time.
+// Matrix products by cublasLt. f32 is multiplied in f32, or if it is asked for in TF32; 16-bit types are summed in f32.
+// Sums that the library splits into parts are added in their order, so that the same product has the same bits every
+// time.
 #include <array>
 #include <map>
 #include <optional>
@@ -102,11 +103,15 @@ void prefer(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferen
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-Product make_product(cublasLtHandle_t handle, const Case& c) {
+cublasComputeType_t library_arithmetic(DType operands, bool tf32) {
+  if (operands == DType::f64) return CUBLAS_COMPUTE_64F;
+  return tf32 && operands == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+Product make_product(cublasLtHandle_t handle, const Case& c, bool tf32) {
   Product product{};
-  const bool is_wide = c.operands == DType::f64;
-  check(cublasLtMatmulDescInit(&product.operation, is_wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                               is_wide ? CUDA_R_64F : CUDA_R_32F),
+  check(cublasLtMatmulDescInit(&product.operation, library_arithmetic(c.operands, tf32),
+                               c.operands == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescInit");
   // The transpose of a * b is that of b times that of a.
   const auto transpose = [&](cublasLtMatmulDescAttributes_t operand, bool transposes) {
@@ -203,7 +208,8 @@ class CudaLinearAlgebra final : public LinearAlgebraKernels {
  private:
   Product& find(const Case& c) const {
     auto place = products_.find(c);
-    if (place == products_.end()) place = products_.emplace(c, make_product(library_->handle(), c)).first;
+    if (place == products_.end())
+      place = products_.emplace(c, make_product(library_->handle(), c, context_.uses_tf32())).first;
     return place->second;
   }
 

@@ -2,6 +2,7 @@
 // are those of channels.cuh, so that they depend on shapes only.
 #include "framework/backends/cuda/channels.cuh"
 #include "framework/backends/cuda/convolution_parts.h"
+#include "framework/backends/dispatch.h"
 
 namespace heddle::cuda {
 
@@ -74,21 +75,6 @@ struct AffineValues {
   C offset[pack];
   C slope[pack];
 };
-
-template <NormActivation activation>
-using Constant = std::integral_constant<NormActivation, activation>;
-
-template <class F>
-void visit_activation(NormActivation activation, F&& f) {
-  switch (activation) {
-    case NormActivation::none:
-      return f(Constant<NormActivation::none>());
-    case NormActivation::relu:
-      return f(Constant<NormActivation::relu>());
-    case NormActivation::prelu:
-      return f(Constant<NormActivation::prelu>());
-  }
-}
 
 template <NormActivation activation, class C>
 __device__ C activated(C pre, C slope) {

@@ -6,10 +6,10 @@ namespace {
 
 class PlanBackend final : public Backend {
  public:
-  PlanBackend(int threads, bool winograd, const DeviceProfile& profile)
-      : counter_(profile),
-        linear_algebra_(plan::make_plan_linear_algebra(counter_, threads)),
-        convolution_(plan::make_plan_convolution(counter_, threads, winograd)) {}
+  explicit PlanBackend(const BackendOptions& options)
+      : counter_(options.profile),
+        linear_algebra_(plan::make_plan_linear_algebra(counter_, options.threads)),
+        convolution_(plan::make_plan_convolution(counter_, options.threads, options.winograd)) {}
 
   std::string_view name() const override { return "plan"; }
   bool has_data() const override { return false; }
@@ -49,8 +49,8 @@ class PlanBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_plan_backend(int threads, bool winograd, const DeviceProfile& profile) {
-  return std::make_unique<PlanBackend>(threads, winograd, profile);
+std::unique_ptr<Backend> make_plan_backend(const BackendOptions& options) {
+  return std::make_unique<PlanBackend>(options);
 }
 
 }  // namespace heddle

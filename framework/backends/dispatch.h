@@ -1,0 +1,36 @@
+// From choices at run time to template arguments, for the kernels of the backends that compute.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+
+#include "framework/dtype.h"
+#include "framework/kernels/convolution.h"
+
+namespace heddle {
+
+/// f(constant) with the activation as a type.
+template <class F>
+void visit_activation(NormActivation activation, F&& f) {
+  switch (activation) {
+    case NormActivation::none:
+      return f(std::integral_constant<NormActivation, NormActivation::none>());
+    case NormActivation::relu:
+      return f(std::integral_constant<NormActivation, NormActivation::relu>());
+    case NormActivation::prelu:
+      return f(std::integral_constant<NormActivation, NormActivation::prelu>());
+  }
+}
+
+/// f(T{}) for the head's f32 and f64 only: 16-bit logits of millions of classes lose the loss.
+template <class F>
+void visit_head(DType dtype, std::string_view what, F&& f) {
+  if (dtype == DType::f64)
+    f(double{});
+  else if (dtype == DType::f32)
+    f(float{});
+  else
+    fail<InputError>("{}: expected f32 or f64 logits, got {}", what, name_of(dtype));
+}
+
+}  // namespace heddle

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Everything that only a GPU can show, in one call of under eight minutes: the tests with the cuda backend,
+# compute-sanitizer on the small ones, the shipped experiments on both devices, and the benchmark beside PyTorch, where
+# that is installed. Writes what came of it as JSON; the exit code is 1 if a step failed.
+#
+#   tests/gpu_check.sh [FILE]      default: experiments/results/gpu/DATE_DEVICE.json
+#
+# It builds first, unless build/release came with the tree: `tests/gpu_check.sh --pack` collects, on a machine with
+# packages but no GPU, what another one needs into build/gpu (about 40 MB); copy the tree there, with build/gpu, and call this.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+packed=$PWD/build/gpu
+
+pack() {
+  ./heddle setup || exit
+  ./heddle test --count >/dev/null || exit
+  rm -rf "$packed"
+  mkdir -p "$packed/lib"
+  cp build/release/experiments/heddle build/release/tests/heddle_tests "$packed" || exit
+  strip "$packed"/heddle*
+  # The other machine has the C library's and CUDA's own.
+  ldd "$packed/heddle" "$packed/heddle_tests" | awk '$2 == "=>" && $3 ~ "^/" {print $3}' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libcud[^/]*|libcublas[^/]*|libnv[^/]*)\.so' |
+    xargs -I{} cp -L {} "$packed/lib"
+  du -sh "$packed"
+}
+
+if [[ ${1-} == --pack ]]; then pack; exit; fi
+
+device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)
+if [[ ! $device ]]; then
+  echo "gpu_check: nvidia-smi finds no GPU here" >&2
+  exit 2
+fi
+if [[ -x $packed/heddle ]]; then
+  export LD_LIBRARY_PATH=$packed/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  program=$packed/heddle tests=$packed/heddle_tests
+else
+  ./heddle setup && ./heddle test --count >/dev/null || exit
+  program=$PWD/build/release/experiments/heddle tests=$PWD/build/release/tests/heddle_tests
+fi
+export HEDDLE_PROGRAM=$program HEDDLE_SOURCE_DIR=$PWD HEDDLE_TEST_BACKEND=cuda
+result=${1:-experiments/results/gpu/$(date -u +%F)_$(tr -cs 'A-Za-z0-9\n' '-' <<<"${device%%,*}").json}
+mkdir -p "$(dirname "$result")" || exit
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+steps='' failures=0
+
+quoted() { printf '"%s"' "$(sed 's/[\\"]/\\&/g; s/[[:cntrl:]]//g' <<<"$1")"; }
+
+step() {  # step NAME LIMIT COMMAND...: at most so many seconds
+  local name=$1 limit=$2 start=$SECONDS code passed='' failed='' end
+  shift 2
+  printf '==== %s\n' "$name"
+  timeout -k 2 "$limit" "$@" >"$logs/$name" 2>&1
+  code=$?
+  read -r passed failed < <(sed -n 's/^\[doctest\] test cases: *[0-9]* | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1 \2/p' \
+    "$logs/$name" | tail -n 1)
+  ((code)) && failures=$((failures + 1)) && tail -n 40 "$logs/$name"
+  printf -- '---- %s: exit %s, %s passed, %s failed, %s s\n' "$name" "$code" "${passed:--}" "${failed:--}" $((SECONDS - start))
+  end=''
+  ((code)) && end=", \"end\": $(quoted "$(tail -n 60 "$logs/$name" | head -c 4000 | tr '\n' '|')")"
+  steps+="${steps:+,}
+    {\"name\": $(quoted "$name"), \"command\": $(quoted "$*"), \"exit\": $code, \"seconds\": $((SECONDS - start)),
+     \"passed\": ${passed:-null}, \"failed\": ${failed:-null}$end}"
+}
+
+kernels='*/cuda_*,*/operations_*,*/kernels_*,*/*convolution_*,*/*normalization_*,*/class_rows_*,*/head_*,*/lazy_*,*/tensor_*,*/optimizer_*'
+step "operations and kernels" 110 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
+# Layouts of up to eight ranks on this one card.
+step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator*,*/pipeline*'
+step "experiments beside the cpu" 80 "$tests" --test-case='shipped experiments lose on a GPU*'
+if command -v compute-sanitizer >/dev/null; then
+  small='*/cuda_rows_*,*/cuda_training_*,*/cuda_class_rows_*'
+  step "memcheck" 40 compute-sanitizer --tool memcheck --error-exitcode 9 "$tests" --source-file="$small"
+  step "racecheck" 40 compute-sanitizer --tool racecheck --error-exitcode 9 "$tests" --source-file="$small"
+else
+  echo "not run: there is no compute-sanitizer here"
+fi
+# shellcheck disable=SC2016
+step "benchmark" 100 bash -c '"$0" bench gpu --json >"$1"' "$program" "$logs/bench"
+bench=$(<"$logs/bench")
+peer=''
+if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+  step "pytorch" 40 python3 tests/gpu_peer.py
+  peer=$(grep '^{' "$logs/pytorch")
+else
+  echo "not run: there is no PyTorch here that has this GPU"
+fi
+
+printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": "tests/gpu_check.sh",\n  "steps": [%s\n  ],\n  "bench": %s,\n  "pytorch": %s\n}\n' \
+  "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$("$program" --version | head -n 1)")" "$steps" \
+  "${bench:-null}" "${peer:-null}" >"$result"
+echo "$result: $failures of its steps failed"
+((failures == 0))

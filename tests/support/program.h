@@ -1,0 +1,28 @@
+// The program as a process of its own, so that its resident memory is its own; and where it and the sources are.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace heddle::test {
+
+/// Where this was built, or what HEDDLE_SOURCE_DIR and HEDDLE_PROGRAM say on a machine that it was carried to.
+std::filesystem::path source_folder();
+std::string program();
+
+struct Ended {
+  int code = 0;                      // -1: killed
+  std::int64_t resident_bytes = 0;   // at most, over the process's life
+  std::int64_t inherited_bytes = 0;  // a peak below this is not seen
+  nlohmann::json summary;            // what it printed; discarded if that is no JSON
+  std::string said;                  // on stderr
+};
+
+/// Its output goes through files beside `out`.
+Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out);
+
+}  // namespace heddle::test

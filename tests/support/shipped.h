@@ -1,0 +1,24 @@
+// The experiments that ship with the program, cut short enough to be tested.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace heddle::test {
+
+/// Their files.
+std::vector<std::string> shipped();
+/// That of one, by its name without an ending.
+std::string experiment_file(const std::string& name);
+
+/// Grey noise in the form of the ORL faces: what a run holds does not depend on what the images show.
+void write_faces(const std::filesystem::path& folder);
+
+/// The file and the options with which a run and a plan of it take seconds.
+std::vector<std::string> cut_short(const std::string& file, const nlohmann::json& experiment,
+                                   const std::filesystem::path& faces);
+
+}  // namespace heddle::test
