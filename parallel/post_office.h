@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "framework/tensor.h"
+#include "parallel/deadlock_search.h"
 #include "parallel/letter.h"
 #include "parallel/processes.h"
 #include "parallel/transport.h"
@@ -133,6 +135,8 @@ class PostOffice {
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
   void leave(int code);
+  /// Of a process that was gone before it left: `rank 1: its process is gone`.
+  std::optional<std::string> lost(int process) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -154,27 +158,23 @@ class PostOffice {
     std::size_t asked = 0;
     Clock::time_point peer_waited{};  // when the peer last said that it waits itself
   };
-  /// One rank of a chain of ranks that wait for each other.
-  struct Link {
-    int rank;
-    std::uint64_t number;
-    std::string call;
-    bool operator==(const Link&) const = default;
-  };
+  /// The section of those that have left.
+  static constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
 
   Section& section_of(std::uint64_t number);
   void begin(Kind kind, std::uint64_t section);
   void send_to_all();
   void deliver(const Wire::Sheet& sheet);
   void open(int from, std::span<const std::byte> letter);
+  void sort(int from, LetterReader& letter);
   void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
-  void lose(int process);
+  void lose(const Wire::Gone& gone);
   static void remember_failure(Section& section, int rank, Failure failure);
   void wait_patiently(const std::function<bool()>& ready);
   void check();
   void check_time(Clock::time_point begin) const;
   bool is_sending_to(int peer) const;
-  void probe(std::vector<Link> chain);
+  void probe(WaitChain chain);
   void relay(int from, LetterReader& letter);
   template <class Ready>
   bool wait_for_others(const Ready& ready);
@@ -185,7 +185,8 @@ class PostOffice {
   std::chrono::milliseconds timeout_ = std::chrono::minutes(10);
   std::uint64_t section_ = 0;
   std::map<std::uint64_t, Section> sections_;
-  std::vector<bool> left_;  // processes that are past their last section
+  std::vector<bool> left_;  // processes that are past their last section, or gone
+  std::map<int, std::string> lost_;
   std::map<int, std::deque<std::string>> gathered_;
   std::map<ExchangeName, Addressee*> addressees_;
   std::vector<std::shared_ptr<Transfer>> transfers_;
@@ -194,7 +195,7 @@ class PostOffice {
   std::map<int, std::vector<std::byte>> unfinished_;  // letters of several sheets
   std::uint64_t waits_ = 0;
   std::optional<Waiting> waiting_;
-  std::vector<Link> last_cycle_;
+  DeadlockSearch deadlocks_;
   bool is_crowded_;
   bool is_broken_ = false;
 };

@@ -8,7 +8,7 @@
 #include "parallel/nccl/nccl_path.h"
 #include "parallel/post_office.h"
 #include "parallel/process_transport.h"
-#include "parallel/tcp/tcp_wire.h"
+#include "parallel/tcp/meeting_point.h"
 #include "parallel/wire_path.h"
 
 namespace heddle {
@@ -140,6 +140,10 @@ std::vector<std::string> Processes::gather(const std::string& content) {
 
 bool Processes::plain(Operation operation, std::span<float> in, std::span<float> out) {
   return office_->wire().plain(operation, in, out);
+}
+
+std::optional<std::string> Processes::lost(int process) const {
+  return office_->lost(process);
 }
 
 void Processes::leave(int code) {

@@ -24,8 +24,8 @@ struct Launch {
   /// Its place among the processes of its machine, where that is told.
   std::optional<int> local_rank{};
 };
-/// By RANK and WORLD_SIZE where there is a meeting point (tcp_wire.h), else by the variables of Open MPI, of MPICH and
-/// its kin, and of Slurm; nothing for a process that was started alone.
+/// By RANK and WORLD_SIZE where there is a meeting point (tcp/meeting_point.h), else by the variables of Open MPI, of
+/// MPICH and its kin, and of Slurm; nothing for a process that was started alone.
 std::optional<Launch> launch_of_environment();
 
 /// Why a process's part of a section failed.
@@ -54,7 +54,7 @@ class Processes {
   /// Processes on this machine, and this one's place among them.
   int local_size() const;
   int local_rank() const;
-  /// `Open MPI 4.1.4`.
+  /// What connects them: `Open MPI 4.1.4`, `sockets`.
   std::string name() const;
 
   /// This process's end of the communicator of the section's ranks, the first `ranks` processes. A wait lasts `timeout`
@@ -73,6 +73,9 @@ class Processes {
 
   /// The library's own collective, see `Wire::plain`.
   bool plain(Operation operation, std::span<float> in, std::span<float> out);
+
+  /// Why a process that is gone before it left is gone: `rank 1: its process is gone`. Nothing of others.
+  std::optional<std::string> lost(int process) const;
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
   /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results.

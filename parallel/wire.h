@@ -1,5 +1,5 @@
-// What moves bytes between the processes of a job: the part of communication that only MPI can do, and nothing of what
-// a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job.
+// What moves bytes between the processes of a job: the part of communication that only MPI or sockets can do, and
+// nothing of what a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job.
 #pragma once
 
 #include <cstddef>
@@ -41,11 +41,15 @@ class Wire {
   /// Processes on this machine, and this one's place among them.
   virtual int local_size() const = 0;
   virtual int local_rank() const = 0;
-  /// `Open MPI 4.1.4`.
+  /// `Open MPI 4.1.4`, `sockets`.
   virtual std::string name() const = 0;
 
-  /// A process that is there no more, each once: where no launcher ends the others then.
-  virtual std::optional<int> next_gone() { return {}; }
+  struct Gone {
+    int process;
+    std::string why;  // `its process is gone`
+  };
+  /// A process that is there no more, each once, after all that it had sent: where no launcher ends the others then.
+  virtual std::optional<Gone> next_gone() { return {}; }
 
   /// Copies the sheet, which is `words` and `content` one after the other. Those of one pair arrive in order, whatever
   /// transfers are under way.

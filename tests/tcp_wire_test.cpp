@@ -2,23 +2,23 @@
 // HEDDLE_TEST_TRANSPORT=sockets.
 #include "parallel/tcp/tcp_wire.h"
 
-#include <cstdlib>
 #include <thread>
 
 #include <doctest/doctest.h>
 
+#include "parallel/post_office.h"
 #include "parallel/processes.h"
-#include "parallel/tcp/tcp_socket.h"
+#include "parallel/tcp/tcp_connection.h"
 #include "parallel/world.h"
 #include "tests/support/local_job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/raw_sockets.h"
 #include "tests/support/traffic.h"
+#include "tests/support/variable.h"
 
 namespace heddle::test {
 
 namespace {
-
-using std::chrono::milliseconds;
 
 WorldOptions by_sockets(int count) {
   WorldOptions options = ranks(count);
@@ -26,17 +26,47 @@ WorldOptions by_sockets(int count) {
   return options;
 }
 
-/// A variable of the environment while this lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
+/// A job of two in which this process is rank 1 without a program, and says this to rank 0 while that waits: the error
+/// there.
+std::string error_after(const std::function<void(const TcpSocket&)>& say_to_first) {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  std::string error;
+  std::jthread first([&] {
+    Processes job(join_by_tcp({0, 2}, point));
+    WorldOptions options = by_sockets(2);
+    options.processes = &job;
+    error = message_of([&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); });
+    job.leave(4);
+  });
+  TcpSocket to_first = connected_to(point.port);
+  say(to_first, hello_of(1, 2));
+  CHECK(hear<TcpAnswer>(to_first).kind == TcpAnswer::Kind::hellos);
+  for (int p = 0; p < 2; ++p) CHECK(hear<TcpHello>(to_first).rank == p);
+  say_to_first(to_first);
+  to_first.end_writing();
+  first.join();
+  return error;
+}
 
- private:
-  const char* name_;
-};
+/// A whole letter of these bytes.
+void post(const TcpSocket& to, const LetterWriter& letter) {
+  say(to, TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, static_cast<std::int64_t>(letter.bytes().size())});
+  CHECK(to.write(letter.bytes(), soon()) == TcpSocket::Outcome::done);
+}
+LetterWriter letter_of(PostOffice::Kind kind) {
+  LetterWriter letter;
+  letter.put(kind);
+  letter.put(std::uint64_t{0});  // the first section
+  return letter;
+}
+/// About the first call of all ranks.
+LetterWriter letter_about_call(PostOffice::Kind kind) {
+  LetterWriter letter = letter_of(kind);
+  letter.put(std::uint64_t{0});
+  letter.put(std::uint64_t{1});
+  letter.put(false);
+  return letter;
+}
 
 TEST_CASE("sockets: elements of every size arrive, and reductions have the bits of threads") {
   for (const std::int64_t size : {0, 2049, 100001, 1300001}) {
@@ -97,18 +127,53 @@ TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tell
   CHECK(join_by_tcp({0, 1, 5}, {"127.0.0.1", free_port()})->local_rank() == 5);
 }
 
-TEST_CASE("sockets: who does not come is named, and what is wrong with the meeting point is told") {
-  const std::uint16_t port = free_port();
-  CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, milliseconds(200)),
-                       fmt::format("ranks 1, 2 did not come to 127.0.0.1:{} within 0.2 s", port).c_str(), RankFailed);
-  CHECK_THROWS_WITH_AS(join_by_tcp({1, 3}, {"127.0.0.1", port}, milliseconds(200)),
-                       fmt::format("rank 0 at 127.0.0.1:{} cannot be reached: Connection refused", port).c_str(),
-                       RankFailed);
-  const TcpSocket taken = TcpSocket::listen(port, 1);
-  CHECK_THROWS_WITH_AS(join_by_tcp({0, 2}, {"127.0.0.1", port}),
-                       fmt::format("MASTER_PORT: cannot listen on port {}: Address already in use", port).c_str(),
-                       InputError);
-  CHECK_THROWS_WITH_AS(join_by_tcp({2, 2}, {"127.0.0.1", port}), "RANK: expected one of [0, 2), got 2", InputError);
+TEST_CASE("sockets: what no process of this program says ends the job, with who said it and what") {
+  const std::string same_build = ": all processes must run the same build of this program";
+  CHECK(error_after([](const TcpSocket& to) {
+          say(to, "GET / HTTP/1.1\r\nHost: here\r\n\r\n");
+        }).starts_with("rank 1: it sent a frame of kind "));
+  CHECK(error_after([](const TcpSocket& to) {
+          say(to, TcpConnection::Header{TcpConnection::Kind::sheet, 0, std::int64_t{1} << 60});
+        }) == "rank 1: it sent part of a letter, of 1152921504606846976 bytes" + same_build);
+  using Kind = PostOffice::Kind;
+  CHECK(error_after([](const TcpSocket& to) { post(to, letter_of(static_cast<Kind>(99))); }) ==
+        "rank 1 sent a letter of kind 99" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_of(Kind::gathered);
+          letter.put(std::size_t{1} << 60);  // bytes of text
+          post(to, letter);
+        }) == "rank 1 sent a letter that ends too early" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_of(Kind::probe);
+          letter.put(std::size_t{1} << 60);  // links
+          post(to, letter);
+        }) == "rank 1 sent a chain of 1152921504606846976 waits" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_about_call(Kind::content);
+          letter.put(2);
+          post(to, letter);
+        }) == "rank 1 sent a letter about step 2 of a call" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_about_call(Kind::call);
+          letter.put(0);
+          Call call;
+          LetterWriter parts;
+          parts.put_call(call);
+          // Up to the number of tensors, which comes last where there are none.
+          letter.put_bytes(std::span(parts.bytes()).first(parts.bytes().size() - sizeof(std::size_t)));
+          letter.put(std::size_t{1} << 60);
+          post(to, letter);
+        }) == "rank 1 sent a letter about 1152921504606846976 tensors" + same_build);
+}
+
+TEST_CASE("sockets: why a process failed is known to the others, though it is gone at once") {
+  for (int i = 0; i < 20; ++i)
+    CHECK(error_after([](const TcpSocket& to) {
+            LetterWriter letter = letter_of(PostOffice::Kind::failed);
+            letter.put(Failure::Kind::rank_failed);
+            letter.put_text("rank 1: no more thread on the bobbin");
+            post(to, letter);
+          }) == "rank 1: no more thread on the bobbin");
 }
 
 TEST_CASE("the environment tells a process its rank and where the others are, in this order of names") {
@@ -130,15 +195,10 @@ TEST_CASE("the environment tells a process its rank and where the others are, in
   const Variable rank("RANK", "5");
   const Variable size("WORLD_SIZE", "6");
   is(2, 8, {});  // there is nowhere to meet
-  CHECK_FALSE(meeting_point_of_environment());
   const Variable host("MASTER_ADDR", "node7");
   const Variable port("MASTER_PORT", "29500");
   const Variable local("LOCAL_RANK", "0");
   is(5, 6, 0);
-  CHECK(meeting_point_of_environment()->host == "node7");
-  CHECK(meeting_point_of_environment()->port == 29500);
-  const Variable no_port("MASTER_PORT", "70000");
-  CHECK_THROWS_WITH_AS(meeting_point_of_environment(), "MASTER_PORT: expected a port, got '70000'", InputError);
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "parallel/tcp/tcp_socket.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -27,10 +29,36 @@ sockaddr_in to_system(const TcpAddress& address) {
   return system;
 }
 
+using NameOfSocket = int (*)(int, sockaddr*, socklen_t*);
+
+TcpAddress from_system(int number, NameOfSocket name) {
+  sockaddr_in system{};
+  socklen_t size = sizeof(system);
+  (void)name(number, reinterpret_cast<sockaddr*>(&system), &size);
+  return {system.sin_addr.s_addr, system.sin_port};
+}
+
+TcpSocket new_socket() {
+  return TcpSocket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+void set_up_connection(const TcpSocket& socket) {
+  const auto set = [&socket](int level, int option, int value) {
+    (void)::setsockopt(socket.number(), level, option, &value, sizeof(value));
+  };
+  constexpr int silence = static_cast<int>(TcpSocket::longest_silence.count());
+  set(IPPROTO_TCP, TCP_NODELAY, 1);  // words are short and waited for
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, silence / 3);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, silence / 6);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, silence * 1000);
+}
+
 /// False at the deadline.
 bool wait_until_ready(int number, short events, TcpSocket::Deadline deadline) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - TcpSocket::Clock::now());
     pollfd ready{number, events, 0};
     const int count = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (count > 0) return true;
@@ -39,19 +67,46 @@ bool wait_until_ready(int number, short events, TcpSocket::Deadline deadline) {
   }
 }
 
+/// The system's error, or 0.
+int try_to_connect(const TcpSocket& socket, const TcpAddress& address, TcpSocket::Deadline deadline) {
+  const sockaddr_in there = to_system(address);
+  int error = 0;
+  if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)) != 0) error = errno;
+  if (error == EINPROGRESS) {
+    if (!wait_until_ready(socket.number(), POLLOUT, deadline)) return ETIMEDOUT;
+    socklen_t size = sizeof(error);
+    (void)::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  if (error != 0 || !socket.is_with_itself()) return error;
+  // Closed at once, or who is to listen at this port would find it taken for a minute.
+  const linger at_once{1, 0};
+  (void)::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  return ECONNREFUSED;
+}
+
 }  // namespace
+
+std::string to_string(const TcpAddress& address) {
+  std::array<char, INET_ADDRSTRLEN> host{};
+  (void)::inet_ntop(AF_INET, &address.host, host.data(), host.size());
+  return fmt::format("{}:{}", host.data(), ntohs(address.port));
+}
+
+bool is_loopback(const TcpAddress& address) {
+  return ntohl(address.host) >> 24 == 127;
+}
 
 TcpSocket::TcpSocket(int number) : number_(number) {
   if (number < 0) fail("socket: {}", std::strerror(errno));
 }
 
-TcpSocket TcpSocket::listen(std::uint16_t port, int backlog) {
-  TcpSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+TcpSocket TcpSocket::listen(std::uint16_t port) {
+  TcpSocket socket = new_socket();
   const int on = 1;
   (void)::setsockopt(socket.number_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   const sockaddr_in here = to_system({INADDR_ANY, htons(port)});
   if (::bind(socket.number_, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0 ||
-      ::listen(socket.number_, backlog) != 0)
+      ::listen(socket.number_, SOMAXCONN) != 0)
     fail<InputError>("MASTER_PORT: cannot listen on port {}: {}", port, std::strerror(errno));
   return socket;
 }
@@ -68,73 +123,64 @@ TcpAddress TcpSocket::address_of(const std::string& host, std::uint16_t port) {
 }
 
 TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& whom, Deadline deadline) {
-  const sockaddr_in there = to_system(address);
   for (;;) {
-    TcpSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    int error = 0;
-    if (::connect(socket.number_, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) != 0) error = errno;
-    if (error == EINPROGRESS) {
-      socklen_t size = sizeof(error);
-      if (!wait_until_ready(socket.number_, POLLOUT, deadline))
-        error = ETIMEDOUT;
-      else
-        (void)::getsockopt(socket.number_, SOL_SOCKET, SO_ERROR, &error, &size);
-    }
+    TcpSocket socket = new_socket();
+    const int error = try_to_connect(socket, address, deadline);
     if (error == 0) {
-      const int on = 1;  // words are short and waited for
-      (void)::setsockopt(socket.number_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      set_up_connection(socket);
       return socket;
     }
-    if (std::chrono::steady_clock::now() >= deadline)
-      fail<RankFailed>("{} cannot be reached: {}", whom, std::strerror(error));
+    if (Clock::now() >= deadline) fail<RankFailed>("{} cannot be reached: {}", whom, std::strerror(error));
+    socket.close();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
-std::uint16_t TcpSocket::port() const {
-  sockaddr_in here{};
-  socklen_t size = sizeof(here);
-  (void)::getsockname(number_, reinterpret_cast<sockaddr*>(&here), &size);
-  return here.sin_port;
+TcpAddress TcpSocket::here() const {
+  return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getsockname(n, name, size); });
 }
 
-std::uint32_t TcpSocket::host_of_peer() const {
-  sockaddr_in there{};
-  socklen_t size = sizeof(there);
-  (void)::getpeername(number_, reinterpret_cast<sockaddr*>(&there), &size);
-  return there.sin_addr.s_addr;
+TcpAddress TcpSocket::there() const {
+  return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getpeername(n, name, size); });
 }
 
-TcpSocket TcpSocket::accept(Deadline deadline) const {
-  while (wait_until_ready(number_, POLLIN, deadline)) {
-    const int number = ::accept4(number_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (number < 0) continue;  // it has gone again
-    TcpSocket socket(number);
-    const int on = 1;
-    (void)::setsockopt(number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    return socket;
-  }
+TcpSocket TcpSocket::accept() const {
+  const int number = ::accept4(number_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (number < 0) return {};  // nobody, or who has gone again
+  TcpSocket socket(number);
+  set_up_connection(socket);
+  return socket;
+}
+
+std::optional<std::size_t> TcpSocket::read_some(std::span<std::byte> bytes) const {
+  const ssize_t count = ::recv(number_, bytes.data(), bytes.size(), 0);
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
   return {};
 }
 
-bool TcpSocket::read(std::span<std::byte> bytes, Deadline deadline) const {
+TcpSocket::Outcome TcpSocket::read(std::span<std::byte> bytes, Deadline deadline) const {
   while (!bytes.empty()) {
-    if (!wait_until_ready(number_, POLLIN, deadline)) return false;
-    const ssize_t count = ::recv(number_, bytes.data(), bytes.size(), 0);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return false;
-    if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
+    if (!wait_until_ready(number_, POLLIN, deadline)) return Outcome::late;
+    const std::optional<std::size_t> count = read_some(bytes);
+    if (!count) return Outcome::closed;
+    bytes = bytes.subspan(*count);
   }
-  return true;
+  return Outcome::done;
 }
 
-bool TcpSocket::write(std::span<const std::byte> bytes, Deadline deadline) const {
+TcpSocket::Outcome TcpSocket::write(std::span<const std::byte> bytes, Deadline deadline) const {
   while (!bytes.empty()) {
-    if (!wait_until_ready(number_, POLLOUT, deadline)) return false;
+    if (!wait_until_ready(number_, POLLOUT, deadline)) return Outcome::late;
     const ssize_t count = ::send(number_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno != EAGAIN && errno != EINTR) return false;
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return Outcome::closed;
     if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
-  return true;
+  return Outcome::done;
+}
+
+void TcpSocket::end_writing() const {
+  (void)::shutdown(number_, SHUT_WR);
 }
 
 void TcpSocket::close() {

@@ -1,147 +1,38 @@
 #include "parallel/tcp/tcp_wire.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
-#include <map>
+#include <chrono>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <fmt/ranges.h>
-#include <unistd.h>
-
-#include "framework/error.h"
+#include "parallel/tcp/meeting.h"
 #include "parallel/tcp/tcp_connection.h"
-#include "parallel/tcp/tcp_socket.h"
 
 namespace heddle {
 
 namespace {
 
-using Deadline = TcpSocket::Deadline;
-
-/// What a process says of itself when it connects, in the program's own representation.
-struct Hello {
-  std::array<char, 8> program{'h', 'e', 'd', 'd', 'l', 'e', ' ', '1'};
-  std::int32_t rank = 0;
-  std::int32_t size = 0;
-  TcpAddress address;  // where it listens
-  std::array<char, 64> machine{};
-};
-
-Hello hello_of(const Launch& launch, const TcpSocket& listening) {
-  Hello hello;
-  hello.rank = launch.rank;
-  hello.size = launch.size;
-  hello.address.port = listening.port();
-  (void)::gethostname(hello.machine.data(), hello.machine.size() - 1);
-  return hello;
-}
-
-/// The processes' sockets to each other, while they come together.
-class Meeting {
- public:
-  Meeting(const Launch& launch, const MeetingPoint& point, std::chrono::milliseconds patience)
-      : launch_(launch),
-        point_(point),
-        patience_(patience),
-        deadline_(std::chrono::steady_clock::now() + patience),
-        sockets_(static_cast<std::size_t>(launch.size)),
-        hellos_(static_cast<std::size_t>(launch.size)) {}
-
-  /// Everybody tells rank 0 where it listens, rank 0 tells everybody, and each connects to those before it.
-  void hold() {
-    const bool leads = launch_.rank == 0;
-    const TcpSocket listening = TcpSocket::listen(leads ? point_.port : std::uint16_t{0}, launch_.size);
-    const Hello mine = hello_of(launch_, listening);
-    hellos_[static_cast<std::size_t>(launch_.rank)] = mine;
-    if (leads) {
-      accept_from(listening, 0);
-      for (int p = 1; p < launch_.size; ++p)
-        if (!socket(p).write(std::as_bytes(std::span(hellos_)), deadline_)) lost(p);
-      return;
-    }
-    const std::string leader = fmt::format("rank 0 at {}:{}", point_.host, point_.port);
-    connect(0, TcpSocket::address_of(point_.host, point_.port), leader, mine);
-    if (!socket(0).read(std::as_writable_bytes(std::span(hellos_)), deadline_)) lost(0);
-    for (int p = 1; p < launch_.rank; ++p)
-      connect(p, hellos_[static_cast<std::size_t>(p)].address, fmt::format("rank {}", p), mine);
-    accept_from(listening, launch_.rank);
-  }
-
-  std::vector<TcpSocket> take_sockets() { return std::move(sockets_); }
-  /// This machine's processes before this one, and all of them.
-  std::pair<int, int> local() const {
-    const auto& mine = hellos_[static_cast<std::size_t>(launch_.rank)].machine;
-    const auto is_here = [&mine](const Hello& hello) { return hello.machine == mine; };
-    return {static_cast<int>(std::count_if(hellos_.begin(), hellos_.begin() + launch_.rank, is_here)),
-            static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
-  }
-
- private:
-  TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
-  [[noreturn]] static void lost(int p) { fail<RankFailed>("rank {} left while the processes came together", p); }
-
-  void connect(int p, const TcpAddress& address, const std::string& whom, const Hello& mine) {
-    socket(p) = TcpSocket::connect(address, whom, deadline_);
-    if (!socket(p).write(std::as_bytes(std::span(&mine, 1)), deadline_)) lost(p);
-  }
-
-  /// From all ranks after this one.
-  void accept_from(const TcpSocket& listening, int after) {
-    for (;;) {
-      std::vector<int> missing;
-      for (int p = after + 1; p < launch_.size; ++p)
-        if (!socket(p).is_open()) missing.push_back(p);
-      if (missing.empty()) return;
-      TcpSocket other = listening.accept(deadline_);
-      if (!other.is_open())
-        fail<RankFailed>("rank{} {} did not come to {}:{} within {} s", missing.size() == 1 ? "" : "s",
-                         fmt::join(missing, ", "), point_.host, point_.port,
-                         std::chrono::duration<double>(patience_).count());
-      Hello hello;
-      // A stranger has no say.
-      if (!other.read(std::as_writable_bytes(std::span(&hello, 1)), deadline_) || hello.program != Hello().program)
-        continue;
-      if (hello.size != launch_.size || hello.rank <= after || hello.rank >= launch_.size ||
-          socket(hello.rank).is_open())
-        fail<InputError>("WORLD_SIZE and RANK: rank {} of {} came to rank {} of {}", hello.rank, hello.size,
-                         launch_.rank, launch_.size);
-      hello.address.host = other.host_of_peer();
-      hellos_[static_cast<std::size_t>(hello.rank)] = hello;
-      socket(hello.rank) = std::move(other);
-    }
-  }
-
-  Launch launch_;
-  const MeetingPoint& point_;
-  std::chrono::milliseconds patience_;
-  Deadline deadline_;
-  std::vector<TcpSocket> sockets_;
-  std::vector<Hello> hellos_;
-};
-
 class TcpTransfer : public WireTransfer {
  public:
-  TcpTransfer(const TcpConnection& connection, std::shared_ptr<TcpConnection::Elements> elements, bool is_send)
+  TcpTransfer(TcpConnection& connection, std::shared_ptr<TcpConnection::Elements> elements, bool is_send)
       : connection_(connection), elements_(std::move(elements)), is_send_(is_send) {}
   bool is_done() override { return elements_->is_done || (is_send_ && connection_.is_gone()); }
-  void cancel() override {}
+  void cancel() override {
+    if (!is_send_) connection_.forget(*elements_);
+  }
 
  private:
-  const TcpConnection& connection_;
+  TcpConnection& connection_;
   std::shared_ptr<TcpConnection::Elements> elements_;
   bool is_send_;
 };
 
 class TcpWire : public Wire {
  public:
-  TcpWire(const Launch& launch, std::vector<TcpSocket> sockets, std::pair<int, int> local)
-      : launch_(launch), local_rank_(launch.local_rank.value_or(local.first)), local_size_(local.second) {
-    for (TcpSocket& socket : sockets) connections_.emplace_back(std::move(socket));
+  TcpWire(const Launch& launch, Met met)
+      : launch_(launch), local_rank_(launch.local_rank.value_or(met.local_rank)), local_size_(met.local_size) {
+    for (TcpSocket& socket : met.sockets) connections_.emplace_back(std::move(socket));
     is_gone_.resize(connections_.size());
   }
 
@@ -159,11 +50,11 @@ class TcpWire : public Wire {
     for (TcpConnection& other : connections_) other.progress();
     return first_sheet();
   }
-  std::optional<int> next_gone() override {
+  std::optional<Gone> next_gone() override {
     for (int p = 0; p < size(); ++p) {
       if (is_gone_[static_cast<std::size_t>(p)] || !connection(p).is_gone()) continue;
       is_gone_[static_cast<std::size_t>(p)] = true;
-      return p;
+      return Gone{p, connection(p).why_gone()};
     }
     return {};
   }
@@ -181,25 +72,25 @@ class TcpWire : public Wire {
 
   bool plain(Operation /*operation*/, std::span<float> /*in*/, std::span<float> /*out*/) override { return false; }
 
-  void leave() override {
-    // What was said last is still to be written; others have said their last.
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    const auto is_written = [](const TcpConnection& other) { return other.is_idle() || other.is_gone(); };
-    while (!std::all_of(connections_.begin(), connections_.end(), is_written) &&
-           std::chrono::steady_clock::now() < deadline) {
-      for (TcpConnection& other : connections_) other.progress();
-      std::this_thread::yield();
-    }
-    abort(0);
-  }
-  void abort(int /*code*/) override {
-    for (TcpConnection& other : connections_) other.close();
-  }
+  void leave() override { part(std::chrono::seconds(10)); }
+  void abort(int /*code*/) override { part(std::chrono::seconds(1)); }
 
  private:
   static std::shared_ptr<TcpConnection::Elements> make_elements(int tag, void* data, std::int64_t bytes) {
     return std::make_shared<TcpConnection::Elements>(
         TcpConnection::Elements{static_cast<std::byte*>(data), bytes, tag, bytes == 0});
+  }
+  /// What was said last is still to be written, and what others say to be read: a connection that closes before may
+  /// lose both.
+  void part(std::chrono::seconds patience) {
+    const auto deadline = TcpSocket::Clock::now() + patience;
+    for (TcpConnection& other : connections_) other.end_writing();
+    const auto is_over = [](const TcpConnection& other) { return !other.is_open() || other.is_gone(); };
+    while (!std::all_of(connections_.begin(), connections_.end(), is_over) && TcpSocket::Clock::now() < deadline) {
+      for (TcpConnection& other : connections_) other.progress();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    for (TcpConnection& other : connections_) other.close();
   }
   TcpConnection& connection(int p) { return connections_[static_cast<std::size_t>(p)]; }
   std::optional<Sheet> first_sheet() {
@@ -221,27 +112,9 @@ class TcpWire : public Wire {
 
 }  // namespace
 
-bool has_meeting_point() {
-  return std::getenv("MASTER_ADDR") != nullptr && std::getenv("MASTER_PORT") != nullptr;
-}
-
-std::optional<MeetingPoint> meeting_point_of_environment() {
-  if (!has_meeting_point()) return {};
-  const char* const port = std::getenv("MASTER_PORT");
-  MeetingPoint point{std::getenv("MASTER_ADDR"), 0};
-  const char* const end = port + std::strlen(port);
-  if (const auto read = std::from_chars(port, end, point.port); read.ec != std::errc{} || read.ptr != end)
-    fail<InputError>("MASTER_PORT: expected a port, got '{}'", port);
-  return point;
-}
-
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
                                   std::chrono::milliseconds patience) {
-  if (launch.rank < 0 || launch.rank >= launch.size)
-    fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
-  Meeting meeting(launch, meeting_point, patience);
-  meeting.hold();
-  return std::make_unique<TcpWire>(launch, meeting.take_sockets(), meeting.local());
+  return std::make_unique<TcpWire>(launch, meet(launch, meeting_point, patience));
 }
 
 }  // namespace heddle

@@ -3,28 +3,19 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "parallel/processes.h"
+#include "parallel/tcp/meeting_point.h"
 #include "parallel/wire.h"
 
 namespace heddle {
 
-/// Where the processes of a job meet: rank 0 listens there.
-struct MeetingPoint {
-  std::string host;
-  std::uint16_t port = 0;
-};
-/// Whether there are MASTER_ADDR and MASTER_PORT.
-bool has_meeting_point();
-/// By these; nothing without both, InputError if the second is no port.
-std::optional<MeetingPoint> meeting_point_of_environment();
-
-/// Connects this process with all others of the launch, and waits for them so long; RankFailed names those that did not
-/// come, InputError what is wrong with the meeting point.
+/// Connects this process with all others of the launch; waits for them so long, and for those of a higher rank so long
+/// again once all are known. RankFailed names those that did not come, or left again; InputError tells what is wrong
+/// with the launch or the meeting point, or that these processes are not of one job.
+///
+/// A process that ends is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
                                   std::chrono::milliseconds patience = std::chrono::minutes(2));
 

@@ -136,7 +136,7 @@ std::unique_ptr<Wire> LocalWires::wire(int process) {
 }
 
 std::uint16_t free_port() {
-  return ntohs(TcpSocket::listen(0, 1).port());
+  return ntohs(TcpSocket::listen(0).here().port);
 }
 
 void in_processes(int processes, const std::function<void(Processes& job)>& body, Connection connection) {
