@@ -290,7 +290,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
-  if (job != nullptr) run.versions.emplace_back("mpi", job->name());
+  if (job != nullptr) run.versions.emplace_back("processes", job->name());
   if (std::any_of(study.variants.begin(), study.variants.end(),
                   [](const Member& member) { return member.root.transport == TransportType::nccl; }))
     run.versions.emplace_back("nccl", nccl_version());

@@ -14,7 +14,8 @@ namespace {
 
 /// By MPI, unless the environment tells where the processes meet.
 std::unique_ptr<Wire> join(const Launch& launch) {
-  if (const std::optional<MeetingPoint> point = meeting_point_of_environment()) return join_by_tcp(launch, *point);
+  if (const std::optional<MeetingPoint> point = meeting_point_of_environment())
+    return join_by_tcp(launch, *point, meeting_patience_of_environment());
   return join_job();
 }
 
@@ -22,7 +23,10 @@ std::unique_ptr<Wire> join(const Launch& launch) {
 
 std::unique_ptr<Processes> join_processes() {
   const std::optional<Launch> launch = launch_of_environment();
-  if (!launch) return nullptr;
+  if (!launch) {
+    check_meeting_of_environment();
+    return nullptr;
+  }
   if (std::unique_ptr<Wire> wire = join(*launch)) return std::make_unique<Processes>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(

@@ -12,7 +12,8 @@
 namespace heddle {
 
 /// The job that this process is part of by its environment, by sockets or by MPI; null for a process that was started
-/// alone. InputError if it is MPI's and this program was built without. To be called once.
+/// alone. InputError if it is MPI's and this program was built without, or by half of what sockets need. To be called
+/// once.
 std::unique_ptr<Processes> join_processes();
 
 /// Runs the body, and with a job so that it fails on all processes by the same error or on none.

@@ -170,17 +170,8 @@ for mpi; do
   is "the losses have the bits of threads" "$(losses "$work/threads.json")" "$(losses "$work/out")"
   is "the checkpoints have the bytes of threads" "" "$(diff -rq "$work/threads/checkpoint" "$work/$mpi/checkpoint" 2>&1)"
   is "each rank sent the bytes of threads" "$(grep sent_bytes "$work/threads.json")" "$(grep sent_bytes "$work/out")"
-  has "the summary names the MPI" '"mpi": "' "$out"
-  for rank in 3 2 1 0; do
-    RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((30000 + $$ % 20000)) \
-      timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/sockets" --json >"$work/out.$rank" 2>"$work/err.$rank" &
-    last=$!
-  done
-  wait "$last"
-  is "processes that meet by sockets end well" 0 $?
-  wait
-  is "their losses have the bits of threads" "$(losses "$work/threads.json")" "$(losses "$work/out.0")"
-  is "only the first prints" "" "$(cat "$work"/out.[123] "$work"/err.[123])"
+  declare -A names=([openmpi]="Open MPI" [mpich]=MPICH)
+  has "the summary names the MPI" "\"processes\": \"${names[$mpi]} " "$out"
   call 4 run "$work/small.json" --out "$work/threads" --json --resume --set train.steps=6
   is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
   call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3
