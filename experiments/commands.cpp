@@ -331,6 +331,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                                    }};
     run.variants.push_back(run_variant(member.root, member.name, settings));
     if (folder) folder->write(run);
+    if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
   }
   progress.clear();
   console.err << fmt::format("results: {}\n", path.string());

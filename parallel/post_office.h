@@ -137,6 +137,7 @@ class PostOffice {
   void leave(int code);
   /// Of a process that was gone before it left: `rank 1: its process is gone`.
   std::optional<std::string> lost(int process) const;
+  bool is_whole() const { return lost_.empty(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -69,6 +69,8 @@ void PostOffice::check() {
     fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), section.first_failed,
                   section.failures.at(section.first_failed).why);
   const auto peer = static_cast<std::size_t>(waiting_->peer());
+  if (const std::optional<std::string> why = lost(waiting_->peer()))
+    fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
   if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::word)
     fail<RankFailed>("{}: rank {} has ended and will not come", to_string(waiting_->call), peer);
 }

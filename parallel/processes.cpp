@@ -146,6 +146,10 @@ std::optional<std::string> Processes::lost(int process) const {
   return office_->lost(process);
 }
 
+bool Processes::is_whole() const {
+  return office_->is_whole();
+}
+
 void Processes::leave(int code) {
   office_->leave(code);
 }

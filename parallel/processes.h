@@ -76,6 +76,8 @@ class Processes {
 
   /// Why a process that is gone before it left is gone: `rank 1: its process is gone`. Nothing of others.
   std::optional<std::string> lost(int process) const;
+  /// None is.
+  bool is_whole() const;
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
   /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results.

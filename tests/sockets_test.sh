@@ -56,7 +56,8 @@ cat >"$work/small.json" <<'JSON'
   "name": "small", "mesh": {"dp": 2}, "threads": 1, "seed": 3,
   "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 16, 16]},
   "model": {"type": "mlp", "hidden": [64], "embedding": 32, "embedding_norm": true},
-  "head": {"classes": 1003}, "train": {"batch": 22, "steps": 4}, "evaluation": {}
+  "head": {"classes": 1003}, "train": {"batch": 22, "steps": 4}, "evaluation": {},
+  "variants": [{"name": "first", "patch": {}}, {"name": "second", "patch": {"head": {"logits": "gathered"}}}]
 }
 JSON
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
@@ -83,6 +84,8 @@ for victim in 1 0; do
   is "within 10 s" 1 $((SECONDS - before < 10))
   if ((victim)); then
     has "the results name it" "rank 1: its process is gone" "$(<"$work/killed/summary.json")"
+    is "and so does what is printed, which is no further variant's" "1 0" \
+      "$(grep -c 'rank 1: its process is gone' "$work/out.0") $(grep -c second "$work/out.0")"
   else
     is "who is left names rank 0" "heddle: rank 1: rank 0: its process is gone" "$(said 1)"
   fi

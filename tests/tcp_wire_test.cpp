@@ -106,8 +106,13 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
         if (p == 1) return;  // without a word
         WorldOptions options = by_sockets(3);
         options.processes = &job;
-        errors[static_cast<std::size_t>(p)] =
-            message_of([&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); });
+        const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
+        errors[static_cast<std::size_t>(p)] = message_of(meets);
+        CHECK_FALSE(job.is_whole());
+        CHECK(job.lost(1) == "rank 1: its process is gone");
+        CHECK_FALSE(job.lost(2 - p));
+        // It stays so.
+        CHECK(message_of(meets).ends_with(": rank 1: its process is gone"));
         job.leave(4);
       });
   }
