@@ -9,7 +9,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "framework/error.h"
 #include "parallel/wire.h"
+#include "tests/support/local_job.h"
 #include "tests/support/raw_sockets.h"
 
 namespace heddle::test {
@@ -143,6 +145,20 @@ TEST_CASE("sockets: a socket that has reached itself is known") {
   const Pair pair;
   CHECK_FALSE(pair.one.is_with_itself());
   CHECK_FALSE(pair.other.is_with_itself());
+}
+
+TEST_CASE("sockets: who connects where nobody listens reaches nobody, not even itself") {
+  // The system gives even ports to those who connect, one after the other: this one's turn comes several times.
+  const TcpAddress nobody = TcpSocket::address_of("127.0.0.1", static_cast<std::uint16_t>((free_port() + 1) & ~1));
+  int reached = 0;
+  for (int i = 0; i < 40000; ++i) {
+    try {
+      (void)TcpSocket::connect(nobody, "nobody", TcpSocket::Clock::now());
+      ++reached;
+    } catch (const RankFailed&) {  // once, as the deadline is now
+    }
+  }
+  CHECK(reached == 0);
 }
 
 }  // namespace heddle::test

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -38,7 +39,8 @@ inline void say(const TcpSocket& socket, std::string_view text) {
   CHECK(socket.write(std::as_bytes(std::span(text)), soon()) == TcpSocket::Outcome::done);
 }
 template <class T>
-void say(const TcpSocket& socket, const T& value) {
+requires(std::is_trivially_copyable_v<T> &&
+         !std::is_convertible_v<T, std::string_view>) void say(const TcpSocket& socket, const T& value) {
   CHECK(socket.write(std::as_bytes(std::span(&value, 1)), soon()) == TcpSocket::Outcome::done);
 }
 
