@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
 #include <streambuf>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,8 @@
 #include "experiments/config/wording.h"
 #include "experiments/job.h"
 #include "framework/error.h"
+#include "parallel/nccl/nccl.h"
+#include "parallel/tcp/meeting_point.h"
 
 namespace heddle {
 
@@ -71,11 +74,12 @@ class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
-/// `cpu, cuda 13.0`: what experiments can be computed on.
+/// `cpu, cuda 13.0, nccl 2.28`: what experiments can be computed on, and what goes between GPUs.
 std::string devices_text() {
   std::string text = "cpu";
   for (const auto& [library, version] : cuda_versions())
     if (library == "cuda") text += ", cuda " + version;
+  if (const std::string nccl = nccl_version(); !nccl.empty()) text += ", nccl " + nccl;
   return text;
 }
 
@@ -206,9 +210,11 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   return code;
 }
 
-int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job) {
-  const auto report = [&console](const std::exception& error, int code) {
-    console.err << "heddle: " << error.what() << "\n" << std::flush;
+/// `who` reports: `heddle: `.
+int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
+                  const std::string& who) {
+  const auto report = [&console, &who](const std::exception& error, int code) {
+    console.err << who << error.what() << "\n" << std::flush;
     return code;
   };
   try {
@@ -241,16 +247,23 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   std::unique_ptr<Processes> job;
   int code = 0;
   if (!launch || launch->rank == 0) {
-    code = report_errors(argc, argv, console, job);
+    code = report_errors(argc, argv, console, job, "heddle: ");
   } else if (is_done_together(argc, argv)) {
     // All processes of a job fail by the same errors: rank 0 tells them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);
-    code = report_errors(argc, argv, {silent, silent, {}}, job);
+    std::ostringstream said;
+    code = report_errors(argc, argv, {silent, said, {}}, job, fmt::format("heddle: rank {}: ", launch->rank));
+    // Those that meet by sockets are no job before they have met.
+    if (!job && has_meeting_point()) console.err << said.str() << std::flush;
   }
+  if (!job) return code;
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.
-  if (job) job->leave(code);
-  return code;
+  job->leave(code);
+  const std::optional<std::string> lost = job->lost(0);
+  if (!lost) return code;
+  console.err << fmt::format("heddle: rank {}: {}\n", job->rank(), *lost) << std::flush;
+  return code != 0 ? code : 4;
 }
 
 }  // namespace heddle

@@ -24,6 +24,7 @@
 #include "framework/backend.h"
 #include "framework/error.h"
 #include "notebooks_export/notebook.h"
+#include "parallel/nccl/nccl.h"
 
 namespace heddle {
 
@@ -68,9 +69,12 @@ void check_model(const Member& member) {
         member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
 }
 
-/// What the cpu device does and the GPU does not.
+/// What one device does and another does not.
 void check_device(const Member& member) {
   const Experiment& e = member.root;
+  if (e.device == DeviceType::cpu && e.transport == TransportType::nccl)
+    fail<InputError>("{}: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold",
+                     member.document.where("/transport"));
   if (e.device != DeviceType::cuda) {
     if (e.tf32)
       fail<InputError>("{}: expected false with device {}: TF32 is the arithmetic of a GPU's tensor cores",
@@ -81,7 +85,7 @@ void check_device(const Member& member) {
     fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
                      member.document.where("/clock"));
   if (e.transport == TransportType::mpi)
-    fail<InputError>("{}: expected \"threads\" with device cuda: MPI's processes send host memory",
+    fail<InputError>("{}: expected \"threads\" or \"nccl\" with device cuda: MPI's processes send host memory",
                      member.document.where("/transport"));
   if (e.winograd)
     fail<InputError>("{}: expected false with device cuda: cuDNN chooses its own algorithms",
@@ -134,9 +138,9 @@ void check(const Member& member) {
 }
 
 /// That this machine has the devices that the experiment computes on.
-void find_devices(const Study<Experiment>& study) {
+void find_devices(const Study<Experiment>& study, Processes* job) {
   for (const Member& member : study.variants)
-    if (member.root.device != DeviceType::plan) (void)make_backend(name_of(member.root.device));
+    if (member.root.device != DeviceType::plan) find_device(world_options(member.root, job));
 }
 
 bool is_bf16_fast_here() {
@@ -275,7 +279,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   together(job, [&] {
     study = read(command.file, command.sets, is_bf16_fast);
     fit_to_job(study, job);
-    find_devices(study);
+    find_devices(study, job);
     // Written resolved: another machine's cores would give other bits.
     for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
@@ -286,7 +290,10 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
-  if (job != nullptr) run.versions.emplace_back("mpi", job->name());
+  if (job != nullptr) run.versions.emplace_back("processes", job->name());
+  if (std::any_of(study.variants.begin(), study.variants.end(),
+                  [](const Member& member) { return member.root.transport == TransportType::nccl; }))
+    run.versions.emplace_back("nccl", nccl_version());
   for (Member& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
@@ -324,6 +331,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                                    }};
     run.variants.push_back(run_variant(member.root, member.name, settings));
     if (folder) folder->write(run);
+    if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
   }
   progress.clear();
   console.err << fmt::format("results: {}\n", path.string());

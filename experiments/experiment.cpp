@@ -17,7 +17,7 @@ std::span<const std::string_view> names_of<DeviceType>() {
 
 template <>
 std::span<const std::string_view> names_of<TransportType>() {
-  static constexpr std::array<std::string_view, 2> names{"threads", "mpi"};
+  static constexpr std::array<std::string_view, 3> names{"threads", "mpi", "nccl"};
   return names;
 }
 
@@ -136,9 +136,11 @@ static void describe(Describer& d, EvaluationConfig& c) {
 void describe(Describer& d, Experiment& c) {
   d.field(required("name"), c.name, "names the experiment and its results folder");
   choice(d, "device", c.device,
-         "cpu and cuda (all ranks on one NVIDIA GPU) compute; plan counts bytes and FLOPs without computing");
+         "cpu and cuda (NVIDIA GPUs; with transport threads all ranks on one) compute; plan counts bytes and FLOPs "
+         "without computing");
   choice(d, "transport", c.transport,
-         "how ranks talk: threads of one process, or mpi: one process each (mpirun -n 4 ./heddle run FILE)");
+         "how ranks talk: threads of one process, or one process each (mpirun -n 4 ./heddle run FILE): mpi, and with "
+         "device cuda nccl, one GPU each");
   choice(d, "clock", c.clock,
          "virtual: ranks tell the CPU time of their one thread, messages the time that links gives them; plan always "
          "tells virtual time");

@@ -24,7 +24,7 @@ namespace heddle {
 class Describer;
 
 enum class DeviceType { cpu, cuda, plan };
-enum class TransportType { threads, mpi };
+enum class TransportType { threads, mpi, nccl };
 enum class ClockType { wall, virtual_time };
 enum class TrainDType { f32, f64, bf16, f16 };
 /// What ranks with equal copies of the parameters share out.

@@ -5,14 +5,29 @@
 #include "experiments/run.h"
 #include "framework/crc32c.h"
 #include "framework/error.h"
+#include "parallel/tcp/tcp_wire.h"
 #include "parallel/world.h"
 
 namespace heddle {
 
+namespace {
+
+/// By MPI, unless the environment tells where the processes meet.
+std::unique_ptr<Wire> join(const Launch& launch) {
+  if (const std::optional<MeetingPoint> point = meeting_point_of_environment())
+    return join_by_tcp(launch, *point, meeting_patience_of_environment());
+  return join_job();
+}
+
+}  // namespace
+
 std::unique_ptr<Processes> join_processes() {
   const std::optional<Launch> launch = launch_of_environment();
-  if (!launch) return nullptr;
-  if (std::unique_ptr<Wire> wire = join_job()) return std::make_unique<Processes>(std::move(wire));
+  if (!launch) {
+    check_meeting_of_environment();
+    return nullptr;
+  }
+  if (std::unique_ptr<Wire> wire = join(*launch)) return std::make_unique<Processes>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(
       "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
@@ -67,13 +82,11 @@ void fit_to_job(Study<Experiment>& study, const Processes* job) {
   for (auto& member : study.variants) {
     Experiment& experiment = member.root;
     ranks = std::max(ranks, ranks_of(experiment));
-    if (job == nullptr && experiment.transport == TransportType::mpi)
-      fail<InputError>("{}: mpi needs one process a rank: mpirun -n {} ./heddle run FILE",
-                       member.document.where("/transport"), ranks_of(experiment));
-    if (job != nullptr && experiment.device == DeviceType::cuda)
-      fail<InputError>("{}: expected cpu or plan under mpirun: MPI's processes send host memory",
-                       member.document.where("/device"));
-    if (job != nullptr) experiment.transport = TransportType::mpi;
+    if (job == nullptr && experiment.transport != TransportType::threads)
+      fail<InputError>("{}: {} needs one process a rank: mpirun -n {} ./heddle run FILE",
+                       member.document.where("/transport"), name_of(experiment.transport), ranks_of(experiment));
+    if (job != nullptr)
+      experiment.transport = experiment.device == DeviceType::cuda ? TransportType::nccl : TransportType::mpi;
   }
   if (job != nullptr && job->size() != ranks)
     fail<InputError>(

@@ -11,8 +11,9 @@
 
 namespace heddle {
 
-/// The job that this process is part of by its environment; null for a process that was started alone. InputError if
-/// this program was built without MPI. To be called once.
+/// The job that this process is part of by its environment, by sockets or by MPI; null for a process that was started
+/// alone. InputError if it is MPI's and this program was built without, or by half of what sockets need. To be called
+/// once.
 std::unique_ptr<Processes> join_processes();
 
 /// Runs the body, and with a job so that it fails on all processes by the same error or on none.
@@ -24,8 +25,9 @@ std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
 /// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
 void check_same_data(const Dataset& dataset, Processes* job);
 
-/// In a job the ranks of every variant are its processes, whatever the file says about the transport: the largest mesh
-/// must have as many, and those beyond a smaller variant's mesh sit it out. Without a job there is no transport `mpi`.
+/// In a job the ranks of every variant are its processes, whatever the file says about the transport (nccl with device
+/// cuda, else mpi): the largest mesh must have as many, and those beyond a smaller variant's mesh sit it out. Without a
+/// job there is only the transport threads.
 void fit_to_job(Study<Experiment>& study, const Processes* job);
 
 }  // namespace heddle

@@ -276,7 +276,7 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
 WorldOptions world_options(const Experiment& experiment, Processes* job) {
   WorldOptions options{.mesh = mesh_of(experiment),
                        .backend = std::string(name_of(experiment.device)),
-                       .transport = experiment.transport == TransportType::mpi ? "mpi" : "threads",
+                       .transport = std::string(name_of(experiment.transport)),
                        .processes = job,
                        .key = {static_cast<std::uint64_t>(experiment.seed)},
                        .clock = {.is_virtual = experiment.clock == ClockType::virtual_time,

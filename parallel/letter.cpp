@@ -29,12 +29,14 @@ Call LetterReader::get_call() {
   call.peer = get<int>();
   call.color = get<int>();
   call.start_seconds = get<double>();
-  call.parts.resize(get<std::size_t>());
+  const auto parts_count = get<std::size_t>();
+  if (parts_count > rest_.size()) fail<StrangeLetter>("a letter about {} tensors", parts_count);
+  call.parts.resize(parts_count);
   for (Call::Part& part : call.parts) {
     part.dtype = get<DType>();
     std::array<std::int64_t, Shape::max_rank> sizes{};
     const auto rank = static_cast<std::size_t>(get<int>());
-    if (rank > sizes.size()) fail("a letter with a shape of {} dimensions", rank);
+    if (rank > sizes.size()) fail<StrangeLetter>("a letter with a shape of {} dimensions", rank);
     for (std::size_t i = 0; i < rank; ++i) sizes[i] = get<std::int64_t>();
     part.shape = Shape(std::span<const std::int64_t>(sizes.data(), rank));
   }

@@ -16,6 +16,12 @@
 
 namespace heddle {
 
+/// What this process cannot read, in words that follow on "sent".
+class StrangeLetter : public Error {
+ public:
+  using Error::Error;
+};
+
 class LetterWriter {
  public:
   template <class T>
@@ -59,7 +65,7 @@ class LetterReader {
 
  private:
   std::span<const std::byte> take(std::size_t size) {
-    if (size > rest_.size()) fail("a letter of another build of this program: all processes must run the same one");
+    if (size > rest_.size()) fail<StrangeLetter>("a letter that ends too early");
     const std::span<const std::byte> taken = rest_.first(size);
     rest_ = rest_.subspan(size);
     return taken;

@@ -7,20 +7,26 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "framework/tensor.h"
+#include "parallel/deadlock_search.h"
 #include "parallel/letter.h"
 #include "parallel/processes.h"
 #include "parallel/transport.h"
 #include "parallel/wire.h"
 
 namespace heddle {
+
+class ElementPath;
+class Mark;
 
 /// Names an exchange, alike on all its ranks.
 struct ExchangeName {
@@ -58,6 +64,8 @@ struct Arrival {
   std::optional<Call> call;
   /// Small tensors travel with the words, one a step.
   std::array<std::optional<std::vector<std::byte>>, 2> content;
+  /// That it has come to the call and its elements may move: with words of its path.
+  std::optional<std::vector<std::byte>> ready;
 };
 
 /// A tensor's elements on their way. Keeps them alive.
@@ -71,8 +79,9 @@ struct Transfer {
   std::shared_ptr<Transfer> keeper;  // itself, when it cannot be ended any more
 };
 
-/// What a wait waits for: a word of the peer, or elements that are under way already.
-enum class Awaited { word, elements };
+/// What a wait waits for: a word of the peer, elements that are under way already, or elements that are under way
+/// between all of a group, where `peer` is but the first to be asked whether it waits, too.
+enum class Awaited { word, elements, elements_of_group };
 
 class PostOffice {
  public:
@@ -89,6 +98,9 @@ class PostOffice {
   std::uint64_t section() const { return section_; }
   bool is_broken() const { return is_broken_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  /// How elements travel until the next such call; the path must live until then.
+  void set_path(ElementPath& path) { path_ = &path; }
+  ElementPath& path() { return *path_; }
   void enroll(const ExchangeName& name, Addressee& addressee);
   void discharge(const ExchangeName& name);
   /// What a rank said so far.
@@ -96,18 +108,25 @@ class PostOffice {
   Arrival take_arrival(const ExchangeName& name, int from);
 
   /// A letter about an exchange is begun, written and sent.
-  enum class Kind : std::uint8_t { call, content, want, taken, failed, ended, probe, waits_too, gathered };
+  enum class Kind : std::uint8_t { call, content, ready, want, taken, path, failed, ended, probe, waits_too, gathered };
   LetterWriter& begin(Kind kind, const ExchangeName& name);
+  /// A letter to another process's path.
+  LetterWriter& begin_for_path();
   /// `content` comes after its words.
   void send(int to, std::span<const std::byte> content = {});
 
-  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor);
+  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor, const std::shared_ptr<Mark>& computed);
   /// Asks for a slice of what was offered here; its bytes are the tensor's.
   std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
 
   void poll();
-  /// Returns when `ready`; throws when world rank `peer`, on which that depends, or any other makes it impossible.
-  void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::word);
+  /// Returns when `ready`; throws when world rank `peer`, on which that depends, or any other makes it impossible. The
+  /// path is abandoned then.
+  void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::word) {
+    wait(ready, call, std::span(&peer, 1), awaited);
+  }
+  /// The same where it depends on all of these.
+  void wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers, Awaited awaited);
 
   // ---- between sections
   /// Tells everybody that this process's part of the present section failed.
@@ -116,6 +135,9 @@ class PostOffice {
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
   void leave(int code);
+  /// Of a process that was gone before it left: `rank 1: its process is gone`.
+  std::optional<std::string> lost(int process) const;
+  bool is_whole() const { return lost_.empty(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -127,41 +149,45 @@ class PostOffice {
   };
   /// What this process waits for at present.
   struct Waiting {
-    Waiting(std::uint64_t n, const Call& c, int p) : number(n), call(c), peer(p) {}
+    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a)
+        : number(n), call(c), peers(p), awaited(a) {}
+    int peer() const { return peers[asked]; }
     std::uint64_t number;
     const Call& call;
-    int peer;
+    std::span<const int> peers;
+    Awaited awaited;
+    std::size_t asked = 0;
     Clock::time_point peer_waited{};  // when the peer last said that it waits itself
   };
-  /// One rank of a chain of ranks that wait for each other.
-  struct Link {
-    int rank;
-    std::uint64_t number;
-    std::string call;
-    bool operator==(const Link&) const = default;
-  };
+  /// The section of those that have left.
+  static constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
 
   Section& section_of(std::uint64_t number);
   void begin(Kind kind, std::uint64_t section);
   void send_to_all();
   void deliver(const Wire::Sheet& sheet);
   void open(int from, std::span<const std::byte> letter);
+  void sort(int from, LetterReader& letter);
   void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
+  void lose(const Wire::Gone& gone);
   static void remember_failure(Section& section, int rank, Failure failure);
-  void check(const Call& call, int peer, Awaited awaited);
+  void wait_patiently(const std::function<bool()>& ready);
+  void check();
   void check_time(Clock::time_point begin) const;
   bool is_sending_to(int peer) const;
-  void probe(std::vector<Link> chain);
+  void probe(WaitChain chain);
   void relay(int from, LetterReader& letter);
   template <class Ready>
   bool wait_for_others(const Ready& ready);
   void rest(int idle_polls) const;
 
   std::unique_ptr<Wire> wire_;
+  ElementPath* path_ = nullptr;
   std::chrono::milliseconds timeout_ = std::chrono::minutes(10);
   std::uint64_t section_ = 0;
   std::map<std::uint64_t, Section> sections_;
-  std::vector<bool> left_;  // processes that are past their last section
+  std::vector<bool> left_;  // processes that are past their last section, or gone
+  std::map<int, std::string> lost_;
   std::map<int, std::deque<std::string>> gathered_;
   std::map<ExchangeName, Addressee*> addressees_;
   std::vector<std::shared_ptr<Transfer>> transfers_;
@@ -170,7 +196,7 @@ class PostOffice {
   std::map<int, std::vector<std::byte>> unfinished_;  // letters of several sheets
   std::uint64_t waits_ = 0;
   std::optional<Waiting> waiting_;
-  std::vector<Link> last_cycle_;
+  DeadlockSearch deadlocks_;
   bool is_crowded_;
   bool is_broken_ = false;
 };

@@ -5,8 +5,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "parallel/nccl/nccl_path.h"
 #include "parallel/post_office.h"
 #include "parallel/process_transport.h"
+#include "parallel/tcp/meeting_point.h"
+#include "parallel/wire_path.h"
 
 namespace heddle {
 
@@ -40,12 +43,16 @@ std::optional<Launch> launch_of_environment() {
   struct Names {
     const char* rank;
     const char* size;
+    const char* local_rank;
   };
+  // Of no launcher's own, and so others may set them, too.
+  constexpr Names plain{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
   // Slurm's are those of a step, which srun starts: a batch script alone is no rank.
-  for (const Names names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"PMI_RANK", "PMI_SIZE"},
-                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}})
+  for (const Names names : {plain, Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                            Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
     if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
-      return Launch{*rank, *size};
+      if (names.rank != plain.rank || has_meeting_point()) return Launch{*rank, *size, number_in(names.local_rank)};
   return {};
 }
 
@@ -68,7 +75,10 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
   }
 }
 
-Processes::Processes(std::unique_ptr<Wire> wire) : office_(std::make_unique<PostOffice>(std::move(wire))) {}
+Processes::Processes(std::unique_ptr<Wire> wire)
+    : office_(std::make_unique<PostOffice>(std::move(wire))), wire_(std::make_unique<WirePath>(*office_)) {
+  office_->set_path(*wire_);
+}
 Processes::~Processes() = default;
 
 int Processes::rank() const {
@@ -79,6 +89,9 @@ int Processes::size() const {
 }
 int Processes::local_size() const {
   return office_->wire().local_size();
+}
+int Processes::local_rank() const {
+  return office_->wire().local_rank();
 }
 std::string Processes::name() const {
   return office_->wire().name();
@@ -93,9 +106,20 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
   return make_process_transport(*office_, 0, std::move(members));
 }
 
+std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout, Nccl& nccl,
+                                              const Device& device) {
+  nccl_ = std::make_unique<NcclPath>(*office_, nccl, device);
+  office_->set_path(*nccl_);
+  return connect(ranks, timeout);
+}
+
 std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
+  if (exception) office_->path().abandon();
   if (const std::optional<Failure> failure = failure_of(exception)) office_->report(*failure);
   const std::map<int, Failure> failures = office_->conclude();
+  if (nccl_ != nullptr && failures.empty()) nccl_->close();
+  office_->set_path(*wire_);
+  nccl_.reset();
   if (failures.empty()) return {};
   return *failures.begin();
 }
@@ -116,6 +140,14 @@ std::vector<std::string> Processes::gather(const std::string& content) {
 
 bool Processes::plain(Operation operation, std::span<float> in, std::span<float> out) {
   return office_->wire().plain(operation, in, out);
+}
+
+std::optional<std::string> Processes::lost(int process) const {
+  return office_->lost(process);
+}
+
+bool Processes::is_whole() const {
+  return office_->is_whole();
 }
 
 void Processes::leave(int code) {

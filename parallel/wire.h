@@ -1,5 +1,5 @@
-// What moves bytes between the processes of a job: the part of communication that only MPI can do, and nothing of what
-// a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job.
+// What moves bytes between the processes of a job: the part of communication that only MPI or sockets can do, and
+// nothing of what a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,18 @@ class Wire {
   virtual ~Wire() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Processes on this machine.
+  /// Processes on this machine, and this one's place among them.
   virtual int local_size() const = 0;
-  /// `Open MPI 4.1.4`.
+  virtual int local_rank() const = 0;
+  /// `Open MPI 4.1.4`, `sockets`.
   virtual std::string name() const = 0;
+
+  struct Gone {
+    int process;
+    std::string why;  // `its process is gone`
+  };
+  /// A process that is there no more, each once, after all that it had sent: where no launcher ends the others then.
+  virtual std::optional<Gone> next_gone() { return {}; }
 
   /// Copies the sheet, which is `words` and `content` one after the other. Those of one pair arrive in order, whatever
   /// transfers are under way.
@@ -59,8 +67,8 @@ class Wire {
 
   /// Waits for all processes to call it; nothing may be under way. The last call.
   virtual void leave() = 0;
-  /// Ends all processes, this one included, by this exit code.
-  [[noreturn]] virtual void abort(int code) = 0;
+  /// Ends all processes, this one included, by this exit code; where only their launcher can do that, lets go of them.
+  virtual void abort(int code) = 0;
 };
 
 /// Joins the job that this process was started in; once a process. Null in a program built without MPI.

@@ -1,6 +1,7 @@
 #include "parallel/world.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "framework/error.h"
+#include "framework/gpu.h"
+#include "parallel/nccl/nccl.h"
 #include "parallel/processes.h"
 #include "parallel/threads_transport.h"
 
@@ -103,12 +106,35 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
   body(rank);
 }
 
+/// By NCCL, ranks of one machine have its GPUs in their order; a launcher may also show each process its own only.
+int gpu_of_process(const WorldOptions& options) {
+  if (options.transport != "nccl" || options.backend != "cuda") return 0;
+  const Processes& processes = *options.processes;
+  const int gpus = cuda_gpus();
+  const bool has_own = gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  if (gpus > 0 && processes.local_rank() >= gpus && !has_own)
+    fail<InputError>(
+        "transport nccl: each rank needs a GPU of its own, and this machine has {} of the job's ranks and {} GPU{} "
+        "(several ranks on one GPU: transport threads)",
+        processes.local_size(), gpus, gpus == 1 ? "" : "s");
+  return has_own ? 0 : processes.local_rank();
+}
+
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
   return std::make_unique<Device>(make_backend(options.backend, {.threads = threads_per_rank(options),
                                                                  .winograd = options.winograd,
                                                                  .tf32 = options.tf32,
+                                                                 .gpu = gpu_of_process(options),
                                                                  .profile = options.profile}),
                                   rank, options.memory_budget);
+}
+
+/// Of a process's rank. Without data nothing moves, on whatever device.
+std::unique_ptr<Transport> connect(const WorldOptions& options, const Device& device) {
+  Processes& processes = *options.processes;
+  const int ranks = options.mesh.size();
+  if (options.transport != "nccl" || !device.has_data()) return processes.connect(ranks, options.timeout);
+  return processes.connect(ranks, options.timeout, options.nccl != nullptr ? *options.nccl : open_nccl(), device);
 }
 
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
@@ -164,7 +190,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   try {
     if (processes.rank() < ranks) {
       device = make_device(options, processes.rank());
-      run_rank(options, body, *device, processes.connect(ranks, options.timeout), Process());
+      run_rank(options, body, *device, connect(options, *device), Process());
     }
   } catch (...) {
     exception = std::current_exception();
@@ -181,11 +207,21 @@ int threads_per_rank(const WorldOptions& options) {
   return std::max(1, cores_of_a_rank(options));
 }
 
+void find_device(const WorldOptions& options) {
+  (void)make_device(options, 0);
+  if (options.transport == "nccl" && options.nccl == nullptr) (void)open_nccl();
+}
+
 void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body) {
-  if (options.transport == "threads") return run_threads(options, body);
-  if (options.transport != "mpi") fail<InputError>("transport: expected threads or mpi, got {}", options.transport);
+  const std::string& transport = options.transport;
+  if (transport == "threads") return run_threads(options, body);
+  if (transport != "mpi" && transport != "nccl")
+    fail<InputError>("transport: expected threads, mpi or nccl, got {}", transport);
   if (options.processes == nullptr)
-    fail<InputError>("transport: mpi needs one process a rank: start it with mpirun -n {}", options.mesh.size());
+    fail<InputError>("transport: {} needs one process a rank: start it with mpirun -n {}", transport,
+                     options.mesh.size());
+  if (transport == "nccl" && options.nccl == nullptr && options.backend == "cpu")
+    fail<InputError>("transport: nccl moves what GPUs hold: expected device cuda, got cpu");
   run_process(options, body);
 }
 

@@ -13,6 +13,7 @@
 
 namespace heddle {
 
+class Nccl;
 class Processes;
 
 /// How the ranks' time is told.
@@ -30,9 +31,12 @@ struct ClockOptions {
 struct WorldOptions {
   Mesh mesh{};
   std::string backend = "cpu";
-  /// threads: this process has all ranks, each in a thread. mpi: `processes` has them, one each.
+  /// threads: this process has all ranks, each in a thread. mpi: `processes` has them, one each. nccl: the same, each
+  /// with a GPU of its own, from which elements go to the others' by NCCL.
   std::string transport = "threads";
   Processes* processes = nullptr;
+  /// What the transport nccl takes for NCCL, in tests; null: NCCL.
+  Nccl* nccl = nullptr;
   RandomKey key{};
   /// Bytes a rank may hold.
   std::optional<std::int64_t> memory_budget{};
@@ -57,6 +61,9 @@ struct WorldOptions {
 
 /// Threads a rank that these options give: with many processes, one's share of its machine's cores.
 int threads_per_rank(const WorldOptions& options);
+
+/// InputError if this process has no device for its rank, or the transport lacks a library.
+void find_device(const WorldOptions& options);
 
 /// Returns when the body has returned on all ranks. If it throws on one, the others' waits end, and one error comes
 /// out: OutOfMemory and InputError as they are, what communicators throw (RankFailed) as it is, anything else as

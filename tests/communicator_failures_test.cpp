@@ -211,7 +211,7 @@ TEST_CASE("a rank that has just stopped waiting has its own time to come") {
   using std::chrono::milliseconds;
   WorldOptions options = on_transport(4);
   options.timeout = milliseconds(2000);
-  CHECK_NOTHROW(run_ranks(options, [](Rank& rank) {
+  CHECK_NOTHROW(run(options, [](Rank& rank) {
     rank.world.barrier().wait();
     if (rank.index == 0) {
       std::this_thread::sleep_for(milliseconds(1800));

@@ -35,11 +35,20 @@ TEST_CASE("what the GPU does not do is refused") {
   };
   CHECK(error("clock=virtual") ==
         "heddle: --set clock: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes\n");
-  CHECK(error("transport=mpi") ==
-        "heddle: --set transport: expected \"threads\" with device cuda: MPI's processes send host memory\n");
+  CHECK(
+      error("transport=mpi") ==
+      "heddle: --set transport: expected \"threads\" or \"nccl\" with device cuda: MPI's processes send host memory\n");
   CHECK(error("winograd=true") ==
         "heddle: --set winograd: expected false with device cuda: cuDNN chooses its own algorithms\n");
   CHECK(call({"validate", file}).code == 0);
+  CHECK(call({"validate", file, "--set", "transport=nccl"}).code == 0);
+  const Called on_cpu = call({"validate", file, "--set", "transport=nccl", "--set", "device=cpu"});
+  CHECK(on_cpu.code == 2);
+  CHECK(on_cpu.err ==
+        "heddle: --set transport: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold\n");
+  const Called alone = call({"run", file, "--set", "transport=nccl"});
+  CHECK(alone.code == 2);
+  CHECK(alone.err == "heddle: --set transport: nccl needs one process a rank: mpirun -n 2 ./heddle run FILE\n");
   CHECK(call({"validate", file, "--set", "tf32=true"}).code == 0);
   CHECK(call({"validate", file, "--set", "device=cpu", "--set", "tf32=true"}).err ==
         "heddle: --set tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores\n");

@@ -207,6 +207,8 @@ done
 err=$(SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$tree/heddle" value 2>&1)
 is "srun without an MPI is wrong input" 2 $?
 has "srun is told how" "srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)" "$err"
+err=$(SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 MASTER_ADDR=here MASTER_PORT=1 "$tree/heddle" raise 9 2>&1)
+has "processes that meet by sockets need no MPI's program" "/experiments/heddle raise 9) was killed" "$err"
 err=$(HEDDLE_SKIP_PACKAGES=1 OMPI_COMM_WORLD_RANK=3 "$tree/heddle" raise 9 2>&1)
 is "a killed rank ends with 4" 4 $?
 has "a killed rank is named" "heddle: rank 3: process " "$err"

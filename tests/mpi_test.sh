@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # CI is root
-unset RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
@@ -100,6 +100,11 @@ failures() {
   call 4 run "$work/small.json" --out "$work/none" --set mesh.dp=2
   is "a job of another size is wrong input" 2 "$code"
   has "both numbers are told" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    call 4 run "$work/small.json" --out "$work/gpu" --set device=cuda
+    is "no GPU is wrong input" 2 "$code"
+    is "it is told once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
+  fi
   call 4 run "$work/small.json" --out "$work/memory" --set memory_budget=100000
   is "out of memory keeps its exit code" 3 "$code"
   has "out of memory is in the results of rank 0" '"status": "out_of_memory"' "$(<"$work/memory/summary.json")"
@@ -165,7 +170,8 @@ for mpi; do
   is "the losses have the bits of threads" "$(losses "$work/threads.json")" "$(losses "$work/out")"
   is "the checkpoints have the bytes of threads" "" "$(diff -rq "$work/threads/checkpoint" "$work/$mpi/checkpoint" 2>&1)"
   is "each rank sent the bytes of threads" "$(grep sent_bytes "$work/threads.json")" "$(grep sent_bytes "$work/out")"
-  has "the summary names the MPI" '"mpi": "' "$out"
+  declare -A names=([openmpi]="Open MPI" [mpich]=MPICH)
+  has "the summary names the MPI" "\"processes\": \"${names[$mpi]} " "$out"
   call 4 run "$work/small.json" --out "$work/threads" --json --resume --set train.steps=6
   is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
   call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3

@@ -42,7 +42,7 @@ Tensor floats(Rank& rank, std::int64_t count) {
 /// Each rank must take so many seconds from the body's begin to its end; all begin at the same time.
 void takes(const std::vector<double>& seconds, const WorldOptions& options, const std::function<void(Rank&)>& body) {
   if (!can_run(options.mesh.size())) return pass_over(options.mesh.size());
-  run_ranks(options, [&](Rank& rank) {
+  run(options, [&](Rank& rank) {
     const double begin = rank.clock.now();
     body(rank);
     CHECK(rank.clock.now() - begin == seconds[static_cast<std::size_t>(rank.index)]);
@@ -219,7 +219,7 @@ TEST_CASE("Jitter follows from the seed, differs between ranks and stretches, an
     options.key = {seed};
     options.clock.jitter = 0.25;
     std::vector<std::vector<double>> stretches(4);
-    run_ranks(options, [&](Rank& rank) {
+    run(options, [&](Rank& rank) {
       for (int i = 0; i < 20; ++i) {
         const double before = rank.clock.busy_seconds();
         line.compute(rank, 1);

@@ -26,7 +26,7 @@ WorldOptions on(const Mesh& mesh, const std::string& backend = "cpu") {
 }
 
 void on_mesh(const Mesh& mesh, const std::function<void(Rank&)>& body) {
-  if (can_run(mesh.size())) run_ranks(on(mesh), body);
+  if (can_run(mesh.size())) run(on(mesh), body);
 }
 
 /// The box of row-major values that a rank holds of `whole`.
@@ -280,7 +280,7 @@ TEST_CASE("plan sends and holds the same bytes without data") {
   if (!ranks_share_a_process()) return;
   const auto measure = [](const std::string& backend) {
     std::vector<std::vector<std::int64_t>> table(4);
-    run_ranks(on(Mesh(2, 1, 2), backend), [&](Rank& rank) {
+    run(on(Mesh(2, 1, 2), backend), [&](Rank& rank) {
       const Shape shape{7, 5, 3};
       const Placements from{S(0), R, S(2)};
       const auto accumulator = std::make_shared<Accumulator>(Category::gradients);

@@ -194,7 +194,8 @@ TEST_CASE("busy is the time outside communicators, and only CPU time where ranks
 TEST_CASE("a transport that does not exist is an error that says which ones do") {
   WorldOptions options = ranks(2);
   options.transport = "pigeons";
-  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}), "transport: expected threads or mpi, got pigeons", InputError);
+  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}), "transport: expected threads, mpi or nccl, got pigeons",
+                       InputError);
 }
 
 }  // namespace heddle

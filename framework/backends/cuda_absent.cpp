@@ -1,11 +1,20 @@
 // In place of the cuda backend where its libraries were not found.
 #include "framework/backend.h"
 #include "framework/error.h"
+#include "framework/gpu.h"
 
 namespace heddle {
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& /*options*/) {
   fail<InputError>("device cuda: this program was built without CUDA");
+}
+
+int cuda_gpus() {
+  return 0;
+}
+
+void* cuda_stream(const Backend& /*backend*/) {
+  return nullptr;
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {

@@ -73,6 +73,7 @@ class MpiWire : public Wire {
     MPI_Comm local = MPI_COMM_NULL;
     check(MPI_Comm_split_type(sheets_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_size_);
+    MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_free(&local);
     for (Slot& slot : incoming_) {
       check(
@@ -85,6 +86,7 @@ class MpiWire : public Wire {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int local_size() const override { return local_size_; }
+  int local_rank() const override { return local_rank_; }
 
   std::string name() const override {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
@@ -199,7 +201,7 @@ class MpiWire : public Wire {
     MPI_Finalize();
   }
 
-  [[noreturn]] void abort(int code) override {
+  void abort(int code) override {
     for (;;) MPI_Abort(MPI_COMM_WORLD, code);
   }
 
@@ -226,6 +228,7 @@ class MpiWire : public Wire {
   int rank_ = 0;
   int size_ = 1;
   int local_size_ = 1;
+  int local_rank_ = 0;
   std::array<Slot, 8> incoming_;
   std::size_t next_ = 0;
   bool is_read_ = false;

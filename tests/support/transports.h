@@ -1,14 +1,18 @@
-// One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for.
-// Where the process is one rank of a job, the ranks are the job's processes (`mpi`); cases for other numbers of ranks
-// are passed over, and say so: the suite is run once for each number.
+// One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for;
+// with HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with =sockets over sockets
+// between such stand-ins for processes. Where the process is one rank of a job, the ranks are the job's processes
+// (`mpi`); cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "parallel/processes.h"
+#include "tests/support/local_job.h"
+#include "tests/support/nccl_on_host.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -18,7 +22,10 @@ inline Processes* job = nullptr;
 
 /// What this process runs its cases over.
 inline std::string transport() {
-  return job != nullptr ? "mpi" : "threads";
+  if (job != nullptr) return "mpi";
+  const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
+  if (name == nullptr) return "threads";
+  return name == std::string("sockets") ? "mpi" : name;
 }
 
 /// Whether the ranks are threads of this process, so that a case sees all of them at once.
@@ -42,10 +49,27 @@ inline WorldOptions on_transport(int count, const std::string& backend = tested_
   return options;
 }
 
+/// `run_ranks` with options of `on_transport`.
+inline void run(const WorldOptions& options, const std::function<void(Rank&)>& body) {
+  if (options.transport == "mpi" && job == nullptr) return run_in_processes(options, body, Connection::sockets);
+  if (options.transport != "nccl") return run_ranks(options, body);
+  NcclOnHost nccl;
+  WorldOptions mine = options;
+  mine.nccl = &nccl;
+  try {
+    run_in_processes(mine, body);
+  } catch (...) {
+    CHECK(nccl.is_clean());
+    throw;
+  }
+  CHECK(nccl.is_clean());
+  CHECK(nccl.counts().aborted == 0);
+}
+
 /// Runs the body on `count` ranks, or passes it over.
 inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
   if (can_run(count))
-    run_ranks(on_transport(count), body);
+    run(on_transport(count), body);
   else
     pass_over(count);
 }
@@ -57,7 +81,7 @@ void fails_on_ranks(const WorldOptions& options, const std::function<void(Rank&)
     pass_over(options.mesh.size());
     return;
   }
-  CHECK_THROWS_WITH_AS(run_ranks(options, body), expected.c_str(), ErrorType);
+  CHECK_THROWS_WITH_AS(run(options, body), expected.c_str(), ErrorType);
 }
 template <class ErrorType = RankFailed>
 void fails_on_ranks(int count, const std::function<void(Rank&)>& body, const std::string& expected) {

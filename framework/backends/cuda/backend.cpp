@@ -6,6 +6,7 @@
 
 #include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/gpu.h"
 
 namespace heddle {
 
@@ -57,6 +58,7 @@ class CudaBackend final : public Backend {
   void synchronize() override { context_.synchronize(); }
   void settle() noexcept override { (void)cudaStreamSynchronize(context_.stream()); }
   void enter_thread() override { context_.enter(); }
+  cudaStream_t stream() const { return context_.stream(); }
 
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
@@ -88,6 +90,18 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
   return std::make_unique<CudaBackend>(options);
+}
+
+int cuda_gpus() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  (void)cudaGetLastError();  // or the next call would tell of it once more
+  return 0;
+}
+
+void* cuda_stream(const Backend& backend) {
+  const auto* const cuda = dynamic_cast<const CudaBackend*>(&backend);
+  return cuda == nullptr ? nullptr : cuda->stream();
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {

@@ -1,0 +1,50 @@
+// How the elements of tensors get from one process's memory into another's, once words have told both what goes where:
+// over the wire that carries the words (wire_path.h), or from GPU to GPU (nccl/).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "framework/device.h"
+#include "framework/error.h"
+#include "framework/tensor.h"
+#include "parallel/letter.h"
+#include "parallel/transport.h"
+#include "parallel/wire.h"
+
+namespace heddle {
+
+struct Group;
+
+/// Elements that will not arrive: why, in the words of what moves them. A wait adds what it waited for.
+class ElementsLost : public RankFailed {
+ public:
+  using RankFailed::RankFailed;
+};
+
+/// A point in a device's work. Made by a path, for the same path.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+};
+
+class ElementPath {
+ public:
+  virtual ~ElementPath() = default;
+
+  /// What is sent with this mark is read when the device has done all that it was given so far. May wait for the
+  /// device, and is null then.
+  virtual std::shared_ptr<Mark> mark(Device& device) = 0;
+  /// Straight out of one tensor into another of the same bytes; both must stay. Those of one pair match in their order,
+  /// and have the same tag. The receiver begins.
+  virtual std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) = 0;
+  virtual std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
+                                             const std::shared_ptr<Mark>& computed) = 0;
+  virtual std::unique_ptr<Exchange> start(const Group& group, Call call, std::vector<Tensor> offered) = 0;
+  /// What the same path of another process wrote.
+  virtual void told(int from, LetterReader& letter) = 0;
+  /// A wait has failed: nothing moves any more when this returns, so that what moved may be freed.
+  virtual void abandon() noexcept = 0;
+};
+
+}  // namespace heddle

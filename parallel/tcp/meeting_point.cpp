@@ -1,0 +1,64 @@
+#include "parallel/tcp/meeting_point.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// What the variable holds; an empty one is as if it were not there.
+const char* value_of(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+/// Nothing for what is no number of the type, or not all of it.
+template <class T>
+std::optional<T> number_in(const char* text) {
+  T value{};
+  const char* const end = text + std::strlen(text);
+  const auto read = std::from_chars(text, end, value);
+  if (read.ec != std::errc{} || read.ptr != end) return {};
+  return value;
+}
+
+}  // namespace
+
+bool has_meeting_point() {
+  return value_of("MASTER_ADDR") != nullptr && value_of("MASTER_PORT") != nullptr;
+}
+
+std::optional<MeetingPoint> meeting_point_of_environment() {
+  if (!has_meeting_point()) return {};
+  const char* const text = value_of("MASTER_PORT");
+  const std::uint16_t port = number_in<std::uint16_t>(text).value_or(0);
+  if (port == 0) fail<InputError>("MASTER_PORT: expected a port of [1, 65535], got '{}'", text);
+  return MeetingPoint{value_of("MASTER_ADDR"), port};
+}
+
+std::chrono::seconds meeting_patience_of_environment() {
+  const char* const text = value_of("HEDDLE_MEETING_SECONDS");
+  if (text == nullptr) return std::chrono::minutes(2);
+  const int seconds = number_in<int>(text).value_or(0);
+  if (seconds < 1 || seconds > 86400)
+    fail<InputError>("HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got '{}'", text);
+  return std::chrono::seconds(seconds);
+}
+
+void check_meeting_of_environment() {
+  const char* const rank = value_of("RANK");
+  const char* const size = value_of("WORLD_SIZE");
+  const char* const host = value_of("MASTER_ADDR");
+  const char* const port = value_of("MASTER_PORT");
+  if ((rank == nullptr && size == nullptr) || (host == nullptr && port == nullptr)) return;
+  const auto told = [](const char* text) { return text != nullptr ? fmt::format("'{}'", text) : "nothing"; };
+  if (host == nullptr || port == nullptr)
+    fail<InputError>("MASTER_ADDR and MASTER_PORT: expected a host and a port, got {} and {}", told(host), told(port));
+  fail<InputError>("RANK and WORLD_SIZE: expected two numbers, got {} and {}", told(rank), told(size));
+}
+
+}  // namespace heddle

@@ -1,0 +1,54 @@
+// NCCL for ranks that are threads of this process, on a machine without a GPU: memory is the host's, and a stream is a
+// list of calls of which each is done when all of its ranks have come to it, as kernels that wait for each other would.
+// As strict as NCCL: a call is not on its stream at once, and one that does not fit its peers' is an error or never
+// ends.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+
+#include "parallel/nccl/nccl.h"
+
+namespace heddle::test {
+
+class NcclOnHost : public Nccl {
+ public:
+  struct Counts {
+    int communicators = 0;  // ends of them, one a rank
+    int closed = 0;
+    int aborted = 0;
+    int all_gathers = 0;  // calls, one a rank
+    int broadcasts = 0;
+    int exchanges = 0;
+    bool operator==(const Counts&) const = default;
+  };
+  /// What goes wrong on one rank of a communicator of so many ranks.
+  struct Fault {
+    int ranks = 0;
+    int rank = 0;
+    enum class Kind { nothing, error, no_end, nap } kind = Kind::nothing;
+    std::chrono::milliseconds nap{};  // within a call
+  };
+
+  NcclOnHost();
+  ~NcclOnHost() override;
+  NcclOnHost(const NcclOnHost&) = delete;
+  NcclOnHost& operator=(const NcclOnHost&) = delete;
+
+  NcclId new_id() override;
+  std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank) override;
+  std::shared_ptr<Mark> mark(const Device& device) override;
+
+  void set_fault(const Fault& fault);
+  Counts counts() const;
+  /// Every end of a communicator was closed or aborted.
+  bool is_clean() const;
+
+  struct Shared;
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace heddle::test
