@@ -25,7 +25,7 @@ struct Launch {
   std::optional<int> local_rank{};
 };
 /// By RANK and WORLD_SIZE where there is a meeting point (tcp_wire.h), else by the variables of Open MPI, of MPICH and
-/// its kin, and of Slurm; nothing for a process that was started alone.
+/// its kin, and of Slurm; nothing for a process that was started alone. InputError if a place is none.
 std::optional<Launch> launch_of_environment();
 
 /// Why a process's part of a section failed.
@@ -54,6 +54,9 @@ class Processes {
   /// Processes on this machine, and this one's place among them.
   int local_size() const;
   int local_rank() const;
+  /// Some did not answer after a failure: there are no more sections, and what they had on its way may still arrive in
+  /// this process's memory.
+  bool is_broken() const;
   /// `Open MPI 4.1.4`.
   std::string name() const;
 
@@ -61,7 +64,7 @@ class Processes {
   /// at most.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
   /// The same, with elements that go by NCCL from this device's GPU to the other ranks'. The device outlives the
-  /// section.
+  /// section. InputError on all of them if two ranks have one GPU.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, Nccl& nccl, const Device& device);
   /// Tells the others that this process's part of the section is over and how, and waits for theirs. Gives the lowest
   /// rank's failure, with the rank: the same on all processes.
