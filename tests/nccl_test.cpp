@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
+#include <random>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -147,6 +150,56 @@ TEST_CASE("nccl: messages of all pairs and collectives of all groups may begin t
   });
   CHECK(counts.communicators == count + 2 * 2 + 2 * count * (count - 1));
   CHECK(counts.aborted == 0);
+}
+
+TEST_CASE("nccl: a communicator begins only when nothing moves on its GPUs, and nothing moves until it is there") {
+  NcclOnHost nccl;
+  run_in_processes(on_nccl(4, nccl), [&](Rank& rank) {
+    Communicator three = rank.world.split(rank.index / 3);
+    const auto sum = [&] { return three.all_reduce(large(rank)).wait().to_doubles()[29999]; };
+    if (rank.index < 3) CHECK(sum() == 3);
+    rank.world.barrier().wait();
+    // While two wait for the third within a call, one of them is asked for a message: to its end. Then it comes into
+    // existence, while all three come to the next call.
+    nccl.set_fault({.ranks = 3, .rank = 2, .kind = Fault::Kind::nap, .nap = milliseconds(100)});
+    if (rank.index == 3) CHECK(rank.world.recv(0).wait().numel() == 30000);
+    std::optional<Work<void>> sending;
+    if (rank.index == 0) sending.emplace(rank.world.send(large(rank), 3));
+    for (int i = 0; rank.index < 3 && i < 3; ++i) CHECK(sum() == 3);
+    if (sending) sending->wait();
+  });
+  CHECK(nccl.is_clean());
+  CHECK(nccl.counts().closed == 3 + 2);
+}
+
+TEST_CASE("nccl: communicators come into existence in whatever order ranks ask for them") {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    NcclOnHost nccl;
+    WorldOptions options = on_nccl(4, nccl);
+    options.timeout = std::chrono::seconds(10);
+    run_in_processes(options, [&](Rank& rank) {
+      std::minstd_rand delays(1 + seed * 4 + static_cast<unsigned>(rank.index));
+      const auto tarry = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 1500)); };
+      std::mt19937 alike(seed);
+      Communicator half = rank.world.split(rank.index % 2);
+      for (int i = 0; i < 12; ++i) {
+        const auto distance = static_cast<int>(alike() % 3 + 1);
+        const int from = (rank.index + 4 - distance) % 4;
+        tarry();
+        Work<Tensor> passed = rank.world.exchange(large(rank, 30000, rank.index), (rank.index + distance) % 4, from);
+        std::optional<Work<Tensor>> sum;
+        if (alike() % 2 == 0) sum.emplace((alike() % 2 == 0 ? half : rank.world).all_reduce(large(rank)));
+        tarry();
+        const bool comes_first = alike() % 2 == 0;
+        if (sum && comes_first) CHECK(sum->wait().to_doubles()[0] >= 2);
+        CHECK(passed.wait().to_doubles()[29999] == from);
+        if (sum && !comes_first) CHECK(sum->wait().to_doubles()[0] >= 2);
+      }
+    });
+    CHECK(nccl.is_clean());
+    CHECK(nccl.counts().aborted == 0);
+  }
 }
 
 TEST_CASE("nccl: a communicator that takes long to come into existence is no circle of waits") {
