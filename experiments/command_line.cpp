@@ -206,14 +206,16 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   return code;
 }
 
-/// The exit code that the body gives, or that of its error, which is told.
-int report_errors(const Console& console, const std::function<int()>& body) {
+int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job) {
   const auto report = [&console](const std::exception& error, int code) {
     console.err << "heddle: " << error.what() << "\n" << std::flush;
     return code;
   };
   try {
-    return body();
+    CLI::App app("Heddle: data-parallel training of face recognition with large class-sharded heads", "heddle");
+    const int code = dispatch(app, argc, argv, console, job);
+    if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
+    return code;
   } catch (const InputError& error) {
     return report(error, 2);
   } catch (const OutOfMemory& error) {
@@ -223,15 +225,6 @@ int report_errors(const Console& console, const std::function<int()>& body) {
   } catch (const std::exception& error) {
     return report(error, 1);
   }
-}
-
-int run_command(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job) {
-  return report_errors(console, [&] {
-    CLI::App app("Heddle: data-parallel training of face recognition with large class-sharded heads", "heddle");
-    const int code = dispatch(app, argc, argv, console, job);
-    if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
-    return code;
-  });
 }
 
 /// Whether the command is one that joins the job: a run, or the benchmark of collectives.
@@ -245,19 +238,22 @@ bool is_done_together(int argc, const char* const* argv) {
 
 int run_command_line(int argc, const char* const* argv, const Console& console) {
   std::optional<Launch> launch;
-  int code = report_errors(console, [&] {
+  try {
     launch = launch_of_environment();
-    return 0;
-  });
-  if (code != 0) return code;
+  } catch (const InputError& error) {
+    // Which rank it is this process cannot know: each tells it.
+    console.err << "heddle: " << error.what() << "\n" << std::flush;
+    return 2;
+  }
   std::unique_ptr<Processes> job;
+  int code = 0;
   if (!launch || launch->rank == 0) {
-    code = run_command(argc, argv, console, job);
+    code = report_errors(argc, argv, console, job);
   } else if (is_done_together(argc, argv)) {
     // All processes of a job fail by the same errors: rank 0 tells them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);
-    code = run_command(argc, argv, {silent, silent, {}}, job);
+    code = report_errors(argc, argv, {silent, silent, {}}, job);
   }
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.
   if (job) job->leave(code);

@@ -102,9 +102,6 @@ int Processes::local_size() const {
 int Processes::local_rank() const {
   return office_->wire().local_rank();
 }
-bool Processes::is_broken() const {
-  return office_->is_broken();
-}
 std::string Processes::name() const {
   return office_->wire().name();
 }
@@ -135,6 +132,10 @@ std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_
   nccl_.reset();
   if (failures.empty()) return {};
   return *failures.begin();
+}
+
+bool Processes::is_broken() const {
+  return office_->is_broken();
 }
 
 void Processes::together(const std::function<void()>& body) {

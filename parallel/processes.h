@@ -21,11 +21,11 @@ namespace heddle {
 struct Launch {
   int rank = 0;
   int size = 1;
-  /// Its place among the processes of its machine, where that is told.
+  /// Its place among the processes of its machine, where that is told; InputError if it is no number from 0 on.
   std::optional<int> local_rank{};
 };
 /// By RANK and WORLD_SIZE where there is a meeting point (tcp_wire.h), else by the variables of Open MPI, of MPICH and
-/// its kin, and of Slurm; nothing for a process that was started alone. InputError if a place is none.
+/// its kin, and of Slurm; nothing for a process that was started alone.
 std::optional<Launch> launch_of_environment();
 
 /// Why a process's part of a section failed.
@@ -54,9 +54,6 @@ class Processes {
   /// Processes on this machine, and this one's place among them.
   int local_size() const;
   int local_rank() const;
-  /// Some did not answer after a failure: there are no more sections, and what they had on its way may still arrive in
-  /// this process's memory.
-  bool is_broken() const;
   /// `Open MPI 4.1.4`.
   std::string name() const;
 
@@ -69,6 +66,9 @@ class Processes {
   /// Tells the others that this process's part of the section is over and how, and waits for theirs. Gives the lowest
   /// rank's failure, with the rank: the same on all processes.
   std::optional<std::pair<int, Failure>> conclude(const std::exception_ptr& exception);
+  /// Some did not answer after a failure: there are no more sections, and what they had on its way may still arrive in
+  /// this process's memory.
+  bool is_broken() const;
   /// A section without a communicator: each process does it, and it fails on all, by the same error, or on none.
   void together(const std::function<void()>& body);
   /// Between sections: on rank 0 what each process gave, elsewhere nothing. Empty for a process that is gone.

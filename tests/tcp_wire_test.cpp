@@ -2,6 +2,7 @@
 // HEDDLE_TEST_TRANSPORT=sockets.
 #include "parallel/tcp/tcp_wire.h"
 
+#include <cstdlib>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -12,7 +13,6 @@
 #include "tests/support/local_job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/traffic.h"
-#include "tests/support/variable.h"
 
 namespace heddle::test {
 
@@ -25,6 +25,18 @@ WorldOptions by_sockets(int count) {
   options.transport = "mpi";
   return options;
 }
+
+/// A variable of the environment while this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
 
 TEST_CASE("sockets: elements of every size arrive, and reductions have the bits of threads") {
   for (const std::int64_t size : {0, 2049, 100001, 1300001}) {

@@ -6,8 +6,7 @@
 // begin nothing until it is connected:
 //
 //   turn    Its ranks are taken in ascending order, each by one opening at a time, so that openings do not wait for
-//   each
-//           other in a circle: `lock` goes from rank to rank, and the last says `locked` to all.
+//           each other in a circle: `lock` goes from rank to rank, and the last says `locked` to all.
 //   still   Then they stop to begin what is put on their other lanes. In a group all have come to a collective and wait
 //           for nothing but this. Of a pair the receiver does, but the sender is anywhere: it first ends what it has
 //           put, which may wait for the receiver, and then says `still` to it.

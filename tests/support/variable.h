@@ -1,19 +1,31 @@
-// A variable of this process's environment, for a while.
+// The environment, as a test wants it.
 #pragma once
 
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 namespace heddle::test {
 
+/// A variable of the environment while this lives; then it is what it was.
 class Variable {
  public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~Variable() {
+    if (before_)
+      ::setenv(name_, before_->c_str(), 1);
+    else
+      ::unsetenv(name_);
+  }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 }  // namespace heddle::test
