@@ -243,7 +243,14 @@ bool is_done_together(int argc, const char* const* argv) {
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv, const Console& console) {
-  const std::optional<Launch> launch = launch_of_environment();
+  std::optional<Launch> launch;
+  try {
+    launch = launch_of_environment();
+  } catch (const InputError& error) {
+    // Which rank it is this process cannot know: each tells it.
+    console.err << "heddle: " << error.what() << "\n" << std::flush;
+    return 2;
+  }
   std::unique_ptr<Processes> job;
   int code = 0;
   if (!launch || launch->rank == 0) {

@@ -115,6 +115,7 @@ std::shared_ptr<Transfer> PostOffice::fetch_elements(int from, const ExchangeNam
 void PostOffice::poll() {
   while (const std::optional<Wire::Sheet> sheet = wire_->next_sheet()) deliver(*sheet);
   while (const std::optional<Wire::Gone> gone = wire_->next_gone()) lose(*gone);
+  path_->progress();
   if (transfers_.empty()) return;
   for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->is_done = transfer->wire->is_done();
   std::erase_if(transfers_, [](const std::shared_ptr<Transfer>& transfer) { return transfer->is_done; });

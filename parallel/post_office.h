@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <map>
@@ -121,7 +122,7 @@ class PostOffice {
 
   void poll();
   /// Returns when `ready`; throws when world rank `peer`, on which that depends, or any other makes it impossible. The
-  /// path is abandoned then.
+  /// others are told then, and the path is abandoned.
   void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::word) {
     wait(ready, call, std::span(&peer, 1), awaited);
   }
@@ -129,8 +130,10 @@ class PostOffice {
   void wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers, Awaited awaited);
 
   // ---- between sections
-  /// Tells everybody that this process's part of the present section failed.
+  /// Tells everybody that this process's part of the present section failed; the first time counts.
   void report(const Failure& failure);
+  /// The same of what was thrown, unless others did; and abandons the path.
+  void give_up(const std::exception_ptr& exception);
   /// Ends the section; gives what failed in it, by rank.
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);

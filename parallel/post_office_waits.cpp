@@ -29,12 +29,19 @@ void PostOffice::wait(const std::function<bool()>& ready, const Call& call, std:
     const std::unique_ptr<void, decltype(no_longer_waiting)> scope(this, no_longer_waiting);
     wait_patiently(ready);
   } catch (const ElementsLost& error) {
-    path_->abandon();
-    fail<RankFailed>("{}: {}", to_string(call), error.what());
+    const RankFailed failure(fmt::format("{}: {}", to_string(call), error.what()));
+    give_up(std::make_exception_ptr(failure));
+    throw failure;
   } catch (...) {
-    path_->abandon();
+    give_up(std::current_exception());
     throw;
   }
+}
+
+/// The others hear of it first: a path may have to wait until they give up, too.
+void PostOffice::give_up(const std::exception_ptr& exception) {
+  if (const std::optional<Failure> failure = failure_of(exception)) report(*failure);
+  path_->abandon();
 }
 
 void PostOffice::wait_patiently(const std::function<bool()>& ready) {
@@ -132,8 +139,8 @@ bool PostOffice::wait_for_others(const Ready& ready) {
     try {
       poll();
     } catch (const ElementsLost& error) {
-      path_->abandon();
       report({Failure::Kind::rank_failed, fmt::format("rank {}: {}", rank(), error.what())});
+      path_->abandon();
     }
     if (ready()) return true;
     const Clock::time_point now = Clock::now();

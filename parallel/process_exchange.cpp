@@ -90,21 +90,21 @@ void Offers::wait_until_sent(const Call& call) {
 
 // ---- collectives ---------------------------------------------------------------------------------------------------
 
-CollectiveExchange::CollectiveExchange(PostOffice& office, const Group& group, Call call, std::vector<Tensor> offered,
-                                       std::int64_t piece_bytes)
+CollectiveExchange::CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call,
+                                       std::vector<Tensor> offered, std::int64_t piece_bytes)
     : office_(office),
-      group_(group),
+      group_(std::move(group)),
       call_(std::move(call)),
       piece_bytes_(piece_bytes),
-      offers_(office, {group.id, call_.sequence, -1}) {
+      offers_(office, {group_->id, call_.sequence, -1}) {
   whole_ = whole_of(offered);
-  offers_.put(0, std::move(offered), group_.members, call_, whole_);
+  offers_.put(0, std::move(offered), group_->members, call_, whole_);
   office_.poll();
 }
 
 std::vector<const Call*> CollectiveExchange::calls() {
-  for (std::size_t p = 0; p < group_.size(); ++p) {
-    if (p == group_.rank) {
+  for (std::size_t p = 0; p < group_->size(); ++p) {
+    if (p == group_->rank) {
       calls_.push_back(&call_);
       continue;
     }
@@ -117,19 +117,19 @@ std::vector<const Call*> CollectiveExchange::calls() {
 }
 
 void CollectiveExchange::receive(std::span<Tensor> incoming) {
-  std::vector<Tensor> destinations(group_.size());
+  std::vector<Tensor> destinations(group_->size());
   for (std::size_t p = 0; p < incoming.size(); ++p)
-    if (incoming[p].defined() && incoming[p].bytes() > 0 && (p == group_.rank || !is_inline(incoming[p])))
+    if (incoming[p].defined() && incoming[p].bytes() > 0 && (p == group_->rank || !is_inline(incoming[p])))
       destinations[p] = incoming[p];
   begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::move(destinations));
   for (std::size_t p = 0; p < incoming.size(); ++p)
-    if (p != group_.rank && is_inline(incoming[p])) copy_content_of(p, incoming[p]);
+    if (p != group_->rank && is_inline(incoming[p])) copy_content_of(p, incoming[p]);
   wait(0);
 }
 
 void CollectiveExchange::reduce(Reduction reduction, Tensor& result) {
-  const Tensor mine = offered()[group_.rank];
-  if (group_.size() > 1)
+  const Tensor mine = offered()[group_->rank];
+  if (group_->size() > 1)
     reduce_pieces(reduction, mine.reshape({-1}), result.reshape({-1}));
   else if (result.bytes() > 0 && mine.data() != result.data())
     result.copy_from(mine);
@@ -137,7 +137,7 @@ void CollectiveExchange::reduce(Reduction reduction, Tensor& result) {
 
 void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
   if (!whole_.defined()) return Exchange::all_reduce(reduction, rank, std::move(results));
-  const std::size_t peer = 1 - group_.rank;
+  const std::size_t peer = 1 - group_->rank;
   Tensor theirs;
   {
     const MemoryScope scope(whole_.device(), Category::communication);
@@ -145,7 +145,7 @@ void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<T
   }
   copy_content_of(peer, theirs);
   std::array<Tensor, 2> operands;
-  operands[group_.rank] = whole_;
+  operands[group_->rank] = whole_;
   operands[peer] = theirs;
   combine(reduction, operands,
           Tensor::view(results[0].storage(), results[0].byte_offset(), whole_.shape(), whole_.dtype()));
@@ -153,13 +153,13 @@ void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<T
 
 void CollectiveExchange::offer(std::vector<Tensor> offered) {
   ++step_;
-  offers_.put(step_, std::move(offered), group_.members, call_);
+  offers_.put(step_, std::move(offered), group_->members, call_);
 }
 
 void CollectiveExchange::finish() {
   wait_until_read();
-  for (std::size_t p = 0; p < group_.size(); ++p)
-    if (p != group_.rank) office_.take_arrival(offers_.name(), group_.members[p]);
+  for (std::size_t p = 0; p < group_->size(); ++p)
+    if (p != group_->rank) office_.take_arrival(offers_.name(), group_->members[p]);
 }
 
 /// Two ranks that all_reduce few elements exchange all of them at once, which are no more than the slices of two
@@ -186,7 +186,7 @@ void CollectiveExchange::reduce_pieces(Reduction reduction, const Tensor& mine, 
   for (const Tensor& x : offered()) longest = std::max(longest, x.numel());
   const std::int64_t length =
       std::max<std::int64_t>(piece_bytes_ / static_cast<std::int64_t>(size_of(mine.dtype())), 1);
-  const auto ranks = static_cast<std::int64_t>(group_.size());
+  const auto ranks = static_cast<std::int64_t>(group_->size());
   const MemoryScope scope(result.device(), Category::communication);
   std::array<Tensor, 2> pieces;
   for (std::size_t b = 0; b < (mine.numel() > length ? 2 : 1); ++b)
@@ -199,24 +199,24 @@ void CollectiveExchange::reduce_pieces(Reduction reduction, const Tensor& mine, 
     const std::int64_t count = std::min(length, mine.numel() - at);
     if (count <= 0) continue;
     std::vector<Tensor> operands;
-    for (std::size_t p = 0; p < group_.size(); ++p)
-      operands.push_back(p == group_.rank ? mine.rows(at, at + count) : row_of(p, pieces[buffer], count));
+    for (std::size_t p = 0; p < group_->size(); ++p)
+      operands.push_back(p == group_->rank ? mine.rows(at, at + count) : row_of(p, pieces[buffer], count));
     combine(reduction, operands, result.rows(at, at + count));
   }
 }
 
 /// Of another rank's elements.
 Tensor CollectiveExchange::row_of(std::size_t p, const Tensor& piece, std::int64_t count) const {
-  const auto row = static_cast<std::int64_t>(p < group_.rank ? p : p - 1);
+  const auto row = static_cast<std::int64_t>(p < group_->rank ? p : p - 1);
   return piece.rows(row, row + 1).reshape({-1}).rows(0, count);
 }
 
 void CollectiveExchange::begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at,
                                      std::int64_t length) {
   const std::int64_t count = std::min(length, mine.numel() - at);
-  std::vector<Tensor> destinations(group_.size());
-  for (std::size_t p = 0; p < group_.size() && count > 0; ++p) {
-    if (p == group_.rank) continue;
+  std::vector<Tensor> destinations(group_->size());
+  for (std::size_t p = 0; p < group_->size() && count > 0; ++p) {
+    if (p == group_->rank) continue;
     const Tensor destination = row_of(p, piece, count);
     if (is_inline(mine))
       copy_content_of(p, destination);

@@ -77,7 +77,8 @@ class Offers : public Addressee {
 /// A collective: all but the way of the larger tensors.
 class CollectiveExchange : public Exchange {
  public:
-  CollectiveExchange(PostOffice& office, const Group& group, Call call, std::vector<Tensor> offered,
+  /// Keeps the group: the communicator may go before its calls are complete.
+  CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
                      std::int64_t piece_bytes);
 
   std::vector<const Call*> calls() override;
@@ -98,16 +99,16 @@ class CollectiveExchange : public Exchange {
   virtual void wait_until_read() = 0;
 
   PostOffice& office() { return office_; }
-  const Group& group() const { return group_; }
+  const Group& group() const { return *group_; }
   const Call& call() const { return call_; }
   const std::vector<const Call*>& all_calls() const { return calls_; }
   Offers& offers() { return offers_; }
   const std::vector<Tensor>& offered() const { return offers_.tensors(step_); }
   int step() const { return step_; }
-  Arrival& arrival_of(std::size_t p) { return office_.arrival(offers_.name(), group_.members[p]); }
+  Arrival& arrival_of(std::size_t p) { return office_.arrival(offers_.name(), group().members[p]); }
   template <class Ready>
   void wait_for(std::size_t p, const Ready& ready) {
-    office_.wait(ready, call_, group_.members[p]);
+    office_.wait(ready, call_, group().members[p]);
   }
 
  private:
@@ -118,7 +119,7 @@ class CollectiveExchange : public Exchange {
   void begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at, std::int64_t length);
 
   PostOffice& office_;
-  const Group& group_;
+  std::shared_ptr<const Group> group_;
   Call call_;
   std::int64_t piece_bytes_;
   Offers offers_;

@@ -14,8 +14,8 @@ using Kind = PostOffice::Kind;
 
 class SendExchange : public Exchange {
  public:
-  SendExchange(PostOffice& office, const Group& group, Call call, Tensor x)
-      : office_(office), call_(std::move(call)), offers_(office, {group.id, call_.sequence, call_.peer}) {
+  SendExchange(PostOffice& office, std::uint64_t group, Call call, Tensor x)
+      : office_(office), call_(std::move(call)), offers_(office, {group, call_.sequence, call_.peer}) {
     offers_.put(0, {std::move(x)}, {call_.peer}, call_);
     office_.poll();
   }
@@ -37,8 +37,8 @@ class SendExchange : public Exchange {
 
 class RecvExchange : public Exchange {
  public:
-  RecvExchange(PostOffice& office, const Group& group, Call call)
-      : office_(office), call_(std::move(call)), name_{group.id, call_.sequence, call_.peer} {
+  RecvExchange(PostOffice& office, std::uint64_t group, Call call)
+      : office_(office), call_(std::move(call)), name_{group, call_.sequence, call_.peer} {
     office_.poll();
   }
 
@@ -51,10 +51,10 @@ class RecvExchange : public Exchange {
   void receive(std::span<Tensor> incoming) override {
     const Tensor& x = incoming[0];
     if (moving_bytes(x) == 0) return;
-    if (is_inline(x))
-      copy_content(*arrival_.content[0], x);
-    else
-      wait_for_elements(office_, {office_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
+    if (is_inline(x)) return copy_content(*arrival_.content[0], x);
+    // Both may have to prepare it, whatever call the sender is in: it is no circle if that waits for this rank.
+    office_.wait([&] { return office_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
+    wait_for_elements(office_, {office_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
   }
   void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
   void offer(std::vector<Tensor> /*offered*/) override {}
@@ -72,24 +72,25 @@ class RecvExchange : public Exchange {
 
 class ProcessTransport : public Transport {
  public:
-  ProcessTransport(PostOffice& office, Group group) : office_(office), group_(std::move(group)) {}
+  ProcessTransport(PostOffice& office, Group group)
+      : office_(office), group_(std::make_shared<const Group>(std::move(group))) {}
 
-  int rank() const override { return static_cast<int>(group_.rank); }
-  int size() const override { return static_cast<int>(group_.members.size()); }
-  int world_rank(int rank) const override { return group_.members[static_cast<std::size_t>(rank)]; }
+  int rank() const override { return static_cast<int>(group_->rank); }
+  int size() const override { return static_cast<int>(group_->members.size()); }
+  int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
     return office_.path().start(group_, std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int /*to*/) override {
-    return std::make_unique<SendExchange>(office_, group_, std::move(call), std::move(x));
+    return std::make_unique<SendExchange>(office_, group_->id, std::move(call), std::move(x));
   }
   std::unique_ptr<Exchange> start_recv(Call call, int /*from*/) override {
-    return std::make_unique<RecvExchange>(office_, group_, std::move(call));
+    return std::make_unique<RecvExchange>(office_, group_->id, std::move(call));
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
     // Alike on all members; that two of a rank's groups get one name is as likely as 2^-64.
-    std::uint64_t id = group_.id;
+    std::uint64_t id = group_->id;
     for (const std::uint64_t word : {sequence, static_cast<std::uint64_t>(world_rank(members[0]))})
       id = mixed(id ^ mixed(word + 1));
     for (int& member : members) member = world_rank(member);
@@ -107,7 +108,7 @@ class ProcessTransport : public Transport {
   }
 
   PostOffice& office_;
-  Group group_;
+  std::shared_ptr<const Group> group_;
 };
 
 }  // namespace

@@ -24,6 +24,15 @@ std::optional<int> number_in(const char* variable) {
   return value;
 }
 
+/// A process's place on its machine, where that is told.
+std::optional<int> place_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return {};
+  const std::optional<int> place = number_in(variable);
+  if (!place || *place < 0) fail<InputError>("{}: expected a number from 0 on, got '{}'", variable, text);
+  return place;
+}
+
 [[noreturn]] void raise(const Failure& failure) {
   switch (failure.kind) {
     case Failure::Kind::out_of_memory:
@@ -52,7 +61,7 @@ std::optional<Launch> launch_of_environment() {
                             Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
                             Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
     if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
-      if (names.rank != plain.rank || has_meeting_point()) return Launch{*rank, *size, number_in(names.local_rank)};
+      if (names.rank != plain.rank || has_meeting_point()) return Launch{*rank, *size, place_in(names.local_rank)};
   return {};
 }
 
@@ -110,18 +119,23 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
                                               const Device& device) {
   nccl_ = std::make_unique<NcclPath>(*office_, nccl, device);
   office_->set_path(*nccl_);
-  return connect(ranks, timeout);
+  std::unique_ptr<Transport> transport = connect(ranks, timeout);
+  nccl_->check_gpus(ranks);
+  return transport;
 }
 
 std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
-  if (exception) office_->path().abandon();
-  if (const std::optional<Failure> failure = failure_of(exception)) office_->report(*failure);
+  if (exception) office_->give_up(exception);
   const std::map<int, Failure> failures = office_->conclude();
   if (nccl_ != nullptr && failures.empty()) nccl_->close();
   office_->set_path(*wire_);
   nccl_.reset();
   if (failures.empty()) return {};
   return *failures.begin();
+}
+
+bool Processes::is_broken() const {
+  return office_->is_broken();
 }
 
 void Processes::together(const std::function<void()>& body) {

@@ -21,7 +21,7 @@ namespace heddle {
 struct Launch {
   int rank = 0;
   int size = 1;
-  /// Its place among the processes of its machine, where that is told.
+  /// Its place among the processes of its machine, where that is told; InputError if it is no number from 0 on.
   std::optional<int> local_rank{};
 };
 /// By RANK and WORLD_SIZE where there is a meeting point (tcp/meeting_point.h), else by the variables of Open MPI, of
@@ -61,11 +61,14 @@ class Processes {
   /// at most.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
   /// The same, with elements that go by NCCL from this device's GPU to the other ranks'. The device outlives the
-  /// section.
+  /// section. InputError on all of them if two ranks have one GPU.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, Nccl& nccl, const Device& device);
   /// Tells the others that this process's part of the section is over and how, and waits for theirs. Gives the lowest
   /// rank's failure, with the rank: the same on all processes.
   std::optional<std::pair<int, Failure>> conclude(const std::exception_ptr& exception);
+  /// Some did not answer after a failure: there are no more sections, and what they had on its way may still arrive in
+  /// this process's memory.
+  bool is_broken() const;
   /// A section without a communicator: each process does it, and it fails on all, by the same error, or on none.
   void together(const std::function<void()>& body);
   /// Between sections: on rank 0 what each process gave, elsewhere nothing. Empty for a process that is gone.

@@ -11,8 +11,8 @@ constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
 
 class FetchingExchange : public CollectiveExchange {
  public:
-  FetchingExchange(PostOffice& office, const Group& group, Call call, std::vector<Tensor> offered)
-      : CollectiveExchange(office, group, std::move(call), std::move(offered), piece_bytes) {}
+  FetchingExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered)
+      : CollectiveExchange(office, std::move(group), std::move(call), std::move(offered), piece_bytes) {}
 
  protected:
   void begin(std::size_t buffer, std::int64_t offset, std::int64_t /*length*/,
@@ -49,8 +49,8 @@ std::unique_ptr<WireTransfer> WirePath::send(int to, int tag, const Tensor& tens
   return office_.wire().send(to, tag, tensor.data(), tensor.bytes());
 }
 
-std::unique_ptr<Exchange> WirePath::start(const Group& group, Call call, std::vector<Tensor> offered) {
-  return std::make_unique<FetchingExchange>(office_, group, std::move(call), std::move(offered));
+std::unique_ptr<Exchange> WirePath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
+  return std::make_unique<FetchingExchange>(office_, std::move(group), std::move(call), std::move(offered));
 }
 
 }  // namespace heddle

@@ -195,8 +195,11 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   } catch (...) {
     exception = std::current_exception();
   }
-  // Elements may be on their way when a rank fails: the device stays until they have arrived.
-  if (const auto failed = processes.conclude(exception)) raise(failed->first, failed->second);
+  // Elements may be on their way when a rank fails: the device stays until they have arrived, and where that is not to
+  // be known, as long as this process.
+  const auto failed = processes.conclude(exception);
+  if (processes.is_broken()) (void)device.release();
+  if (failed) raise(failed->first, failed->second);
 }
 
 }  // namespace

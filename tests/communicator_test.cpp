@@ -284,6 +284,18 @@ TEST_CASE("collectives started together on several communicators may be waited f
   });
 }
 
+TEST_CASE("a communicator may go before its calls are waited for") {
+  on_ranks(4, [](Rank& rank) {
+    const auto start = [&] {
+      Communicator half = rank.world.split(rank.index / 2);
+      return half.all_gather(rows_of(rank, 3000, 2));
+    };
+    Work<Tensor> pending = start();
+    CHECK(rank.world.all_reduce(rows_of(rank, 2, 2)).wait().numel() == 4);
+    CHECK(pending.wait().shape() == Shape{6000, 2});
+  });
+}
+
 TEST_CASE("split groups ranks by color in their order; its ranks are counted anew") {
   on_ranks(4, [](Rank& rank) {
     Communicator half = rank.world.split(rank.index / 2);

@@ -1,14 +1,15 @@
-// NCCL and CUDA's runtime behind the interface. NCCL is opened when it is first called: a program that is linked to it
-// takes 200 MB more, whatever it communicates by.
+// NCCL and CUDA's runtime behind the interface.
+#include <array>
 #include <bit>
-#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 #include <nccl.h>
+#include <unistd.h>
 
 #include "framework/gpu.h"
+#include "parallel/nccl/functions.h"
 #include "parallel/nccl/nccl.h"
 
 namespace heddle {
@@ -22,63 +23,6 @@ void check(cudaError_t status, std::string_view call) {
   (void)cudaGetLastError();  // or the next call would tell of it once more
   fail<ElementsLost>("{}: {}", call, cudaGetErrorString(status));
 }
-
-/// NCCL's functions, by their own names.
-struct Functions {
-  Functions() {
-    // One address for all communicators would let them meet each other's ranks: their ids go with our words.
-    ::unsetenv("NCCL_COMM_ID");
-    const std::string name = "libnccl.so.2";
-    std::string why;
-    void* library = nullptr;
-    for (const std::string& file : {name, HEDDLE_NCCL_LIBRARIES "/" + name}) {
-      library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library != nullptr) break;
-      why += fmt::format("{}{}", why.empty() ? "" : "; ", dlerror());
-    }
-    if (library == nullptr) fail<InputError>("transport nccl: {}", why);
-    const auto find = [&]<class Function>(Function*& function, const char* symbol) {
-      function = reinterpret_cast<Function*>(dlsym(library, symbol));
-      if (function == nullptr) fail<InputError>("transport nccl: {} lacks {}", name, symbol);
-    };
-    find(get_unique_id, "ncclGetUniqueId");
-    find(comm_init_rank_config, "ncclCommInitRankConfig");
-    find(comm_get_async_error, "ncclCommGetAsyncError");
-    find(comm_finalize, "ncclCommFinalize");
-    find(comm_destroy, "ncclCommDestroy");
-    find(comm_abort, "ncclCommAbort");
-    find(get_error_string, "ncclGetErrorString");
-    find(get_last_error, "ncclGetLastError");
-    find(group_start, "ncclGroupStart");
-    find(group_end, "ncclGroupEnd");
-    find(send, "ncclSend");
-    find(recv, "ncclRecv");
-    find(all_gather, "ncclAllGather");
-    find(broadcast, "ncclBroadcast");
-  }
-
-  /// Of a communicator, if there is one.
-  void check(ncclResult_t result, std::string_view call, ncclComm_t comm = nullptr) const {
-    if (result == ncclSuccess || result == ncclInProgress) return;
-    const char* const last = get_last_error(comm);
-    fail<ElementsLost>("{}: {}{}{}", call, get_error_string(result), last[0] == '\0' ? "" : ": ", last);
-  }
-
-  decltype(&ncclGetUniqueId) get_unique_id;
-  decltype(&ncclCommInitRankConfig) comm_init_rank_config;
-  decltype(&ncclCommGetAsyncError) comm_get_async_error;
-  decltype(&ncclCommFinalize) comm_finalize;
-  decltype(&ncclCommDestroy) comm_destroy;
-  decltype(&ncclCommAbort) comm_abort;
-  decltype(&ncclGetErrorString) get_error_string;
-  decltype(&ncclGetLastError) get_last_error;
-  decltype(&ncclGroupStart) group_start;
-  decltype(&ncclGroupEnd) group_end;
-  decltype(&ncclSend) send;
-  decltype(&ncclRecv) recv;
-  decltype(&ncclAllGather) all_gather;
-  decltype(&ncclBroadcast) broadcast;
-};
 
 class Event : public GpuMark {
  public:
@@ -113,25 +57,29 @@ class NcclBinding : public Nccl {
     functions_.check(functions_.get_unique_id(&id), "ncclGetUniqueId");
     return std::bit_cast<NcclId>(id);
   }
-  std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank) override;
+  NcclGpu gpu(const Device& device) override;
+  std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
   std::shared_ptr<Mark> mark(const Device& device) override {
     return std::make_shared<Event>(static_cast<cudaStream_t>(cuda_stream(device.backend())));
   }
 
  private:
-  Functions functions_;
+  NcclFunctions functions_;
 };
 
 class BoundCommunicator : public NcclCommunicator {
  public:
-  BoundCommunicator(const Functions& functions, const NcclId& id, int ranks, int rank) : functions_(functions) {
+  BoundCommunicator(const NcclFunctions& functions, const NcclId& id, int ranks, int rank, NcclUse use)
+      : functions_(functions), ranks_(ranks), rank_(rank), use_(use) {
     int least = 0;
     int greatest = 0;
+    check(cudaGetDevice(&gpu_), "cudaGetDevice");
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
     // Its few blocks go before those of kernels that compute: others wait for them.
     check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    config.maxCTAs = use == NcclUse::collectives ? 8 : 4;
     const ncclResult_t result =
         functions_.comm_init_rank_config(&comm_, ranks, std::bit_cast<ncclUniqueId>(id), rank, &config);
     try {
@@ -156,6 +104,20 @@ class BoundCommunicator : public NcclCommunicator {
   }
   std::unique_ptr<GpuMark> mark() override { return std::make_unique<Event>(stream_); }
 
+  void connect() override {
+    void* bytes = nullptr;
+    check(cudaMalloc(&bytes, 2 * static_cast<std::size_t>(ranks_)), "cudaMalloc");
+    connecting_ = static_cast<std::byte*>(bytes);
+    check(cudaMemsetAsync(connecting_, 0, 2 * static_cast<std::size_t>(ranks_), stream_), "cudaMemsetAsync");
+    std::vector<NcclPiece> sends;
+    std::vector<NcclPiece> receives;
+    for (int p = 0; p < ranks_; ++p) {
+      if (p == rank_) continue;
+      if (use_ == NcclUse::collectives || rank_ == 0) sends.push_back({p, connecting_ + p, 1});
+      if (use_ == NcclUse::collectives || rank_ == 1) receives.push_back({p, connecting_ + ranks_ + p, 1});
+    }
+    exchange(sends, receives);
+  }
   void exchange(std::span<const NcclPiece> sends, std::span<const NcclPiece> receives) override {
     functions_.check(functions_.group_start(), "ncclGroupStart");
     ncclResult_t result = ncclSuccess;
@@ -184,6 +146,7 @@ class BoundCommunicator : public NcclCommunicator {
     functions_.check(functions_.comm_finalize(comm_), "ncclCommFinalize", comm_);
   }
   void abort() noexcept override {
+    (void)cudaSetDevice(gpu_);  // of this thread, which may be a new one
     (void)functions_.comm_abort(std::exchange(comm_, nullptr));
     // The stream may still hold what comes after; nothing of it waits for another rank any more.
     (void)cudaStreamSynchronize(stream_);
@@ -192,17 +155,35 @@ class BoundCommunicator : public NcclCommunicator {
  private:
   void release() noexcept {
     if (comm_ != nullptr) (void)(is_finalized_ ? functions_.comm_destroy(comm_) : functions_.comm_abort(comm_));
+    if (connecting_ != nullptr) (void)cudaFree(connecting_);
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
   }
 
-  const Functions& functions_;
+  const NcclFunctions& functions_;
+  int ranks_;
+  int rank_;
+  NcclUse use_;
+  int gpu_ = 0;
+  std::byte* connecting_ = nullptr;
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   bool is_finalized_ = false;
 };
 
-std::unique_ptr<NcclCommunicator> NcclBinding::join(const NcclId& id, int ranks, int rank) {
-  return std::make_unique<BoundCommunicator>(functions_, id, ranks, rank);
+NcclGpu NcclBinding::gpu(const Device& /*device*/) {
+  int number = 0;
+  check(cudaGetDevice(&number), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
+  std::array<char, 32> address{};
+  check(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), number), "cudaDeviceGetPCIBusId");
+  std::array<char, 256> machine{};
+  (void)::gethostname(machine.data(), machine.size() - 1);
+  return {std::bit_cast<decltype(NcclGpu::id)>(properties.uuid), machine.data(), address.data()};
+}
+
+std::unique_ptr<NcclCommunicator> NcclBinding::join(const NcclId& id, int ranks, int rank, NcclUse use) {
+  return std::make_unique<BoundCommunicator>(functions_, id, ranks, rank, use);
 }
 
 }  // namespace

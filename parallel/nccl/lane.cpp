@@ -4,13 +4,17 @@
 
 namespace heddle {
 
-namespace {
-
-[[noreturn]] void say_abandoned() {
+void say_abandoned() {
   fail<ElementsLost>("NCCL was given up after an earlier failure");
 }
 
-}  // namespace
+void Lane::join() {
+  if (is_abandoned_) say_abandoned();
+  communicator_ = nccl_.join(id_, ranks_, rank_, use_);
+  connecting_ = std::make_shared<Operation>();
+  connecting_->issue_ = [](NcclCommunicator& ranks) { ranks.connect(); };
+  waiting_.push_front(connecting_);
+}
 
 std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<Mark> after, Issue issue) {
   if (is_abandoned_) say_abandoned();
@@ -23,17 +27,17 @@ std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<Mark> after, Issue is
 
 void Lane::progress() {
   if (is_abandoned_) say_abandoned();
-  if (communicator_ == nullptr) communicator_ = nccl_.join(id_, ranks_, rank_);
+  if (communicator_ == nullptr) return;
   while (communicator_->is_idle()) {
     // Before NCCL is idle the stream does not hold the operation, and a mark there would be reached too early.
     if (issued_) {
       issued_->end_ = communicator_->mark();
       under_way_.push_back(std::move(issued_));
     }
-    if (waiting_.empty()) break;
+    if (waiting_.empty() || (waiting_.front() != connecting_ && (stands_still_ || !is_open()))) break;
     issued_ = std::move(waiting_.front());
     waiting_.pop_front();
-    communicator_->wait_for(*std::exchange(issued_->after_, nullptr));
+    if (const auto after = std::exchange(issued_->after_, nullptr)) communicator_->wait_for(*after);
     std::exchange(issued_->issue_, nullptr)(*communicator_);
   }
   while (!under_way_.empty() && under_way_.front()->end_->is_reached()) {

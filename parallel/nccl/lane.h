@@ -9,6 +9,9 @@
 
 namespace heddle {
 
+/// ElementsLost: NCCL was given up.
+[[noreturn]] void say_abandoned();
+
 class Lane {
  public:
   /// What one operation asks of NCCL.
@@ -26,18 +29,26 @@ class Lane {
     bool is_done_ = false;
   };
 
-  /// See Nccl::join, which waits for the first progress.
-  Lane(Nccl& nccl, const NcclId& id, int ranks, int rank) : nccl_(nccl), id_(id), ranks_(ranks), rank_(rank) {}
+  /// While `stands_still`, which outlives it, it begins nothing but to connect. See Nccl::join for the rest.
+  Lane(Nccl& nccl, const NcclId& id, int ranks, int rank, NcclUse use, const bool& stands_still)
+      : nccl_(nccl), id_(id), ranks_(ranks), rank_(rank), use_(use), stands_still_(stands_still) {}
+
+  /// Brings the communicator into existence and connects it, by `progress` until `is_open`; see Nccl::join.
+  void join();
+  bool is_open() const { return connecting_ != nullptr && connecting_->is_done(); }
 
   /// To be done after what was put before, and after this mark; `progress` begins it.
   std::shared_ptr<Operation> put(std::shared_ptr<Mark> after, Issue issue);
   /// Goes on with what was put; ElementsLost when it will not be done.
   void progress();
+  /// Whether nothing is under way, and whether nothing that was put is undone.
+  bool is_still() const { return issued_ == nullptr && under_way_.empty(); }
+  bool is_empty() const { return is_still() && waiting_.empty(); }
 
   /// When nothing is under way, on all ranks: begins to close, until `is_closed`.
   void begin_to_close();
   bool is_closed();
-  /// What was put will never be done, and the memory is not touched any more.
+  /// What was put will never be done, and the memory is not touched any more. See NcclCommunicator::abort.
   void abandon() noexcept;
   bool is_abandoned() const { return is_abandoned_; }
 
@@ -46,7 +57,10 @@ class Lane {
   NcclId id_;
   int ranks_;
   int rank_;
+  NcclUse use_;
+  const bool& stands_still_;
   std::unique_ptr<NcclCommunicator> communicator_;
+  std::shared_ptr<Operation> connecting_;
   std::deque<std::shared_ptr<Operation>> waiting_;
   std::shared_ptr<Operation> issued_;  // on its way into the stream
   std::deque<std::shared_ptr<Operation>> under_way_;

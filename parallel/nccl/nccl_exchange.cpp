@@ -21,11 +21,11 @@ std::byte* address(const Tensor& x) {
 
 }  // namespace
 
-NcclExchange::NcclExchange(NcclPath& path, PostOffice& office, const Group& group, Call call,
+NcclExchange::NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<const Group> group, Call call,
                            std::vector<Tensor> offered)
-    : CollectiveExchange(office, group, std::move(call), std::move(offered), piece_bytes), path_(path) {
-  for (std::size_t p = 0; p < group.size(); ++p)
-    if (p != group.rank) others_.push_back(group.members[p]);
+    : CollectiveExchange(office, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
+  for (const int member : this->group().members)
+    if (member != office.rank()) others_.push_back(member);
 }
 
 /// Whether any rank may have some that do not travel with words: the same answer on all of them.
@@ -47,20 +47,18 @@ bool NcclExchange::is_even_all_gather() const {
 }
 
 /// Until all ranks are at this call, with the memory for it: from here on each does its part without anybody's word.
+/// Also those for which nothing moves: the group's communicator needs all of its ranks.
 void NcclExchange::come_together() {
   if (lane_ != nullptr) return;
-  lane_ = path_.lane_of(group());
-  const bool is_new = lane_ == nullptr;
-  NcclId id{};
-  if (is_new && group().rank == 0) id = path_.new_id();
-  LetterWriter& letter = office().begin(PostOffice::Kind::ready, offers().name());
-  if (is_new && group().rank == 0) letter.put(id);
+  office().begin(PostOffice::Kind::ready, offers().name());
   for (const int p : others_) office().send(p);
   for (std::size_t p = 0; p < group().size(); ++p)
     if (p != group().rank) wait_for(p, [&] { return arrival_of(p).ready.has_value(); });
-  if (!is_new) return;
-  if (group().rank != 0) id = LetterReader(*arrival_of(0).ready).get<NcclId>();
-  lane_ = path_.open(group(), id);
+  const auto is_open = [&] {
+    lane_ = path_.open(group());
+    return lane_ != nullptr;
+  };
+  office().wait(is_open, call(), others_, Awaited::elements_of_group);
 }
 
 void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,

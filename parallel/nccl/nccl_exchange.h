@@ -12,7 +12,8 @@ namespace heddle {
 
 class NcclExchange : public CollectiveExchange {
  public:
-  NcclExchange(NcclPath& path, PostOffice& office, const Group& group, Call call, std::vector<Tensor> offered);
+  NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<const Group> group, Call call,
+               std::vector<Tensor> offered);
 
  protected:
   void begin(std::size_t buffer, std::int64_t offset, std::int64_t length, std::vector<Tensor> destinations) override;

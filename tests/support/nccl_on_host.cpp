@@ -1,6 +1,7 @@
 #include "tests/support/nccl_on_host.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -12,9 +13,12 @@ namespace heddle::test {
 
 namespace {
 
+// How long an abort may wait for others.
+constexpr std::chrono::seconds abort_time{20};
+
 /// One call on a rank's stream.
 struct Entry {
-  enum class Kind { exchange, all_gather, broadcast } kind;
+  enum class Kind { connect, exchange, all_gather, broadcast } kind;
   std::vector<NcclPiece> sends;
   std::vector<NcclPiece> receives;
   const void* own = nullptr;
@@ -26,7 +30,10 @@ struct Entry {
 /// One rank's stream.
 struct Stream {
   bool has_joined = false;
+  bool is_connected = false;
   bool is_aborted = false;
+  bool is_closed = false;
+  bool is_over() const { return is_aborted || is_closed; }
   std::deque<Entry> entries;
   std::uint64_t put = 0;
   std::uint64_t done = 0;
@@ -67,6 +74,7 @@ void do_collective(Team& team) {
   const auto bytes = static_cast<std::size_t>(entry.bytes);
   for (std::size_t to = 0; to < team.streams.size(); ++to)
     for (std::size_t from = 0; from < team.streams.size(); ++from) {
+      if (entry.kind == Entry::Kind::connect) continue;
       if (entry.kind == Entry::Kind::broadcast && static_cast<int>(from) != entry.root) continue;
       const Entry& source = team.streams[from].entries.front();
       const Entry& target = team.streams[to].entries.front();
@@ -77,6 +85,7 @@ void do_collective(Team& team) {
   for (Stream& stream : team.streams) {
     stream.entries.pop_front();
     ++stream.done;
+    stream.is_connected = true;
   }
 }
 
@@ -110,7 +119,10 @@ class DeviceMark : public Mark {};
 
 struct NcclOnHost::Shared {
   std::mutex mutex;
+  std::condition_variable has_ended;
   std::map<NcclId, std::shared_ptr<Team>> teams;
+  std::map<std::thread::id, std::vector<Stream*>> gpus;  // a rank's is its thread's
+  bool was_stuck = false;
   std::uint64_t ids = 0;
   Fault fault;
   Counts counts;
@@ -128,8 +140,8 @@ class StreamMark : public GpuMark {
   bool is_reached() override {
     const std::lock_guard lock(shared_->mutex);
     const NcclOnHost::Fault& fault = shared_->fault;
-    if (fault.kind == NcclOnHost::Fault::Kind::no_end && fault.ranks == static_cast<int>(team_->streams.size()))
-      return false;
+    const bool is_meant = fault.ranks == static_cast<int>(team_->streams.size()) && put_ > 1;  // not to connect
+    if (fault.kind == NcclOnHost::Fault::Kind::no_end && is_meant) return false;
     advance(*team_);
     return team_->streams[rank_].done >= put_;
   }
@@ -143,12 +155,14 @@ class StreamMark : public GpuMark {
 
 class CommunicatorOnHost : public NcclCommunicator {
  public:
-  CommunicatorOnHost(std::shared_ptr<NcclOnHost::Shared> shared, std::shared_ptr<Team> team, int rank)
-      : shared_(std::move(shared)), team_(std::move(team)), rank_(rank) {}
+  CommunicatorOnHost(std::shared_ptr<NcclOnHost::Shared> shared, std::shared_ptr<Team> team, int rank, NcclUse use)
+      : shared_(std::move(shared)), team_(std::move(team)), rank_(rank), use_(use) {}
   ~CommunicatorOnHost() override {
     if (is_finalized_) {
       const std::lock_guard lock(shared_->mutex);
+      stream().is_closed = true;
       ++shared_->counts.closed;
+      shared_->has_ended.notify_all();
     } else if (!is_aborted_) {
       end();
     }
@@ -157,11 +171,13 @@ class CommunicatorOnHost : public NcclCommunicator {
   bool is_idle() override {
     const std::lock_guard lock(shared_->mutex);
     const NcclOnHost::Fault& fault = shared_->fault;
-    if (fault.kind == NcclOnHost::Fault::Kind::error && is_meant(fault) && stream().put > 0)
+    if (fault.kind == NcclOnHost::Fault::Kind::error && is_meant(fault) && stream().put > 1)
       fail<ElementsLost>("NCCL: unhandled system error");
     if (!team_->error.empty()) fail<ElementsLost>("NCCL: {}", team_->error);
     for (const Stream& stream : team_->streams)
       if (!stream.has_joined) return false;
+    const bool is_slow = fault.kind == NcclOnHost::Fault::Kind::slow && is_meant(fault);
+    if (is_slow && std::chrono::steady_clock::now() < joined_ + fault.nap) return false;
     if (polls_ >= 0) --polls_;
     return polls_ < 0;
   }
@@ -171,17 +187,24 @@ class CommunicatorOnHost : public NcclCommunicator {
     return std::make_unique<StreamMark>(shared_, team_, rank_);
   }
 
+  void connect() override {
+    if (stream().put > 0) fail("a communicator is connected after its first call");
+    put({.kind = Entry::Kind::connect, .sends = {}, .receives = {}}, nullptr);
+  }
   void exchange(std::span<const NcclPiece> sends, std::span<const NcclPiece> receives) override {
+    if (use_ == NcclUse::messages && !(rank_ == 0 ? receives : sends).empty()) fail("a message the wrong way");
     put({.kind = Entry::Kind::exchange,
          .sends = {sends.begin(), sends.end()},
          .receives = {receives.begin(), receives.end()}},
         &NcclOnHost::Counts::exchanges);
   }
   void all_gather(const void* own, void* all, std::int64_t bytes) override {
+    if (use_ == NcclUse::messages) fail("a collective where messages go");
     put({.kind = Entry::Kind::all_gather, .sends = {}, .receives = {}, .own = own, .data = all, .bytes = bytes},
         &NcclOnHost::Counts::all_gathers);
   }
   void broadcast(void* data, std::int64_t bytes, int root) override {
+    if (use_ == NcclUse::messages) fail("a collective where messages go");
     put({.kind = Entry::Kind::broadcast, .sends = {}, .receives = {}, .data = data, .bytes = bytes, .root = root},
         &NcclOnHost::Counts::broadcasts);
   }
@@ -191,7 +214,17 @@ class CommunicatorOnHost : public NcclCommunicator {
     if (!stream().entries.empty()) fail("a communicator is closed with calls under way");
     is_finalized_ = true;
   }
-  void abort() noexcept override { end(); }
+  void abort() noexcept override {
+    end();
+    std::unique_lock lock(shared_->mutex);
+    const auto may_end = [&] {
+      const std::vector<Stream*>& own = shared_->gpus.at(thread_);
+      return std::all_of(own.begin(), own.end(), [](const Stream* s) { return s->entries.empty(); }) &&
+             std::all_of(team_->streams.begin(), team_->streams.end(),
+                         [](const Stream& s) { return s.is_over() || !s.has_joined; });
+    };
+    if (!shared_->has_ended.wait_for(lock, abort_time, may_end)) shared_->was_stuck = true;
+  }
 
  private:
   Stream& stream() { return team_->streams[static_cast<std::size_t>(rank_)]; }
@@ -201,14 +234,18 @@ class CommunicatorOnHost : public NcclCommunicator {
   void put(Entry entry, int NcclOnHost::Counts::*count) {
     std::unique_lock lock(shared_->mutex);
     if (polls_ >= 0) fail("a call before the last one is on the stream");
-    if (const NcclOnHost::Fault fault = shared_->fault; fault.kind == NcclOnHost::Fault::Kind::nap && is_meant(fault)) {
+    for (const Stream* other : shared_->gpus.at(thread_))
+      if (other != &stream() && !other->is_connected && !other->is_over())
+        fail("a call on a GPU on which a communicator comes into existence");
+    if (const NcclOnHost::Fault fault = shared_->fault;
+        fault.kind == NcclOnHost::Fault::Kind::nap && is_meant(fault) && entry.kind != Entry::Kind::connect) {
       lock.unlock();
       std::this_thread::sleep_for(fault.nap);
       lock.lock();
     }
     stream().entries.push_back(std::move(entry));
     ++stream().put;
-    ++(shared_->counts.*count);
+    if (count != nullptr) ++(shared_->counts.*count);
     polls_ = 2;
   }
   void end() {
@@ -217,11 +254,15 @@ class CommunicatorOnHost : public NcclCommunicator {
     stream().entries.clear();
     ++shared_->counts.aborted;
     is_aborted_ = true;
+    shared_->has_ended.notify_all();
   }
 
   std::shared_ptr<NcclOnHost::Shared> shared_;
   std::shared_ptr<Team> team_;
   int rank_;
+  NcclUse use_;
+  std::thread::id thread_ = std::this_thread::get_id();
+  std::chrono::steady_clock::time_point joined_ = std::chrono::steady_clock::now();
   int polls_ = 2;  // until it is idle
   bool is_finalized_ = false;
   bool is_aborted_ = false;
@@ -240,15 +281,27 @@ NcclId NcclOnHost::new_id() {
   return id;
 }
 
-std::unique_ptr<NcclCommunicator> NcclOnHost::join(const NcclId& id, int ranks, int rank) {
+NcclGpu NcclOnHost::gpu(const Device& device) {
+  const int number = device.rank() == sharing_.second ? sharing_.first : device.rank();
+  NcclGpu gpu{.machine = "loom", .address = fmt::format("0000:{:02X}:00.0", number)};
+  std::memcpy(gpu.id.data(), &number, sizeof(number));
+  return gpu;
+}
+
+std::unique_ptr<NcclCommunicator> NcclOnHost::join(const NcclId& id, int ranks, int rank, NcclUse use) {
   const std::lock_guard lock(shared_->mutex);
   std::shared_ptr<Team>& team = shared_->teams[id];
   if (team == nullptr) team = std::make_shared<Team>(ranks);
   Stream& stream = team->streams.at(static_cast<std::size_t>(rank));
   if (static_cast<int>(team->streams.size()) != ranks || stream.has_joined) fail("a communicator is joined wrongly");
+  std::vector<Stream*>& own = shared_->gpus[std::this_thread::get_id()];
+  for (const Stream* other : own)
+    if (!other->is_over() && (!other->is_connected || !other->entries.empty()))
+      fail("a communicator comes into existence on a GPU where another has calls under way");
+  own.push_back(&stream);
   stream.has_joined = true;
   ++shared_->counts.communicators;
-  return std::make_unique<CommunicatorOnHost>(shared_, team, rank);
+  return std::make_unique<CommunicatorOnHost>(shared_, team, rank, use);
 }
 
 std::shared_ptr<Mark> NcclOnHost::mark(const Device& /*device*/) {
@@ -266,8 +319,9 @@ NcclOnHost::Counts NcclOnHost::counts() const {
 }
 
 bool NcclOnHost::is_clean() const {
-  const Counts now = counts();
-  return now.communicators == now.closed + now.aborted;
+  const std::lock_guard lock(shared_->mutex);
+  const Counts& now = shared_->counts;
+  return now.communicators == now.closed + now.aborted && !shared_->was_stuck;
 }
 
 }  // namespace heddle::test

@@ -1,12 +1,14 @@
 // NCCL for ranks that are threads of this process, on a machine without a GPU: memory is the host's, and a stream is a
 // list of calls of which each is done when all of its ranks have come to it, as kernels that wait for each other would.
 // As strict as NCCL: a call is not on its stream at once, and one that does not fit its peers' is an error or never
-// ends.
+// ends. Stricter where NCCL may wait for a GPU: a communicator that comes into existence, or connects, must be alone on
+// its GPUs, and an abort waits until all that has calls under way on its GPU is aborted, and all the other ranks' ends.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "parallel/nccl/nccl.h"
 
@@ -27,8 +29,8 @@ class NcclOnHost : public Nccl {
   struct Fault {
     int ranks = 0;
     int rank = 0;
-    enum class Kind { nothing, error, no_end, nap } kind = Kind::nothing;
-    std::chrono::milliseconds nap{};  // within a call
+    enum class Kind { nothing, error, no_end, nap, slow } kind = Kind::nothing;
+    std::chrono::milliseconds nap{};  // within a call; of `slow`, until the communicator exists
   };
 
   NcclOnHost();
@@ -37,18 +39,22 @@ class NcclOnHost : public Nccl {
   NcclOnHost& operator=(const NcclOnHost&) = delete;
 
   NcclId new_id() override;
-  std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank) override;
+  NcclGpu gpu(const Device& device) override;
+  std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
   std::shared_ptr<Mark> mark(const Device& device) override;
 
+  /// To two ranks the GPU of the first; otherwise each has its own.
+  void share_gpu(int first, int second) { sharing_ = {first, second}; }
   void set_fault(const Fault& fault);
   Counts counts() const;
-  /// Every end of a communicator was closed or aborted.
+  /// Every end of a communicator was closed, or aborted without waiting in vain.
   bool is_clean() const;
 
   struct Shared;
 
  private:
   std::shared_ptr<Shared> shared_;
+  std::pair<int, int> sharing_{-1, -1};
 };
 
 }  // namespace heddle::test
