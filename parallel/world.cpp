@@ -101,6 +101,7 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
             .bytes = *bytes,
             .clock = traffic->clock};
   body(rank);
+  device.backend().synchronize();  // what a GPU found wrong at the very end is told before the rank counts as done
 }
 
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
