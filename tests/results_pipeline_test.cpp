@@ -84,7 +84,7 @@ TEST_CASE("the bubble is the idle share of the median step; a resumed run's is t
 }
 
 TEST_CASE("how long a GPU's ranks were busy is not known, and null") {
-  RunResult run{.name = "gpu"};
+  RunResult run;
   run.variants = {pipeline_variant("gpipe", "gpipe", 2, 4, 0.75, 1.5)};
   const auto written = [&] { return Json::parse(summary_json(run))["variants"][0]; };
   CHECK(written()["ranks"][0]["busy_seconds"].is_number());

@@ -182,9 +182,12 @@ cudaError_t cudaFree(void* address) {
   give_back(address);
   return cudaSuccess;
 }
-cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t /*stream*/) {
+cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   pool->bytes += static_cast<std::int64_t>(bytes);
-  return take(address, bytes);
+  const cudaError_t status = take(address, bytes);
+  // It is the caller's from here on in the stream's order: what others have written before is lost.
+  if (status == cudaSuccess) put_on(stream, [at = *address, bytes] { std::memset(at, 0xFF, bytes); });
+  return status;
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   put_on(stream, [address] { give_back(address); });
