@@ -165,11 +165,6 @@ cudaError_t take(void** address, std::size_t bytes) {
   std::memset(*address, 0xFF, bytes);
   return cudaSuccess;
 }
-void give_back(void* address) {
-  if (address != nullptr) std::memset(address, 0xFF, malloc_usable_size(address));
-  std::free(address);
-}
-
 }  // namespace
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
@@ -179,7 +174,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 cudaError_t cudaFree(void* address) {
   count_device_wide();
   settle_device();
-  give_back(address);
+  std::free(address);
   return cudaSuccess;
 }
 cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
@@ -190,7 +185,10 @@ cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPo
   return status;
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  put_on(stream, [address] { give_back(address); });
+  put_on(stream, [address] {
+    if (address != nullptr) std::memset(address, 0xFF, malloc_usable_size(address));
+    std::free(address);
+  });
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
