@@ -197,6 +197,7 @@ void Trainer::forward(std::int64_t step) {
   });
   const NoGrad no_grad(rank_.device);
   (void)engine(plan_->forward).run(pass);
+  rank_.device.backend().settle();  // a forward step's time is all that there is to know of it
   rank_.along(Axis::pp).barrier().wait();
 }
 

@@ -19,6 +19,7 @@
 #include "framework/kernels/linear_algebra.h"
 #include "framework/kernels/rows.h"
 #include "framework/kernels/training.h"
+#include "framework/mark.h"
 
 namespace heddle {
 
@@ -52,9 +53,15 @@ class Backend {
   /// Between host memory and the device; both return when the host memory may be reused or read.
   virtual void copy_from_host(void* device, std::span<const std::byte> host) = 0;
   virtual void copy_to_host(std::span<std::byte> host, const void* device) = 0;
-  /// Within the device's memory space, also between ranks; ordered with the kernels of the calling rank.
+  /// Within the device's memory space, also between ranks; ordered with the kernels of the calling rank, with those of
+  /// others by marks.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// Waits until everything issued by this rank is done; throws what kernels found wrong only then.
+  /// Behind all that this rank has issued; null where a call returns with its work done (cpu, plan).
+  virtual std::shared_ptr<const Mark> mark() = 0;
+  /// What is issued on this rank's part of the device from now on begins after the mark, another rank's or its own; the
+  /// host does not wait. Null is nothing. Thread-safe: who reads a rank's tensor makes that rank wait.
+  virtual void wait_for(const Mark* mark) = 0;
+  /// The host waits until everything issued by this rank is done; throws what kernels found wrong only then.
   virtual void synchronize() = 0;
   /// The same for those who read a clock: what is wrong is left to the next `synchronize`.
   virtual void settle() noexcept = 0;

@@ -7,6 +7,7 @@
 
 #include "framework/device.h"
 #include "framework/error.h"
+#include "framework/mark.h"
 #include "framework/tensor.h"
 #include "parallel/letter.h"
 #include "parallel/transport.h"
@@ -20,12 +21,6 @@ struct Group;
 class ElementsLost : public RankFailed {
  public:
   using RankFailed::RankFailed;
-};
-
-/// A point in a device's work. Made by a path, for the same path.
-class Mark {
- public:
-  virtual ~Mark() = default;
 };
 
 class ElementPath {

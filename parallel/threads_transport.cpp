@@ -15,19 +15,69 @@ namespace heddle {
 
 namespace {
 
-/// Where one rank's calls are seen by the others. The phase is 4 * sequence + step: 1 and 2 say that offered[step - 1]
-/// may be read, `done` that this rank has read what it needs of the others'. A slot serves again after max_started
+/// Behind the work that makes these tensors, of one rank, what they are to be; null where it is done.
+std::shared_ptr<const Mark> mark_behind(std::span<const Tensor> tensors) {
+  for (const Tensor& x : tensors)
+    if (x.defined()) return x.device().backend().mark();
+  return nullptr;
+}
+
+/// What a rank lets others work on: one tensor for each of them, or none.
+struct Offer {
+  Offer() = default;
+  explicit Offer(std::vector<Tensor> for_ranks) : tensors(std::move(for_ranks)), ready(mark_behind(tensors)) {}
+
+  std::vector<Tensor> tensors;
+  std::shared_ptr<const Mark> ready;
+};
+
+/// What a rank has of the others for the time of some work on it. Null marks, of devices that compute at once, are
+/// nothing to wait for.
+class Borrowed {
+ public:
+  explicit Borrowed(Backend& mine) : mine_(mine) {}
+
+  /// What this rank issues from now on begins when x is ready.
+  void take(const Tensor& x, const std::shared_ptr<const Mark>& ready) {
+    Backend& owner = x.device().backend();
+    if (ready == nullptr || &owner == &mine_) return;
+    mine_.wait_for(ready.get());
+    owners_.push_back(&owner);
+  }
+  /// What the owners issue from now on begins when all that this rank has issued so far is done.
+  void give_back() {
+    if (owners_.empty()) return;
+    const std::shared_ptr<const Mark> done = mine_.mark();
+    for (Backend* const owner : owners_) owner->wait_for(done.get());
+    owners_.clear();
+  }
+
+ private:
+  Backend& mine_;
+  std::vector<Backend*> owners_;
+};
+
+void fetch(const Tensor& from, const std::shared_ptr<const Mark>& ready, Tensor& to) {
+  Borrowed borrowed(to.device().backend());
+  borrowed.take(from, ready);
+  to.copy_from(from);
+  borrowed.give_back();
+}
+
+/// Where one rank's calls are seen by the others. The phase is 4 * sequence + step: 1 and 2 say that offers[step - 1]
+/// may be worked on, `done` that this rank has issued its work on the others'. A slot serves again after max_started
 /// calls.
 struct alignas(64) Slot {
   static constexpr std::uint64_t done = 3;
   std::atomic<std::uint64_t> phase{0};
   Call call;
-  std::array<std::vector<Tensor>, 2> offered;
+  std::array<Offer, 2> offers;
 };
 
 struct Message {
   Call call;
   Tensor x;
+  std::shared_ptr<const Mark> ready;
   std::atomic<bool> taken{false};
 };
 
@@ -53,12 +103,6 @@ struct Group {
   std::vector<std::array<Slot, Transport::max_started>> slots;
   std::vector<Mailbox> mailboxes;
 };
-
-/// What others read must be computed before they are told, and what this rank reads must be read.
-void synchronize(std::span<const Tensor> tensors) {
-  for (const Tensor& x : tensors)
-    if (x.defined()) return x.device().backend().synchronize();
-}
 
 }  // namespace
 
@@ -116,15 +160,13 @@ class CollectiveExchange : public Exchange {
     for (std::size_t p = 0; p < incoming.size(); ++p)
       if (incoming[p].defined()) {
         wait_for(p, step_);
-        if (incoming[p].bytes() > 0) incoming[p].copy_from(offered_by(p));
+        if (incoming[p].bytes() > 0) fetch(offer_of(p).tensors[rank_], offer_of(p).ready, incoming[p]);
       }
-    synchronize(incoming);
   }
 
   void reduce(Reduction reduction, Tensor& result) override {
     wait_for_all(step_);
-    if (result.bytes() == 0) return;
-    combine(result.device(), reduction, offered(step_), std::span(&result, 1));
+    if (result.bytes() > 0) combine(reduction, offered(step_), std::span(&result, 1));
   }
 
   void all_reduce(Reduction reduction, int /*rank*/, std::vector<Tensor> results) override {
@@ -132,8 +174,7 @@ class CollectiveExchange : public Exchange {
     wait_for_all(step_);
     // Only this rank reads and writes these slices, of every rank's x and of every rank's result.
     std::vector<Tensor> everywhere = offered(step_);
-    const Tensor& mine = everywhere[rank_];
-    if (mine.bytes() > 0) combine(mine.device(), reduction, offered(step_ - 1), everywhere);
+    if (everywhere[rank_].bytes() > 0) combine(reduction, offered(step_ - 1), everywhere);
   }
 
   void offer(std::vector<Tensor> offered) override {
@@ -144,32 +185,34 @@ class CollectiveExchange : public Exchange {
   void finish() override {
     enter(Slot::done);
     wait_for_all(Slot::done);
-    for (auto& offered : mine_.offered) offered.clear();
+    mine_.offers = {};
   }
 
  private:
-  const Tensor& offered_by(std::size_t p) const { return group_.slot(p, sequence_).offered[step_ - 1][rank_]; }
+  Slot& slot(std::size_t p) const { return group_.slot(p, sequence_); }
+  const Offer& offer_of(std::size_t p) const { return slot(p).offers[step_ - 1]; }
   /// What every rank offered to this one in that step.
   std::vector<Tensor> offered(std::uint64_t step) const {
     std::vector<Tensor> tensors;
-    for (std::size_t p = 0; p < group_.size(); ++p)
-      tensors.push_back(group_.slot(p, sequence_).offered[step - 1][rank_]);
+    for (std::size_t p = 0; p < group_.size(); ++p) tensors.push_back(slot(p).offers[step - 1].tensors[rank_]);
     return tensors;
   }
 
-  static void combine(const Device& device, Reduction reduction, const std::vector<Tensor>& parts,
-                      std::span<Tensor> results) {
+  /// `parts` are of all ranks, in their order; `results` either of this rank or of all. The newest marks are behind
+  /// both.
+  void combine(Reduction reduction, const std::vector<Tensor>& parts, std::span<Tensor> results) {
+    Backend& mine = parts[rank_].device().backend();
+    Borrowed borrowed(mine);
+    for (std::size_t p = 0; p < group_.size(); ++p) borrowed.take(parts[p], offer_of(p).ready);
     if (parts.size() > 1)
-      device.backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts,
-                                             results);
+      mine.elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
     else if (parts[0].data() != results[0].data())
       results[0].copy_from(parts[0]);
-    device.backend().synchronize();
+    borrowed.give_back();
   }
 
   void publish(std::vector<Tensor> offered) {
-    synchronize(offered);
-    mine_.offered[step_ - 1] = std::move(offered);
+    mine_.offers[step_ - 1] = Offer(std::move(offered));
     enter(step_);
   }
 
@@ -199,7 +242,6 @@ class SendExchange : public Exchange {
  public:
   SendExchange(WaitingRoom& room, Group& group, std::shared_ptr<Message> message, int from, int to)
       : room_(room), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
-    synchronize(std::span(&message_->x, 1));
     Mailbox& mailbox = group.mailbox(from, to);
     {
       const std::lock_guard lock(mailbox.mutex);
@@ -235,8 +277,7 @@ class RecvExchange : public Exchange {
     return {&message_->call};
   }
   void receive(std::span<Tensor> incoming) override {
-    if (incoming[0].bytes() > 0) incoming[0].copy_from(message_->x);
-    synchronize(incoming);
+    if (incoming[0].bytes() > 0) fetch(message_->x, message_->ready, incoming[0]);
   }
   void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
   void offer(std::vector<Tensor> /*offered*/) override {}
@@ -269,6 +310,7 @@ class ThreadsTransport : public Transport {
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
     auto message = std::make_shared<Message>();
     message->call = std::move(call);
+    message->ready = mark_behind(std::span(&x, 1));
     message->x = std::move(x);
     return std::make_unique<SendExchange>(shared_->room(), *group_, std::move(message), rank_, to);
   }

@@ -1,6 +1,13 @@
 // Ranks as threads of one process: receivers copy straight out of the senders' tensors, nothing is staged. Waits spin
 // for some microseconds, unless there are more ranks than cores, and then sleep. Sends are never buffered (what others
 // call rendezvous mode), and a circle of sleeping ranks is found as soon as its last rank falls asleep.
+//
+// On a GPU that the ranks share, a call is done when its copies and kernels are issued. They run on the stream of the
+// rank that reads, among what it computes: there is no link whose time a stream of their own could hide, only the same
+// memory. Streams wait for each other by marks, hosts for hosts alone:
+// - who offers a tensor, or memory for results, marks its stream; who works on it waits for that mark first;
+// - who has issued such work marks its own stream, and makes the owner's wait for that before the owner's host is told:
+//   what the owner issues later, a change or the return of the memory, comes after the work.
 #pragma once
 
 #include <chrono>

@@ -104,6 +104,7 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
             .bytes = *bytes,
             .clock = traffic->clock};
   body(rank);
+  device.backend().synchronize();  // what a GPU found wrong at the very end is told before the rank counts as done
 }
 
 /// By NCCL, ranks of one machine have its GPUs in their order; a launcher may also show each process its own only.

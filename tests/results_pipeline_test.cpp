@@ -76,8 +76,23 @@ TEST_CASE("the bubble is the idle share of the median step; a resumed run's is t
   variant.first_step = 3;
   for (RankResult& rank : variant.ranks) rank.busy_in_step = {4};
   CHECK(bubble_fraction(variant) == doctest::Approx(0.2));
+  variant.device = "cuda";
+  CHECK_FALSE(bubble_fraction(variant));
+  variant.device = "cpu";
   variant.ranks[1].busy_in_step.clear();
   CHECK_FALSE(bubble_fraction(variant));
+}
+
+TEST_CASE("how long a GPU's ranks were busy is not known, and null") {
+  RunResult run;
+  run.variants = {pipeline_variant("gpipe", "gpipe", 2, 4, 0.75, 1.5)};
+  const auto written = [&] { return Json::parse(summary_json(run))["variants"][0]; };
+  CHECK(written()["ranks"][0]["busy_seconds"].is_number());
+  CHECK(written()["ranks"][0]["utilisation"].is_number());
+  run.variants[0].device = "cuda";
+  CHECK(written()["ranks"][0]["busy_seconds"].is_null());
+  CHECK(written()["ranks"][0]["utilisation"].is_null());
+  CHECK(written()["bubble_fraction"].is_null());
 }
 
 TEST_CASE("schedule.csv of a pipeline is its schedule") {

@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/ops/rows.h"
+#include "tests/support/devices.h"
+
 namespace heddle {
 
 namespace {
@@ -104,6 +107,18 @@ TEST_CASE("out of memory stays out of memory, wrong input stays wrong input") {
     rank.world.barrier().wait();
   };
   CHECK_THROWS_WITH_AS(run_ranks(ranks(2), wrong), "data.path: expected a folder, got a file", InputError);
+}
+
+TEST_CASE("what a rank gets wrong at its very end is told, though it reads no result of it") {
+  WorldOptions options = ranks(2);
+  options.backend = test::tested_backend();
+  const auto body = [](Rank& rank) {
+    const Tensor sum = rank.world.all_reduce(Tensor::full(rank.device, {4, 1}, DType::f32, 1));
+    const std::vector<std::int64_t> index{rank.index == 1 ? 9 : 3};
+    (void)gather_rows(Variable(sum), Tensor::from_host(rank.device, {1}, index));
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(options, body), "gather_rows: index 9 at position 0 is outside the 4 rows",
+                       InputError);
 }
 
 TEST_CASE("of several failures the lowest rank's is told") {

@@ -54,7 +54,12 @@ std::optional<double> samples_per_second(const VariantResult& result) {
   return static_cast<double>(result.batch) / seconds->median;
 }
 
+bool knows_when_busy(const VariantResult& result) {
+  return result.device != "cuda";
+}
+
 std::vector<double> utilisation(const VariantResult& result) {
+  if (!knows_when_busy(result)) return {};
   std::size_t known = result.ranks.empty() ? 0 : std::numeric_limits<std::size_t>::max();
   for (const RankResult& rank : result.ranks) known = std::min(known, rank.busy_in_step.size());
   // Steps before a resumption were another run's.

@@ -127,8 +127,10 @@ std::int64_t steps_done(const VariantResult& result);
 std::optional<std::int64_t> skipped_steps(const VariantResult& result);
 /// `ok`, `out_of_memory`, `failed`.
 std::string_view name_of(VariantResult::Status status);
+/// False on a GPU: it goes on by itself while the host, whose clock counts, issues more or waits.
+bool knows_when_busy(const VariantResult& result);
 /// Of each rank, the share of the time that it computed, in the median step (the slower one of two). Empty if no step
-/// has ended on all ranks.
+/// has ended on all ranks, or that is not known.
 std::vector<double> utilisation(const VariantResult& result);
 /// The share of the ranks' time that they did not compute in that step; 0 with one stage. Absent likewise.
 std::optional<double> bubble_fraction(const VariantResult& result);

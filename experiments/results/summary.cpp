@@ -127,7 +127,7 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
   Json ranks = Json::array();
   const std::vector<double> shares = utilisation(variant);
   for (std::size_t i = 0; i < variant.ranks.size(); ++i)
-    ranks.push_back(rank_json(variant.ranks[i], samples.has_value(), shares, i));
+    ranks.push_back(rank_json(variant.ranks[i], samples.has_value() && knows_when_busy(variant), shares, i));
   Json json{{"name", variant.name},
             {"status", name_of(variant.status)},
             {"error", variant.status == VariantResult::Status::ok ? Json(nullptr) : Json(variant.error)},

@@ -139,13 +139,14 @@ std::string outputs_table(const RunResult& run) {
   for (const VariantResult& variant : run.variants) {
     if (!variant.pipeline || !variant.pipeline->recompute.empty()) continue;
     const std::vector<double> shares = utilisation(variant);
-    for (std::size_t i = 0; i < variant.ranks.size() && i < shares.size(); ++i) {
+    if (shares.empty() && knows_when_busy(variant)) continue;
+    for (std::size_t i = 0; i < variant.ranks.size(); ++i) {
       for (const auto& [axis, position] : variant.ranks[i].coordinates) {
         if (axis != "pp" || static_cast<std::size_t>(position) >= variant.pipeline->outputs.size()) continue;
         is_forward = true;
         grid.add({variant.name, fmt::format("{}", variant.ranks[i].rank),
                   variant.pipeline->outputs[static_cast<std::size_t>(position)],
-                  fmt::format("{:.1f} %", 100 * shares[i])});
+                  i < shares.size() ? fmt::format("{:.1f} %", 100 * shares[i]) : std::string(absent)});
       }
     }
   }

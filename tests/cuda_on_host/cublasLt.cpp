@@ -187,6 +187,7 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  count_device_wide();
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -302,18 +303,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (bias != nullptr && !is_aligned(bias, chosen.bias_alignment)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_aligned(a, chosen.alignment) || !is_aligned(b, chosen.alignment) || !is_aligned(d, chosen.alignment))
     return CUBLAS_STATUS_INVALID_VALUE;
-  catch_up(stream);
-  if (chosen.workspace > 0) {
-    if (workspace == nullptr || workspace_bytes < chosen.workspace || !is_aligned(workspace, 256))
-      return CUBLAS_STATUS_INVALID_VALUE;
-    std::memset(workspace, 0xFF, chosen.workspace);
-  }
+  if (chosen.workspace > 0 &&
+      (workspace == nullptr || workspace_bytes < chosen.workspace || !is_aligned(workspace, 256)))
+    return CUBLAS_STATUS_INVALID_VALUE;
   visit(product.a.type, [&]<class In>(In) {
     visit(product.d.type, [&]<class Out>(Out) {
       using Sum = heddle::Compute<In>;
       if constexpr (std::is_same_v<In, Out> || (sizeof(In) == 2 && std::is_same_v<Out, float>))
-        multiply(product, *static_cast<const Sum*>(alpha), static_cast<const In*>(a), static_cast<const In*>(b),
-                 *static_cast<const Sum*>(beta), static_cast<const Out*>(bias), static_cast<Out*>(d));
+        put_on(stream, [product, a, b, d, bias, factor = *static_cast<const Sum*>(alpha),
+                        kept = *static_cast<const Sum*>(beta), workspace, bytes = chosen.workspace] {
+          if (bytes > 0) std::memset(workspace, 0xFF, bytes);
+          multiply(product, factor, static_cast<const In*>(a), static_cast<const In*>(b), kept,
+                   static_cast<const Out*>(bias), static_cast<Out*>(d));
+        });
     });
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -8,20 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include <malloc.h>
+
 // For ranks with a GPU each.
 constexpr int gpus = 4;
 
-struct Copy {
-  void* to;
-  const void* from;
-  std::size_t bytes;
-};
-struct StreamOnHost {
-  std::vector<Copy> put_off;
-};
-struct EventOnHost {
-  cudaStream_t stream = nullptr;
-};
 struct PoolOnHost {
   std::atomic<std::int64_t> bytes{0};
 };
@@ -123,13 +114,7 @@ void __syncthreads() {
   threadIdx = index;
 }
 
-void catch_up(cudaStream_t stream) {
-  if (stream == nullptr) return;
-  for (const Copy& copy : std::exchange(stream->put_off, {})) std::memcpy(copy.to, copy.from, copy.bytes);
-}
-
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
-  catch_up(config.stream);
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   for (unsigned i = 0; i < config.gridDim.x; ++i) {
@@ -161,37 +146,6 @@ cudaError_t cudaSetDevice(int device) {
   return device < gpus ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
-  *stream = new StreamOnHost;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  catch_up(stream);
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  catch_up(stream);
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-  *event = new EventOnHost;
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->stream = stream;
-  return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  catch_up(event->stream);
-  return cudaSuccess;
-}
-
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   static PoolOnHost only;
   *pool = &only;
@@ -205,24 +159,40 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr /*attrib
   return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void** address, std::size_t bytes) {
+namespace {
+
+cudaError_t take(void** address, std::size_t bytes) {
   constexpr std::size_t alignment = 256;
   *address = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (*address == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*address, 0xFF, bytes);
   return cudaSuccess;
 }
+}  // namespace
+
+cudaError_t cudaMalloc(void** address, std::size_t bytes) {
+  count_device_wide();
+  return take(address, bytes);
+}
 cudaError_t cudaFree(void* address) {
+  count_device_wide();
+  settle_device();
   std::free(address);
   return cudaSuccess;
 }
-cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t /*stream*/) {
+cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   pool->bytes += static_cast<std::int64_t>(bytes);
-  return cudaMalloc(address, bytes);
+  const cudaError_t status = take(address, bytes);
+  // It is the caller's from here on in the stream's order: what others have written before is lost.
+  if (status == cudaSuccess) put_on(stream, [at = *address, bytes] { std::memset(at, 0xFF, bytes); });
+  return status;
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  catch_up(stream);
-  return cudaFree(address);
+  put_on(stream, [address] {
+    if (address != nullptr) std::memset(address, 0xFF, malloc_usable_size(address));
+    std::free(address);
+  });
+  return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
   return cudaMalloc(address, bytes);
@@ -231,17 +201,12 @@ cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  if (kind == cudaMemcpyHostToDevice) {  // which the backend does from page-locked memory only
-    stream->put_off.push_back({to, from, bytes});
-    return cudaSuccess;
-  }
-  catch_up(stream);
-  std::memmove(to, from, bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
+                            cudaStream_t stream) {
+  put_on(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
-  catch_up(stream);
-  std::memset(address, value, bytes);
+  put_on(stream, [address, value, bytes] { std::memset(address, value, bytes); });
   return cudaSuccess;
 }

@@ -1,8 +1,8 @@
-// The part of CUDA's runtime that the cuda backend uses, on a machine without a GPU: memory is the host's, streams have
-// done their work when a call returns, and a kernel's threads run one after the other on the calling thread, each until
-// the next barrier of its block. Launches the backend's own kernels, as the compiler of host code makes them; so every
-// test of a backend with data also tests theirs, but for what only a GPU does: what NVIDIA's compiler makes of them,
-// races between warps, and time.
+// The part of CUDA's runtime that the cuda backend uses, on a machine without a GPU: memory is the host's, streams do
+// their work as late as they may (streams.cpp), and a kernel's threads run one after the other on one thread of the
+// host, each until the next barrier of its block. Launches the backend's own kernels, as the compiler of host code
+// makes them; so every test of a backend with data also tests theirs, but for what only a GPU does: what NVIDIA's
+// compiler makes of them, races between warps, and time.
 #pragma once
 
 #include <bit>
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <tuple>
 
 #define __host__
 #define __device__
@@ -70,13 +71,31 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+
+/// In the stream's order, when the host waits for the stream, or for another one that waits for an event behind it.
+void put_on(cudaStream_t stream, std::function<void()> work);
+
+/// What was called so far, by all threads.
+struct CallsOnHost {
+  /// Calls that hold up, or may hold up, everything on the device: memory that is taken or given back other than in a
+  /// stream's order, libraries that are opened, work on the stream null.
+  std::int64_t device_wide = 0;
+  /// Waits of the host for one stream or event.
+  std::int64_t waits = 0;
+};
+CallsOnHost calls_on_host();
+/// Called by what is device-wide.
+void count_device_wide();
+/// Does all that was put on all streams.
+void settle_device();
 
 using cudaMemPool_t = struct PoolOnHost*;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
-/// Filled with NaN, so that a kernel that reads before anybody has written is found out.
+/// Filled with NaN, as it is again when it is freed, so that who reads before it is written, or too late, is found out.
 cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
 cudaError_t cudaMalloc(void** address, std::size_t bytes);
@@ -87,7 +106,7 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* address);
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
-/// From page-locked memory it is done as late as it may be: when something else is done on the stream, or waited for.
+/// In the stream's order, as the host's memory that the backend hands over is page-locked or waited for.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream);
 
@@ -97,14 +116,15 @@ struct cudaLaunchConfig_t {
   std::size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
 };
-/// Does the copies that the stream has put off.
-void catch_up(cudaStream_t stream);
 /// Runs the thread function of every thread of every block.
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread);
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  run_on_host(*config, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  put_on(config->stream,
+         [config = *config, kernel, values = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
+           run_on_host(config, [&] { std::apply(kernel, values); });
+         });
   return cudaSuccess;
 }
 

@@ -27,7 +27,6 @@ struct Convolution {
 
   cudnnStatus_t check(cudnnHandle_t handle) const {
     if (handle == nullptr || handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
-    catch_up(handle->stream);
     if (x == nullptr || weight == nullptr || operation == nullptr || y == nullptr)
       return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     const std::int64_t groups = operation->groups;
@@ -131,10 +130,21 @@ cudnnStatus_t check_call(cudnnHandle_t handle, const Convolution& c, Kind kind, 
   if (c.operation->dilation[1] == 3) return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
   const std::size_t bytes = workspace_of(kind, c);
   if (call.workspace_bytes < bytes) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
-  if (bytes > 0) {
-    if (call.workspace == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-    std::memset(call.workspace, 0xFF, bytes);
-  }
+  if (bytes > 0 && call.workspace == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/// compute(convolution) on the handle's stream, if the call is right. The descriptors may be gone by then.
+template <class F>
+cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, Kind kind, const Call& call,
+                  std::initializer_list<const void*> images, F compute) {
+  const cudnnStatus_t status = check_call(handle, c, kind, call, images);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  put_on(handle->stream, [x = *c.x, weight = *c.weight, operation = *c.operation, y = *c.y, compute,
+                          workspace = call.workspace, bytes = workspace_of(kind, c)] {
+    if (bytes > 0) std::memset(workspace, 0xFF, bytes);
+    compute(Convolution{&x, &weight, &operation, &y});
+  });
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -256,12 +266,9 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
                                       cudnnConvolutionDescriptor_t operation, cudnnConvolutionFwdAlgo_t algorithm,
                                       void* workspace, std::size_t workspace_bytes, const void* beta,
                                       cudnnTensorDescriptor_t y_layout, void* y) {
-  const Convolution c{x_layout, weight_layout, operation, y_layout};
-  const cudnnStatus_t status = check_call(handle, c, kind_of(forward_offers, algorithm),
-                                          {alpha, beta, workspace, workspace_bytes}, {x, weight, y});
-  if (status != CUDNN_STATUS_SUCCESS) return status;
-  narrow(*y_layout, forward_sums(c, x, weight), y);
-  return CUDNN_STATUS_SUCCESS;
+  return run(handle, {x_layout, weight_layout, operation, y_layout}, kind_of(forward_offers, algorithm),
+             {alpha, beta, workspace, workspace_bytes}, {x, weight, y},
+             [x, weight, y](const Convolution& c) { narrow(*c.y, forward_sums(c, x, weight), y); });
 }
 cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_layout, const void* x,
@@ -269,19 +276,23 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnConvolutionFwdAlgo_t algorithm, void* workspace, std::size_t workspace_bytes, const void* beta,
     cudnnTensorDescriptor_t z_layout, const void* z, cudnnTensorDescriptor_t bias_layout, const void* bias,
     cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t y_layout, void* y) {
-  const Convolution c{x_layout, weight_layout, operation, y_layout};
-  cudnnStatus_t status = check_call(handle, c, kind_of(forward_offers, algorithm),
-                                    {alpha, beta, workspace, workspace_bytes}, {x, weight, z, bias, y});
-  if (status == CUDNN_STATUS_SUCCESS) status = check_epilogue(c, algorithm, z_layout, bias_layout, activation);
+  const Convolution asked{x_layout, weight_layout, operation, y_layout};
+  const Kind kind = kind_of(forward_offers, algorithm);
+  const Call call{alpha, beta, workspace, workspace_bytes};
+  cudnnStatus_t status = check_call(handle, asked, kind, call, {x, weight, z, bias, y});
+  if (status == CUDNN_STATUS_SUCCESS) status = check_epilogue(asked, algorithm, z_layout, bias_layout, activation);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (x == z || x == y) return CUDNN_STATUS_BAD_PARAM;
-  std::vector<float> sums = forward_sums(c, x, weight);
-  cudnnConvolutionStruct exact = *operation;  // a bias is no operand of the products: it is not rounded to TF32
-  exact.math = CUDNN_FMA_MATH;
-  const std::vector<float> biases = widened(*bias_layout, exact, bias);
-  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += biases[i % biases.size()];
-  narrow(*y_layout, sums, y);
-  return CUDNN_STATUS_SUCCESS;
+  return run(handle, asked, kind, call, {x, weight, y},
+             [x, weight, y, bias, channels = *bias_layout](const Convolution& c) {
+               std::vector<float> sums = forward_sums(c, x, weight);
+               // A bias is no operand of the products: it is not rounded to TF32.
+               cudnnConvolutionStruct exact = *c.operation;
+               exact.math = CUDNN_FMA_MATH;
+               const std::vector<float> biases = widened(channels, exact, bias);
+               for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += biases[i % biases.size()];
+               narrow(*c.y, sums, y);
+             });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
@@ -310,23 +321,21 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
                                            std::size_t workspace_bytes, const void* beta,
                                            cudnnTensorDescriptor_t dx_layout, void* dx) {
-  const Convolution c{dx_layout, weight_layout, operation, dy_layout};
-  const cudnnStatus_t status = check_call(handle, c, kind_of(backward_data_offers, algorithm),
-                                          {alpha, beta, workspace, workspace_bytes}, {dx, weight, dy});
-  if (status != CUDNN_STATUS_SUCCESS) return status;
-  const std::vector<float> gradients = widened(*dy_layout, *operation, dy);
-  const std::vector<float> weights = widened(*weight_layout, *operation, weight);
-  std::vector<float> sums(static_cast<std::size_t>(size_of(*dx_layout)));
-  each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
-    each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
-      const float factor = gradients[static_cast<std::size_t>(cell + filter)];
-      const float* const from = weights.data() + at;
-      float* const to = sums.data() + pixel + channel;
-      for (std::int64_t i = 0; i < c.weight->channels; ++i) to[i] += factor * from[i];
-    });
-  });
-  narrow(*dx_layout, sums, dx);
-  return CUDNN_STATUS_SUCCESS;
+  return run(handle, {dx_layout, weight_layout, operation, dy_layout}, kind_of(backward_data_offers, algorithm),
+             {alpha, beta, workspace, workspace_bytes}, {dx, weight, dy}, [dx, weight, dy](const Convolution& c) {
+               const std::vector<float> gradients = widened(*c.y, *c.operation, dy);
+               const std::vector<float> weights = widened(*c.weight, *c.operation, weight);
+               std::vector<float> sums(static_cast<std::size_t>(size_of(*c.x)));
+               each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
+                 each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
+                   const float factor = gradients[static_cast<std::size_t>(cell + filter)];
+                   const float* const from = weights.data() + at;
+                   float* const to = sums.data() + pixel + channel;
+                   for (std::int64_t i = 0; i < c.weight->channels; ++i) to[i] += factor * from[i];
+                 });
+               });
+               narrow(*c.x, sums, dx);
+             });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
@@ -349,21 +358,19 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
                                              std::size_t workspace_bytes, const void* beta,
                                              cudnnFilterDescriptor_t dweight_layout, void* dweight) {
-  const Convolution c{x_layout, dweight_layout, operation, dy_layout};
-  const cudnnStatus_t status = check_call(handle, c, kind_of(backward_filter_offers, algorithm),
-                                          {alpha, beta, workspace, workspace_bytes}, {x, dweight, dy});
-  if (status != CUDNN_STATUS_SUCCESS) return status;
-  const std::vector<float> inputs = widened(*x_layout, *operation, x);
-  const std::vector<float> gradients = widened(*dy_layout, *operation, dy);
-  std::vector<double> sums(static_cast<std::size_t>(size_of(*dweight_layout)));
-  each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
-    each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
-      const double factor = static_cast<double>(gradients[static_cast<std::size_t>(cell + filter)]);
-      const float* const from = inputs.data() + pixel + channel;
-      double* const to = sums.data() + at;
-      for (std::int64_t i = 0; i < c.weight->channels; ++i) to[i] += factor * static_cast<double>(from[i]);
-    });
-  });
-  narrow(*dweight_layout, sums, dweight);
-  return CUDNN_STATUS_SUCCESS;
+  return run(handle, {x_layout, dweight_layout, operation, dy_layout}, kind_of(backward_filter_offers, algorithm),
+             {alpha, beta, workspace, workspace_bytes}, {x, dweight, dy}, [x, dweight, dy](const Convolution& c) {
+               const std::vector<float> inputs = widened(*c.x, *c.operation, x);
+               const std::vector<float> gradients = widened(*c.y, *c.operation, dy);
+               std::vector<double> sums(static_cast<std::size_t>(size_of(*c.weight)));
+               each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
+                 each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
+                   const double factor = static_cast<double>(gradients[static_cast<std::size_t>(cell + filter)]);
+                   const float* const from = inputs.data() + pixel + channel;
+                   double* const to = sums.data() + at;
+                   for (std::int64_t i = 0; i < c.weight->channels; ++i) to[i] += factor * static_cast<double>(from[i]);
+                 });
+               });
+               narrow(*c.weight, sums, dweight);
+             });
 }

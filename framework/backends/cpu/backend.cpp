@@ -40,6 +40,8 @@ class CpuBackend final : public Backend {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
   }
+  std::shared_ptr<const Mark> mark() override { return nullptr; }
+  void wait_for(const Mark* /*mark*/) override {}
   void synchronize() override {}
   void settle() noexcept override {}
   void enter_thread() override { omp_set_num_threads(threads_); }

@@ -55,6 +55,12 @@ class CudaBackend final : public Backend {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     copy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice);
   }
+  std::shared_ptr<const Mark> mark() override { return context_.events().record(context_.stream()); }
+  void wait_for(const Mark* mark) override {
+    if (mark == nullptr) return;
+    const auto& event = static_cast<const cuda::Event&>(*mark);
+    check(cudaStreamWaitEvent(context_.stream(), event.get(), 0), "cudaStreamWaitEvent");
+  }
   void synchronize() override { context_.synchronize(); }
   void settle() noexcept override { (void)cudaStreamSynchronize(context_.stream()); }
   void enter_thread() override { context_.enter(); }

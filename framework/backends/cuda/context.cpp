@@ -51,7 +51,7 @@ Context::Context(int gpu, bool tf32) : gpu_(gpu), uses_tf32_(tf32) {
     void* fault = nullptr;
     check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
     fault_ = new (fault) Fault;
-    staging_ = std::make_unique<Staging>(stream_);
+    staging_ = std::make_unique<Staging>(stream_, *events_);
   } catch (...) {
     release();
     throw;

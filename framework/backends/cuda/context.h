@@ -1,5 +1,5 @@
 // A rank's part of a GPU: its stream, on which all of its kernels and copies run in order, and what these share.
-// Several ranks may have contexts on one GPU. None waits for another's stream.
+// Several ranks may have contexts on one GPU; their streams wait for each other at events only.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include <cuda_runtime.h>
 
+#include "framework/backends/cuda/events.h"
 #include "framework/backends/cuda/staging.h"
 #include "framework/error.h"
 
@@ -54,8 +55,9 @@ class Context {
   }
   Fault* fault() const { return fault_; }
   Staging& staging() { return *staging_; }
+  Events& events() { return *events_; }
 
-  /// Waits for the stream; throws of the first index that was outside its rows.
+  /// The host waits for the stream; throws of the first index that was outside its rows.
   void synchronize();
 
  private:
@@ -67,6 +69,7 @@ class Context {
   cudaMemPool_t pool_ = nullptr;
   void* scratch_ = nullptr;
   Fault* fault_ = nullptr;
+  std::shared_ptr<Events> events_ = std::make_shared<Events>();
   std::unique_ptr<Staging> staging_;
 };
 

@@ -8,8 +8,6 @@
 namespace heddle::cuda {
 
 Staging::~Staging() {
-  for (const Piece& piece : under_way_) (void)cudaEventDestroy(piece.is_read);
-  for (cudaEvent_t event : spare_) (void)cudaEventDestroy(event);
   if (ring_ != nullptr) (void)cudaFreeHost(ring_);
 }
 
@@ -18,23 +16,11 @@ std::size_t Staging::place_for(std::size_t bytes) {
   const auto is_in_the_way = [&](const Piece& piece) { return piece.begin < begin + bytes && begin < piece.end; };
   // The oldest is read first.
   while (std::any_of(under_way_.begin(), under_way_.end(), is_in_the_way)) {
-    check(cudaEventSynchronize(under_way_.front().is_read), "cudaEventSynchronize");
-    spare_.push_back(under_way_.front().is_read);
+    check(cudaEventSynchronize(under_way_.front().is_read->get()), "cudaEventSynchronize");
     under_way_.pop_front();
   }
   next_ = begin + bytes;
   return begin;
-}
-
-cudaEvent_t Staging::event() {
-  cudaEvent_t event = nullptr;
-  if (spare_.empty()) {
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  } else {
-    event = spare_.back();
-    spare_.pop_back();
-  }
-  return event;
 }
 
 void Staging::copy(void* device, std::span<const std::byte> host) {
@@ -46,8 +32,7 @@ void Staging::copy(void* device, std::span<const std::byte> host) {
     std::memcpy(piece, host.data() + at, bytes);
     check(cudaMemcpyAsync(static_cast<std::byte*>(device) + at, piece, bytes, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync");
-    under_way_.push_back({begin, begin + bytes, event()});
-    check(cudaEventRecord(under_way_.back().is_read, stream_), "cudaEventRecord");
+    under_way_.push_back({begin, begin + bytes, events_.record(stream_)});
   }
 }
 

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include <cuda_runtime.h>
+
+#include "framework/backends/cuda/events.h"
 
 namespace heddle::cuda {
 
@@ -18,7 +20,7 @@ class Staging {
   static constexpr std::size_t ring_bytes = std::size_t{64} << 20;
   static constexpr std::size_t most_piece = std::size_t{4} << 20;
 
-  explicit Staging(cudaStream_t stream) : stream_(stream) {}
+  Staging(cudaStream_t stream, Events& events) : stream_(stream), events_(events) {}
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -30,17 +32,16 @@ class Staging {
   struct Piece {
     std::size_t begin;
     std::size_t end;
-    cudaEvent_t is_read;
+    std::shared_ptr<const Event> is_read;
   };
   /// Where so many bytes may be written, once the GPU has read what was there.
   std::size_t place_for(std::size_t bytes);
-  cudaEvent_t event();
 
   cudaStream_t stream_;
+  Events& events_;
   void* ring_ = nullptr;
   std::size_t next_ = 0;
   std::deque<Piece> under_way_;
-  std::vector<cudaEvent_t> spare_;
 };
 
 }  // namespace heddle::cuda

@@ -21,6 +21,8 @@ class PlanBackend final : public Backend {
   void copy_from_host(void* /*device*/, std::span<const std::byte> /*host*/) override {}
   void copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/) override {}
   void copy(void* /*to*/, const void* /*from*/, std::int64_t bytes) override { counter_.add(0, 2 * bytes); }
+  std::shared_ptr<const Mark> mark() override { return nullptr; }
+  void wait_for(const Mark* /*mark*/) override {}
   void synchronize() override {}
   void settle() noexcept override {}
   void enter_thread() override {}

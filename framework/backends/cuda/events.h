@@ -1,0 +1,50 @@
+// Marks on a GPU are events. Making one takes longer than recording it, so they are kept and used again.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "framework/mark.h"
+
+namespace heddle::cuda {
+
+class Events;
+
+/// An event that was recorded once. Goes back to where it came from; what waits for it already goes on waiting for that
+/// point.
+class Event : public Mark {
+ public:
+  Event(std::shared_ptr<Events> home, cudaEvent_t event) : home_(std::move(home)), event_(event) {}
+  ~Event() override;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  std::shared_ptr<Events> home_;
+  cudaEvent_t event_;
+};
+
+/// Those of one GPU. Thread-safe: another rank may be the last to need an event.
+class Events : public std::enable_shared_from_this<Events> {
+ public:
+  ~Events();
+
+  /// The end of what the stream has been given.
+  std::shared_ptr<const Event> record(cudaStream_t stream);
+
+ private:
+  friend class Event;
+  cudaEvent_t take();
+  void give_back(cudaEvent_t event);
+
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> spare_;
+};
+
+}  // namespace heddle::cuda
