@@ -224,8 +224,8 @@ class Comparison {
   std::string first_change(std::span<const std::string_view> except) const {
     const auto found = saved_.find(experiment_text);
     if (found == saved_.end()) return {};
-    const std::string change = heddle::first_change(found->second, here(experiment_text), except);
-    return change.empty() ? "" : fmt::format(" ({})", change);
+    const std::optional<Change> change = heddle::first_change(found->second, here(experiment_text), except);
+    return change ? fmt::format(" ({} was {}, is {})", change->key, change->before, change->now) : "";
   }
 
   std::filesystem::path folder_;

@@ -279,6 +279,12 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   together(job, [&] {
     study = read(command.file, command.sets, is_bf16_fast);
     fit_to_job(study, job);
+  });
+  check_same_call(effective_json(study),
+                  fmt::format("--out \"{}\"{}{}", command.out.string(), command.resume ? " --resume" : "",
+                              command.fresh_head ? " --fresh-head" : ""),
+                  job);
+  together(job, [&] {
     find_devices(study, job);
     // Written resolved: another machine's cores would give other bits.
     for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "experiments/config/first_change.h"
+#include "experiments/config/wording.h"
 #include "experiments/run.h"
 #include "framework/crc32c.h"
 #include "framework/error.h"
@@ -54,6 +56,22 @@ std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
     got = rank.world.broadcast(values, 0).wait().to_doubles();
   });
   return got;
+}
+
+void check_same_call(const std::string& text, const std::string& options, Processes* job) {
+  if (job == nullptr) return;
+  const std::vector<std::string> all_options = job->gather(options);
+  const std::vector<std::string> all_texts = job->gather(text);
+  job->together([&] {
+    for (std::size_t rank = 1; rank < all_texts.size(); ++rank) {
+      if (all_options[rank] != options)
+        fail<InputError>("rank {} was called with {}, rank 0 with {}", rank, shortened(all_options[rank]), options);
+      if (all_texts[rank] == text) continue;
+      const std::optional<Change> change = first_change(text, all_texts[rank]);
+      fail<InputError>("rank {} was given another experiment than rank 0{}", rank,
+                       change ? fmt::format(": {} is {}, there {}", change->key, change->before, change->now) : "");
+    }
+  });
 }
 
 void check_same_data(const Dataset& dataset, Processes* job) {

@@ -22,6 +22,10 @@ void together(Processes* job, const std::function<void()>& body);
 /// Rank 0's numbers on all processes.
 std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
 
+/// InputError unless all processes were given the same experiments, in `text`, and the same options. Names the first
+/// rank that was not, and what differs.
+void check_same_call(const std::string& text, const std::string& options, Processes* job);
+
 /// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
 void check_same_data(const Dataset& dataset, Processes* job);
 

@@ -293,6 +293,8 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
     // The bytes are those of a run with its own clock and threads; the time is always the model's.
     options.threads = threads_per_rank(options);
     options.clock.is_virtual = true;
+    // Whoever carries them, bytes are the same; without a job there are no processes to be planned on.
+    if (job == nullptr) options.transport = "threads";
   }
   return options;
 }

@@ -39,7 +39,8 @@ class Wanted {
   /// What is wanted in this call or in a later one: for a vjp that computes everything at once, and is then not called
   /// again.
   Wanted ever() const { return Wanted(now_ | later_); }
-  /// The gradients that a leaf had before, if this input is one: a vjp that adds its own to them leaves it undefined.
+  /// The gradients that a leaf had before, if this input is one: a vjp that adds its own to them, as the last
+  /// that it does, leaves it undefined.
   Tensor sum(std::size_t input) const;
 
  private:

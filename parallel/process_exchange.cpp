@@ -28,6 +28,9 @@ bool is_inline(const Tensor& x) {
 }
 
 void copy_content(const std::vector<std::byte>& content, const Tensor& x) {
+  if (static_cast<std::int64_t>(content.size()) != x.bytes())
+    fail<RankFailed>("{} bytes came for {}: all processes must run the same build of this program", content.size(),
+                     to_string(x));
   x.device().backend().copy_from_host(x.data(), content);
 }
 
@@ -75,6 +78,8 @@ void Offers::wanted(int from, const Want& want) {
     return;
   }
   const auto i = static_cast<std::size_t>(std::find(step.to.begin(), step.to.end(), from) - step.to.begin());
+  if (i == step.to.size() || want.slice.bytes > step.owed[i])
+    fail<StrangeLetter>("a letter that asks for {} bytes that are not its own", want.slice.bytes);
   const Tensor& x = step.tensors[i];
   const Tensor slice = Tensor::view(x.storage(), x.byte_offset() + want.slice.offset, {want.slice.bytes}, DType::u8);
   step.owed[i] -= want.slice.bytes;

@@ -46,6 +46,7 @@ TEST_CASE("what the GPU does not do is refused") {
   CHECK(on_cpu.code == 2);
   CHECK(on_cpu.err ==
         "heddle: --set transport: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold\n");
+  CHECK(call({"plan", file, "--set", "transport=nccl"}).code == 0);
   const Called alone = call({"run", file, "--set", "transport=nccl"});
   CHECK(alone.code == 2);
   CHECK(alone.err == "heddle: --set transport: nccl needs one process a rank: mpirun -n 2 ./heddle run FILE\n");

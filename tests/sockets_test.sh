@@ -60,7 +60,7 @@ cat >"$work/small.json" <<'JSON'
   "variants": [{"name": "first", "patch": {}}, {"name": "second", "patch": {"head": {"logits": "gathered"}}}]
 }
 JSON
-export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 7000))
 
 ./heddle run "$work/small.json" --set mesh.dp=4 --out "$work/threads" --json >"$work/threads.json" 2>/dev/null
 for rank in 3 2 1 0; do start $rank 4 sockets --set mesh.dp=4 --json; done
@@ -118,6 +118,18 @@ wait
 is "processes of two jobs are wrong input" "2 2" "$(codes)"
 has "both are told rank and size" "WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 0)"
 has "both are told rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 1)"
+
+next_port
+start 0 2 none
+start 1 2 none --set seed=7
+wait
+is "other experiments are wrong input" "2 2" "$(codes)"
+is "the key and the rank are named" "heddle: rank 1 was given another experiment than rank 0: seed is 3, there 7" "$(said 0)"
+next_port
+start 0 2 none
+start 1 2 none --resume
+wait
+has "so are other options" "heddle: rank 1 was called with --out \"" "$(said 0)"
 
 next_port
 start 0 2 none --set train.steps=-1

@@ -115,10 +115,23 @@ TEST_CASE("sockets: a receive that was given up is written to no more") {
   const auto elements =
       std::make_shared<TcpConnection::Elements>(TcpConnection::Elements{memory.data(), 100, 5, false});
   connection.receive(elements);
-  connection.forget(*elements);
+  const std::vector<std::byte> half(50, std::byte{1});
   say(pair.other, TcpConnection::Header{TcpConnection::Kind::elements, 5, 100});
-  progress_until(connection, [&] { return connection.is_gone(); });
-  CHECK_FALSE(elements->is_done);
+  CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
+  progress_until(connection, [&] { return memory[49] == std::byte{1}; });
+  TcpConnection::forget(*elements);
+  CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
+  // What comes then is understood.
+  say(pair.other, TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, 3});
+  CHECK(::send(pair.other.number(), half.data(), 3, 0) == 3);
+  std::optional<TcpConnection::Sheet> sheet;
+  progress_until(connection, [&] {
+    if (!sheet) sheet = connection.next_sheet();
+    return sheet.has_value();
+  });
+  CHECK(sheet->content.size() == 3);
+  CHECK_FALSE(connection.is_gone());
+  CHECK(std::all_of(memory.begin() + 50, memory.end(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST_CASE("sockets: both ends notice within a minute that the other's machine is gone") {

@@ -12,21 +12,21 @@ namespace {
 
 const Value absent{Removed{}};
 
-std::string change_at(const std::string& path, const Value& before, const Value& now);
+std::optional<Change> change_at(const std::string& path, const Value& before, const Value& now);
 
-std::string change_within(const std::string& path, const Object& before, const Object& now) {
+std::optional<Change> change_within(const std::string& path, const Object& before, const Object& now) {
   const std::string prefix = path.empty() ? "" : path + ".";
   for (const Member& member : now) {
     const Value* const old = find(before, member.key);
-    std::string change = change_at(prefix + member.key, old == nullptr ? absent : *old, member.value);
-    if (!change.empty()) return change;
+    std::optional<Change> change = change_at(prefix + member.key, old == nullptr ? absent : *old, member.value);
+    if (change) return change;
   }
   for (const Member& member : before)
     if (find(now, member.key) == nullptr) return change_at(prefix + member.key, member.value, absent);
   return {};
 }
 
-std::string change_at(const std::string& path, const Value& before, const Value& now) {
+std::optional<Change> change_at(const std::string& path, const Value& before, const Value& now) {
   const Object* const old_object = before.get_if<Object>();
   const Object* const new_object = now.get_if<Object>();
   if (old_object != nullptr && new_object != nullptr) return change_within(path, *old_object, *new_object);
@@ -34,13 +34,13 @@ std::string change_at(const std::string& path, const Value& before, const Value&
   const Array* const new_array = now.get_if<Array>();
   if (old_array != nullptr && new_array != nullptr && old_array->size() == new_array->size()) {
     for (std::size_t i = 0; i < new_array->size(); ++i) {
-      std::string change = change_at(fmt::format("{}.{}", path, i), (*old_array)[i], (*new_array)[i]);
-      if (!change.empty()) return change;
+      std::optional<Change> change = change_at(fmt::format("{}.{}", path, i), (*old_array)[i], (*new_array)[i]);
+      if (change) return change;
     }
     return {};
   }
   if (!before.is<Removed>() && !now.is<Removed>() && to_line(before) == to_line(now)) return {};
-  return fmt::format("{} was {}, is {}", printable(path), value_words(before), value_words(now));
+  return Change{printable(path), value_words(before), value_words(now)};
 }
 
 Object object_of(std::string_view text, std::span<const std::string_view> except) {
@@ -54,10 +54,12 @@ Object object_of(std::string_view text, std::span<const std::string_view> except
 
 }  // namespace
 
-std::string first_change(std::string_view before, std::string_view now, std::span<const std::string_view> except) {
+std::optional<Change> first_change(std::string_view before, std::string_view now,
+                                   std::span<const std::string_view> except) {
   try {
     const Object old = object_of(before, except);
-    return old.empty() ? "" : change_within("", old, object_of(now, except));
+    if (old.empty()) return {};
+    return change_within("", old, object_of(now, except));
   } catch (const InputError&) {
     return {};  // saved by a program that wrote something else
   }

@@ -91,11 +91,9 @@ Tensor backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tens
 Tensor backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, Tensor sum) {
   const ConvolutionKernels& kernels = dy.device().backend().convolution();
   const ConvolutionNeeds needs = kernels.convolution_needs(g, ConvolutionPart::backward_weight, dy.dtype());
-  const bool adds = needs.adds && sum.defined() && sum.dtype() == dy.dtype();
-  Tensor dweight =
-      adds ? std::move(sum)
-           : Tensor::empty(dy.device(), {g.out_channels, g.kernel.height, g.kernel.width, g.in_channels / g.groups},
-                           dy.dtype());
+  const Shape shape{g.out_channels, g.kernel.height, g.kernel.width, g.in_channels / g.groups};
+  const bool adds = needs.adds && sum.defined() && sum.dtype() == dy.dtype() && sum.shape() == shape;
+  Tensor dweight = adds ? std::move(sum) : Tensor::empty(dy.device(), shape, dy.dtype());
   Tensor packed = workspace_of(dy.device(), needs.packed_weight);
   Tensor workspace = workspace_of(dy.device(), needs.workspace);
   kernels.convolution_backward_weight(g, x, dy, adds, dweight, packed, workspace);

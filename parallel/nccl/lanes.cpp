@@ -55,7 +55,9 @@ void Lanes::told(LetterReader& letter) {
   if (word == Word::wish) return enter(name, nccl_.new_id(), {name.sender, name.receiver});
   if (word == Word::lock) {
     const auto id = letter.get<NcclId>();
-    std::vector<int> members(letter.get<std::size_t>());
+    const auto count = letter.get<std::size_t>();
+    if (count > static_cast<std::size_t>(office_.size())) fail<StrangeLetter>("a group of {} ranks", count);
+    std::vector<int> members(count);
     for (int& member : members) member = letter.get<int>();
     return enter(name, id, std::move(members));
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "framework/error.h"
 #include "framework/nearest.h"
@@ -39,7 +39,7 @@ const ScheduleType& type_named(std::string_view name) {
     names.emplace_back(type.name);
   }
   const std::string meant = nearest(name, names);
-  if (meant.empty()) fail<InputError>("unknown schedule {}", name);
+  if (meant.empty()) fail<InputError>("unknown schedule {}: expected one of {}", name, fmt::join(names, ", "));
   fail<InputError>("unknown schedule {}: did you mean {}?", name, meant);
 }
 

@@ -114,8 +114,10 @@ bool TcpConnection::read_some() {
     left = sizeof(Header) - read_;
   } else {
     const std::size_t at = read_ - sizeof(Header);
-    to = (elements_ ? elements_->data : sheet_.data()) + at;
     left = static_cast<std::size_t>(header_.bytes) - at;
+    const bool is_dropped = elements_ && elements_->data == nullptr;
+    if (is_dropped) dropped_.resize(left);
+    to = is_dropped ? dropped_.data() : (elements_ ? elements_->data : sheet_.data()) + at;
   }
   const ssize_t count = ::recv(socket_.number(), to, left, 0);
   if (count <= 0) {
@@ -156,7 +158,7 @@ bool TcpConnection::begin_read() {
 
 void TcpConnection::end_read() {
   if (elements_) {
-    elements_->data += header_.bytes;
+    if (elements_->data != nullptr) elements_->data += header_.bytes;
     elements_->left -= header_.bytes;
     if (elements_->left == 0) {
       elements_->is_done = true;

@@ -21,7 +21,7 @@ class TcpConnection {
  public:
   /// Elements under way; done when they are in the system's hands, or have come from there.
   struct Elements {
-    std::byte* data;
+    std::byte* data;  // null: of a receiver who does not want them any more
     std::int64_t left;
     int tag;
     bool is_done;
@@ -46,8 +46,8 @@ class TcpConnection {
   void post(std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow);
   void send(std::shared_ptr<Elements> elements) { outgoing_.push_back(std::move(elements)); }
   void receive(std::shared_ptr<Elements> elements) { incoming_[elements->tag] = std::move(elements); }
-  /// Of a receive to which nothing will come.
-  void forget(const Elements& elements) { incoming_.erase(elements.tag); }
+  /// The memory of a receive may go: what still comes for it is read, and dropped.
+  static void forget(Elements& elements) { elements.data = nullptr; }
   /// What has come, oldest first.
   std::optional<Sheet> next_sheet();
   /// Writes and reads what can be.
@@ -89,6 +89,7 @@ class TcpConnection {
   Header header_;
   std::size_t read_ = 0;  // of the header and what follows
   std::vector<std::byte> sheet_;
+  std::vector<std::byte> dropped_;
   std::shared_ptr<Elements> elements_;
   std::deque<Sheet> sheets_;
   bool can_write_ = true;

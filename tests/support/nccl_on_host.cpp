@@ -304,7 +304,9 @@ std::unique_ptr<NcclCommunicator> NcclOnHost::join(const NcclId& id, int ranks, 
   return std::make_unique<CommunicatorOnHost>(shared_, team, rank, use);
 }
 
-std::shared_ptr<Mark> NcclOnHost::mark(const Device& /*device*/) {
+/// Its streams know nothing of the device's: what the mark stands behind is done when there is one.
+std::shared_ptr<Mark> NcclOnHost::mark(const Device& device) {
+  device.backend().settle();
   return std::make_shared<DeviceMark>();
 }
 

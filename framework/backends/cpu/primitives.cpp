@@ -140,7 +140,7 @@ std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) 
     const bool back = key.part == ConvolutionPart::backward_weight;
     made.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(engine, back ? made.weight : made.plain_weight, engine,
                                                                back ? made.plain_weight : made.weight));
-    if (!back) return;
+    if (!back || key.dtype != DType::f32) return;
     dnnl::post_ops sum;
     sum.append_sum(1);
     dnnl::primitive_attr adds;

@@ -70,7 +70,7 @@ struct ConvolutionPrimitive {
   std::int64_t layout = 0;  // number of `weight`'s layout among those met
   bool packs = false;       // `weight` is another layout than the plain one
   dnnl::reorder reorder;    // plain -> weight, or for backward_weight back; only if `packs`
-  dnnl::reorder add;        // of backward_weight, only if `packs`: the same, to what is there
+  dnnl::reorder add;        // of backward_weight in f32, only if `packs`: the same, to what is there
   dnnl::memory::desc plain_weight;
 };
 
