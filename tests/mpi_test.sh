@@ -89,8 +89,9 @@ pipelines() {
   on 3 ./heddle run "$work/pipelines.json" --out "$work/unequal" : \
     -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
     >"$work/out" 2>"$work/err"
-  is "unequal data is wrong input" 2 $?
-  has "the rank and both data are told" "data: rank 3 has 19 identities, 380 training images" "$(<"$work/err")"
+  is "another experiment is wrong input" 2 $?
+  has "the rank and the key are told" "rank 3 was given another experiment than rank 0: data.identities is 20, there 19" \
+    "$(<"$work/err")"
 }
 
 failures() {

@@ -131,6 +131,28 @@ start 1 2 none --resume
 wait
 has "so are other options" "heddle: rank 1 was called with --out \"" "$(said 0)"
 
+# One path, of which each process sees its own machine's folder.
+cat >"$work/faces.json" <<'END'
+{"name": "faces", "mesh": {"dp": 2}, "data": {"type": "image_folder", "path": "faces", "image": [1, 8, 8],
+ "train_per_identity": 2}, "model": {"type": "mlp", "hidden": [8], "embedding": 4}, "head": {"classes": 3},
+ "train": {"batch": 4, "steps": 1}}
+END
+next_port
+heddle=$PWD/heddle
+for rank in 0 1; do
+  for person in a b c; do
+    [[ $rank$person == 1c ]] && continue
+    mkdir -p "$work/machine.$rank/faces/$person"
+    for image in 1 2 3 4; do
+      { printf 'P5 8 8 255\n'; printf "%064d" 0; } >"$work/machine.$rank/faces/$person/$image.pgm"
+    done
+  done
+  (cd "$work/machine.$rank" && RANK=$rank WORLD_SIZE=2 exec "$heddle" run ../faces.json --out "$work/none" \
+    >"$work/out.$rank" 2>"$work/err.$rank") &
+done
+wait
+has "unequal data is told with the rank" "heddle: data: rank 1 has 2 identities, 4 training images" "$(said 0)"
+
 next_port
 start 0 2 none --set train.steps=-1
 start 1 2 none --set train.steps=-1
