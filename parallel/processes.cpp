@@ -1,11 +1,10 @@
 #include "parallel/processes.h"
 
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 
 #include "parallel/nccl/nccl_path.h"
+#include "parallel/number.h"
 #include "parallel/post_office.h"
 #include "parallel/process_transport.h"
 #include "parallel/tcp/meeting_point.h"
@@ -17,18 +16,14 @@ namespace {
 
 std::optional<int> number_in(const char* variable) {
   const char* const text = std::getenv(variable);
-  int value = 0;
-  if (text == nullptr) return {};
-  const auto result = std::from_chars(text, text + std::strlen(text), value);
-  if (result.ec != std::errc{} || *result.ptr != '\0') return {};
-  return value;
+  return text == nullptr ? std::nullopt : number_of<int>(text);
 }
 
 /// A process's place on its machine, where that is told.
 std::optional<int> place_in(const char* variable) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return {};
-  const std::optional<int> place = number_in(variable);
+  const std::optional<int> place = number_of<int>(text);
   if (!place || *place < 0) fail<InputError>("{}: expected a number from 0 on, got '{}'", variable, text);
   return place;
 }

@@ -8,19 +8,9 @@ trap 'rm -rf "$work"' EXIT
 unset HEDDLE_BUILD_DIR HEDDLE_PRESET HEDDLE_SKIP_PACKAGES RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMI_FD PMIX_RANK \
   SLURM_PROCID
 tree="$work/a house"  # the space is part of the test
-passed=0 failed=0
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "$launcher")/tests/support/checks.sh"
 
-is() {  # is WHAT WANTED GOT
-  if [[ $3 == "$2" ]]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n  wanted: %q\n  got:    %q\n' "$1" "$2" "$3"
-  fi
-}
-has() {  # has WHAT PART TEXT
-  if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
-}
 call() {  # runs the launcher in the tree; leaves its output in $out, $err and $code
   out=$("$tree/heddle" "$@" 2>"$work/err")
   code=$?
@@ -276,6 +266,6 @@ is "test ends with the counts" "0/12 passed, 0 failed" "$code/${out##*$'\n'}"
 call test fails
 is "test hands on options and failures" "1/11 passed, 1 failed" "$code/${out##*$'\n'}"
 
-is "nothing is left running" "" "$(ps -eo args | grep -F "$work" | grep -v grep)"
+is "nothing is left running" "" "$(left_behind)"
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -8,19 +8,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # CI is root
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
 
-is() {  # is WHAT WANTED GOT
-  if [[ $3 == "$2" ]]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED (%s): %s\n  wanted: %s\n  got:    %s\n' "$mpi" "$1" "$2" "$3"
-  fi
-}
-has() {  # has WHAT PART TEXT
-  if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
-}
 on() {  # on RANKS COMMAND..: with this MPI's mpirun
   local more=()
   [[ $mpi == openmpi ]] && more=(--oversubscribe)
@@ -31,8 +21,6 @@ call() {  # call RANKS ARGUMENTS..: the launcher on so many ranks; leaves its ou
   code=$?
   out=$(<"$work/out") err=$(<"$work/err")
 }
-losses() { sed -n '/"loss_per_step"/,/\]/p' "$1"; }
-left_behind() { ps -eo args | grep -F "$work" | grep -v grep; }
 when() {  # when FILE PATTERN: waits until it is there
   local end=$((SECONDS + 60))
   until grep -qs "$2" "$1"; do

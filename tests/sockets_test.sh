@@ -7,19 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 unset RANK WORLD_SIZE LOCAL_RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
 
-is() {  # is WHAT WANTED GOT
-  if [[ $3 == "$2" ]]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n  wanted: %s\n  got:    %s\n' "$1" "$2" "$3"
-  fi
-}
-has() {  # has WHAT PART TEXT
-  if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
-}
 start() {  # start RANK SIZE OUT ARGUMENTS..: in the background; its output and exit code go to $work/{out,err,code}.RANK
   (
     RANK=$1 WORLD_SIZE=$2 timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/$3" "${@:4}" \
@@ -33,8 +23,6 @@ next_port() {  # below those that the system gives to who connects
   MASTER_PORT=$((MASTER_PORT + 1))
   rm -f "$work"/{out,err,code}.*
 }
-left_behind() { ps -eo args | grep -F "$work" | grep -v grep; }
-losses() { sed -n '/"loss_per_step"/,/\]/p' "$1"; }
 when() {  # when FILE PATTERN: waits until it is there
   local end=$((SECONDS + 60))
   until grep -qs "$2" "$1"; do

@@ -1,10 +1,9 @@
 #include "parallel/tcp/meeting_point.h"
 
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 
 #include "framework/error.h"
+#include "parallel/number.h"
 
 namespace heddle {
 
@@ -16,16 +15,6 @@ const char* value_of(const char* variable) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-/// Nothing for what is no number of the type, or not all of it.
-template <class T>
-std::optional<T> number_in(const char* text) {
-  T value{};
-  const char* const end = text + std::strlen(text);
-  const auto read = std::from_chars(text, end, value);
-  if (read.ec != std::errc{} || read.ptr != end) return {};
-  return value;
-}
-
 }  // namespace
 
 bool has_meeting_point() {
@@ -35,7 +24,7 @@ bool has_meeting_point() {
 std::optional<MeetingPoint> meeting_point_of_environment() {
   if (!has_meeting_point()) return {};
   const char* const text = value_of("MASTER_PORT");
-  const std::uint16_t port = number_in<std::uint16_t>(text).value_or(0);
+  const std::uint16_t port = number_of<std::uint16_t>(text).value_or(0);
   if (port == 0) fail<InputError>("MASTER_PORT: expected a port of [1, 65535], got '{}'", text);
   return MeetingPoint{value_of("MASTER_ADDR"), port};
 }
@@ -43,7 +32,7 @@ std::optional<MeetingPoint> meeting_point_of_environment() {
 std::chrono::seconds meeting_patience_of_environment() {
   const char* const text = value_of("HEDDLE_MEETING_SECONDS");
   if (text == nullptr) return std::chrono::minutes(2);
-  const int seconds = number_in<int>(text).value_or(0);
+  const int seconds = number_of<int>(text).value_or(0);
   if (seconds < 1 || seconds > 86400)
     fail<InputError>("HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got '{}'", text);
   return std::chrono::seconds(seconds);

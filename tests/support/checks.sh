@@ -1,0 +1,17 @@
+# What the tests of scripts check with, and count in $passed and $failed. To be sourced; $work is their folder.
+# shellcheck shell=bash disable=SC2009,SC2034,SC2154
+passed=0 failed=0
+
+is() {  # is WHAT WANTED GOT; of tests that are run for several MPIs $mpi says for which
+  if [[ $3 == "$2" ]]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED%s: %s\n  wanted: %q\n  got:    %q\n' "${mpi:+ ($mpi)}" "$1" "$2" "$3"
+  fi
+}
+has() {  # has WHAT PART TEXT
+  if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
+}
+losses() { sed -n '/"loss_per_step"/,/\]/p' "$1"; }
+left_behind() { ps -eo args | grep -F "$work" | grep -v grep; }
