@@ -127,6 +127,7 @@ cat >"$work/faces.json" <<'END'
 END
 next_port
 heddle=$PWD/heddle
+[[ ! ${HEDDLE_BUILD_DIR-} ]] || HEDDLE_BUILD_DIR=$(realpath "$HEDDLE_BUILD_DIR")
 for rank in 0 1; do
   for person in a b c; do
     [[ $rank$person == 1c ]] && continue
