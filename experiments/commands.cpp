@@ -9,20 +9,20 @@
 #include "experiments/bench/bench.h"
 #include "experiments/config/help.h"
 #include "experiments/config/schema.h"
-#include "experiments/config/study.h"
 #include "experiments/config/writer.h"
 #include "experiments/experiment.h"
 #include "experiments/explain/explanation.h"
 #include "experiments/job.h"
 #include "experiments/maximise.h"
-#include "experiments/placement.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "experiments/run.h"
-#include "experiments/run_plan.h"
-#include "framework/backend.h"
+#include "experiments/study_checks.h"
 #include "framework/error.h"
+#include "framework/gpu.h"
+#include "framework/kernels/needs.h"
+#include "framework/memory.h"
 #include "notebooks_export/notebook.h"
 #include "parallel/nccl/nccl.h"
 
@@ -30,154 +30,23 @@ namespace heddle {
 
 namespace {
 
-using Member = Study<Experiment>::Member;
-
-/// Whether a batch norm sees one value of a channel in each sample.
-bool normalises_vectors(const ModelDescription& model) {
-  return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
-    return application.layer->type() == "batch_norm" &&
-           model.sample(application.inputs[0]).numel() == model.sample(application.inputs[0]).back();
-  });
-}
-
-/// What `make` gives; its errors are told of this place in the file.
-template <class Make>
-auto located(const Member& member, const char* pointer, const Make& make) {
-  try {
-    return make();
-  } catch (const InputError& error) {
-    fail<InputError>("{}: {}", member.document.where(pointer), error.what());
-  }
-}
-
-/// That the model can be made for these images, placed on this mesh and cut into its stages, and has the layers that
-/// are to be recomputed.
-void check_model(const Member& member) {
-  const Experiment& e = member.root;
-  const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
-  const Schedule schedule = located(member, "/pipeline", [&] { return schedule_of(e); });
-  const ModelDescription model = located(member, "/model", [&] {
-    ModelDescription made = make_model(e.model, image_shape(e.data));
-    (void)cut_of(made, e, plan_of(made, e, mesh_of(e)), schedule);
-    return made;
-  });
-  (void)located(member, "/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
-  if (normalises_vectors(model) && e.train.batch / groups < 2)
-    fail<InputError>(
-        "{}: expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
-        "batch, and there are dp * micro_batches = {} parts",
-        member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
-}
-
-/// What one device does and another does not.
-void check_device(const Member& member) {
-  const Experiment& e = member.root;
-  if (e.device == DeviceType::cpu && e.transport == TransportType::nccl)
-    fail<InputError>("{}: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold",
-                     member.document.where("/transport"));
-  if (e.device != DeviceType::cuda) {
-    if (e.tf32)
-      fail<InputError>("{}: expected false with device {}: TF32 is the arithmetic of a GPU's tensor cores",
-                       member.document.where("/tf32"), name_of(e.device));
-    return;
-  }
-  if (e.clock == ClockType::virtual_time)
-    fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
-                     member.document.where("/clock"));
-  if (e.transport == TransportType::mpi)
-    fail<InputError>("{}: expected \"threads\" or \"nccl\" with device cuda: MPI's processes send host memory",
-                     member.document.where("/transport"));
-  if (e.winograd)
-    fail<InputError>("{}: expected false with device cuda: cuDNN chooses its own algorithms",
-                     member.document.where("/winograd"));
-}
-
-/// That what is said of 16-bit types goes with train.dtype.
-void check_types(const Member& member) {
-  const TrainConfig& train = member.root.train;
-  if (train.optimizer.weights == KeptWeights::bf16 && train.dtype != TrainDType::bf16)
-    fail<InputError>("{}: expected \"f32\" with train.dtype {}: bf16 weights are multiplied with bf16 activations",
-                     member.document.where("/train/optimizer/weights"), name_of(train.dtype));
-  if (train.sets_loss_scale && train.dtype != TrainDType::f16)
-    fail<InputError>("{}: expected none with train.dtype {}: only f16 has a loss scale",
-                     member.document.where("/train/loss_scale"), name_of(train.dtype));
-}
-
-/// What no single field can know.
-void check(const Member& member) {
-  const Experiment& e = member.root;
-  check_device(member);
-  check_types(member);
-  constexpr std::int64_t most_ranks = 1024;
-  if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
-    fail<InputError>("{}: expected at most {} ranks, got {} x {} x {}", member.document.where("/mesh"), most_ranks,
-                     e.mesh.dp, e.mesh.pp, e.mesh.tp);
-  if (e.clock == ClockType::virtual_time && e.threads > 1)
-    fail<InputError>("{}: expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only",
-                     member.document.where("/threads"), e.threads);
-  const auto ranks = static_cast<std::size_t>(mesh_of(e).size());
-  if (e.ranks.speed.size() > ranks)
-    fail<InputError>("{}: expected at most {} speed{}, one for each rank, got {}",
-                     member.document.where("/ranks/speed"), ranks, ranks == 1 ? "" : "s", e.ranks.speed.size());
-  const bool is_folder = e.data.type == DataType::image_folder;
-  const std::vector<std::int64_t>& image = is_folder ? e.data.image_folder.image : e.data.synthetic_identities.image;
-  if (image[0] != 1 && image[0] != 3)
-    fail<InputError>("{}: expected 1 (gray) or 3 (colour) channels, got {}", member.document.where("/data/image/0"),
-                     image[0]);
-  if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
-    fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
-                     e.data.synthetic_identities.identities, e.head.classes);
-  check_model(member);
-  (void)located(member, "/head", [&] {
-    check(e.head, e.train.optimizer, e.precision().wide());
-    return true;
-  });
-  if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
-    fail<InputError>("{}: expected a momentum > 0, got 0: Nesterov's method looks ahead along it",
-                     member.document.where("/train/optimizer/momentum"));
-}
-
 /// That this machine has the devices that the experiment computes on.
 void find_devices(const Study<Experiment>& study, Processes* job) {
-  for (const Member& member : study.variants)
+  for (const StudyVariant& member : study.variants)
     if (member.root.device != DeviceType::plan) find_device(world_options(member.root, job));
 }
 
-bool is_bf16_fast_here() {
-  return make_backend("cpu")->linear_algebra().is_bf16_fast();
+Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+  return checked(read_study<Experiment>(file, sets));
 }
 
-/// What is left to the machine becomes what it is on this one: on another it would give other bits.
-void settle(Study<Experiment>& study, bool is_bf16_fast) {
-  // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
-  constexpr std::int64_t rows_of_gpu_tile = 32768;
-  for (Member& member : study.variants) {
-    HeadConfig& head = member.root.head;
-    const bool is_gpu = member.root.device == DeviceType::cuda;
-    const bool is_bf16 = product_type(head, member.root.precision().wide(), is_bf16_fast || is_gpu) == DType::bf16;
-    head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
-    if (is_gpu && head.tile == 0) head.tile = std::max<std::int64_t>(rows_of_gpu_tile / head.sub_centres, 1);
-  }
-}
-
-Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                       bool is_bf16_fast = is_bf16_fast_here()) {
-  Study<Experiment> study = read_study<Experiment>(file, sets);
-  for (const Member& member : study.variants) check(member);
-  settle(study, is_bf16_fast);
-  return study;
-}
-
-Study<Experiment> plsc_study(const std::vector<std::string>& sets) {
-  Study<Experiment> study = read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets);
-  for (const Member& member : study.variants) check(member);
-  settle(study, is_bf16_fast_here());
-  return study;
+Experiment plsc(const std::vector<std::string>& sets) {
+  return checked(read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets)).variants[0].root;
 }
 
 std::string effective_json(Study<Experiment>& study) {
   std::vector<NamedBody> bodies;
-  for (Member& member : study.variants)
+  for (StudyVariant& member : study.variants)
     bodies.push_back({member.name, [&root = member.root](Describer& d) { describe(d, root); }});
   return write_experiment(bodies);
 }
@@ -202,7 +71,7 @@ int finish(bool json, const RunResult& run, const Console& console) {
 }
 
 /// The budget of a search, which the variant may have of its own.
-std::int64_t budget_of(const PlanCommand& command, const Member& member) {
+std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
   if (command.budget.empty()) {
     if (member.root.memory_budget == 0)
       fail<InputError>("--maximise: expected --budget, or a memory_budget in the experiment; {} has none", member.name);
@@ -215,7 +84,7 @@ std::int64_t budget_of(const PlanCommand& command, const Member& member) {
   }
 }
 
-IntegerField field_of(const PlanCommand& command, const Member& member) {
+IntegerField field_of(const PlanCommand& command, const StudyVariant& member) {
   try {
     Experiment experiment = member.root;
     return integer_field([&experiment](Describer& d) { describe(d, experiment); }, command.maximise);
@@ -226,18 +95,19 @@ IntegerField field_of(const PlanCommand& command, const Member& member) {
 
 /// The variant with this value of the field. Identities of a drawn set that the head would have no class for are left
 /// out: no image of them is looked at.
-Member variant_with(const PlanCommand& command, const Member& member, std::int64_t budget, std::int64_t value) {
+StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
+                          std::int64_t value) {
   std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
   const DataConfig& data = member.root.data;
   if (command.maximise == "head.classes" && data.type == DataType::synthetic_identities)
     sets.emplace_back(fmt::format("data.identities={}", std::min(value, data.synthetic_identities.identities)));
-  Member varied = with_settings<Experiment>(member, sets);
-  check(varied);
+  StudyVariant varied = with_settings<Experiment>(member, sets);
+  prepare_plan(varied);
   return varied;
 }
 
 /// The variant's plan with the largest value that fits.
-VariantResult maximised_plan(const PlanCommand& command, const Member& member, const RunSettings& settings) {
+VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& member, const RunSettings& settings) {
   const std::int64_t budget = budget_of(command, member);
   RunSettings bytes_only = settings;
   bytes_only.asks_bytes_only = true;
@@ -277,7 +147,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   // One type for all processes, whatever their machines.
   const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
-    study = read(command.file, command.sets, is_bf16_fast);
+    study = checked(read_study<Experiment>(command.file, command.sets), is_bf16_fast);
     fit_to_job(study, job);
   });
   check_same_call(effective_json(study),
@@ -287,7 +157,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   together(job, [&] {
     find_devices(study, job);
     // Written resolved: another machine's cores would give other bits.
-    for (Member& member : study.variants) member.root.threads = threads_of(member.root, job);
+    for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
     if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
   });
@@ -298,9 +168,9 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   run.versions = backend_versions();
   if (job != nullptr) run.versions.emplace_back("processes", job->name());
   if (std::any_of(study.variants.begin(), study.variants.end(),
-                  [](const Member& member) { return member.root.transport == TransportType::nccl; }))
+                  [](const StudyVariant& member) { return member.root.transport == TransportType::nccl; }))
     run.versions.emplace_back("nccl", nccl_version());
-  for (Member& member : study.variants) {
+  for (StudyVariant& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
                                run.variants.size() + 1, study.variants.size(), mesh_of(member.root).size(),
@@ -345,16 +215,25 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
 }
 
 int plan_command(const PlanCommand& command, const Console& console) {
-  std::vector<std::string> sets = command.sets;
-  sets.emplace_back("device=plan");
-  Study<Experiment> study = read(command.file, sets);
+  Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
+  for (StudyVariant& member : study.variants) prepare_plan(member);
+  const auto is_of_gpu = [](const StudyVariant& member) { return member.root.planned == DeviceType::cuda; };
+  if (cuda_gpus() == 0 && std::any_of(study.variants.begin(), study.variants.end(), is_of_gpu))
+    console.err << fmt::format(
+        "device cuda: no GPU here tells what cuDNN needs: a rank's convolutions, if it has any, may take up to {} of "
+        "workspace that is not counted\n",
+        format_bytes(most_cudnn_workspace));
+  // For all plans of a search: the GPU is opened once.
+  std::vector<std::shared_ptr<KernelNeeds>> needs;
+  for (const StudyVariant& member : study.variants)
+    if (is_of_gpu(member)) needs.push_back(make_cuda_needs(member.root.tf32));
   StageProfiles profiles;
   RunSettings settings;
   settings.profiles = &profiles;
   RunResult run;
   run.name = study.name;
   run.versions = backend_versions();
-  for (const Member& member : study.variants)
+  for (const StudyVariant& member : study.variants)
     run.variants.push_back(command.maximise.empty() ? run_variant(member.root, member.name, settings)
                                                     : maximised_plan(command, member, settings));
   const int code = finish(command.json, run, console);
@@ -369,7 +248,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
 void explain_command(const ExplainCommand& command, const Console& console) {
   const Study<Experiment> study = read(command.file, command.sets);
   std::vector<Explanation> explanations;
-  for (const Member& member : study.variants) {
+  for (const StudyVariant& member : study.variants) {
     try {
       explanations.push_back(explain(member.root, member.name, command.automatic));
     } catch (const InputError& error) {
@@ -412,9 +291,8 @@ void bench_command(const BenchCommand& command, const Console& console, Processe
   if (!command.protocol.empty() && command.name != "head")
     fail<InputError>("--protocol {} is one of the head's: heddle bench head --protocol {}", command.protocol,
                      command.protocol);
-  const std::vector<BenchRow> rows =
-      command.protocol.empty() ? run_bench(command.name, settings)
-                               : bench_plsc(plsc_study(command.sets).variants[0].root, command.runs, settings);
+  const std::vector<BenchRow> rows = command.protocol.empty() ? run_bench(command.name, settings)
+                                                              : bench_plsc(plsc(command.sets), command.runs, settings);
   console.out << (command.json ? bench_json(rows) : bench_table(rows)) << std::flush;
 }
 

@@ -88,6 +88,7 @@ struct EvaluationConfig {
 struct Experiment {
   std::string name;
   DeviceType device = DeviceType::cpu;
+  DeviceType planned = DeviceType::cpu;  // whose bytes plan counts: not of the file, but of the command
   TransportType transport = TransportType::threads;
   ClockType clock = ClockType::wall;
   LinkModel links;

@@ -78,6 +78,7 @@ class RankRun {
     const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
     if (has_learned && !saved_last) save(experiment_.train.steps);
     if (experiment_.evaluate) evaluate();
+    if (has_data()) own().reserved_bytes = rank_.device.backend().reserved_bytes();
   }
 
   /// Whether the number of classes that a rank samples changes from step to step.
@@ -284,6 +285,7 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
                                  .speeds = experiment.ranks.speed,
                                  .jitter = experiment.ranks.jitter},
                        .threads = static_cast<int>(experiment.threads),
+                       .planned = std::string(name_of(experiment.planned)),
                        .profile = experiment.profile,
                        .winograd = experiment.winograd,
                        .tf32 = experiment.tf32};

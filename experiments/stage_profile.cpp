@@ -173,6 +173,7 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
 /// Where the measured steps of this experiment and cut are kept; none if it was not measured yet.
 std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& plan, StageProfiles& known) {
   std::string key = write_json([copy = serial](Describer& d) mutable { describe(d, copy); });
+  key += name_of(serial.planned);
   for (const int begin : plan.cut.begins) key += fmt::format(" {}", begin);
   return known[key];
 }

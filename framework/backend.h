@@ -1,7 +1,7 @@
 // A backend computes and holds bytes: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted,
 // nothing is computed). Its kernels come in a few small interfaces, every one pure virtual, so that a forgotten kernel
 // does not compile. Kernels never allocate: operations hand them outputs and workspaces, and all is metered. Plan holds
-// the bytes of the cpu; cuda's workspaces are others.
+// the bytes of one of the others, whose workspaces it asks for (kernels/needs.h).
 #pragma once
 
 #include <cstdint>
@@ -94,14 +94,15 @@ struct BackendOptions {
   bool tf32 = false;
   /// Number of the rank's GPU on this machine.
   int gpu = 0;
-  /// Plan's.
+  /// Plan's: the backend whose bytes it counts, cpu or cuda, and the device that it counts time for.
+  std::string planned = "cpu";
   DeviceProfile profile{};
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
 /// A rank's part of an NVIDIA GPU; InputError without one, with too old a driver, or in a program built without CUDA.
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options);
-/// Counts what the cpu backend so made would hold and do.
+/// Counts what the planned backend so made would hold and do.
 std::unique_ptr<Backend> make_plan_backend(const BackendOptions& options);
 
 /// Makes the backend that an experiment names; InputError lists the names there are.

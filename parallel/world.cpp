@@ -126,6 +126,7 @@ std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
                                                                  .winograd = options.winograd,
                                                                  .tf32 = options.tf32,
                                                                  .gpu = gpu_of_process(options),
+                                                                 .planned = options.planned,
                                                                  .profile = options.profile}),
                                   rank, options.memory_budget);
 }

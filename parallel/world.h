@@ -43,7 +43,8 @@ struct WorldOptions {
   ClockOptions clock{};
   /// Computing threads a rank; 0: cores / ranks, at least 1; with a virtual clock 1, which sees no others.
   int threads = 0;
-  /// The device that plan counts time for.
+  /// The backend whose bytes plan counts, and the device that it counts time for.
+  std::string planned = "cpu";
   DeviceProfile profile{};
   /// Faster 3 x 3 convolutions in f32, with larger rounding errors: the cpu's, and a GPU's products of f32 (see
   /// BackendOptions).

@@ -104,6 +104,30 @@ TEST_CASE("a run on a GPU writes down how its convolutions were computed, a run 
   CHECK(parts == std::set<std::string>{"backward_weight", "forward"});
 }
 
+TEST_CASE("plan of a GPU's experiment holds what the GPU does, or says what only a GPU can tell") {
+  const Scratch folder;
+  const std::string file = experiment_in(folder);
+  const std::string model = R"(model={"type": "layers", "layers": [{"type": "conv2d", "out": 4, "bias": true},
+      {"type": "batch_norm"}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 5}]})";
+  for (const char* const set : {"head.logits=sharded", "head.logits=fused", "tf32=true", "train.dtype=bf16"}) {
+    CAPTURE(set);
+    const Called planned = call({"plan", file, "--json", "--set", model, "--set", set});
+    REQUIRE(planned.code == 0);
+    CHECK(planned.err == (has_gpu() ? ""
+                                    : "device cuda: no GPU here tells what cuDNN needs: a rank's convolutions, if it "
+                                      "has any, may take up to 512 MiB of workspace that is not counted\n"));
+    if (!has_gpu()) continue;
+    const Called ran = call({"run", file, "--json", "--out", (folder / "out").string(), "--set", model, "--set", set});
+    REQUIRE(ran.code == 0);
+    const nlohmann::json expected = nlohmann::json::parse(ran.out)["variants"][0]["ranks"];
+    const nlohmann::json ranks = nlohmann::json::parse(planned.out)["variants"][0]["ranks"];
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      CHECK(ranks[rank]["peak_bytes"] == expected[rank]["peak_bytes"]);
+      CHECK(expected[rank]["reserved_bytes"] >= expected[rank]["peak_bytes"]["total"]);
+    }
+  }
+}
+
 TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
   if (has_gpu()) return;
   const Scratch folder;

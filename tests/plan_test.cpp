@@ -20,13 +20,13 @@ std::vector<MemoryUse> bytes_of(const OperationCase& operation, std::string_view
   return uses;
 }
 
-TEST_CASE("plan holds cpu's bytes in every category, over all operations and types") {
+TEST_CASE("plan holds the tested backend's bytes in every category, over all operations and types") {
   for (const OperationCase& operation : operation_cases())
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-      const std::vector<MemoryUse> cpu = bytes_of(operation, "cpu", dtype);
+      const std::vector<MemoryUse> computed = bytes_of(operation, tested_backend(), dtype);
       const std::vector<MemoryUse> plan = bytes_of(operation, "plan", dtype);
-      for (std::size_t i = 0; i < cpu.size(); ++i)
-        CHECK_MESSAGE(plan[i].bytes == cpu[i].bytes, operation.name << " in " << name_of(dtype) << ", use " << i);
+      for (std::size_t i = 0; i < computed.size(); ++i)
+        CHECK_MESSAGE(plan[i].bytes == computed[i].bytes, operation.name << " in " << name_of(dtype) << ", use " << i);
     }
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("plan counts a loop over tiles in closed form as if it had walked them
     CHECK(closed.device.backend().flops() == whole.device.backend().flops());
     CHECK(closed.device.backend().seconds() == doctest::Approx(whole.device.backend().seconds()).epsilon(1e-12));
     CHECK(closed.device.meter().peak().bytes == whole.device.meter().peak().bytes);
-    TileLoop computed("cpu");
+    TileLoop computed(tested_backend());
     for_each_tile(computed.device, count, 7, computed);
     CHECK(computed.walked == whole.walked);
     TileLoop shared("plan");
@@ -111,6 +111,8 @@ TEST_CASE("plan walks a billion tiles at once") {
 
 TEST_CASE("An unknown device is refused with those that exist") {
   CHECK_THROWS_WITH_AS(make_backend("gpu"), "unknown device 'gpu': expected one of cpu, cuda, plan", InputError);
+  CHECK_THROWS_WITH_AS(make_backend("plan", {.planned = "gpu"}),
+                       "unknown device 'gpu' to plan for: expected cpu or cuda", InputError);
   CHECK(backend_names().size() == 3);
   for (const char* name : {"cpu", "plan"}) CHECK(make_backend(name)->name() == name);
 }

@@ -2,11 +2,16 @@
 #include "framework/backend.h"
 #include "framework/error.h"
 #include "framework/gpu.h"
+#include "framework/kernels/needs.h"
 
 namespace heddle {
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& /*options*/) {
   fail<InputError>("device cuda: this program was built without CUDA");
+}
+
+std::shared_ptr<KernelNeeds> make_cuda_needs(bool /*tf32*/) {
+  return std::make_shared<KernelNeeds>();
 }
 
 int cuda_gpus() {

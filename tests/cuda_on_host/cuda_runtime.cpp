@@ -180,6 +180,9 @@ cudaError_t cudaFree(void* address) {
   std::free(address);
   return cudaSuccess;
 }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t /*pool*/, std::size_t /*bytes*/) {
+  return cudaSuccess;
+}
 cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   pool->bytes += static_cast<std::int64_t>(bytes);
   const cudaError_t status = take(address, bytes);

@@ -20,10 +20,14 @@ inline std::string tested_backend() {
 /// The suite of tests that compare the tested backend's kernels with the cpu's.
 inline constexpr const char* beside_cpu = "the tested backend beside the cpu";
 
-/// A rank's device with two threads: enough for the order of sums to matter.
+/// The suite of tests that take tens of seconds under a sanitizer, and there go over code that shorter ones go over
+/// too.
+inline constexpr const char* long_under_sanitizers = "long under sanitizers";
+
+/// A rank's device with two threads: enough for the order of sums to matter. Plan's counts what the tested one holds.
 inline Device make_device(std::string_view backend = tested_backend(), std::optional<std::int64_t> budget = {}) {
   constexpr int threads = 2;
-  return Device(make_backend(backend, {.threads = threads}), 0, budget);
+  return Device(make_backend(backend, {.threads = threads, .planned = tested_backend()}), 0, budget);
 }
 
 /// A floating tensor of these values, rounded to its type.
@@ -38,6 +42,8 @@ inline Tensor tensor(Device& device, const Shape& shape, const std::vector<doubl
 inline Tensor integers(Device& device, const std::vector<std::int64_t>& values) {
   return Tensor::from_host(device, {static_cast<std::int64_t>(values.size())}, values);
 }
+
+using Values = std::vector<double>;
 
 /// Standard normal values, the same for the same seed.
 inline std::vector<double> normal_values(std::int64_t count, std::uint64_t seed) {

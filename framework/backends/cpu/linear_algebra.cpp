@@ -4,7 +4,6 @@
 
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/elementwise_parts.h"
-#include "framework/backends/cpu/needs.h"
 #include "framework/backends/cpu/primitives.h"
 #include "framework/backends/cpu/widen.h"
 

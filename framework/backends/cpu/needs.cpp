@@ -1,40 +1,45 @@
-#include "framework/backends/cpu/needs.h"
+#include "framework/kernels/needs.h"
 
 #include "framework/backends/cpu/primitives.h"
 
-namespace heddle::cpu {
+namespace heddle {
 
-bool is_bf16_fast() {
-  // A set of bits: each instruction set has those of its predecessors.
-  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-}
+namespace cpu {
 
-struct Needs::State {
-  State(int threads, bool winograd) : onednn(threads), convolutions(onednn, winograd) {}
-  OneDnn onednn;
-  GemmPrimitives gemms{onednn};
-  ConvolutionPrimitives convolutions;
+namespace {
+
+/// oneDNN's, for a given size of the thread team. Answers are cached; one object a rank, not thread-safe.
+class Needs final : public KernelNeeds {
+ public:
+  Needs(int threads, bool winograd) : onednn_(threads), convolutions_(onednn_, winograd) {}
+
+  ConvolutionNeeds convolution(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) override {
+    return convolution_needs(convolutions_, g, part, dtype);
+  }
+  std::int64_t gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b, double alpha,
+                    double beta, DType dtype, DType result) override {
+    return gemm_needs(gemms_, {m, n, k, transpose_a, transpose_b, alpha, beta}, {dtype, result});
+  }
+  std::int64_t packed_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double beta, DType dtype) override {
+    return gemm_needs(gemms_, {.m = m, .n = n, .k = k, .beta = beta, .packs_b = true}, {dtype, dtype});
+  }
+  std::int64_t packed(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) override {
+    return packed_needs(gemms_, m, n, k, dtype);
+  }
+  bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
+
+ private:
+  OneDnn onednn_;
+  GemmPrimitives gemms_{onednn_};
+  ConvolutionPrimitives convolutions_;
 };
 
-Needs::Needs(int threads, bool winograd) : state_(std::make_unique<State>(threads, winograd)) {}
-Needs::~Needs() = default;
+}  // namespace
 
-ConvolutionNeeds Needs::convolution(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) {
-  return convolution_needs(state_->convolutions, g, part, dtype);
+}  // namespace cpu
+
+std::shared_ptr<KernelNeeds> make_cpu_needs(int threads, bool winograd) {
+  return std::make_shared<cpu::Needs>(threads, winograd);
 }
 
-std::int64_t Needs::gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b,
-                         double alpha, double beta, DType dtype, DType result) {
-  return gemm_needs(state_->gemms, {m, n, k, transpose_a, transpose_b, alpha, beta}, {dtype, result});
-}
-
-std::int64_t Needs::packed_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double beta, DType dtype) {
-  return gemm_needs(state_->gemms, {.m = m, .n = n, .k = k, .beta = beta, .packs_b = true}, {dtype, dtype});
-}
-
-std::int64_t Needs::packed(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
-  return packed_needs(state_->gemms, m, n, k, dtype);
-}
-
-}  // namespace heddle::cpu
+}  // namespace heddle

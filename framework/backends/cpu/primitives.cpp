@@ -8,6 +8,12 @@
 
 namespace heddle::cpu {
 
+bool is_bf16_fast() {
+  // A set of bits: each instruction set has those of its predecessors.
+  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 namespace {
 
 using Dims = dnnl::memory::dims;

@@ -69,6 +69,7 @@ void Context::release() {
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  if (pool_ != nullptr) (void)cudaMemPoolTrimTo(pool_, 0);  // the next run takes what it needs, and tells how much
 }
 
 void Context::enter() const {

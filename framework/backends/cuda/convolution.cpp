@@ -28,9 +28,7 @@ class CudaConvolution final : public ConvolutionKernels {
   explicit CudaConvolution(const Context& context) : context_(context), cudnn_(context) {}
 
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override {
-    if (g.is_empty()) return {};
-    const CudnnConvolution* const found = cudnn_.find({g, part, dtype});
-    return {.workspace = found == nullptr ? 0 : static_cast<std::int64_t>(found->workspace)};
+    return cudnn_.needs({g, part, dtype});
   }
   void pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& weight,
                    Tensor& /*packed*/) const override {

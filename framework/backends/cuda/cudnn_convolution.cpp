@@ -7,6 +7,7 @@
 
 #include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/backends/cuda/cudnn_parts.h"
+#include "framework/gpu.h"
 
 namespace heddle::cuda {
 
@@ -41,7 +42,7 @@ bool choose(cudnnHandle_t handle, bool keeps_f32, CudnnConvolution& c) {
     c.math = keeps_f32 ? CUDNN_FMA_MATH : proposal.mathType;  // whatever a proposal says
     check(cudnnSetConvolutionMathType(c.operation.get(), c.math), "cudnnSetConvolutionMathType");
     if (Part::workspace(handle, c, proposal.algo, &c.workspace) != CUDNN_STATUS_SUCCESS ||
-        c.workspace > CudnnConvolutions::most_workspace)
+        c.workspace > most_cudnn_workspace)
       continue;
     c.algorithm = static_cast<int>(proposal.algo);
     return true;
@@ -167,6 +168,12 @@ CudnnConvolution* CudnnConvolutions::find(const ConvolutionCase& c) {
   auto place = cache_.find(c);
   if (place == cache_.end()) place = cache_.emplace(c, make(c)).first;
   return place->second && !place->second->is_refused ? &*place->second : nullptr;
+}
+
+ConvolutionNeeds CudnnConvolutions::needs(const ConvolutionCase& c) {
+  if (c.geometry.is_empty()) return {};
+  const CudnnConvolution* const found = find(c);
+  return {.workspace = found == nullptr ? 0 : static_cast<std::int64_t>(found->workspace)};
 }
 
 bool CudnnConvolutions::run(CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace) {

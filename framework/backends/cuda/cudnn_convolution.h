@@ -53,13 +53,12 @@ ChosenConvolution chosen(const ConvolutionCase& c, std::string algorithm);
 
 class CudnnConvolutions {
  public:
-  /// Algorithms that want more are left out.
-  static constexpr std::size_t most_workspace = std::size_t{512} << 20;
-
   explicit CudnnConvolutions(const Context& context) : context_(context) {}
 
   /// Null if cuDNN has nothing for it.
   CudnnConvolution* find(const ConvolutionCase& c);
+  /// Nothing where cuDNN has nothing.
+  ConvolutionNeeds needs(const ConvolutionCase& c);
   /// Addresses of multiples of 16. False if cuDNN will not run it after all; then nothing was done.
   bool run(CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace);
   /// The same of a forward part, with the bias added in the same kernel. False also where the algorithm adds none.

@@ -1,15 +1,19 @@
 #include "framework/backends/plan/plan_kernels.h"
+#include "framework/error.h"
 
 namespace heddle {
 
 namespace {
 
+std::shared_ptr<KernelNeeds> needs_of(const BackendOptions& options) {
+  if (options.planned == "cuda") return make_cuda_needs(options.tf32);
+  if (options.planned == "cpu") return make_cpu_needs(options.threads, options.winograd);
+  fail<InputError>("unknown device '{}' to plan for: expected cpu or cuda", options.planned);
+}
+
 class PlanBackend final : public Backend {
  public:
-  explicit PlanBackend(const BackendOptions& options)
-      : counter_(options.profile),
-        linear_algebra_(plan::make_plan_linear_algebra(counter_, options.threads)),
-        convolution_(plan::make_plan_convolution(counter_, options.threads, options.winograd)) {}
+  explicit PlanBackend(const BackendOptions& options) : counter_(options.profile), needs_(needs_of(options)) {}
 
   std::string_view name() const override { return "plan"; }
   bool has_data() const override { return false; }
@@ -40,13 +44,14 @@ class PlanBackend final : public Backend {
 
  private:
   plan::WorkCounter counter_;
+  std::shared_ptr<KernelNeeds> needs_;
   std::unique_ptr<ElementwiseKernels> elementwise_ = plan::make_plan_elementwise(counter_);
   std::unique_ptr<RowKernels> rows_ = plan::make_plan_rows(counter_);
   std::unique_ptr<HeadKernels> head_ = plan::make_plan_head(counter_);
   std::unique_ptr<ClassRowKernels> class_rows_ = plan::make_plan_class_rows(counter_);
   std::unique_ptr<TrainingKernels> training_ = plan::make_plan_training(counter_);
-  std::unique_ptr<LinearAlgebraKernels> linear_algebra_;
-  std::unique_ptr<ConvolutionKernels> convolution_;
+  std::unique_ptr<LinearAlgebraKernels> linear_algebra_ = plan::make_plan_linear_algebra(counter_, *needs_);
+  std::unique_ptr<ConvolutionKernels> convolution_ = plan::make_plan_convolution(counter_, *needs_);
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "framework/backend.h"
+#include "framework/kernels/needs.h"
 
 namespace heddle::plan {
 
@@ -42,8 +43,7 @@ std::unique_ptr<RowKernels> make_plan_rows(WorkCounter& counter);
 std::unique_ptr<HeadKernels> make_plan_head(WorkCounter& counter);
 std::unique_ptr<ClassRowKernels> make_plan_class_rows(WorkCounter& counter);
 std::unique_ptr<TrainingKernels> make_plan_training(WorkCounter& counter);
-/// Workspaces are those of the cpu backend with so many threads.
-std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, int threads);
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, int threads, bool winograd);
+std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, KernelNeeds& needs);
+std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, KernelNeeds& needs);
 
 }  // namespace heddle::plan

@@ -1,19 +1,17 @@
-#include "framework/backends/cpu/needs.h"
 #include "framework/backends/plan/plan_kernels.h"
 
 namespace heddle::plan {
 
 namespace {
 
-/// The cpu adds a bias to what it has multiplied, if there is one.
+/// As the cpu does: added to what it has multiplied, if there is one.
 void add_bias(WorkCounter& counter, const Tensor& bias, const Tensor& y) {
   if (bias.defined()) counter.kernel(y.numel(), y, bias, y);
 }
 
 class PlanLinearAlgebra final : public LinearAlgebraKernels {
  public:
-  PlanLinearAlgebra(WorkCounter& counter, int threads)
-      : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads)) {}
+  PlanLinearAlgebra(WorkCounter& counter, KernelNeeds& needs) : counter_(counter), needs_(needs) {}
 
   void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool /*transpose_b*/, double /*alpha*/, double beta,
             const Tensor& bias, Tensor& c, Tensor& /*workspace*/) const override {
@@ -22,11 +20,11 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
   }
   std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& /*b*/, bool transpose_b, double alpha,
                               double beta, const Tensor& c) const override {
-    return needs_->gemm(c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha,
-                        beta, a.dtype(), c.dtype());
+    return needs_.gemm(c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha,
+                       beta, a.dtype(), c.dtype());
   }
   std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override {
-    return needs_->packed(m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
+    return needs_.packed(m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
   }
   void pack(std::int64_t /*m*/, const Tensor& b, bool /*transpose_b*/, Tensor& packed) const override {
     counter_.kernel(0, b, packed);
@@ -36,22 +34,21 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
     counter_.kernel(2 * c.numel() * a.shape()[1], a, packed, beta == 0 ? Tensor() : c, c);
   }
   std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override {
-    return needs_->packed_gemm(c.shape()[0], c.shape()[1], a.shape()[1], beta, c.dtype());
+    return needs_.packed_gemm(c.shape()[0], c.shape()[1], a.shape()[1], beta, c.dtype());
   }
-  bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
+  bool is_bf16_fast() const override { return needs_.is_bf16_fast(); }
 
  private:
   WorkCounter& counter_;
-  std::unique_ptr<cpu::Needs> needs_;
+  KernelNeeds& needs_;
 };
 
 class PlanConvolution final : public ConvolutionKernels {
  public:
-  PlanConvolution(WorkCounter& counter, int threads, bool winograd)
-      : counter_(counter), needs_(std::make_unique<cpu::Needs>(threads, winograd)) {}
+  PlanConvolution(WorkCounter& counter, KernelNeeds& needs) : counter_(counter), needs_(needs) {}
 
   ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override {
-    return needs_->convolution(g, part, dtype);
+    return needs_.convolution(g, part, dtype);
   }
   void pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& weight,
                    Tensor& packed) const override {
@@ -107,16 +104,16 @@ class PlanConvolution final : public ConvolutionKernels {
   }
 
   WorkCounter& counter_;
-  std::unique_ptr<cpu::Needs> needs_;
+  KernelNeeds& needs_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, int threads) {
-  return std::make_unique<PlanLinearAlgebra>(counter, threads);
+std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, KernelNeeds& needs) {
+  return std::make_unique<PlanLinearAlgebra>(counter, needs);
 }
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, int threads, bool winograd) {
-  return std::make_unique<PlanConvolution>(counter, threads, winograd);
+std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, KernelNeeds& needs) {
+  return std::make_unique<PlanConvolution>(counter, needs);
 }
 
 }  // namespace heddle::plan

@@ -1,0 +1,42 @@
+// What a backend's products and convolutions need besides their tensors, asked without computing anything: the plan
+// backend charges the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "framework/kernels/convolution.h"
+
+namespace heddle {
+
+/// As it is here: those of libraries that read every operand where it lies and share one workspace for all.
+class KernelNeeds {
+ public:
+  virtual ~KernelNeeds() = default;
+
+  virtual ConvolutionNeeds convolution(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, DType /*dtype*/) {
+    return {};
+  }
+  /// [m, k] * [k, n] of one dtype, each operand stored transposed if so marked, into another or the same.
+  virtual std::int64_t gemm(std::int64_t /*m*/, std::int64_t /*n*/, std::int64_t /*k*/, bool /*transpose_a*/,
+                            bool /*transpose_b*/, double /*alpha*/, double /*beta*/, DType /*dtype*/,
+                            DType /*result*/) {
+    return 0;
+  }
+  /// The same with a packed right operand, and that operand itself: m rows on the left.
+  virtual std::int64_t packed_gemm(std::int64_t /*m*/, std::int64_t /*n*/, std::int64_t /*k*/, double /*beta*/,
+                                   DType /*dtype*/) {
+    return 0;
+  }
+  virtual std::int64_t packed(std::int64_t /*m*/, std::int64_t /*n*/, std::int64_t /*k*/, DType /*dtype*/) { return 0; }
+  /// See LinearAlgebraKernels.
+  virtual bool is_bf16_fast() const { return true; }
+};
+
+/// The cpu's with so many threads a rank.
+std::shared_ptr<KernelNeeds> make_cpu_needs(int threads, bool winograd);
+/// A GPU's. cuDNN tells only where there is a GPU; without one, convolutions need nothing. Shared by all that ask
+/// at the same time, from any thread.
+std::shared_ptr<KernelNeeds> make_cuda_needs(bool tf32);
+
+}  // namespace heddle
