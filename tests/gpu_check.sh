@@ -66,10 +66,11 @@ step() {  # step NAME LIMIT COMMAND...: at most so many seconds
 }
 
 kernels='*/cuda_*,*/operations_*,*/kernels_*,*/*convolution_*,*/*normalization_*,*/class_rows_*,*/head_*,*/lazy_*,*/tensor_*,*/optimizer_*'
-step "operations and kernels" 110 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
+step "operations and kernels" 100 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
 # Layouts of up to eight ranks on this one card.
 step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator*,*/pipeline*'
-step "experiments beside the cpu" 80 "$tests" --test-case='shipped experiments lose on a GPU*'
+step "experiments beside the cpu and plan" 100 "$tests" --test-case='shipped experiments lose on a GPU*'
+memory=$(sed -n 's/^memory: //p' "$logs/experiments beside the cpu and plan" | paste -sd , -)
 if command -v compute-sanitizer >/dev/null; then
   small='*/cuda_rows_*,*/cuda_training_*,*/cuda_class_rows_*'
   step "memcheck" 40 compute-sanitizer --tool memcheck --error-exitcode 9 "$tests" --source-file="$small"
@@ -78,7 +79,7 @@ else
   echo "not run: there is no compute-sanitizer here"
 fi
 # shellcheck disable=SC2016
-step "benchmark" 100 bash -c '"$0" bench gpu --json >"$1"' "$program" "$logs/bench"
+step "benchmark" 90 bash -c '"$0" bench gpu --json >"$1"' "$program" "$logs/bench"
 bench=$(<"$logs/bench")
 peer=''
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
@@ -88,8 +89,8 @@ else
   echo "not run: there is no PyTorch here that has this GPU"
 fi
 
-printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": "tests/gpu_check.sh",\n  "steps": [%s\n  ],\n  "bench": %s,\n  "pytorch": %s\n}\n' \
+printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": "tests/gpu_check.sh",\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s,\n  "pytorch": %s\n}\n' \
   "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$("$program" --version | head -n 1)")" "$steps" \
-  "${bench:-null}" "${peer:-null}" >"$result"
+  "$memory" "${bench:-null}" "${peer:-null}" >"$result"
 echo "$result: $failures of its steps failed"
 ((failures == 0))

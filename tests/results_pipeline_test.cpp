@@ -10,7 +10,7 @@
 namespace heddle {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the same recomputation, and the ideal") {
   RunResult run;
@@ -30,12 +30,12 @@ TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the sa
   run.variants[3].ranks[3].coordinates[0].second = 1;
   CHECK(naive_of(run, run.variants[4]) == nullptr);
   run.variants[3].ranks[3].coordinates[0].second = 0;
-  const Json summary = Json::parse(summary_json(run));
-  const Json& gpipe = summary["variants"][4];
+  const OrderedJson summary = OrderedJson::parse(summary_json(run));
+  const OrderedJson& gpipe = summary["variants"][4];
   CHECK(gpipe["schedule"] == "gpipe");
   CHECK(gpipe["recompute"] == "never");
   CHECK(gpipe["stages"] == 4);
-  CHECK(gpipe["stage_begins"] == Json({"stem", "layer2.0"}));
+  CHECK(gpipe["stage_begins"] == OrderedJson({"stem", "layer2.0"}));
   CHECK(gpipe["micro_batches"] == 2);
   CHECK(gpipe["bubble_fraction"] == 0.5);
   CHECK(gpipe["ranks"][3]["utilisation"] == 0.5);
@@ -45,7 +45,7 @@ TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the sa
   CHECK(gpipe["predicted_seconds"] == 3.5);
   CHECK(summary["variants"][3]["share_of_ideal"] == 1.0);
   CHECK(summary["variants"][3]["predicted_seconds"].is_null());
-  const Json& serial = summary["variants"][0];
+  const OrderedJson& serial = summary["variants"][0];
   CHECK(serial["stages"] == 1);
   CHECK(serial["bubble_fraction"] == 0.0);
   for (const char* key : {"schedule", "recompute", "stage_begins", "speedup_over_naive", "share_of_ideal"})
@@ -86,7 +86,7 @@ TEST_CASE("the bubble is the idle share of the median step; a resumed run's is t
 TEST_CASE("how long a GPU's ranks were busy is not known, and null") {
   RunResult run;
   run.variants = {pipeline_variant("gpipe", "gpipe", 2, 4, 0.75, 1.5)};
-  const auto written = [&] { return Json::parse(summary_json(run))["variants"][0]; };
+  const auto written = [&] { return OrderedJson::parse(summary_json(run))["variants"][0]; };
   CHECK(written()["ranks"][0]["busy_seconds"].is_number());
   CHECK(written()["ranks"][0]["utilisation"].is_number());
   run.variants[0].device = "cuda";

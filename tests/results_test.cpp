@@ -20,10 +20,10 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// `a.b` for every key of nested objects; `[]` for the elements of a list, taken from its first.
-std::vector<std::string> keys_of(const Json& json, const std::string& prefix = "") {
+std::vector<std::string> keys_of(const OrderedJson& json, const std::string& prefix = "") {
   std::vector<std::string> keys;
   if (json.is_array() && !json.empty()) return keys_of(json[0], prefix + "[]");
   if (!json.is_object()) return {prefix};
@@ -33,7 +33,7 @@ std::vector<std::string> keys_of(const Json& json, const std::string& prefix = "
 }
 
 TEST_CASE("summary.json has the stable keys in their order, and no others") {
-  const Json summary = Json::parse(summary_json(run_result()));
+  const OrderedJson summary = OrderedJson::parse(summary_json(run_result()));
   CHECK(keys_of(summary) == std::vector<std::string>{"name",
                                                      "versions.heddle",
                                                      "versions.compiler",
@@ -92,6 +92,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].ranks[].peak_bytes.activations",
                                                      "variants[].ranks[].peak_bytes.workspace",
                                                      "variants[].ranks[].peak_bytes.communication",
+                                                     "variants[].ranks[].reserved_bytes",
                                                      "variants[].ranks[].sent_bytes",
                                                      "variants[].ranks[].received_bytes",
                                                      "variants[].ranks[].busy_seconds",
@@ -105,34 +106,35 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
 }
 
 TEST_CASE("summary.json gives what was measured: times without the first step, speed against the first variant") {
-  const Json summary = Json::parse(summary_json(run_result()));
+  const OrderedJson summary = OrderedJson::parse(summary_json(run_result()));
   CHECK(summary["name"] == "study");
-  const Json& sharded = summary["variants"][1];
+  const OrderedJson& sharded = summary["variants"][1];
   CHECK(sharded["status"] == "ok");
   CHECK(sharded["error"].is_null());
   CHECK(sharded["steps"] == 3);
-  CHECK(sharded["loss"] == Json{{"first", 40.5}, {"last", 20.125}});
-  CHECK(sharded["loss_per_step"] == Json{40.5, 30.25, 20.125});
-  CHECK(sharded["step_seconds"] == Json{{"median", 0.5}, {"min", 0.25}, {"max", 0.75}});
+  CHECK(sharded["loss"] == OrderedJson{{"first", 40.5}, {"last", 20.125}});
+  CHECK(sharded["loss_per_step"] == OrderedJson{40.5, 30.25, 20.125});
+  CHECK(sharded["step_seconds"] == OrderedJson{{"median", 0.5}, {"min", 0.25}, {"max", 0.75}});
   CHECK(sharded["samples_per_second"] == 128.0);
   CHECK(sharded["clock"] == "wall");
   CHECK(sharded["bubble_fraction"] == 0.0);
   CHECK(sharded["ideal_speedup"].is_null());
   CHECK(sharded["speedup_over_first"] == 2.0);
   CHECK(sharded["evaluation"].is_null());
-  CHECK(sharded["sent_in_step"] == Json{{"counted", 21 * mebi},
-                                        {"formula",
-                                         {{"total", 21 * mebi},
-                                          {"activations", mebi},
-                                          {"weights", 2 * mebi},
-                                          {"gradients", 3 * mebi},
-                                          {"statistics", 4 * mebi},
-                                          {"head", 11 * mebi},
-                                          {"stages", 0}}}});
-  const Json& rank = sharded["ranks"][3];
-  CHECK(rank["coordinates"] == Json{{"dp", 3}, {"pp", 0}, {"tp", 0}});
+  CHECK(sharded["sent_in_step"] == OrderedJson{{"counted", 21 * mebi},
+                                               {"formula",
+                                                {{"total", 21 * mebi},
+                                                 {"activations", mebi},
+                                                 {"weights", 2 * mebi},
+                                                 {"gradients", 3 * mebi},
+                                                 {"statistics", 4 * mebi},
+                                                 {"head", 11 * mebi},
+                                                 {"stages", 0}}}});
+  const OrderedJson& rank = sharded["ranks"][3];
+  CHECK(rank["coordinates"] == OrderedJson{{"dp", 3}, {"pp", 0}, {"tp", 0}});
   CHECK(rank["peak_bytes"]["total"] == 13 * mebi + 512);
   CHECK(rank["peak_bytes"]["activations"] == 4 * mebi);
+  CHECK(rank["reserved_bytes"] == 48 * mebi);
   CHECK(rank["sent_bytes"] == 1003);
   CHECK(rank["received_bytes"] == 2003);
   CHECK(rank["busy_seconds"] == 1.5);
@@ -142,17 +144,17 @@ TEST_CASE("what was not measured is null, also in a variant that failed and wher
   RunResult run = run_result();
   run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();
   run.variants[0].evaluation->verification.reset();
-  const Json summary = Json::parse(summary_json(run));
-  CHECK(summary["variants"][0]["evaluation"] == Json{{"rank1", 0.99}, {"verification", nullptr}});
+  const OrderedJson summary = OrderedJson::parse(summary_json(run));
+  CHECK(summary["variants"][0]["evaluation"] == OrderedJson{{"rank1", 0.99}, {"verification", nullptr}});
   CHECK(summary["variants"][1]["loss"]["last"].is_null());
   run.variants[1].pipeline.emplace();  // without the ranks' busy times
-  CHECK(Json::parse(summary_json(run))["variants"][1]["bubble_fraction"].is_null());
-  const Json& failed = summary["variants"][2];
+  CHECK(OrderedJson::parse(summary_json(run))["variants"][1]["bubble_fraction"].is_null());
+  const OrderedJson& failed = summary["variants"][2];
   CHECK(failed["status"] == "out_of_memory");
   CHECK(failed["error"] == "rank 1: out of memory");
   CHECK(failed["steps"] == 0);
-  CHECK(failed["loss_per_step"] == Json::array());
-  CHECK(failed["ranks"] == Json::array());
+  CHECK(failed["loss_per_step"] == OrderedJson::array());
+  CHECK(failed["ranks"] == OrderedJson::array());
   for (const char* key : {"samples_per_second", "speedup_over_first", "sent_in_step", "evaluation"})
     CHECK(failed[key].is_null());
   for (const char* key : {"median", "min", "max"}) CHECK(failed["step_seconds"][key].is_null());
@@ -175,22 +177,22 @@ TEST_CASE("summary.json says how convolutions were computed where that was chose
   run.variants[1].ranks[0].convolutions = {forward};
   run.variants[1].ranks[1].convolutions = {
       {.geometry = forward.geometry, .part = "backward_input", .dtype = "f64", .algorithm = "plain"}, forward};
-  const Json summary = Json::parse(summary_json(run));
+  const OrderedJson summary = OrderedJson::parse(summary_json(run));
   CHECK_FALSE(summary["variants"][0].contains("convolutions"));
-  CHECK(summary["variants"][1]["convolutions"] == Json{{{"geometry", forward.geometry},
-                                                        {"part", "backward_input"},
-                                                        {"dtype", "f64"},
-                                                        {"algorithm", "plain"},
-                                                        {"math", nullptr},
-                                                        {"workspace", 0},
-                                                        {"adds_bias", false}},
-                                                       {{"geometry", forward.geometry},
-                                                        {"part", "forward"},
-                                                        {"dtype", "bf16"},
-                                                        {"algorithm", "implicit_precomp_gemm"},
-                                                        {"math", "tensor_op"},
-                                                        {"workspace", 512},
-                                                        {"adds_bias", true}}});
+  CHECK(summary["variants"][1]["convolutions"] == OrderedJson{{{"geometry", forward.geometry},
+                                                               {"part", "backward_input"},
+                                                               {"dtype", "f64"},
+                                                               {"algorithm", "plain"},
+                                                               {"math", nullptr},
+                                                               {"workspace", 0},
+                                                               {"adds_bias", false}},
+                                                              {{"geometry", forward.geometry},
+                                                               {"part", "forward"},
+                                                               {"dtype", "bf16"},
+                                                               {"algorithm", "implicit_precomp_gemm"},
+                                                               {"math", "tensor_op"},
+                                                               {"workspace", 512},
+                                                               {"adds_bias", true}}});
 }
 
 TEST_CASE("a rank's row travels between processes as it was measured") {
@@ -201,6 +203,7 @@ TEST_CASE("a rank's row travels between processes as it was measured") {
   RankResult came;
   read_letter(to_letter(sent), came);
   CHECK(came.peak.bytes == sent.peak.bytes);
+  CHECK(came.reserved_bytes == 48 * mebi);
   CHECK(came.sent_bytes == 1001);
   CHECK(came.received_bytes == 2001);
   CHECK(came.busy_seconds == 1.5);
@@ -242,18 +245,20 @@ TEST_CASE("trace.json: a process a rank, a track for compute and one for message
   AtomicFile file(scratch / "trace.json");
   write_trace(file, run);
   file.commit();
-  const Json trace = Json::parse(read_file(scratch / "trace.json", mebi));
-  std::vector<Json> intervals;
+  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  std::vector<OrderedJson> intervals;
   int processes = 0;
-  for (const Json& event : trace["traceEvents"]) {
+  for (const OrderedJson& event : trace["traceEvents"]) {
     if (event["ph"] == "X") intervals.push_back(event);
     processes += event["name"] == "process_name" ? 1 : 0;
   }
   CHECK(processes == 4);
   REQUIRE(intervals.size() == 10);
-  CHECK(intervals[0] == Json::parse(R"({"ph":"X","name":"conv\"1\"","cat":"compute","pid":0,"tid":0,"ts":1e6,"dur":5e5,
+  CHECK(intervals[0] ==
+        OrderedJson::parse(R"({"ph":"X","name":"conv\"1\"","cat":"compute","pid":0,"tid":0,"ts":1e6,"dur":5e5,
                                         "args":{"variant":"serial"}})"));
-  CHECK(intervals[1] == Json::parse(R"({"ph":"X","name":"all_reduce","cat":"communication","pid":0,"tid":1,"ts":1.5e6,
+  CHECK(intervals[1] ==
+        OrderedJson::parse(R"({"ph":"X","name":"all_reduce","cat":"communication","pid":0,"tid":1,"ts":1.5e6,
                                         "dur":2.5e5,"args":{"variant":"serial","bytes":77}})"));
   CHECK(intervals[9]["pid"] == 3);
   CHECK(intervals[2]["ts"] == 1.75e6);  // where the first variant ended
@@ -277,9 +282,9 @@ TEST_CASE("trace.json has an arrow from each send to its receive, if both were r
   AtomicFile file(scratch / "trace.json");
   write_trace(file, run);
   file.commit();
-  const Json trace = Json::parse(read_file(scratch / "trace.json", mebi));
+  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
   std::string ends;
-  for (const Json& event : trace["traceEvents"]) {
+  for (const OrderedJson& event : trace["traceEvents"]) {
     if (!event.contains("id")) continue;
     CHECK(event.contains("bp") == (event["ph"] == "f"));
     ends += fmt::format("{}{} rank {} track {} at {:.3f}\n", event["ph"].get<std::string>(), event["id"].get<int>(),
@@ -317,10 +322,10 @@ TEST_CASE("the event file is the one that TensorBoard's own writer makes") {
         "6515000000c0d4e9ee86");
 }
 
-std::vector<Json> metrics_of(const fs::path& folder) {
-  std::vector<Json> lines;
+std::vector<OrderedJson> metrics_of(const fs::path& folder) {
+  std::vector<OrderedJson> lines;
   for (const std::string& line : lines_of(read_file(folder / "metrics.jsonl", mebi)))
-    lines.push_back(Json::parse(line));
+    lines.push_back(OrderedJson::parse(line));
   return lines;
 }
 
@@ -366,7 +371,7 @@ TEST_CASE("a results folder holds its files, and a study's schedules a folder a 
   CHECK(read_file(folder.path() / "memory.csv", mebi) == memory_csv(run));
   CHECK(read_file(folder.path() / "schedule.csv", mebi) == schedule_csv(run.variants[0]));
   CHECK(read_file(folder.path() / "variants/sharded/schedule.csv", mebi) == schedule_csv(run.variants[1]));
-  CHECK(Json::parse(read_file(folder.path() / "trace.json", mebi)).contains("traceEvents"));
+  CHECK(OrderedJson::parse(read_file(folder.path() / "trace.json", mebi)).contains("traceEvents"));
 }
 
 TEST_CASE("a new run replaces an earlier one's files and leaves all others") {

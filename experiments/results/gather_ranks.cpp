@@ -9,8 +9,8 @@ using Json = nlohmann::json;
 // Names and coordinates follow from the mesh: all processes have them.
 std::string to_letter(const RankResult& row) {
   // Bound, so that a further member does not compile until it travels too.
-  const auto& [rank, coordinates, peak, sent_bytes, received_bytes, busy_seconds, busy_in_step, trace, convolutions] =
-      row;
+  const auto& [rank, coordinates, peak, reserved_bytes, sent_bytes, received_bytes, busy_seconds, busy_in_step, trace,
+               convolutions] = row;
   Json spans = Json::array();
   for (const auto& [name, is_communication, begin_seconds, seconds, bytes, message] : trace) {
     Json named;
@@ -20,13 +20,11 @@ std::string to_letter(const RankResult& row) {
   Json chosen = Json::array();
   for (const auto& [geometry, part, dtype, algorithm, math, workspace, adds_bias] : convolutions)
     chosen.push_back({geometry, part, dtype, algorithm, math, workspace, adds_bias});
-  const Json measured{{"peak", peak.bytes},
-                      {"sent_bytes", sent_bytes},
-                      {"received_bytes", received_bytes},
-                      {"busy_seconds", busy_seconds},
-                      {"busy_in_step", busy_in_step},
-                      {"trace", std::move(spans)},
-                      {"convolutions", std::move(chosen)}};
+  const Json measured{
+      {"peak", peak.bytes},           {"reserved_bytes", reserved_bytes ? Json(*reserved_bytes) : Json(nullptr)},
+      {"sent_bytes", sent_bytes},     {"received_bytes", received_bytes},
+      {"busy_seconds", busy_seconds}, {"busy_in_step", busy_in_step},
+      {"trace", std::move(spans)},    {"convolutions", std::move(chosen)}};
   std::string letter;
   Json::to_cbor(measured, letter);
   return letter;
@@ -35,6 +33,8 @@ std::string to_letter(const RankResult& row) {
 void read_letter(const std::string& letter, RankResult& row) {
   const Json from = Json::from_cbor(letter);
   from.at("peak").get_to(row.peak.bytes);
+  if (const Json& reserved = from.at("reserved_bytes"); !reserved.is_null())
+    row.reserved_bytes = reserved.get<std::int64_t>();
   from.at("sent_bytes").get_to(row.sent_bytes);
   from.at("received_bytes").get_to(row.received_bytes);
   from.at("busy_seconds").get_to(row.busy_seconds);

@@ -31,6 +31,7 @@ struct RankResult {
   int rank = 0;
   std::vector<std::pair<std::string, int>> coordinates;  // axis, position; in mesh order
   MemoryUse peak;                                        // at the moment of the largest total
+  std::optional<std::int64_t> reserved_bytes{};          // by the allocator at the end, a GPU's by all its ranks
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
   double busy_seconds = 0;             // outside communicators: CPU time where cores are short, or virtual
@@ -107,7 +108,7 @@ struct VariantResult {
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;      // absent on one rank, and if not all steps ended
   std::optional<std::int64_t> flops_per_step;  // plan only
-  std::string device = "cpu";                  // cpu | plan
+  std::string device = "cpu";                  // cpu | cuda | plan
   std::string clock = "wall";                  // wall | virtual
   HeadResult head{};
   std::optional<PipelineResult> pipeline;  // absent with one stage

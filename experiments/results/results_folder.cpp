@@ -19,7 +19,7 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view event_file_name = "events.out.tfevents.heddle";
 constexpr std::uint64_t longest_metrics = std::uint64_t{1} << 32;
@@ -61,23 +61,25 @@ struct MetricsLine {
 };
 
 std::string to_text(const MetricsLine& line) {
-  const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
-  const Json json = {{"variant", line.variant},
-                     {"step", line.record.step},
-                     {"loss", or_null(line.record.loss)},
-                     {"learning_rate", line.record.learning_rate},
-                     {"gradient_norm", or_null(line.record.gradient_norm)},
-                     {"loss_scale", or_null(line.record.loss_scale)},
-                     {"skipped", line.record.is_skipped},
-                     {"seconds", line.record.seconds},
-                     {"samples_per_second", or_null(line.samples_per_second)},
-                     {"time", line.time}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? OrderedJson(*value) : OrderedJson(nullptr);
+  };
+  const OrderedJson json = {{"variant", line.variant},
+                            {"step", line.record.step},
+                            {"loss", or_null(line.record.loss)},
+                            {"learning_rate", line.record.learning_rate},
+                            {"gradient_norm", or_null(line.record.gradient_norm)},
+                            {"loss_scale", or_null(line.record.loss_scale)},
+                            {"skipped", line.record.is_skipped},
+                            {"seconds", line.record.seconds},
+                            {"samples_per_second", or_null(line.samples_per_second)},
+                            {"time", line.time}};
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 /// Nothing for a line that is not whole, as a killed run's last may be.
 std::optional<MetricsLine> parse_line(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, false);
   const auto number = [&](const char* key) -> std::optional<double> {
     const auto found = json.find(key);
     return found != json.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;

@@ -12,62 +12,63 @@ namespace heddle {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
+OrderedJson or_null(const std::optional<T>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
-Json losses_json(const VariantResult& variant) {
-  Json losses = Json::array();
+OrderedJson losses_json(const VariantResult& variant) {
+  OrderedJson losses = OrderedJson::array();
   for (const StepRecord& record : variant.steps) losses.push_back(or_null(record.loss));
   return losses;
 }
 
-Json seconds_json(const VariantResult& variant) {
+OrderedJson seconds_json(const VariantResult& variant) {
   const auto seconds = step_seconds(variant);
   if (!seconds) return {{"median", nullptr}, {"min", nullptr}, {"max", nullptr}};
   return {{"median", seconds->median}, {"min", seconds->minimum}, {"max", seconds->maximum}};
 }
 
-Json rank_json(const RankResult& rank, bool timed, const std::vector<double>& shares, std::size_t index) {
-  Json coordinates = {{"dp", 0}, {"pp", 0}, {"tp", 0}};
+OrderedJson rank_json(const RankResult& rank, bool timed, const std::vector<double>& shares, std::size_t index) {
+  OrderedJson coordinates = {{"dp", 0}, {"pp", 0}, {"tp", 0}};
   for (const auto& [axis, position] : rank.coordinates) coordinates[axis] = position;
-  Json peak = {{"total", rank.peak.total()}};
+  OrderedJson peak = {{"total", rank.peak.total()}};
   for (std::size_t i = 0; i < category_count; ++i)
     peak[std::string(name_of(static_cast<Category>(i)))] = rank.peak.bytes[i];
   return {{"rank", rank.rank},
           {"coordinates", coordinates},
           {"peak_bytes", peak},
+          {"reserved_bytes", or_null(rank.reserved_bytes)},
           {"sent_bytes", rank.sent_bytes},
           {"received_bytes", rank.received_bytes},
-          {"busy_seconds", timed ? Json(rank.busy_seconds) : Json(nullptr)},
-          {"utilisation", index < shares.size() ? Json(shares[index]) : Json(nullptr)}};
+          {"busy_seconds", timed ? OrderedJson(rank.busy_seconds) : OrderedJson(nullptr)},
+          {"utilisation", index < shares.size() ? OrderedJson(shares[index]) : OrderedJson(nullptr)}};
 }
 
 /// Those of all ranks, each once.
-Json convolutions_json(const VariantResult& variant) {
+OrderedJson convolutions_json(const VariantResult& variant) {
   std::set<ChosenConvolution> chosen;
   for (const RankResult& rank : variant.ranks) chosen.insert(rank.convolutions.begin(), rank.convolutions.end());
-  Json rows = Json::array();
+  OrderedJson rows = OrderedJson::array();
   for (const auto& [geometry, part, dtype, algorithm, math, workspace, adds_bias] : chosen)
     rows.push_back({{"geometry", geometry},
                     {"part", part},
                     {"dtype", dtype},
                     {"algorithm", algorithm},
-                    {"math", math.empty() ? Json(nullptr) : Json(math)},
+                    {"math", math.empty() ? OrderedJson(nullptr) : OrderedJson(math)},
                     {"workspace", workspace},
                     {"adds_bias", adds_bias}});
   return rows;
 }
 
-Json evaluation_json(const std::optional<Evaluation>& evaluation) {
+OrderedJson evaluation_json(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return nullptr;
-  Json verification = nullptr;
+  OrderedJson verification = nullptr;
   if (evaluation->verification) {
     const Verification& measured = *evaluation->verification;
-    Json tar_at_far = Json::object();
+    OrderedJson tar_at_far = OrderedJson::object();
     for (const TarAtFar& point : measured.tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
     verification = {{"accuracy", measured.accuracy},
                     {"deviation", measured.deviation},
@@ -77,9 +78,9 @@ Json evaluation_json(const std::optional<Evaluation>& evaluation) {
   return {{"rank1", evaluation->rank1}, {"verification", verification}};
 }
 
-Json sent_json(const std::optional<SentInStep>& sent) {
+OrderedJson sent_json(const std::optional<SentInStep>& sent) {
   if (!sent) return nullptr;
-  Json formula{{"total", sent->formula.total()}};
+  OrderedJson formula{{"total", sent->formula.total()}};
   for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
     formula[std::string(cargo_names[cargo])] = sent->formula.model[cargo];
   formula["head"] = sent->formula.head;
@@ -87,7 +88,7 @@ Json sent_json(const std::optional<SentInStep>& sent) {
   return {{"counted", sent->counted}, {"formula", formula}};
 }
 
-Json head_json(const HeadResult& head) {
+OrderedJson head_json(const HeadResult& head) {
   const HeadConfig& config = head.config;
   return {{"classes", config.classes},
           {"features", head.features},
@@ -103,9 +104,11 @@ Json head_json(const HeadResult& head) {
 }
 
 /// The keys of a pipeline, null where there is none.
-void add_pipeline(Json& json, const RunResult& run, const VariantResult& variant) {
+void add_pipeline(OrderedJson& json, const RunResult& run, const VariantResult& variant) {
   const VariantResult* const naive = naive_of(run, variant);
-  const auto of = [&](auto member) { return variant.pipeline ? Json((*variant.pipeline).*member) : Json(nullptr); };
+  const auto of = [&](auto member) {
+    return variant.pipeline ? OrderedJson((*variant.pipeline).*member) : OrderedJson(nullptr);
+  };
   json["schedule"] = of(&PipelineResult::schedule_name);
   json["recompute"] = of(&PipelineResult::recompute);
   json["stages"] = variant.pipeline ? variant.pipeline->stages : 1;
@@ -116,31 +119,32 @@ void add_pipeline(Json& json, const RunResult& run, const VariantResult& variant
   json["kept_micro_batches"] = of(&PipelineResult::kept_micro_batches);
   json["kept_inputs"] = of(&PipelineResult::kept_inputs);
   json["speedup_over_first"] = or_null(speedup(variant, run.variants.front()));
-  json["speedup_over_naive"] = naive == nullptr ? Json(nullptr) : or_null(speedup(variant, *naive));
+  json["speedup_over_naive"] = naive == nullptr ? OrderedJson(nullptr) : or_null(speedup(variant, *naive));
   json["share_of_ideal"] = or_null(share_of_ideal(run, variant));
-  json["predicted_seconds"] = variant.pipeline ? or_null(variant.pipeline->predicted_seconds) : Json(nullptr);
+  json["predicted_seconds"] = variant.pipeline ? or_null(variant.pipeline->predicted_seconds) : OrderedJson(nullptr);
 }
 
-Json variant_json(const RunResult& run, const VariantResult& variant) {
+OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {
   const auto samples = samples_per_second(variant);
-  Json losses = losses_json(variant);
-  Json ranks = Json::array();
+  OrderedJson losses = losses_json(variant);
+  OrderedJson ranks = OrderedJson::array();
   const std::vector<double> shares = utilisation(variant);
   for (std::size_t i = 0; i < variant.ranks.size(); ++i)
     ranks.push_back(rank_json(variant.ranks[i], samples.has_value() && knows_when_busy(variant), shares, i));
-  Json json{{"name", variant.name},
-            {"status", name_of(variant.status)},
-            {"error", variant.status == VariantResult::Status::ok ? Json(nullptr) : Json(variant.error)},
-            {"steps", steps_done(variant)},
-            {"loss", {{"first", or_null(first_loss(variant))}, {"last", or_null(last_loss(variant))}}},
-            {"loss_per_step", losses},
-            {"skipped_steps", or_null(skipped_steps(variant))},
-            {"step_seconds", seconds_json(variant)},
-            {"samples_per_second", or_null(samples)},
-            {"device", variant.device},
-            {"clock", variant.clock},
-            {"batch", variant.batch},
-            {"head", head_json(variant.head)}};
+  OrderedJson json{
+      {"name", variant.name},
+      {"status", name_of(variant.status)},
+      {"error", variant.status == VariantResult::Status::ok ? OrderedJson(nullptr) : OrderedJson(variant.error)},
+      {"steps", steps_done(variant)},
+      {"loss", {{"first", or_null(first_loss(variant))}, {"last", or_null(last_loss(variant))}}},
+      {"loss_per_step", losses},
+      {"skipped_steps", or_null(skipped_steps(variant))},
+      {"step_seconds", seconds_json(variant)},
+      {"samples_per_second", or_null(samples)},
+      {"device", variant.device},
+      {"clock", variant.clock},
+      {"batch", variant.batch},
+      {"head", head_json(variant.head)}};
   add_pipeline(json, run, variant);
   json["sent_in_step"] = sent_json(variant.sent_in_step);
   json["ranks"] = std::move(ranks);
@@ -148,12 +152,12 @@ Json variant_json(const RunResult& run, const VariantResult& variant) {
   if (variant.maximised)
     json["maximised"] = {{"field", variant.maximised->field}, {"value", or_null(variant.maximised->value)}};
   if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;
-  if (Json convolutions = convolutions_json(variant); !convolutions.empty())
+  if (OrderedJson convolutions = convolutions_json(variant); !convolutions.empty())
     json["convolutions"] = std::move(convolutions);
   return json;
 }
 
-Json host_json() {
+OrderedJson host_json() {
   const Host host = this_host();
   return {{"system", host.system},
           {"processor", host.processor},
@@ -171,13 +175,14 @@ std::string csv_cell(const std::string& text) {
 }  // namespace
 
 std::string summary_json(const RunResult& run) {
-  Json versions = Json::object();
+  OrderedJson versions = OrderedJson::object();
   for (const auto& [name, version] : build_versions()) versions[name] = version;
   for (const auto& [name, version] : run.versions) versions[name] = version;
-  Json variants = Json::array();
+  OrderedJson variants = OrderedJson::array();
   for (const VariantResult& variant : run.variants) variants.push_back(variant_json(run, variant));
-  const Json summary = {{"name", run.name}, {"versions", versions}, {"host", host_json()}, {"variants", variants}};
-  return summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson summary = {
+      {"name", run.name}, {"versions", versions}, {"host", host_json()}, {"variants", variants}};
+  return summary.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string memory_csv(const RunResult& run) {

@@ -108,11 +108,11 @@ std::int64_t parallel_batches(const VariantResult& variant) {
 /// What each rank of a pipeline keeps for backward: by its schedule, and when it held the most. `a sample` tells
 /// schedules alike that keep other numbers of them; where values are recomputed it would tell nothing.
 std::string kept_table(const RunResult& run) {
-  constexpr std::size_t most_ranks = 16;  // more are in the summary
+  constexpr std::size_t most_listed = 16;  // more are in the summary
   Grid grid({"variant", "rank", "micro-batches", "inputs", "samples", "activations", "a sample"});
   bool keeps = false;
   for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > most_ranks) continue;
+    if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > most_listed) continue;
     const PipelineResult& pipeline = *variant.pipeline;
     const auto samples =
         static_cast<double>(variant.batch) / static_cast<double>(variant.micro_batches * parallel_batches(variant));

@@ -18,9 +18,12 @@ namespace {
 using Json = nlohmann::json;
 using namespace test;
 
-Ended run_on(const char* device, std::vector<std::string> options, const Scratch& scratch, const std::string& name) {
-  const std::string result = fmt::format("{}.{}", name, device);
-  options.insert(options.begin(), {"run", "--out", (scratch / result.c_str()).string()});
+/// A command on a device, called so.
+Ended call_on(const char* device, const std::string& command, std::vector<std::string> options, const Scratch& scratch,
+              const std::string& name) {
+  const std::string result = fmt::format("{}.{}.{}", name, command, device);
+  options.insert(options.begin(), command);
+  if (command == "run") options.insert(options.end(), {"--out", (scratch / result.c_str()).string()});
   options.insert(options.end(),
                  {"--set", fmt::format("device={}", device), "--set", "clock=wall", "--set", "winograd=false"});
   return run_program(options, scratch / (result + ".json").c_str());
@@ -28,16 +31,29 @@ Ended run_on(const char* device, std::vector<std::string> options, const Scratch
 
 bool finds_gpu(const Scratch& scratch) {
   const Ended asked =
-      run_on("cuda", {experiment_file("quickstart"), "--json", "--set", "train.steps=1"}, scratch, "asked");
+      call_on("cuda", "run", {experiment_file("quickstart"), "--json", "--set", "train.steps=1"}, scratch, "asked");
   if (asked.code == 0) return true;
   REQUIRE_MESSAGE(asked.code == 2, asked.said);
   MESSAGE(asked.said);
   return false;
 }
 
+/// One line for each variant: what plan counts for all ranks, what they held at most, and what the allocator took.
+void tell_memory(const Json& planned, const Json& ran, const std::string& name) {
+  const auto sum = [](const Json& ranks) {
+    std::int64_t total = 0;
+    for (const Json& rank : ranks) total += rank["peak_bytes"]["total"].get<std::int64_t>();
+    return total;
+  };
+  const Json line{{"experiment", name},           {"variant", ran["name"]},
+                  {"ranks", ran["ranks"].size()}, {"planned", sum(planned["ranks"])},
+                  {"metered", sum(ran["ranks"])}, {"reserved", ran["ranks"][0]["reserved_bytes"]}};
+  fmt::print("memory: {}\n", line.dump());
+}
+
 }  // namespace
 
-TEST_CASE("shipped experiments lose on a GPU what they lose on the CPU") {
+TEST_CASE("shipped experiments lose on a GPU what they lose on the CPU, and hold what plan says") {
   Scratch scratch;
   if (tested_backend() != "cuda" || !finds_gpu(scratch)) return;
   write_faces(scratch / "faces");
@@ -48,11 +64,13 @@ TEST_CASE("shipped experiments lose on a GPU what they lose on the CPU") {
     CAPTURE(file);
     const std::string name = std::filesystem::path(file).stem();
     const std::vector<std::string> options = cut_short(file, experiment, scratch / "faces");
-    const Ended on_cpu = run_on("cpu", options, scratch, name);
-    const Ended on_gpu = run_on("cuda", options, scratch, name);
+    const Ended on_cpu = call_on("cpu", "run", options, scratch, name);
+    const Ended on_gpu = call_on("cuda", "run", options, scratch, name);
+    const Ended planned = call_on("cuda", "plan", options, scratch, name);
     CAPTURE(on_gpu.said);
     REQUIRE(on_cpu.code == 0);
     REQUIRE(on_gpu.code == 0);
+    REQUIRE(planned.code == 0);
     const Json& expected = on_cpu.summary["variants"];
     const Json& variants = on_gpu.summary["variants"];
     for (std::size_t v = 0; v < expected.size(); ++v) {
@@ -63,6 +81,11 @@ TEST_CASE("shipped experiments lose on a GPU what they lose on the CPU") {
         CHECK(variants[v]["loss_per_step"][step].get<double>() ==
               doctest::Approx(expected[v]["loss_per_step"][step].get<double>()).epsilon(1e-3));
       }
+      const Json& counted = planned.summary["variants"][v];
+      tell_memory(counted, variants[v], name);
+      if (is_cut_by_time(patched(experiment, v))) continue;  // plan's times are others
+      for (std::size_t rank = 0; rank < variants[v]["ranks"].size(); ++rank)
+        CHECK(counted["ranks"][rank]["peak_bytes"] == variants[v]["ranks"][rank]["peak_bytes"]);
     }
   }
 }

@@ -1,13 +1,7 @@
 // So many steps that a table of put-off ones fills up.
 #include "tests/support/lazy_training.h"
 
-namespace heddle {
-
-namespace {
-
-using namespace test::lazy;
-
-}  // namespace
+namespace heddle::test::lazy {
 
 TEST_CASE("lazy rows are dense ones to rounding after 20,000 steps at a low rate with a changing learning rate") {
   Case c;
@@ -28,4 +22,4 @@ TEST_CASE("lazy rows are dense ones to rounding after 20,000 steps at a low rate
   CHECK(lazy < 2 * dense);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::lazy

@@ -24,6 +24,7 @@ inline RankResult rank_result(int rank, std::int64_t activations) {
   result.rank = rank;
   result.coordinates = {{"dp", rank}};
   result.peak.bytes = {4 * mebi, 3 * mebi, 2 * mebi, activations, 512, 0};
+  result.reserved_bytes = 48 * mebi;
   result.sent_bytes = 1000 + rank;
   result.received_bytes = 2000 + rank;
   result.busy_seconds = 1.5;

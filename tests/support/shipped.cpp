@@ -82,4 +82,15 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   return options;
 }
 
+Json patched(Json experiment, std::size_t variant) {
+  if (!experiment.contains("variants")) return experiment;
+  const Json patch = experiment["variants"][variant]["patch"];
+  experiment.merge_patch(patch);
+  return experiment;
+}
+
+bool is_cut_by_time(const Json& variant) {
+  return variant["model"].contains("stages") && variant["model"]["stages"].value("by", "") == "time";
+}
+
 }  // namespace heddle::test

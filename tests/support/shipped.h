@@ -21,4 +21,9 @@ void write_faces(const std::filesystem::path& folder);
 std::vector<std::string> cut_short(const std::string& file, const nlohmann::json& experiment,
                                    const std::filesystem::path& faces);
 
+/// One of its variants, with its patch.
+nlohmann::json patched(nlohmann::json experiment, std::size_t variant);
+/// Whether this variant's stages are cut by times that are measured: plan has those of its profile.
+bool is_cut_by_time(const nlohmann::json& variant);
+
 }  // namespace heddle::test
