@@ -102,7 +102,7 @@ TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the by
     CAPTURE(seed);
     CAPTURE(to_string(layout.mesh));
     CAPTURE(to_string(layout.over));
-    CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout, "cpu"));
+    CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout));
   }
 }
 

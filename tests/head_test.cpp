@@ -7,6 +7,7 @@
 
 #include "parallel/world.h"
 #include "tests/support/head_problem.h"
+#include "tests/support/ranks.h"
 
 namespace heddle {
 
@@ -19,15 +20,9 @@ using test::part;
 using test::Problem;
 using test::random_problem;
 using test::solve;
-using Values = std::vector<double>;
+using test::Values;
 
-constexpr std::array<Logits, 4> every_way{Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused};
-
-WorldOptions world(int ranks) {
-  WorldOptions options{.mesh = Mesh(ranks)};
-  options.threads = 1;
-  return options;
-}
+constexpr std::array<Logits, 4> every_logits{Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused};
 
 /// Embeddings and weights whose cosines are Paddle's example: row j of the weights completes its two given cosines to a
 /// unit vector along an axis of its own.
@@ -51,7 +46,7 @@ Problem golden_problem() {
 
 TEST_CASE("ArcFace losses are Paddle's golden ones over 1, 2 and 3 shards, wherever the logits are") {
   Problem problem = golden_problem();
-  for (const Logits logits : every_way)
+  for (const Logits logits : every_logits)
     for (const int ranks : {1, 2, 3}) {
       problem.config.logits = logits;
       CHECK(solve(problem, ranks).loss == doctest::Approx((82.37059586 + 12.13448420) / 2).epsilon(1e-8));
@@ -130,7 +125,7 @@ TEST_CASE("shards, micro-batches and the way of the logits change neither loss n
     Problem problem = random_problem(size.batch, size.classes, 6, 21);
     problem.config.margin = {.m1 = 1, .m2 = 0.5, .m3 = 0.1, .scale = 30};
     const Answer serial = solve(problem, 1);
-    for (const Logits logits : every_way)
+    for (const Logits logits : every_logits)
       for (const int ranks : {1, 2, 3, 4})
         for (const std::int64_t micro_batches : {1, 2}) {
           problem.config.logits = logits;
@@ -171,7 +166,7 @@ TEST_CASE("a label outside the classes is an error that names the sample") {
 TEST_CASE("logits stay sharded: only gathering makes rank 0 hold more than the others") {
   for (const Logits logits : {Logits::gathered, Logits::sharded}) {
     std::vector<std::int64_t> peaks(4);
-    run_ranks(world(4), [&](Rank& rank) {
+    run_ranks(test::ranks(4), [&](Rank& rank) {
       Construction construction{rank.device, rank.key, DType::f32};
       Head head({.classes = 4000, .logits = logits, .margin = {}}, {}, 8, rank, construction);
       const std::vector<std::int64_t> all(64, 5);

@@ -7,6 +7,7 @@
 
 #include "parallel/world.h"
 #include "tests/support/head_training.h"
+#include "tests/support/ranks.h"
 
 namespace heddle {
 
@@ -226,10 +227,8 @@ TEST_CASE("the correction makes the sampled sum of exponentials unbiased") {
 
 TEST_CASE("an embedding that is not finite is named with its sample and rank") {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    WorldOptions options{.mesh = Mesh(2)};
-    options.threads = 1;
     const auto run = [&] {
-      run_ranks(options, [&](Rank& rank) {
+      run_ranks(test::ranks(2), [&](Rank& rank) {
         Construction construction{rank.device, rank.key, DType::f32};
         Head head({.classes = 10, .logits = Logits::fused}, {}, 4, rank, construction);
         const std::vector<std::int64_t> labels{1, 2, 3, 4};

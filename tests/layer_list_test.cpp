@@ -8,6 +8,7 @@
 #include "experiments/config/study.h"
 #include "parallel/world.h"
 #include "tests/support/layouts.h"
+#include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -147,7 +148,7 @@ TEST_CASE("names that a checkpoint could not tell apart are refused before train
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
   const auto plan = plan_of(experiment, *dataset, Mesh());
-  CHECK_THROWS_WITH_AS(run_ranks({.mesh = Mesh()},
+  CHECK_THROWS_WITH_AS(run_ranks(test::ranks(1),
                                  [&](Rank& rank) {
                                    Tracer tracer(rank.clock, rank.device);
                                    const Trainer trainer(experiment, *dataset, rank, tracer, plan);
@@ -161,7 +162,7 @@ TEST_CASE("a backbone without parameters lets the head learn alone") {
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
   const auto plan = plan_of(experiment, *dataset, Mesh(2));
-  run_ranks({.mesh = Mesh(2)}, [&](Rank& rank) {
+  run_ranks(test::ranks(2), [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
     CHECK(trainer.compute_gradients(0).value() > 0);
@@ -175,7 +176,7 @@ TEST_CASE("the embedding of a model written out is what its last layer gives") {
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
   const auto plan = plan_of(experiment, *dataset, Mesh());
-  run_ranks({.mesh = Mesh()}, [&](Rank& rank) {
+  run_ranks(test::ranks(1), [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *dataset, rank, tracer, plan);
     CHECK(trainer.head_state().front().value.shape() == Shape{10, 7});

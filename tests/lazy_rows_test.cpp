@@ -1,13 +1,7 @@
 // Rows outside the sample that take their steps late end where those end that take each step in its time.
 #include "tests/support/lazy_training.h"
 
-namespace heddle {
-
-namespace {
-
-using namespace test::lazy;
-
-}  // namespace
+namespace heddle::test::lazy {
 
 TEST_CASE("lazy rows are dense ones on any number of ranks, for every way that samples and every sgd") {
   for (const OptimizerConfig& optimizer :
@@ -154,4 +148,4 @@ TEST_CASE("lazy steps of other optimizers and of narrow state are refused") {
   CHECK_NOTHROW(check(narrow, {}, DType::f64));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::lazy

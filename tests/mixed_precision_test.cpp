@@ -141,8 +141,7 @@ TEST_CASE("plan knows what layouts in 16 bits hold and send, rank by rank, to th
       CAPTURE(way.name);
       CAPTURE(seed);
       CAPTURE(to_string(layout.mesh));
-      CHECK(test::use_of_step(experiment, model, layout, "plan") ==
-            test::use_of_step(experiment, model, layout, "cpu"));
+      CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout));
     }
 }
 

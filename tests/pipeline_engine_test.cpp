@@ -12,6 +12,7 @@
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/world.h"
+#include "tests/support/ranks.h"
 
 namespace heddle {
 
@@ -66,7 +67,7 @@ TEST_CASE("a stage that dies in the midst of a batch ends all ranks with its nam
     }
   };
   const auto program = program_of("1f1b", {.ranks = 4, .micro_batches = 8});
-  CHECK_THROWS_WITH_AS(run_ranks({.mesh = Mesh(1, 4, 1), .threads = 1},
+  CHECK_THROWS_WITH_AS(run_ranks(test::ranks(Mesh(1, 4, 1)),
                                  [&](Rank& rank) {
                                    Tracer tracer(rank.clock, rank.device);
                                    Dying stages(rank.device, 4);
@@ -92,7 +93,7 @@ TEST_CASE("a slow receiver does not delay the sender's next micro-batch") {
     std::atomic<bool>& made_;
   };
   const auto program = program_of("gpipe", {.ranks = 2, .micro_batches = 4});
-  run_ranks({.mesh = Mesh(1, 2, 1), .threads = 1}, [&](Rank& rank) {
+  run_ranks(test::ranks(Mesh(1, 2, 1)), [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);
     Watched stages(rank.device, second_was_made);
     PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
@@ -106,7 +107,7 @@ TEST_CASE("what is on its way and what waits for backward is bounded as the sche
   const auto peaks_of = [&](const char* schedule, int micro_batches, Recompute recompute) {
     std::map<int, std::int64_t> peaks;
     const auto program = program_of(schedule, {.ranks = 4, .micro_batches = micro_batches}, recompute);
-    run_ranks({.mesh = Mesh(1, 4, 1), .threads = 1}, [&](Rank& rank) {
+    run_ranks(test::ranks(Mesh(1, 4, 1)), [&](Rank& rank) {
       Tracer tracer(rank.clock, rank.device);
       Chain stages(rank.device, 4);
       rank.device.meter().reset_peak();
@@ -128,7 +129,7 @@ TEST_CASE("what is on its way and what waits for backward is bounded as the sche
 
 TEST_CASE("a forward pass gives the outputs in order and keeps nothing") {
   const auto program = make_program(forward_only(looped_stages(2, 2), 5));
-  run_ranks({.mesh = Mesh(1, 2, 1), .threads = 1}, [&](Rank& rank) {
+  run_ranks(test::ranks(Mesh(1, 2, 1)), [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);
     Chain stages(rank.device, 4);
     PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);

@@ -17,7 +17,7 @@
 namespace heddle::test {
 namespace {
 
-using Values = std::span<const Variable>;
+using Inputs = std::span<const Variable>;
 
 /// The case within a segment, between operations of others, so that edges go in and out.
 OperationCase in_segment(const OperationCase& operation) {
@@ -26,7 +26,7 @@ OperationCase in_segment(const OperationCase& operation) {
     std::vector<Variable> before;
     for (const Variable& input : inputs) before.push_back(scale(input, 1));
     return scale(recompute_segment(before,
-                                   [run](Values x, bool) {
+                                   [run](Inputs x, bool) {
                                      return std::vector<Variable>{run({x.begin(), x.end()})};
                                    })[0],
                  1);
@@ -42,11 +42,11 @@ TEST_CASE("Every operation within a segment that runs again has its finite diffe
   }
 }
 
-TEST_CASE("Every operation within a segment gives the bits of one without, and plan cpu's bytes") {
+TEST_CASE("Every operation within a segment gives the bits of one without, and plan its bytes") {
   for (const OperationCase& operation : operation_cases())
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
       std::vector<MemoryUse> uses;
-      for (const std::string_view backend : {"cpu", "plan"}) {
+      for (const std::string& backend : {tested_backend(), std::string("plan")}) {
         Device device = make_device(backend);
         const CaseGraph graph = make_graph(in_segment(operation), device, dtype);
         graph.go_back();
@@ -72,7 +72,7 @@ Variable chain(Variable x, const Variable& weight, int layers, int length) {
   };
   if (length == 0) return run(std::move(x), layers);
   for (int i = 0; i < layers; i += length) {
-    const SegmentFunction segment = [run, length](Values y, bool) { return std::vector<Variable>{run(y[0], length)}; };
+    const SegmentFunction segment = [run, length](Inputs y, bool) { return std::vector<Variable>{run(y[0], length)}; };
     x = recompute_segment(std::span(&x, 1), segment)[0];
   }
   return x;
@@ -82,7 +82,7 @@ TEST_CASE("A segment keeps its inputs alone; a pass holds one segment's activati
   static constexpr std::int64_t rows = 1000;
   static constexpr std::int64_t channels = 8;
   static constexpr std::int64_t value = 8 * rows * channels;
-  for (const std::string_view backend : {"cpu", "plan"}) {
+  for (const std::string& backend : {tested_backend(), std::string("plan")}) {
     Device device = make_device(backend);
     const Leaf weight(device, Kind::parameter, {channels, channels}, 1);
     const std::int64_t parameters = device.meter().live().total();
@@ -112,7 +112,7 @@ TEST_CASE("A split pass runs a segment again once, in its input part, and keeps 
   const Leaf x(device, Kind::input, {6, 4}, 1);
   const Leaf weight(device, Kind::parameter, {4, 4}, 2);
   std::string runs;
-  const SegmentFunction segment = [&](Values y, bool recomputing) {
+  const SegmentFunction segment = [&](Inputs y, bool recomputing) {
     runs += recomputing ? 'R' : 'F';
     return std::vector<Variable>{heddle::tanh(linear(y[0], weight.variable, {}))};
   };
@@ -138,7 +138,7 @@ TEST_CASE("Several outputs, of which some are read, are inputs, constants or nee
   const Leaf x(device, Kind::input, {4}, 1);
   const Leaf weight(device, Kind::parameter, {4}, 2);
   const Leaf unread(device, Kind::parameter, {4}, 3);
-  const auto run = [&](Values in, bool) {
+  const auto run = [&](Inputs in, bool) {
     const Variable product = multiply(in[0], weight.variable);
     const Variable lost = multiply(product, unread.variable);
     return std::vector<Variable>{product, in[0], Variable(in[0].value()), heddle::tanh(product),
@@ -187,11 +187,11 @@ TEST_CASE("Segments within a segment are part of it, and nothing is kept within 
   const Leaf x(device, Kind::input, {6, 4}, 1);
   const Leaf weight(device, Kind::parameter, {4, 4}, 2);
   std::string runs;
-  const SegmentFunction inner = [&](Values y, bool recomputing) {
+  const SegmentFunction inner = [&](Inputs y, bool recomputing) {
     runs += recomputing ? 'r' : 'f';
     return std::vector<Variable>{linear(y[0], weight.variable, {})};
   };
-  const SegmentFunction outer = [&](Values y, bool recomputing) {
+  const SegmentFunction outer = [&](Inputs y, bool recomputing) {
     runs += recomputing ? 'R' : 'F';
     const Variable between = heddle::tanh(y[0]);
     return recompute_segment(std::span(&between, 1), inner);
@@ -210,7 +210,7 @@ TEST_CASE("A segment that does something else when it runs again is refused") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {2}, 1);
   const auto go_back = [&](int first, int again) {
-    backward({root_of(recompute_segment(std::span(&x.variable, 1), [=](Values in, bool recomputing) {
+    backward({root_of(recompute_segment(std::span(&x.variable, 1), [=](Inputs in, bool recomputing) {
       Variable y = in[0];
       for (int i = 0; i < (recomputing ? again : first); ++i) y = scale(y, 2);
       return std::vector<Variable>{y};
@@ -219,7 +219,7 @@ TEST_CASE("A segment that does something else when it runs again is refused") {
   CHECK_THROWS_WITH_AS(go_back(3, 2), "recompute: the segment recorded 3 operations, and 2 when it ran again", Error);
   CHECK_THROWS_WITH_AS(go_back(2, 3), "recompute: the segment recorded 2 operations, and more when it ran again",
                        Error);
-  CHECK_THROWS_WITH_AS(recompute_segment({}, [](Values, bool) { return std::vector<Variable>(); }),
+  CHECK_THROWS_WITH_AS(recompute_segment({}, [](Inputs, bool) { return std::vector<Variable>(); }),
                        "recompute_segment: expected an input, got none", InputError);
   CHECK(device.records());
   CHECK(device.segment() == nullptr);
@@ -232,7 +232,7 @@ TEST_CASE("A chain of 100,000 segments is walked and dropped without recursion")
     Variable y = x.variable;
     for (int i = 0; i < 100000; ++i)
       y = recompute_segment(std::span(&y, 1),
-                            [](Values in, bool) { return std::vector<Variable>{scale(in[0], 1)}; })[0];
+                            [](Inputs in, bool) { return std::vector<Variable>{scale(in[0], 1)}; })[0];
     return y;
   };
   backward({{make(), tensor(device, {1}, {1})}});

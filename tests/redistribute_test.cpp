@@ -19,7 +19,7 @@ constexpr Placement S(int dimension) {
   return Placement::shard(dimension);
 }
 
-WorldOptions on(const Mesh& mesh, const std::string& backend = "cpu") {
+WorldOptions on(const Mesh& mesh, const std::string& backend = test::tested_backend()) {
   WorldOptions options = on_transport(mesh.size(), backend);
   options.mesh = mesh;
   return options;
@@ -297,7 +297,7 @@ TEST_CASE("plan sends and holds the same bytes without data") {
     });
     return table;
   };
-  CHECK(measure("plan") == measure("cpu"));
+  CHECK(measure("plan") == measure(test::tested_backend()));
 }
 
 TEST_CASE("a redistribution takes the time of its slowest groups, step by step") {

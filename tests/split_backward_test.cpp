@@ -67,7 +67,7 @@ TEST_CASE("Every operation's backward in two parts is the whole one bit for bit,
       }
 }
 
-TEST_CASE("plan holds cpu's bytes after each part, over all operations") {
+TEST_CASE("plan holds the tested backend's bytes after each part, over all operations") {
   for (const OperationCase& operation : operation_cases())
     for (const DType dtype : {DType::f32, DType::bf16})
       for (unsigned n = 1; n < assignments(operation); ++n) {
@@ -89,7 +89,8 @@ TEST_CASE("plan holds cpu's bytes after each part, over all operations") {
           note();
           return bytes;
         };
-        CHECK_MESSAGE(uses("plan") == uses("cpu"), operation.name << " in " << name_of(dtype) << ", kinds " << n);
+        CHECK_MESSAGE(uses("plan") == uses(tested_backend()),
+                      operation.name << " in " << name_of(dtype) << ", kinds " << n);
       }
 }
 

@@ -16,6 +16,7 @@ namespace {
 WorldOptions ranks(int count) {
   WorldOptions options;
   options.mesh = Mesh(count);
+  options.backend = test::tested_backend();
   options.threads = 1;
   // No test waits so long: failures end the waits.
   options.timeout = std::chrono::minutes(10);
@@ -37,7 +38,7 @@ TEST_CASE("every rank has its own thread, device, coordinates and communicators"
     ++bodies;
     CHECK(rank.size == 4);
     CHECK(rank.device.rank() == rank.index);
-    CHECK(rank.device.backend().name() == "cpu");
+    CHECK(rank.device.backend().name() == test::tested_backend());
     CHECK(rank.world.rank() == rank.index);
     CHECK(rank.coordinates == options.mesh.coordinates(rank.index));
     CHECK(rank.along(Axis::dp).size() == 2);
@@ -110,8 +111,7 @@ TEST_CASE("out of memory stays out of memory, wrong input stays wrong input") {
 }
 
 TEST_CASE("what a rank gets wrong at its very end is told, though it reads no result of it") {
-  WorldOptions options = ranks(2);
-  options.backend = test::tested_backend();
+  const WorldOptions options = ranks(2);
   const auto body = [](Rank& rank) {
     const Tensor sum = rank.world.all_reduce(Tensor::full(rank.device, {4, 1}, DType::f32, 1));
     const std::vector<std::int64_t> index{rank.index == 1 ? 9 : 3};

@@ -5,14 +5,12 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/world.h"
 #include "tests/support/head_samples.h"
+#include "tests/support/ranks.h"
 
 namespace heddle::test {
 
 namespace {
-
-using Values = std::vector<double>;
 
 void put(const Tensor& rows, std::int64_t first_row, Values& all) {
   const Values values = rows.to_doubles();
@@ -79,12 +77,6 @@ void forward(Head& head, const Problem& problem, Rank& rank, std::int64_t micro_
   }
 }
 
-WorldOptions world(const Mesh& mesh) {
-  WorldOptions options{.mesh = mesh};
-  options.threads = 1;
-  return options;
-}
-
 Answer blank_answer(const Problem& problem) {
   Answer answer;
   answer.losses.resize(problem.labels.size());
@@ -102,7 +94,7 @@ Values part(const Values& all, std::int64_t width, const ShardRange& rows) {
 
 Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches, DType dtype) {
   Answer answer = blank_answer(problem);
-  run_ranks(world(mesh), [&](Rank& rank) {
+  run_ranks(ranks(mesh), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, dtype};
     Head head(problem.config, {.momentum = 0}, problem.dimension, rank, construction);
     load(head, problem, rank, dtype);
@@ -121,7 +113,7 @@ Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batche
 Values running_after_step(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches) {
   std::vector<Values> running(static_cast<std::size_t>(mesh.size()));
   Answer answer = blank_answer(problem);
-  run_ranks(world(mesh), [&](Rank& rank) {
+  run_ranks(ranks(mesh), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, DType::f64};
     Head head(problem.config, {.momentum = 0}, problem.dimension, rank, construction);
     load(head, problem, rank, DType::f64);

@@ -7,14 +7,14 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/world.h"
 #include "tests/support/head_samples.h"
+#include "tests/support/ranks.h"
 
 namespace heddle::test {
 
 namespace {
 
-Values rows_of(const Values& all, std::int64_t width, const ShardRange& rows) {
+Values rows_in(const Values& all, std::int64_t width, const ShardRange& rows) {
   return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
 }
 
@@ -48,9 +48,7 @@ Learned train(const Training& t, const Mesh& mesh) {
   result.square.resize(result.weights.size(), unknown);
   result.sent.resize(ranks);
   result.peaks.resize(ranks);
-  WorldOptions options{.mesh = mesh, .backend = t.backend};
-  options.threads = 1;
-  run_ranks(options, [&](Rank& rank) {
+  run_ranks(test::ranks(mesh, t.backend), [&](Rank& rank) {
     const bool leads = rank.index == 0;
     Construction construction{rank.device, rank.key, t.dtype};
     Head head(t.config, t.optimizer, d, rank, construction);
@@ -64,7 +62,7 @@ Learned train(const Training& t, const Mesh& mesh) {
         HeadInput input;
         const ShardRange mine = samples_of(mesh, rank.index, t.batch, t.micro_batches, i);
         input.samples = shared_samples(t.config, mesh, rank.index, t.batch, t.micro_batches, i);
-        input.embedding = tensor(rank.device, {mine.size, d}, rows_of(embeddings, d, mine), t.dtype);
+        input.embedding = tensor(rank.device, {mine.size, d}, rows_in(embeddings, d, mine), t.dtype);
         input.labels =
             std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
         input.global_batch = t.batch;
@@ -107,7 +105,7 @@ Learned train(const Training& t, const Mesh& mesh) {
 }
 
 void check_planned(Training t, const Mesh& mesh) {
-  t.backend = "cpu";
+  t.backend = tested_backend();
   const Learned ran = train(t, mesh);
   t.backend = "plan";
   const Learned planned = train(t, mesh);

@@ -13,8 +13,6 @@
 
 namespace heddle::test {
 
-using Values = std::vector<double>;
-
 struct Training {
   HeadConfig config;
   OptimizerConfig optimizer{.learning_rate = 0.3, .weight_decay = 0.01};

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/world.h"
+#include "tests/support/ranks.h"
 
 namespace heddle::test {
 
@@ -61,8 +61,8 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = make_dataset(experiment.data, key);
-  WorldOptions options{.mesh = layout.mesh, .key = key};
-  options.threads = 1;
+  WorldOptions options = ranks(layout.mesh);
+  options.key = key;
   const auto plan = plan_of(experiment, model, layout);
   Outcome outcome;
   std::mutex mutex;
@@ -99,8 +99,8 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = make_dataset(experiment.data, key);
-  WorldOptions options{.mesh = layout.mesh, .backend = backend, .key = key};
-  options.threads = 1;
+  WorldOptions options = ranks(layout.mesh, backend);
+  options.key = key;
   const auto plan = plan_of(experiment, model, layout);
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
   run_ranks(options, [&](Rank& rank) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/trainer.h"
+#include "tests/support/devices.h"
 
 namespace heddle::test {
 
@@ -62,14 +63,15 @@ inline Outcome train(const Experiment& experiment, const ModelPointer& model, co
 void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                          bool synchronized = false);
 
-/// What each rank held when it held the most in each category, and what it sent, in one step.
+/// What each rank held when it held the most in each category, and what it sent, in one step; on plan, what the tested
+/// backend would.
 struct Use {
   std::vector<std::int64_t> bytes;
   std::int64_t sent = 0;
   bool operator==(const Use&) const = default;
 };
 std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, const Layout& layout,
-                             const std::string& backend);
+                             const std::string& backend = tested_backend());
 
 /// Where two sets of tensors differ most.
 struct Difference {

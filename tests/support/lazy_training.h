@@ -8,13 +8,10 @@
 #include <doctest/doctest.h>
 
 #include "layers/head/head.h"
-#include "parallel/world.h"
-#include "tests/support/devices.h"
 #include "tests/support/difference.h"
+#include "tests/support/ranks.h"
 
 namespace heddle::test::lazy {
-
-using Values = std::vector<double>;
 
 /// Changes from step to step, also upwards.
 inline double rate_of(std::int64_t step, std::int64_t steps) {
@@ -48,9 +45,7 @@ inline Learned train(const Case& c, Unsampled unsampled) {
   result.weights.resize(static_cast<std::size_t>(config.classes * dimension));
   result.momentum.resize(result.weights.size());
   result.peaks.resize(static_cast<std::size_t>(c.ranks));
-  WorldOptions options{.mesh = Mesh(c.ranks), .backend = c.backend};
-  options.threads = 1;
-  run_ranks(options, [&](Rank& rank) {
+  run_ranks(ranks(c.ranks, c.backend), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, c.dtype};
     Head head(config, c.optimizer, dimension, rank, construction);
     const ShardRange mine = shard(batch, c.ranks, rank.index);

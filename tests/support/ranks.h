@@ -11,14 +11,20 @@
 
 namespace heddle::test {
 
-/// A mesh of data-parallel ranks with one computing thread each.
-inline WorldOptions ranks(int count, const std::string& backend = tested_backend()) {
+/// Ranks with one computing thread each. On plan they count what those of the tested backend hold.
+inline WorldOptions ranks(const Mesh& mesh, const std::string& backend = tested_backend()) {
   WorldOptions options;
-  options.mesh = Mesh(count);
+  options.mesh = mesh;
   options.backend = backend;
+  options.planned = tested_backend();
   options.threads = 1;
   options.timeout = std::chrono::seconds(60);
   return options;
+}
+
+/// Data-parallel ones.
+inline WorldOptions ranks(int count, const std::string& backend = tested_backend()) {
+  return ranks(Mesh(count), backend);
 }
 
 /// Values whose sums depend on their order.
