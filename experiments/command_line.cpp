@@ -83,15 +83,17 @@ std::string devices_text() {
   return text;
 }
 
-/// `job` is joined by the commands that all of its processes do together; of the others rank 0's does all.
-int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console,
-             std::unique_ptr<Processes>& job) {
+/// `job` is joined by the commands that all of its processes do together, and `all` shows whom each waits for then; of
+/// the others rank 0's does all.
+int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
+             std::ostream& all) {
   app.require_subcommand(1);
   app.footer(
       "The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.\n"
       "`mpirun -n 4 ./heddle run FILE` gives each of four ranks a process of its own (Open MPI, MPICH, srun).");
   app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
   int code = 0;
+  const auto on_wait = [&all](const std::string& what) { all << what << "\n" << std::flush; };
   RunCommand run;
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
   add_run_options(run_app, run);
@@ -105,7 +107,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                 "with --resume: keep the backbone and begin a new head, also of other classes and data")
       ->needs(resume);
   run_app.callback([&] {
-    job = join_processes();
+    job = join_processes(on_wait);
     code = run_command(run, console, job.get());
   });
 
@@ -182,7 +184,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
-    if (bench.name == "collectives") job = join_processes();
+    if (bench.name == "collectives") job = join_processes(on_wait);
     bench_command(bench, console, job.get());
   });
 
@@ -210,16 +212,16 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   return code;
 }
 
-/// `who` reports: `heddle: `.
+/// `who` reports: `heddle: `. `all` shows what each process says, and not rank 0 for all of them.
 int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
-                  const std::string& who) {
+                  std::ostream& all, const std::string& who) {
   const auto report = [&console, &who](const std::exception& error, int code) {
     console.err << who << error.what() << "\n" << std::flush;
     return code;
   };
   try {
     CLI::App app("Heddle: data-parallel training of face recognition with large class-sharded heads", "heddle");
-    const int code = dispatch(app, argc, argv, console, job);
+    const int code = dispatch(app, argc, argv, console, job, all);
     if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
     return code;
   } catch (const InputError& error) {
@@ -254,13 +256,14 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   std::unique_ptr<Processes> job;
   int code = 0;
   if (!launch || launch->rank == 0) {
-    code = report_errors(argc, argv, console, job, "heddle: ");
+    code = report_errors(argc, argv, console, job, console.err, "heddle: ");
   } else if (is_done_together(argc, argv)) {
     // All processes of a job fail by the same errors: rank 0 tells them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);
     std::ostringstream said;
-    code = report_errors(argc, argv, {silent, said, {}}, job, fmt::format("heddle: rank {}: ", launch->rank));
+    code =
+        report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
     // Those that meet by sockets are no job before they have met.
     if (!job && has_meeting_point()) console.err << said.str() << std::flush;
   }

@@ -15,21 +15,24 @@ namespace heddle {
 namespace {
 
 /// By MPI, unless the environment tells where the processes meet.
-std::unique_ptr<Wire> join(const Launch& launch) {
-  if (const std::optional<MeetingPoint> point = meeting_point_of_environment())
-    return join_by_tcp(launch, *point, meeting_patience_of_environment());
+std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_wait) {
+  if (const std::optional<MeetingPoint> point = meeting_point_of_environment()) {
+    MeetingPatience patience = meeting_patience_of_environment();
+    patience.on_wait = on_wait;
+    return join_by_tcp(launch, *point, patience);
+  }
   return join_job();
 }
 
 }  // namespace
 
-std::unique_ptr<Processes> join_processes() {
+std::unique_ptr<Processes> join_processes(const std::function<void(const std::string&)>& on_wait) {
   const std::optional<Launch> launch = launch_of_environment();
   if (!launch) {
     check_meeting_of_environment();
     return nullptr;
   }
-  if (std::unique_ptr<Wire> wire = join(*launch)) return std::make_unique<Processes>(std::move(wire));
+  if (std::unique_ptr<Wire> wire = join(*launch, on_wait)) return std::make_unique<Processes>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(
       "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
@@ -47,7 +50,11 @@ void together(Processes* job, const std::function<void()>& body) {
 std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
   if (job == nullptr) return numbers;
   std::vector<double> got;
-  run_ranks({.mesh = Mesh(job->size()), .transport = "mpi", .processes = job}, [&](Rank& rank) {
+  WorldOptions options;
+  options.mesh = Mesh(job->size());
+  options.transport = "mpi";
+  options.processes = job;
+  run_ranks(options, [&](Rank& rank) {
     Tensor values;
     if (rank.index == 0) {
       values = Tensor::empty(rank.device, {static_cast<std::int64_t>(numbers.size())}, DType::f64);
@@ -91,7 +98,7 @@ void check_same_data(const Dataset& dataset, Processes* job) {
                          data[0], data[1], static_cast<std::uint32_t>(data[2]), data[3],
                          static_cast<std::uint32_t>(data[4]));
     };
-    if (mine != first) fail<InputError>("data: rank {} has {}; rank 0 has {}", job->rank(), told(mine), told(first));
+    if (mine != first) fail<InputError>("data: {}; rank 0 has {}", told(mine), told(first));
   });
 }
 
@@ -107,10 +114,10 @@ void fit_to_job(Study<Experiment>& study, const Processes* job) {
       experiment.transport = experiment.device == DeviceType::cuda ? TransportType::nccl : TransportType::mpi;
   }
   if (job != nullptr && job->size() != ranks)
-    fail<InputError>(
-        "{}: expected as many processes as the largest mesh has ranks, {}, got {}: mpirun -n {} ./heddle "
-        "run FILE",
-        study.name, ranks, job->size(), ranks);
+    fail<InputError>("{}: expected as many processes as the largest mesh has ranks, {}, got {}: {}", study.name, ranks,
+                     job->size(),
+                     meeting_point_of_environment() ? fmt::format("WORLD_SIZE={}", ranks)
+                                                    : fmt::format("mpirun -n {} ./heddle run FILE", ranks));
 }
 
 }  // namespace heddle

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "experiments/config/study.h"
@@ -13,8 +14,8 @@ namespace heddle {
 
 /// The job that this process is part of by its environment, by sockets or by MPI; null for a process that was started
 /// alone. InputError if it is MPI's and this program was built without, or by half of what sockets need. To be called
-/// once.
-std::unique_ptr<Processes> join_processes();
+/// once. `on_wait` is told whom it waits for where that takes long.
+std::unique_ptr<Processes> join_processes(const std::function<void(const std::string&)>& on_wait);
 
 /// Runs the body, and with a job so that it fails on all processes by the same error or on none.
 void together(Processes* job, const std::function<void()>& body);

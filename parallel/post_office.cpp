@@ -213,17 +213,20 @@ void PostOffice::open_exchange(int from, Kind kind, std::uint64_t section, Lette
   addressee->second->wanted(from, want);
 }
 
-/// Those that had left may go. Others may not have noticed yet, or cannot.
+/// Those that had left may go. A section that it has ended is whole: others may be past it already, and it is the next
+/// one that lacks this process. Others may not have noticed yet, or cannot.
 void PostOffice::lose(const Wire::Gone& gone) {
   const auto p = static_cast<std::size_t>(gone.process);
   if (left_[p]) return;
   left_[p] = true;
   const Failure failure{Failure::Kind::rank_failed, fmt::format("rank {}: {}", gone.process, gone.why)};
   lost_.emplace(gone.process, failure.why);
-  Section& section = section_of(section_);
+  std::uint64_t lacking = section_;
+  while (section_of(lacking).ended[p]) ++lacking;
+  Section& section = section_of(lacking);
   if (section.failures.contains(gone.process)) return;  // it has told why itself
   remember_failure(section, gone.process, failure);
-  report(failure);
+  report(failure, lacking);
 }
 
 void PostOffice::remember_failure(Section& section, int rank, Failure failure) {

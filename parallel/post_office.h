@@ -131,7 +131,7 @@ class PostOffice {
 
   // ---- between sections
   /// Tells everybody that this process's part of the present section failed; the first time counts.
-  void report(const Failure& failure);
+  void report(const Failure& failure) { report(failure, section_); }
   /// The same of what was thrown, unless others did; and abandons the path.
   void give_up(const std::exception_ptr& exception);
   /// Ends the section; gives what failed in it, by rank.
@@ -173,6 +173,7 @@ class PostOffice {
   void sort(int from, LetterReader& letter);
   void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
   void lose(const Wire::Gone& gone);
+  void report(const Failure& failure, std::uint64_t section);
   static void remember_failure(Section& section, int rank, Failure failure);
   void wait_patiently(const std::function<bool()>& ready);
   void check();

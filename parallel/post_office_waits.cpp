@@ -124,9 +124,9 @@ bool PostOffice::is_sending_to(int peer) const {
 
 // ---- between sections ----------------------------------------------------------------------------------------------
 
-void PostOffice::report(const Failure& failure) {
-  remember_failure(section_of(section_), rank(), failure);
-  begin(Kind::failed, section_);
+void PostOffice::report(const Failure& failure, std::uint64_t section) {
+  remember_failure(section_of(section), rank(), failure);
+  begin(Kind::failed, section);
   letter_.put(failure.kind);
   letter_.put_text(failure.why);
   send_to_all();

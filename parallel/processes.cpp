@@ -28,16 +28,19 @@ std::optional<int> place_in(const char* variable) {
   return place;
 }
 
-[[noreturn]] void raise(const Failure& failure) {
+/// A rank that failed or has no memory is named in what is said of it. Of the rest rank 0's is what the user sees, and
+/// goes without saying.
+[[noreturn]] void raise(int rank, const Failure& failure) {
+  const std::string why = rank == 0 ? failure.why : fmt::format("rank {}: {}", rank, failure.why);
   switch (failure.kind) {
+    case Failure::Kind::rank_failed:
+      throw RankFailed(failure.why);
     case Failure::Kind::out_of_memory:
       throw OutOfMemory(failure.why);
     case Failure::Kind::input_error:
-      throw InputError(failure.why);
-    case Failure::Kind::rank_failed:
-      throw RankFailed(failure.why);
+      throw InputError(why);
     default:
-      throw Error(failure.why);
+      throw Error(why);
   }
 }
 
@@ -120,11 +123,15 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
 }
 
 std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
+  // The next section begins without this one's GPU, also where the end of this one throws.
+  const auto forget_gpu = [this](void*) {
+    office_->set_path(*wire_);
+    nccl_.reset();
+  };
+  const std::unique_ptr<void, decltype(forget_gpu)> scope(this, forget_gpu);
   if (exception) office_->give_up(exception);
   const std::map<int, Failure> failures = office_->conclude();
   if (nccl_ != nullptr && failures.empty()) nccl_->close();
-  office_->set_path(*wire_);
-  nccl_.reset();
   if (failures.empty()) return {};
   return *failures.begin();
 }
@@ -140,7 +147,7 @@ void Processes::together(const std::function<void()>& body) {
   } catch (...) {
     exception = std::current_exception();
   }
-  if (const auto failed = conclude(exception)) raise(failed->second);
+  if (const auto failed = conclude(exception)) raise(failed->first, failed->second);
 }
 
 std::vector<std::string> Processes::gather(const std::string& content) {

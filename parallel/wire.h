@@ -1,7 +1,9 @@
 // What moves bytes between the processes of a job: the part of communication that only MPI or sockets can do, and
-// nothing of what a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job.
+// nothing of what a rank, a tensor or a failure is. Nothing here waits, except for joining and leaving the job and
+// where it says so.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,6 +57,9 @@ class Wire {
   /// transfers are under way.
   virtual void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) = 0;
   virtual std::optional<Sheet> next_sheet() = 0;
+  /// Waits until all that was posted has left this process, for one that is about to wait elsewhere; false if it has
+  /// not after so long.
+  virtual bool flush(std::chrono::milliseconds patience) noexcept = 0;
 
   /// Any number of bytes; the receiver gives the same number and tag.
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;

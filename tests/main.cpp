@@ -1,14 +1,22 @@
 // Runs the tests: in one process, or as one rank of the job that started this process.
 #define DOCTEST_CONFIG_IMPLEMENT
+#include <iostream>
+
 #include <doctest/doctest.h>
 
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"
 
-int main(int argc, char** argv) {
-  using namespace heddle;
+namespace heddle {
+
+namespace {
+
+int run_tests(int argc, char** argv) {
   doctest::Context context(argc, argv);
   if (test::tested_backend() == "cpu") context.addFilter("test-suite-exclude", test::beside_cpu);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  context.addFilter("test-suite-exclude", test::long_under_sanitizers);
+#endif
   std::unique_ptr<Wire> wire = launch_of_environment() ? join_job() : nullptr;
   if (!wire) return context.run();
   Processes job(std::move(wire));
@@ -18,4 +26,17 @@ int main(int argc, char** argv) {
   const int code = context.run();
   job.leave(code);
   return code;
+}
+
+}  // namespace
+
+}  // namespace heddle
+
+int main(int argc, char** argv) {
+  try {
+    return heddle::run_tests(argc, argv);
+  } catch (const heddle::Error& error) {  // of the job that it was to join
+    std::cerr << "heddle_tests: " << error.what() << "\n";
+    return 2;
+  }
 }

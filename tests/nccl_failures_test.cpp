@@ -11,8 +11,8 @@
 #include "parallel/processes.h"
 #include "parallel/world.h"
 #include "tests/support/called.h"
+#include "tests/support/environment_variable.h"
 #include "tests/support/on_nccl.h"
-#include "tests/support/variable.h"
 
 namespace heddle::test {
 
@@ -196,12 +196,12 @@ TEST_CASE("nccl: two ranks on one GPU are wrong input, on all ranks") {
 }
 
 TEST_CASE("a place on the machine that is none is wrong input, which the process tells itself") {
-  const Variable rank("RANK", "1");
-  const Variable size("WORLD_SIZE", "2");
-  const Variable host("MASTER_ADDR", "127.0.0.1");
-  const Variable port("MASTER_PORT", "29500");
+  const EnvironmentVariable rank("RANK", "1");
+  const EnvironmentVariable size("WORLD_SIZE", "2");
+  const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");
+  const EnvironmentVariable port("MASTER_PORT", "29500");
   for (const char* const place : {"-1", "first", "1 ", ""}) {
-    const Variable local("LOCAL_RANK", place);
+    const EnvironmentVariable local("LOCAL_RANK", place);
     const std::string expected = fmt::format("LOCAL_RANK: expected a number from 0 on, got '{}'", place);
     CHECK_THROWS_WITH_AS(launch_of_environment(), expected.c_str(), InputError);
     const Called called = call({"run", "none.json"});

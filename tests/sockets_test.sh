@@ -140,7 +140,7 @@ for rank in 0 1; do
     >"$work/out.$rank" 2>"$work/err.$rank") &
 done
 wait
-has "unequal data is told with the rank" "heddle: data: rank 1 has 2 identities, 4 training images" "$(said 0)"
+has "unequal data is told with the rank" "heddle: rank 1: data: 2 identities, 4 training images" "$(said 0)"
 
 next_port
 start 0 2 none --set train.steps=-1
@@ -163,12 +163,13 @@ for rank in 0 1; do
   ((rank)) && prefix='heddle: rank 1: '
   wrong "${prefix}MASTER_ADDR: no.such.host.invalid: " RANK=$rank MASTER_ADDR=no.such.host.invalid
   wrong "${prefix}MASTER_PORT: expected a port of [1, 65535], got '65536'" RANK=$rank MASTER_PORT=65536
-  wrong "${prefix}WORLD_SIZE: expected at least 1, got 0" RANK=$rank WORLD_SIZE=0
+  wrong "${prefix}WORLD_SIZE: expected a number of [1, 1024], got 0" RANK=$rank WORLD_SIZE=0
   wrong "${prefix}HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got 'soon'" RANK=$rank HEDDLE_MEETING_SECONDS=soon
 done
 wrong "heddle: rank 5: RANK: expected one of [0, 4), got 5" RANK=5 WORLD_SIZE=4
 wrong "heddle: RANK and WORLD_SIZE: expected two numbers, got 'first' and '2'" RANK=first
 wrong "heddle: MASTER_ADDR and MASTER_PORT: expected a host and a port, got '127.0.0.1' and nothing" MASTER_PORT=
+wrong "heddle: MASTER_ADDR and MASTER_PORT: expected a host and a port, got nothing and nothing" MASTER_ADDR= MASTER_PORT=
 is "no process is left in the end" "" "$(left_behind)"
 
 echo "$passed passed, $failed failed"

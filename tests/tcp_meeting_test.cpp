@@ -9,10 +9,10 @@
 
 #include "framework/error.h"
 #include "parallel/tcp/tcp_wire.h"
+#include "tests/support/environment_variable.h"
 #include "tests/support/local_job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/raw_sockets.h"
-#include "tests/support/variable.h"
 
 namespace heddle::test {
 
@@ -27,7 +27,7 @@ class Joining {
   Joining(const Launch& launch, const MeetingPoint& point, milliseconds patience = seconds(20))
       : thread_([this, launch, point, patience] {
           try {
-            wire_ = join_by_tcp(launch, point, patience);
+            wire_ = join_by_tcp(launch, point, {.longest = patience});
             ended_ = "joined";
           } catch (const InputError& error) {
             ended_ = std::string("wrong input: ") + error.what();
@@ -227,9 +227,9 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
 
 TEST_CASE("sockets: who does not come is named, and what is wrong with the meeting point is told") {
   const std::uint16_t port = free_port();
-  CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, milliseconds(200)),
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
                        fmt::format("ranks 1, 2 did not come to 127.0.0.1:{} within 0.2 s", port).c_str(), RankFailed);
-  CHECK_THROWS_WITH_AS(join_by_tcp({1, 3}, {"127.0.0.1", port}, milliseconds(200)),
+  CHECK_THROWS_WITH_AS(join_by_tcp({1, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
                        fmt::format("rank 0 at 127.0.0.1:{} cannot be reached: Connection refused", port).c_str(),
                        RankFailed);
   const TcpSocket taken = TcpSocket::listen(port);
@@ -238,11 +238,28 @@ TEST_CASE("sockets: who does not come is named, and what is wrong with the meeti
                        InputError);
   CHECK_THROWS_WITH_AS(join_by_tcp({2, 2}, {"127.0.0.1", port}), "RANK: expected one of [0, 2), got 2", InputError);
   CHECK_THROWS_WITH_AS(join_by_tcp({-1, 2}, {"127.0.0.1", port}), "RANK: expected one of [0, 2), got -1", InputError);
-  CHECK_THROWS_WITH_AS(join_by_tcp({0, 0}, {"127.0.0.1", port}), "WORLD_SIZE: expected at least 1, got 0", InputError);
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 0}, {"127.0.0.1", port}), "WORLD_SIZE: expected a number of [1, 1024], got 0",
+                       InputError);
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 2'000'000'000}, {"127.0.0.1", port}),
+                       "WORLD_SIZE: expected a number of [1, 1024], got 2000000000", InputError);
   for (const int rank : {0, 1}) {
     const std::string error = message_of([&] { (void)join_by_tcp({rank, 2}, {"no.such.host.invalid", port}); });
     CHECK(error.starts_with("MASTER_ADDR: no.such.host.invalid: "));
   }
+}
+
+TEST_CASE("sockets: a process that waits for long says once for whom, and goes on waiting") {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  const auto said_by = [&](int rank) {
+    std::vector<std::string> said;
+    const MeetingPatience patience{.longest = milliseconds(200),
+                                   .silent = milliseconds(50),
+                                   .on_wait = [&said](const std::string& what) { said.push_back(what); }};
+    CHECK_THROWS_AS(join_by_tcp({rank, 3}, point, patience), RankFailed);
+    return said;
+  };
+  CHECK(said_by(0) == std::vector{fmt::format("rank 0 waits at 127.0.0.1:{} for ranks 1, 2", point.port)});
+  CHECK(said_by(1) == std::vector{fmt::format("rank 1 waits for rank 0 at 127.0.0.1:{}", point.port)});
 }
 
 TEST_CASE("sockets: rank 0 tells those that came who did not") {
@@ -256,30 +273,30 @@ TEST_CASE("sockets: rank 0 tells those that came who did not") {
 
 TEST_CASE("the environment tells where and how long to meet, and half of it is an error") {
   check_meeting_of_environment();
-  const Variable host("MASTER_ADDR", "node7");
+  const EnvironmentVariable host("MASTER_ADDR", "node7");
   CHECK_FALSE(meeting_point_of_environment());
   check_meeting_of_environment();  // set for others
-  const Variable rank("RANK", "1");
+  const EnvironmentVariable rank("RANK", "1");
   CHECK_THROWS_WITH_AS(check_meeting_of_environment(),
                        "MASTER_ADDR and MASTER_PORT: expected a host and a port, got 'node7' and nothing", InputError);
-  const Variable port("MASTER_PORT", "29500");
+  const EnvironmentVariable port("MASTER_PORT", "29500");
   CHECK(meeting_point_of_environment()->host == "node7");
   CHECK(meeting_point_of_environment()->port == 29500);
   CHECK_THROWS_WITH_AS(check_meeting_of_environment(), "RANK and WORLD_SIZE: expected two numbers, got '1' and nothing",
                        InputError);
-  const Variable size("WORLD_SIZE", "two");
+  const EnvironmentVariable size("WORLD_SIZE", "two");
   CHECK_THROWS_WITH_AS(check_meeting_of_environment(), "RANK and WORLD_SIZE: expected two numbers, got '1' and 'two'",
                        InputError);
   for (const char* wrong : {"70000", "0", "-1", "http", "80x"}) {
-    const Variable no_port("MASTER_PORT", wrong);
+    const EnvironmentVariable no_port("MASTER_PORT", wrong);
     CHECK_THROWS_WITH_AS(meeting_point_of_environment(),
                          fmt::format("MASTER_PORT: expected a port of [1, 65535], got '{}'", wrong).c_str(),
                          InputError);
   }
-  CHECK(meeting_patience_of_environment() == seconds(120));
-  const Variable patience("HEDDLE_MEETING_SECONDS", "7");
-  CHECK(meeting_patience_of_environment() == seconds(7));
-  const Variable no_patience("HEDDLE_MEETING_SECONDS", "0");
+  CHECK(meeting_patience_of_environment().longest == seconds(120));
+  const EnvironmentVariable patience("HEDDLE_MEETING_SECONDS", "7");
+  CHECK(meeting_patience_of_environment().longest == seconds(7));
+  const EnvironmentVariable no_patience("HEDDLE_MEETING_SECONDS", "0");
   CHECK_THROWS_WITH_AS(meeting_patience_of_environment(),
                        "HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got '0'", InputError);
 }

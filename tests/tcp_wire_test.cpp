@@ -2,6 +2,7 @@
 // HEDDLE_TEST_TRANSPORT=sockets.
 #include "parallel/tcp/tcp_wire.h"
 
+#include <latch>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -10,11 +11,11 @@
 #include "parallel/processes.h"
 #include "parallel/tcp/tcp_connection.h"
 #include "parallel/world.h"
+#include "tests/support/environment_variable.h"
 #include "tests/support/local_job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/raw_sockets.h"
 #include "tests/support/traffic.h"
-#include "tests/support/variable.h"
 
 namespace heddle::test {
 
@@ -120,6 +121,50 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
   CHECK(errors[2] == "rank 1: its process is gone");
 }
 
+TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  constexpr int sheets = 4000;  // more than the systems' buffers hold
+  std::jthread second([&] {
+    TcpSocket to_first = connected_to(point.port);
+    say(to_first, hello_of(1, 2));
+    (void)hear<TcpAnswer>(to_first);
+    for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (int i = 0; i < sheets; ++i)
+      (void)hear_text(to_first, static_cast<std::size_t>(hear<TcpConnection::Header>(to_first).bytes));
+  });
+  const std::unique_ptr<Wire> wire = join_by_tcp({0, 2}, point);
+  CHECK(wire->flush(std::chrono::milliseconds(0)));
+  const std::vector<std::byte> sheet(Wire::max_sheet);
+  for (int i = 0; i < sheets; ++i) wire->post(1, sheet, {}, false);
+  CHECK_FALSE(wire->flush(std::chrono::milliseconds(10)));
+  CHECK(wire->flush(std::chrono::seconds(20)));
+}
+
+TEST_CASE("sockets: a process that is gone after it ended a section fails the next one, and not that") {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  std::string of_ended;
+  std::string of_next;
+  std::latch other_is_gone(1);
+  std::jthread first([&] {
+    Processes job(join_by_tcp({0, 2}, point));
+    other_is_gone.wait();
+    of_ended = message_of([&] { job.together([] {}); });
+    of_next = message_of([&] { job.together([] {}); });
+    job.leave(4);
+  });
+  TcpSocket to_first = connected_to(point.port);
+  say(to_first, hello_of(1, 2));
+  (void)hear<TcpAnswer>(to_first);
+  for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
+  post(to_first, letter_of(PostOffice::Kind::ended));
+  to_first.close();
+  other_is_gone.count_down();
+  first.join();
+  CHECK(of_ended == "no error");
+  CHECK(of_next == "rank 1: its process is gone");
+}
+
 TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tells their places") {
   in_processes(
       3,
@@ -183,9 +228,9 @@ TEST_CASE("sockets: why a process failed is known to the others, though it is go
 
 TEST_CASE("the environment tells a process its rank and where the others are, in this order of names") {
   CHECK_FALSE(launch_of_environment());
-  const Variable slurm_rank("SLURM_PROCID", "3");
-  const Variable slurm_size("SLURM_STEP_NUM_TASKS", "4");
-  const Variable slurm_local("SLURM_LOCALID", "1");
+  const EnvironmentVariable slurm_rank("SLURM_PROCID", "3");
+  const EnvironmentVariable slurm_size("SLURM_STEP_NUM_TASKS", "4");
+  const EnvironmentVariable slurm_local("SLURM_LOCALID", "1");
   const auto is = [](int rank, int size, std::optional<int> local_rank) {
     const std::optional<Launch> launch = launch_of_environment();
     REQUIRE(launch);
@@ -194,15 +239,15 @@ TEST_CASE("the environment tells a process its rank and where the others are, in
     CHECK(launch->local_rank == local_rank);
   };
   is(3, 4, 1);
-  const Variable mpi_rank("OMPI_COMM_WORLD_RANK", "2");
-  const Variable mpi_size("OMPI_COMM_WORLD_SIZE", "8");
+  const EnvironmentVariable mpi_rank("OMPI_COMM_WORLD_RANK", "2");
+  const EnvironmentVariable mpi_size("OMPI_COMM_WORLD_SIZE", "8");
   is(2, 8, {});
-  const Variable rank("RANK", "5");
-  const Variable size("WORLD_SIZE", "6");
+  const EnvironmentVariable rank("RANK", "5");
+  const EnvironmentVariable size("WORLD_SIZE", "6");
   is(2, 8, {});  // there is nowhere to meet
-  const Variable host("MASTER_ADDR", "node7");
-  const Variable port("MASTER_PORT", "29500");
-  const Variable local("LOCAL_RANK", "0");
+  const EnvironmentVariable host("MASTER_ADDR", "node7");
+  const EnvironmentVariable port("MASTER_PORT", "29500");
+  const EnvironmentVariable local("LOCAL_RANK", "0");
   is(5, 6, 0);
 }
 

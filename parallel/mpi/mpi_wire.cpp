@@ -1,10 +1,12 @@
 // The only file that knows MPI; compiled once for each MPI that is there.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <mpi.h>
@@ -126,6 +128,18 @@ class MpiWire : public Wire {
     is_read_ = true;
     return Sheet{status.MPI_SOURCE, std::span(slot.content.data(), static_cast<std::size_t>(bytes)),
                  status.MPI_TAG == more_follow_tag};
+  }
+
+  bool flush(std::chrono::milliseconds patience) noexcept override {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (Slot& slot : outgoing_)
+      for (int gone = 0; gone == 0;) {
+        if (MPI_Test(&slot.request, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+        if (gone != 0) break;
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    return true;
   }
 
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {

@@ -16,11 +16,12 @@ void Lane::join() {
   waiting_.push_front(connecting_);
 }
 
-std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<Mark> after, Issue issue) {
+std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<Mark> after, Issue issue, std::vector<Tensor> memory) {
   if (is_abandoned_) say_abandoned();
   auto operation = std::make_shared<Operation>();
   operation->after_ = std::move(after);
   operation->issue_ = std::move(issue);
+  operation->memory_ = std::move(memory);
   waiting_.push_back(operation);
   return operation;
 }
@@ -43,6 +44,7 @@ void Lane::progress() {
   while (!under_way_.empty() && under_way_.front()->end_->is_reached()) {
     under_way_.front()->is_done_ = true;
     under_way_.front()->end_ = nullptr;
+    under_way_.front()->memory_.clear();
     under_way_.pop_front();
   }
 }
@@ -60,10 +62,16 @@ void Lane::abandon() noexcept {
   if (communicator_ == nullptr) return;
   communicator_->abort();
   for (const std::shared_ptr<Operation>& operation : under_way_) operation->end_ = nullptr;
-  waiting_.clear();
-  issued_ = nullptr;
-  under_way_.clear();
   communicator_ = nullptr;
+}
+
+void Lane::forget() noexcept {
+  // Who put them may hold them for longer.
+  if (issued_) under_way_.push_back(std::move(issued_));
+  for (auto* const operations : {&waiting_, &under_way_}) {
+    for (const std::shared_ptr<Operation>& operation : *operations) operation->memory_.clear();
+    operations->clear();
+  }
 }
 
 }  // namespace heddle

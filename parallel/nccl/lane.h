@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "parallel/nccl/nccl.h"
 
@@ -25,6 +26,7 @@ class Lane {
     friend class Lane;
     std::shared_ptr<Mark> after_;
     Issue issue_;
+    std::vector<Tensor> memory_;
     std::unique_ptr<GpuMark> end_;
     bool is_done_ = false;
   };
@@ -37,8 +39,9 @@ class Lane {
   void join();
   bool is_open() const { return connecting_ != nullptr && connecting_->is_done(); }
 
-  /// To be done after what was put before, and after this mark; `progress` begins it.
-  std::shared_ptr<Operation> put(std::shared_ptr<Mark> after, Issue issue);
+  /// To be done after what was put before, and after this mark; `progress` begins it. The memory that it reads and
+  /// writes stays until it is done or abandoned, whatever becomes of who put it.
+  std::shared_ptr<Operation> put(std::shared_ptr<Mark> after, Issue issue, std::vector<Tensor> memory);
   /// Goes on with what was put; ElementsLost when it will not be done.
   void progress();
   /// Whether nothing is under way, and whether nothing that was put is undone.
@@ -50,6 +53,8 @@ class Lane {
   bool is_closed();
   /// What was put will never be done, and the memory is not touched any more. See NcclCommunicator::abort.
   void abandon() noexcept;
+  /// After that, on the rank's own thread: lets go of the memory.
+  void forget() noexcept;
   bool is_abandoned() const { return is_abandoned_; }
 
  private:

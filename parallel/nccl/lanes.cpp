@@ -134,6 +134,9 @@ void Lanes::abandon() noexcept {
     }
   }
   for (Lane* const lane : left) lane->abandon();
+  threads.clear();
+  for (const auto& [name, lane] : lanes_)
+    if (lane != nullptr) lane->forget();
 }
 
 void Lanes::close() {

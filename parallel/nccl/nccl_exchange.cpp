@@ -11,10 +11,6 @@ namespace {
 // Two of every other rank's, in a reduction. Below this a NCCL call takes longer to begin than to move its bytes.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
-std::int64_t bytes_of(const Call::Part& part) {
-  return part.shape.numel() * static_cast<std::int64_t>(size_of(part.dtype));
-}
-
 std::byte* address(const Tensor& x) {
   return x.as<std::byte>();
 }
@@ -32,7 +28,7 @@ NcclExchange::NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<c
 bool NcclExchange::has_elements() const {
   return group().size() > 1 && std::any_of(all_calls().begin(), all_calls().end(), [](const Call* call) {
            return std::any_of(call->parts.begin(), call->parts.end(),
-                              [](const Call::Part& part) { return bytes_of(part) > max_inline_bytes; });
+                              [](const Call::Part& part) { return part.bytes() > max_inline_bytes; });
          });
 }
 
@@ -66,6 +62,8 @@ void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t l
   steps_begun_ = step() + 1;
   moves_[buffer] = nullptr;
   Lane::Issue issue;
+  std::vector<Tensor> memory = offered();
+  memory.insert(memory.end(), destinations.begin(), destinations.end());
   if (has_elements()) {
     come_together();
     if (is_even_all_gather())
@@ -76,7 +74,7 @@ void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t l
       issue = exchange(offset, length, destinations);
   }
   // A mark of now, not of the offer: the memory of the destinations was another tensor's until they were made.
-  if (issue) moves_[buffer] = lane_->put(path_.mark(), std::move(issue));
+  if (issue) moves_[buffer] = lane_->put(path_.mark(), std::move(issue), std::move(memory));
   Tensor& own = destinations[group().rank];
   if (own.defined()) own.copy_from(offered()[group().rank]);
 }

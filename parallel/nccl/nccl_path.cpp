@@ -11,8 +11,9 @@ namespace {
 
 class LaneTransfer : public WireTransfer {
  public:
-  LaneTransfer(std::shared_ptr<Lane> lane, std::shared_ptr<Mark> after, Lane::Issue issue) : lane_(std::move(lane)) {
-    operation_ = lane_->put(std::move(after), std::move(issue));
+  LaneTransfer(std::shared_ptr<Lane> lane, std::shared_ptr<Mark> after, Lane::Issue issue, const Tensor& tensor)
+      : lane_(std::move(lane)) {
+    operation_ = lane_->put(std::move(after), std::move(issue), {tensor});
   }
 
   bool is_done() override {
@@ -81,16 +82,18 @@ bool NcclPath::may_receive(int from) {
 }
 
 std::unique_ptr<WireTransfer> NcclPath::receive(int from, int /*tag*/, const Tensor& tensor) {
-  return std::make_unique<LaneTransfer>(lanes_.at(messages_from(from)), mark(),
-                                        [piece = NcclPiece{sender, tensor.data(), tensor.bytes()}](
-                                            NcclCommunicator& pair) { pair.exchange({}, std::span(&piece, 1)); });
+  const auto issue = [piece = NcclPiece{sender, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
+    pair.exchange({}, std::span(&piece, 1));
+  };
+  return std::make_unique<LaneTransfer>(lanes_.at(messages_from(from)), mark(), issue, tensor);
 }
 
 std::unique_ptr<WireTransfer> NcclPath::send(int to, int /*tag*/, const Tensor& tensor,
                                              const std::shared_ptr<Mark>& computed) {
-  return std::make_unique<LaneTransfer>(lanes_.at(messages_to(to)), computed,
-                                        [piece = NcclPiece{receiver, tensor.data(), tensor.bytes()}](
-                                            NcclCommunicator& pair) { pair.exchange(std::span(&piece, 1), {}); });
+  const auto issue = [piece = NcclPiece{receiver, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
+    pair.exchange(std::span(&piece, 1), {});
+  };
+  return std::make_unique<LaneTransfer>(lanes_.at(messages_to(to)), computed, issue, tensor);
 }
 
 std::unique_ptr<Exchange> NcclPath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
@@ -102,6 +105,9 @@ std::shared_ptr<Lane> NcclPath::open(const Group& group) {
 }
 
 void NcclPath::abandon() noexcept {
+  // NCCL may wait for the others' ends of its communicators, and these for the word that this one has failed.
+  constexpr std::chrono::seconds patience{1};
+  (void)office_.wire().flush(patience);
   // NCCL ends what has begun; what still waits for the device's own work, which waits for nobody, is to begin first.
   device_.backend().settle();
   lanes_.abandon();

@@ -8,20 +8,24 @@
 #include <unistd.h>
 
 #include "framework/error.h"
+#include "parallel/mesh.h"
 
 namespace heddle {
 
 namespace {
 
 using Deadline = TcpSocket::Deadline;
-using Outcome = TcpSocket::Outcome;
 
 // For what must only get through a network.
 constexpr std::chrono::seconds grace{10};
 
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 class Meeting {
  public:
-  Meeting(const Launch& launch, const MeetingPoint& point, std::chrono::milliseconds patience)
+  Meeting(const Launch& launch, const MeetingPoint& point, const MeetingPatience& patience)
       : launch_(launch),
         point_(point),
         place_(fmt::format("{}:{}", point.host, point.port)),
@@ -37,7 +41,11 @@ class Meeting {
   TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
   TcpHello& hello(int p) { return hellos_[static_cast<std::size_t>(p)]; }
   std::string leader() const { return "rank 0 at " + place_; }
-  Deadline deadline() const { return TcpSocket::Clock::now() + patience_; }
+  Deadline deadline() const { return TcpSocket::Clock::now() + patience_.longest; }
+  Deadline notice() const { return TcpSocket::Clock::now() + patience_.silent; }
+  void tell(const std::string& what) const {
+    if (patience_.on_wait) patience_.on_wait(fmt::format("rank {} waits {}", launch_.rank, what));
+  }
   [[noreturn]] static void lost(const std::string& whom) {
     fail<RankFailed>("{} left while the processes came together", whom);
   }
@@ -60,7 +68,7 @@ class Meeting {
   const Launch& launch_;
   const MeetingPoint& point_;
   std::string place_;
-  std::chrono::milliseconds patience_;
+  const MeetingPatience& patience_;
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
   std::optional<Reception::Guest> guest_;  // the last to come, until it is let in
@@ -113,24 +121,38 @@ void Meeting::introduce(const TcpSocket& listening) {
 }
 
 void Meeting::connect(int p, const TcpAddress& address, const std::string& whom) {
-  socket(p) = TcpSocket::connect(address, whom, deadline());
-  if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != Outcome::done) lost(whom);
+  const Deadline end = deadline();
+  try {
+    socket(p) = TcpSocket::connect(address, whom, std::min(end, notice()));
+  } catch (const RankFailed&) {
+    if (TcpSocket::Clock::now() >= end) throw;
+    tell("for " + whom);
+    socket(p) = TcpSocket::connect(address, whom, end);
+  }
+  if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
+    lost(whom);
 }
 
 /// All ranks after this one.
 void Meeting::receive(const TcpSocket& listening) {
   Reception reception(listening);
   const Deadline end = deadline();
+  Deadline next_look = std::min(end, notice());
   for (;;) {
     std::vector<int> missing;
     for (int p = launch_.rank + 1; p < launch_.size; ++p)
       if (!socket(p).is_open()) missing.push_back(p);
     if (missing.empty()) return;
-    std::optional<Reception::Guest> guest = reception.next(sockets_, end);
+    std::optional<Reception::Guest> guest = reception.next(sockets_, next_look);
+    const std::string whom = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+    if (!guest && next_look < end) {
+      tell((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
+      next_look = end;
+      continue;
+    }
     if (!guest)
-      fail<RankFailed>("rank{} {} did not come to {} within {} s", missing.size() == 1 ? "" : "s",
-                       fmt::join(missing, ", "), launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank),
-                       std::chrono::duration<double>(patience_).count());
+      fail<RankFailed>("{} did not come to {} within {} s", whom,
+                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds(patience_.longest));
     TcpHello came = guest->hello;
     came.address.host = guest->socket.there().host;
     guest_ = std::move(guest);
@@ -163,7 +185,7 @@ void Meeting::answer(const TcpSocket& to, TcpAnswer::Kind kind, std::span<const 
   header.bytes = static_cast<std::uint32_t>(content.size());
   // Who does not hear it will be missed later.
   const Deadline end = TcpSocket::Clock::now() + grace;
-  if (to.write(std::as_bytes(std::span(&header, 1)), end) == Outcome::done) (void)to.write(content, end);
+  if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
 }
 
 void Meeting::refuse(TcpAnswer::Kind kind, std::string_view why) {
@@ -174,11 +196,10 @@ void Meeting::refuse(TcpAnswer::Kind kind, std::string_view why) {
 }
 
 void Meeting::hear(std::span<std::byte> bytes, Deadline end) {
-  const Outcome outcome = socket(0).read(bytes, end);
-  if (outcome == Outcome::closed) lost(leader());
-  if (outcome == Outcome::late)
-    fail<RankFailed>("{} did not answer within {} s", leader(),
-                     std::chrono::duration<double>(patience_ + grace).count());
+  const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
+  if (outcome == TcpSocket::Outcome::closed) lost(leader());
+  if (outcome == TcpSocket::Outcome::late)
+    fail<RankFailed>("{} did not answer within {} s", leader(), seconds(patience_.longest + grace));
 }
 
 std::string Meeting::hear_words(std::uint32_t bytes, Deadline end) {
@@ -236,8 +257,9 @@ TcpAddress Meeting::reachable(TcpAddress address) const {
 
 }  // namespace
 
-Met meet(const Launch& launch, const MeetingPoint& point, std::chrono::milliseconds patience) {
-  if (launch.size < 1) fail<InputError>("WORLD_SIZE: expected at least 1, got {}", launch.size);
+Met meet(const Launch& launch, const MeetingPoint& point, const MeetingPatience& patience) {
+  if (launch.size < 1 || launch.size > most_ranks)
+    fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", most_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
   Meeting meeting(launch, point, patience);

@@ -2,7 +2,6 @@
 // and each connects to those before it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -32,6 +31,6 @@ struct Met {
 };
 
 /// See join_by_tcp (tcp_wire.h). Strangers who come to the meeting are sent away.
-Met meet(const Launch& launch, const MeetingPoint& point, std::chrono::milliseconds patience);
+Met meet(const Launch& launch, const MeetingPoint& point, const MeetingPatience& patience);
 
 }  // namespace heddle

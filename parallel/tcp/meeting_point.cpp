@@ -29,13 +29,13 @@ std::optional<MeetingPoint> meeting_point_of_environment() {
   return MeetingPoint{value_of("MASTER_ADDR"), port};
 }
 
-std::chrono::seconds meeting_patience_of_environment() {
+MeetingPatience meeting_patience_of_environment() {
   const char* const text = value_of("HEDDLE_MEETING_SECONDS");
-  if (text == nullptr) return std::chrono::minutes(2);
+  if (text == nullptr) return {};
   const int seconds = number_of<int>(text).value_or(0);
   if (seconds < 1 || seconds > 86400)
     fail<InputError>("HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got '{}'", text);
-  return std::chrono::seconds(seconds);
+  return {.longest = std::chrono::seconds(seconds)};
 }
 
 void check_meeting_of_environment() {
@@ -43,7 +43,10 @@ void check_meeting_of_environment() {
   const char* const size = value_of("WORLD_SIZE");
   const char* const host = value_of("MASTER_ADDR");
   const char* const port = value_of("MASTER_PORT");
-  if ((rank == nullptr && size == nullptr) || (host == nullptr && port == nullptr)) return;
+  if (rank == nullptr && size == nullptr) return;
+  // Others set these two for purposes of their own; who names a rank and several processes means a job.
+  const bool means_job = rank != nullptr && size != nullptr && number_of<int>(size).value_or(1) > 1;
+  if (host == nullptr && port == nullptr && !means_job) return;
   const auto told = [](const char* text) { return text != nullptr ? fmt::format("'{}'", text) : "nothing"; };
   if (host == nullptr || port == nullptr)
     fail<InputError>("MASTER_ADDR and MASTER_PORT: expected a host and a port, got {} and {}", told(host), told(port));

@@ -29,8 +29,7 @@ void TcpConnection::post(std::span<const std::byte> words, std::span<const std::
   frame.header.bytes = static_cast<std::int64_t>(words.size() + content.size());
   frame.letter.assign(words.begin(), words.end());
   frame.letter.insert(frame.letter.end(), content.begin(), content.end());
-  while (write_some()) {
-  }
+  write();
 }
 
 std::optional<TcpConnection::Sheet> TcpConnection::next_sheet() {
@@ -40,9 +39,13 @@ std::optional<TcpConnection::Sheet> TcpConnection::next_sheet() {
   return sheet;
 }
 
-void TcpConnection::progress() {
+void TcpConnection::write() {
   while (write_some()) {
   }
+}
+
+void TcpConnection::progress() {
+  write();
   if (is_last_ && can_write_ && is_open() && !frame_.is_begun) {
     can_write_ = false;
     socket_.end_writing();

@@ -50,8 +50,11 @@ class TcpConnection {
   static void forget(Elements& elements) { elements.data = nullptr; }
   /// What has come, oldest first.
   std::optional<Sheet> next_sheet();
-  /// Writes and reads what can be.
+  /// Writes what can be, and reads what can be, too.
+  void write();
   void progress();
+  /// Whether letters are still to be written.
+  bool has_letters() const { return can_write_ && (!letters_.empty() || (frame_.is_begun && !frame_.elements)); }
   /// Once all is written. The other side then sees the end, and this one the other's.
   void end_writing() { is_last_ = true; }
   bool is_open() const { return socket_.is_open(); }

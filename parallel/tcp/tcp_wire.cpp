@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,6 +50,15 @@ class TcpWire : public Wire {
     if (const std::optional<Sheet> sheet = first_sheet()) return sheet;
     for (TcpConnection& other : connections_) other.progress();
     return first_sheet();
+  }
+  bool flush(std::chrono::milliseconds patience) noexcept override {
+    const auto deadline = TcpSocket::Clock::now() + patience;
+    for (;;) {
+      for (TcpConnection& other : connections_) other.write();
+      if (std::none_of(connections_.begin(), connections_.end(), std::mem_fn(&TcpConnection::has_letters))) return true;
+      if (TcpSocket::Clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
   std::optional<Gone> next_gone() override {
     for (int p = 0; p < size(); ++p) {
@@ -113,7 +123,7 @@ class TcpWire : public Wire {
 }  // namespace
 
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
-                                  std::chrono::milliseconds patience) {
+                                  const MeetingPatience& patience) {
   return std::make_unique<TcpWire>(launch, meet(launch, meeting_point, patience));
 }
 

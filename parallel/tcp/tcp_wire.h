@@ -2,7 +2,6 @@
 // WORLD_SIZE, MASTER_ADDR and MASTER_PORT (or Open MPI's or Slurm's names for the first two).
 #pragma once
 
-#include <chrono>
 #include <memory>
 
 #include "parallel/processes.h"
@@ -17,6 +16,6 @@ namespace heddle {
 ///
 /// A process that ends is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
-                                  std::chrono::milliseconds patience = std::chrono::minutes(2));
+                                  const MeetingPatience& patience = {});
 
 }  // namespace heddle

@@ -157,7 +157,8 @@ TEST_CASE("a section without ranks fails on all processes or on none") {
   const auto fails = [] {
     if (job->rank() == job->size() - 1) throw InputError("a.json: no such file");
   };
-  CHECK_THROWS_WITH_AS(job->together(fails), "a.json: no such file", InputError);
+  const std::string error = fmt::format("rank {}: a.json: no such file", job->size() - 1);
+  CHECK_THROWS_WITH_AS(job->together(fails), error.c_str(), InputError);
 }
 
 TEST_CASE("between sections rank 0 gathers what each process gives, also after a failure") {

@@ -83,6 +83,8 @@ class LocalWire : public Wire {
     return Sheet{read_.from, read_.content, read_.more_follow};
   }
 
+  bool flush(std::chrono::milliseconds /*patience*/) noexcept override { return true; }
+
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
     return begin(shared_.sends, shared_.receives, {rank_, to, tag}, const_cast<void*>(data), bytes);
   }
@@ -139,7 +141,7 @@ std::uint16_t free_port() {
   return ntohs(TcpSocket::listen(0).here().port);
 }
 
-void in_processes(int processes, const std::function<void(Processes& job)>& body, Connection connection) {
+void in_processes(int processes, const std::function<void(Processes& own)>& body, Connection connection) {
   LocalWires wires(processes);
   const MeetingPoint point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
   std::vector<std::exception_ptr> exceptions(static_cast<std::size_t>(processes));
@@ -148,13 +150,13 @@ void in_processes(int processes, const std::function<void(Processes& job)>& body
     for (int p = 0; p < processes; ++p)
       threads.emplace_back([&, p] {
         try {
-          Processes job(connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, processes}, point));
+          Processes own(connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, processes}, point));
           try {
-            body(job);
+            body(own);
           } catch (...) {
             exceptions[static_cast<std::size_t>(p)] = std::current_exception();
           }
-          if (connection == Connection::sockets) job.leave(0);
+          if (connection == Connection::sockets) own.leave(0);
         } catch (...) {
           exceptions[static_cast<std::size_t>(p)] = std::current_exception();
         }
@@ -167,9 +169,9 @@ void in_processes(int processes, const std::function<void(Processes& job)>& body
 void run_in_processes(const WorldOptions& options, const std::function<void(Rank&)>& body, Connection connection) {
   in_processes(
       options.mesh.size(),
-      [&](Processes& job) {
+      [&](Processes& own) {
         WorldOptions mine = options;
-        mine.processes = &job;
+        mine.processes = &own;
         run_ranks(mine, body);
       },
       connection);

@@ -32,7 +32,7 @@ enum class Connection { memory, sockets };
 
 /// Does this in `processes` threads, each as one process of a job. What they threw, which must be the same on all of
 /// them, comes out.
-void in_processes(int processes, const std::function<void(Processes& job)>& body,
+void in_processes(int processes, const std::function<void(Processes& own)>& body,
                   Connection connection = Connection::memory);
 
 /// `run_ranks` with a process for each rank of the mesh.

@@ -8,20 +8,20 @@
 namespace heddle::test {
 
 /// A variable of the environment while this lives; then it is what it was.
-class Variable {
+class EnvironmentVariable {
  public:
-  Variable(const char* name, const char* value) : name_(name) {
+  EnvironmentVariable(const char* name, const char* value) : name_(name) {
     if (const char* const before = std::getenv(name)) before_ = before;
     ::setenv(name, value, 1);
   }
-  ~Variable() {
+  ~EnvironmentVariable() {
     if (before_)
       ::setenv(name_, before_->c_str(), 1);
     else
       ::unsetenv(name_);
   }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
+  EnvironmentVariable(const EnvironmentVariable&) = delete;
+  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
 
  private:
   const char* name_;
