@@ -9,7 +9,7 @@ namespace heddle {
 
 namespace {
 
-class Key {
+class SourceKey {
  public:
   void add(std::int64_t value) {
     key_ = (key_ ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15;
@@ -28,7 +28,7 @@ Tensor derived_from(const Tensor& x, std::initializer_list<std::int64_t> what, s
   constexpr std::size_t kept = 4;  // of layouts for many batch sizes the latest
   Storage& storage = *x.storage();
   std::vector<Storage::Derived>& all = storage.derived();
-  Key key;
+  SourceKey key;
   for (const std::int64_t value : what) key.add(value);
   key.add(x.byte_offset());
   for (const std::int64_t size : x.shape().dimensions()) key.add(size);

@@ -27,9 +27,9 @@ std::array<int, 4> blocks_of(ModelType type) {
 
 constexpr double convolution_deviation = 0.1;  // InsightFace's initial weights
 
-class Builder {
+class IResNetBuilder {
  public:
-  Builder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
+  IResNetBuilder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
 
   int convolution(const std::string& name, int input, ConvolutionLayerOptions options) {
     options.deviation = convolution_deviation;
@@ -67,7 +67,7 @@ class Builder {
 
 ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image) {
   const std::array<int, 4> blocks = blocks_of(config.type);
-  Builder builder(image, config.synchronized_norms);
+  IResNetBuilder builder(image, config.synchronized_norms);
   ModelDescription& model = builder.model;
   const int stem = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
   builder.norm("bn1", {stem}, 64, "prelu");

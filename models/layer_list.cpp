@@ -138,7 +138,7 @@ void describe_pool(Describer& d, LayerConfig& config) {
   d.field("padding", config.pool.padding, between(0, 512), "rows around the image, at most half the kernel");
 }
 
-struct Row {
+struct LayerRow {
   std::string_view name;
   std::string_view help;
   void (*describe)(Describer&, LayerConfig&);
@@ -146,7 +146,7 @@ struct Row {
 };
 
 // In the order of LayerType.
-constexpr std::array<Row, 15> table{
+constexpr std::array<LayerRow, 15> layer_table{
     {{"linear", "fully connected layer", describe_linear, make_linear},
      {"conv2d", "convolution", describe_convolution, make_convolution},
      {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm},
@@ -219,7 +219,7 @@ void describe(Describer& d, LayerConfig& config) {
   d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
   d.field("recompute", config.recompute, "its values are not kept for backward, but made again there");
   std::vector<Describer::Alternative> alternatives;
-  for (const Row& row : table)
+  for (const LayerRow& row : layer_table)
     alternatives.push_back(
         {row.name, row.help, [&config, fields = row.describe](Describer& inner) { fields(inner, config); }});
   d.alternatives(config.type, alternatives, "what the layer does");
@@ -249,7 +249,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
   names.add("input", 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerConfig& layer = layers[i];
-    const Row& row = table.at(static_cast<std::size_t>(layer.type));
+    const LayerRow& row = layer_table.at(static_cast<std::size_t>(layer.type));
     const std::string name = layer.name.empty() ? fmt::format("{}_{}", row.name, i) : layer.name;
     check_name(name, i, names);
     const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());

@@ -9,9 +9,10 @@ namespace heddle {
 
 namespace {
 
-class Builder {
+class MobileFaceNetBuilder {
  public:
-  Builder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
+  MobileFaceNetBuilder(const ImageShape& image, bool synchronized)
+      : model(shape_of(image)), synchronized_(synchronized) {}
 
   /// Convolution, norm and PReLU.
   void convolution(const std::string& name, const ConvolutionLayerOptions& options) {
@@ -54,7 +55,7 @@ ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape&
   if (image.height != image.width)
     fail<InputError>("mobilefacenet: expected square images, for its last kernel is one, got {} x {}", image.height,
                      image.width);
-  Builder builder(image, config.synchronized_norms);
+  MobileFaceNetBuilder builder(image, config.synchronized_norms);
   ModelDescription& model = builder.model;
   const auto& blocks = config.mobilefacenet.blocks;
   const std::int64_t narrow = 64 * config.mobilefacenet.scale;

@@ -98,7 +98,7 @@ ModelDescription make_written_model(const ModelConfig& config, const ImageShape&
   return make_layers(config.layers, image);
 }
 
-struct Row {
+struct ModelRow {
   std::string_view name;
   std::string_view help;
   ModelDescription (*make)(const ModelConfig&, const ImageShape&);
@@ -106,7 +106,7 @@ struct Row {
 };
 
 // In the order of ModelType.
-constexpr std::array<Row, 15> table{
+constexpr std::array<ModelRow, 15> model_table{
     {{"mlp", "linear layers with ReLU between them", make_mlp, describe_mlp},
      {"resnet18", "torchvision's ResNet-18", make_resnet, describe_resnet},
      {"resnet34", "torchvision's ResNet-34", make_resnet, describe_resnet},
@@ -128,7 +128,7 @@ constexpr std::array<Row, 15> table{
 
 void describe_model(Describer& d, ModelConfig& config) {
   std::vector<Describer::Alternative> alternatives;
-  for (const Row& row : table) {
+  for (const ModelRow& row : model_table) {
     alternatives.push_back({row.name, row.help, [&config, fields = row.describe](Describer& inner) {
                               fields(inner, config);
                               list(inner, "placements", config.placements, between(0, 10000),
@@ -142,7 +142,7 @@ void describe_model(Describer& d, ModelConfig& config) {
 }
 
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image) {
-  ModelDescription model = table[static_cast<std::size_t>(config.type)].make(config, image);
+  ModelDescription model = model_table[static_cast<std::size_t>(config.type)].make(config, image);
   const Shape& embedding = model.sample(model.last_value());
   if (embedding.rank() != 1)
     fail<InputError>(

@@ -29,9 +29,9 @@ Variant variant_of(ModelType type) {
   }
 }
 
-class Builder {
+class ResNetBuilder {
  public:
-  Builder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
+  ResNetBuilder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
 
   int convolution(const std::string& name, int input, const ConvolutionLayerOptions& options) {
     return model.apply(name, Convolution::describe(options), {input});
@@ -75,7 +75,7 @@ class Builder {
 };
 
 ModelDescription make_variant(const Variant& variant, const ModelConfig& config, const ImageShape& image) {
-  Builder builder(image, config.synchronized_norms);
+  ResNetBuilder builder(image, config.synchronized_norms);
   ModelDescription& model = builder.model;
   if (config.stem == Stem::imagenet) {
     const int y =

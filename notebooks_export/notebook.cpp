@@ -17,7 +17,7 @@ namespace heddle {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* packages = "jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib";
 constexpr std::uint64_t longest_summary = std::uint64_t{1} << 30;
@@ -41,11 +41,12 @@ std::string plain_markdown(std::string_view text) {
   return plain;
 }
 
-Json cell_json(const NotebookCell& cell) {
-  Json json = {{"cell_type", cell.is_code ? "code" : "markdown"}, {"id", cell.id}, {"metadata", Json::object()}};
+OrderedJson cell_json(const NotebookCell& cell) {
+  OrderedJson json = {
+      {"cell_type", cell.is_code ? "code" : "markdown"}, {"id", cell.id}, {"metadata", OrderedJson::object()}};
   if (cell.is_code) {
     json["execution_count"] = nullptr;
-    json["outputs"] = Json::array();
+    json["outputs"] = OrderedJson::array();
   }
   json["source"] = cell.source;
   return json;
@@ -57,16 +58,16 @@ struct Summary {
 };
 
 Summary read_summary(const std::filesystem::path& path) {
-  const Json json = Json::parse(read_file(path, longest_summary), nullptr, false);
+  const OrderedJson json = OrderedJson::parse(read_file(path, longest_summary), nullptr, false);
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
     fail<InputError>("{}: is not the summary of a run", path.string());
   Summary summary{.name = json["name"].get<std::string>()};
   std::set<std::int64_t> classes;
-  for (const Json& variant : json["variants"]) {
+  for (const OrderedJson& variant : json["variants"]) {
     if (!variant.is_object()) continue;
-    summary.figures.pipelines |= variant.value("stages", Json()) > 1;
-    const Json head = variant.value("head", Json());
-    if (head.is_object() && head.value("classes", Json()).is_number_integer())
+    summary.figures.pipelines |= variant.value("stages", OrderedJson()) > 1;
+    const OrderedJson head = variant.value("head", OrderedJson());
+    if (head.is_object() && head.value("classes", OrderedJson()).is_number_integer())
       classes.insert(head["classes"].get<std::int64_t>());
   }
   constexpr std::size_t fewest_of_a_curve = 3;
@@ -113,15 +114,15 @@ void convert(const std::filesystem::path& folder, const std::vector<std::string>
 }  // namespace
 
 std::string notebook_json(const std::string& title, const StudyFigures& figures) {
-  Json cells = Json::array();
+  OrderedJson cells = OrderedJson::array();
   cells.push_back(cell_json({.id = "title", .is_code = false, .source = "# " + plain_markdown(title)}));
   for (const NotebookCell& cell : results_cells(figures)) cells.push_back(cell_json(cell));
-  const Json kernel = {{"display_name", "Python 3"}, {"language", "python"}, {"name", "python3"}};
-  const Json notebook = {{"cells", cells},
-                         {"metadata", {{"kernelspec", kernel}, {"language_info", {{"name", "python"}}}}},
-                         {"nbformat", 4},
-                         {"nbformat_minor", 5}};
-  return notebook.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson kernel = {{"display_name", "Python 3"}, {"language", "python"}, {"name", "python3"}};
+  const OrderedJson notebook = {{"cells", cells},
+                                {"metadata", {{"kernelspec", kernel}, {"language_info", {{"name", "python"}}}}},
+                                {"nbformat", 4},
+                                {"nbformat_minor", 5}};
+  return notebook.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 NotebookFiles write_notebook(const std::filesystem::path& results) {

@@ -28,13 +28,9 @@ bool agree(const Call& a, const Call& b) {
   }
 }
 
-std::int64_t bytes_of(const Call::Part& part) {
-  return part.shape.numel() * static_cast<std::int64_t>(size_of(part.dtype));
-}
-
 std::int64_t bytes_of(const Call& call) {
   return std::accumulate(call.parts.begin(), call.parts.end(), std::int64_t{0},
-                         [](std::int64_t sum, const Call::Part& part) { return sum + bytes_of(part); });
+                         [](std::int64_t sum, const Call::Part& part) { return sum + part.bytes(); });
 }
 
 /// Every rank's parts are for the ranks in their order, as in an all_to_all; those of ranks without parts count
@@ -46,8 +42,8 @@ std::int64_t whole_of_parts(std::span<const Call* const> calls) {
   for (std::size_t from = 0; from < ranks; ++from)
     for (std::size_t to = 0; to < calls[from]->parts.size(); ++to)
       if (to != from) {
-        sent[from] += bytes_of(calls[from]->parts[to]);
-        received[to] += bytes_of(calls[from]->parts[to]);
+        sent[from] += calls[from]->parts[to].bytes();
+        received[to] += calls[from]->parts[to].bytes();
       }
   const std::int64_t busiest =
       std::max(*std::max_element(sent.begin(), sent.end()), *std::max_element(received.begin(), received.end()));

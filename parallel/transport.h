@@ -39,6 +39,7 @@ struct Call {
   struct Part {
     DType dtype = DType::f32;
     Shape shape;
+    std::int64_t bytes() const { return shape.numel() * static_cast<std::int64_t>(size_of(dtype)); }
     bool operator==(const Part&) const = default;
   };
 

@@ -106,7 +106,8 @@ class TwoFiles {
 
 }  // namespace
 
-TEST_CASE("wholes in parts of one kind are read in parts of another, element by element") {
+TEST_CASE("wholes in parts of one kind are read in parts of another, element by element" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   Device device = test::make_device();
   const Scratch folder;
   constexpr std::uint64_t tensors = 100;

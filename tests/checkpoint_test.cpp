@@ -86,7 +86,8 @@ Course resuming(const CheckpointFolder& folder, std::int64_t first, std::int64_t
 
 }  // namespace
 
-TEST_CASE("what one layout saves every other loads: the same bits of weights, statistics and optimizer state") {
+TEST_CASE("what one layout saves every other loads: the same bits of weights, statistics and optimizer state" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const OptimizerType optimizer : {OptimizerType::sgd, OptimizerType::adamw})
     for (const Way& saver : ways()) {
       const Scratch scratch;
@@ -103,7 +104,8 @@ TEST_CASE("what one layout saves every other loads: the same bits of weights, st
     }
 }
 
-TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the same bits, and so do their scales") {
+TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the same bits, and so do their scales" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const WeightState weights : {WeightState::bf16, WeightState::f16, WeightState::int8})
     for (const int saving_ranks : {1, 2, 3, 4}) {
       const auto experiment = [&](const Way& way) {
@@ -130,7 +132,8 @@ TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the
     }
 }
 
-TEST_CASE("running statistics of margins, biases and sub-centres go on over any layout with the same bits") {
+TEST_CASE("running statistics of margins, biases and sub-centres go on over any layout with the same bits" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const std::vector<std::pair<std::string, std::function<void(HeadConfig&)>>> heads{
       {"head.margin", [](HeadConfig& head) { head.margin = {.type = MarginType::adaface, .scale = 8}; }},
       {"head.margin",
@@ -169,7 +172,8 @@ TEST_CASE("running statistics of margins, biases and sub-centres go on over any 
     }
 }
 
-TEST_CASE("a run that goes on in the same sample groups on other ranks equals the one that was not stopped") {
+TEST_CASE("a run that goes on in the same sample groups on other ranks equals the one that was not stopped" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const Way& saver : ways()) {
       if (saver.layout.mesh.size(Axis::dp) == 3) continue;  // three groups

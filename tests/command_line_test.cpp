@@ -23,7 +23,7 @@ using test::call;
 using test::Called;
 
 /// A few steps of a small network on drawn faces.
-Json small() {
+Json small_study() {
   return Json::parse(R"({
     "name": "small", "threads": 1, "mesh": {"dp": 2},
     "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
@@ -62,7 +62,7 @@ Json summary(const Called& called) {
 
 TEST_CASE("run trains, prints one table and leaves a results folder") {
   Files files;
-  const Called called = call({"run", files.write(small()), "--out", files.path("out")});
+  const Called called = call({"run", files.write(small_study()), "--out", files.path("out")});
   CHECK(called.code == 0);
   CHECK(called.out.find("small") != std::string::npos);
   for (const char* name :
@@ -73,7 +73,7 @@ TEST_CASE("run trains, prints one table and leaves a results folder") {
 
 TEST_CASE("the effective experiment that a run writes gives the same run again") {
   Files files;
-  const Called first = call({"run", files.write(small()), "--out", files.path("a"), "--json"});
+  const Called first = call({"run", files.write(small_study()), "--out", files.path("a"), "--json"});
   const Called second = call({"run", files.path("a") + "/experiment.json", "--out", files.path("b"), "--json"});
   REQUIRE(second.code == 0);
   CHECK(summary(first)["variants"][0]["loss_per_step"] == summary(second)["variants"][0]["loss_per_step"]);
@@ -81,7 +81,7 @@ TEST_CASE("the effective experiment that a run writes gives the same run again")
 
 TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the accuracy of the whole run") {
   Files files;
-  Json experiment = small();
+  Json experiment = small_study();
   experiment["train"]["save_every"] = 4;
   experiment["evaluation"] = Json::object();
   const std::string file = files.write(experiment);
@@ -100,7 +100,7 @@ TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the acc
 
 TEST_CASE("a run that does not resume leaves no checkpoint of an earlier one to resume") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=3"}).code == 0);
   const std::string checkpoints = files.path("out") + "/checkpoint/small/";
@@ -110,7 +110,7 @@ TEST_CASE("a run that does not resume leaves no checkpoint of an earlier one to 
 
 TEST_CASE("a checkpoint whose files are of different steps is refused") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   REQUIRE(call({"run", file, "--out", files.path("a"), "--set", "train.steps=2"}).code == 0);
   REQUIRE(call({"run", file, "--out", files.path("b"), "--set", "train.steps=3"}).code == 0);
   const std::string in_a = files.path("a") + "/checkpoint/small/step-000002/rank-";
@@ -130,7 +130,7 @@ TEST_CASE("a checkpoint whose files are of different steps is refused") {
 
 TEST_CASE("resuming on another number of ranks goes on, and says that it may round otherwise") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
   const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--json", "--set", "mesh.dp=1",
@@ -147,7 +147,7 @@ TEST_CASE("resuming on another number of ranks goes on, and says that it may rou
 
 TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
   const std::vector<std::string> more{"run", file, "--out", files.path("out"), "--set", "head.classes=13"};
   const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& others) {
@@ -171,7 +171,7 @@ TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
 
 TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   const std::string folder = files.path("out") + "/checkpoint/small/step-000006";
   REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
   const std::vector<std::string> resume{"run", file, "--out", files.path("out"), "--resume", "--set", "train.steps=8"};
@@ -197,7 +197,7 @@ TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
 
 TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the other variants still run") {
   Files files;
-  Json experiment = small();
+  Json experiment = small_study();
   experiment["variants"] =
       Json::parse(R"([{"name": "tight", "patch": {"memory_budget": 4000}}, {"name": "wide", "patch": {}}])");
   const Called called = call({"run", files.write(experiment), "--out", files.path("out"), "--json"});
@@ -214,7 +214,7 @@ TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the 
 TEST_CASE("a model that does not fit is reported with what was held of it") {
   Files files;
   const Called called =
-      call({"run", files.write(small()), "--out", files.path("out"), "--json", "--set", "memory_budget=3200"});
+      call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set", "memory_budget=3200"});
   CHECK(called.code == 3);
   std::int64_t held = 0;
   const Json ranks = summary(called)["variants"][0]["ranks"];
@@ -224,7 +224,7 @@ TEST_CASE("a model that does not fit is reported with what was held of it") {
 
 TEST_CASE("plan's operations a step are the training's, with or without an evaluation") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   const auto operations = [](const Called& called) {
     return summary(called)["variants"][0]["flops_per_step"].get<std::int64_t>();
   };
@@ -237,7 +237,7 @@ TEST_CASE("plan's operations a step are the training's, with or without an evalu
 TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of whom they waited for") {
   Files files;
   const Called called =
-      call({"run", files.write(small()), "--out", files.path("out"), "--json", "--set", "timeout=1e-9"});
+      call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set", "timeout=1e-9"});
   CHECK(called.code == 4);
   const Json variant = summary(called)["variants"][0];
   CHECK(variant["status"] == "failed");
@@ -246,7 +246,7 @@ TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of
 
 TEST_CASE("a training that diverges is stopped at its step, and keeps its last finite checkpoint") {
   Files files;
-  const Called called = call({"run", files.write(small()), "--out", files.path("out"), "--json", "--set",
+  const Called called = call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set",
                               "train.optimizer.lr=1e300", "--set", "train.save_every=1"});
   CHECK(called.code == 4);
   const Json variant = summary(called)["variants"][0];
@@ -257,7 +257,7 @@ TEST_CASE("a training that diverges is stopped at its step, and keeps its last f
 
 TEST_CASE("a batch too small for the embedding's batch norm is refused before anything runs") {
   Files files;
-  const Called called = call({"validate", files.write(small()), "--set", "train.batch=7"});
+  const Called called = call({"validate", files.write(small_study()), "--set", "train.batch=7"});
   CHECK(called.code == 2);
   CHECK(called.err ==
         "heddle: --set train.batch: expected at least 8, got 7: the model's batch norm needs two samples in each part "
@@ -266,7 +266,7 @@ TEST_CASE("a batch too small for the embedding's batch norm is refused before an
 
 TEST_CASE("validate names what is wrong with every file, and says which are valid") {
   Files files;
-  const std::string good = files.write(small());
+  const std::string good = files.write(small_study());
   const Called called = call({"validate", "no/such.json", good, "nor/this.json"});
   CHECK(called.code == 2);
   CHECK(called.out == good + ": valid, 1 variant\n");
@@ -278,14 +278,14 @@ TEST_CASE("validate names what is wrong with every file, and says which are vali
 TEST_CASE("two runs do not write into one folder at the same time") {
   Files files;
   const ResultsFolder first(files.path("out"), "{}", false);
-  const Called second = call({"run", files.write(small()), "--out", files.path("out")});
+  const Called second = call({"run", files.write(small_study()), "--out", files.path("out")});
   CHECK(second.code == 2);
   CHECK(second.err.find("another run is writing its results there") != std::string::npos);
 }
 
 TEST_CASE("plan counts the traffic of all steps, though it walks two") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   const auto sent = [&](const char* steps) {
     return summary(call({"plan", file, "--json", "--set", steps}))["variants"][0]["ranks"][1]["sent_bytes"]
         .get<std::int64_t>();
@@ -295,7 +295,7 @@ TEST_CASE("plan counts the traffic of all steps, though it walks two") {
 
 TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
   Files files;
-  Json experiment = small();
+  Json experiment = small_study();
   experiment["evaluation"] = Json::object();
   experiment["head"]["logits"] = "gathered";
   experiment["train"]["clip"] = {{"norm", 1}};
@@ -312,7 +312,7 @@ TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
 
 TEST_CASE("plan's time of a step is its operations at the profile's rate, and its bytes on the links") {
   Files files;
-  Json experiment = small();
+  Json experiment = small_study();
   experiment["mesh"]["dp"] = 1;
   experiment["profile"] = {{"flops", 1e6}, {"bandwidth", 1e20}};
   const Json computing = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
@@ -334,7 +334,7 @@ TEST_CASE("plan's time of a step is its operations at the profile's rate, and it
 
 TEST_CASE("tables say which times are not the wall's") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   const auto notes = [&](const Called& called) {
     CHECK(called.code == 0);
     std::string found;
@@ -351,7 +351,7 @@ TEST_CASE("tables say which times are not the wall's") {
 
 TEST_CASE("with a virtual clock a run tells the time that its links would take") {
   Files files;
-  Json experiment = small();
+  Json experiment = small_study();
   experiment["clock"] = "virtual";
   experiment["links"] = {{"latency", 1000}};
   const Json run = summary(call({"run", files.write(experiment), "--out", files.path("out"), "--json"}))["variants"][0];
@@ -362,7 +362,7 @@ TEST_CASE("with a virtual clock a run tells the time that its links would take")
 
 TEST_CASE("layers to recompute that cannot be are found in every variant before the first one runs") {
   Files files;
-  Json experiment = small();
+  Json experiment = small_study();
   const auto error = [&](const Json& pipeline) {
     experiment["variants"] = {{{"name", "a"}, {"patch", Json::object()}},
                               {{"name", "b"}, {"patch", Json::object()}},
@@ -385,7 +385,7 @@ TEST_CASE("layers to recompute that cannot be are found in every variant before 
 
 TEST_CASE("errors of an experiment name file, place and what was expected; exit code 2") {
   Files files;
-  const std::string file = files.write(small());
+  const std::string file = files.write(small_study());
   const auto error = [&](const std::string& set) {
     const Called called = call({"validate", file, "--set", set});
     CHECK(called.code == 2);

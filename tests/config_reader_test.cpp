@@ -20,7 +20,7 @@ Sample read_sample(const std::string& text) {
 }
 
 /// The message of the error that reading gives, or "no error".
-std::string error_of(const std::string& text) {
+std::string error_of_sample(const std::string& text) {
   try {
     read_sample(text);
     return "no error";
@@ -31,7 +31,7 @@ std::string error_of(const std::string& text) {
 
 /// The error of a sample whose root also holds `members`.
 std::string error_with(const std::string& members) {
-  return error_of(R"({"name": "a", "data": {"type": "synthetic"}, )" + members + "}");
+  return error_of_sample(R"({"name": "a", "data": {"type": "synthetic"}, )" + members + "}");
 }
 
 }  // namespace
@@ -77,8 +77,8 @@ TEST_CASE("config reader: a wrong type names file, pointer, what was expected an
   CHECK(error_with(R"("tags": ["t", {}])") == "x.json: /tags/1: expected a string, got an object");
   CHECK(error_with(R"("layers": {})") == "x.json: /layers: expected a list of objects, got an object");
   CHECK(error_with(R"("layers": [{"type": "linear"}, 5])") == "x.json: /layers/1: expected an object, got 5");
-  CHECK(error_of(R"({"name": 1, "data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got 1");
-  CHECK(error_of("[1, 2]") == "x.json: expected an object, got a list of 2");
+  CHECK(error_of_sample(R"({"name": 1, "data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got 1");
+  CHECK(error_of_sample("[1, 2]") == "x.json: expected an object, got a list of 2");
 }
 
 TEST_CASE("config reader: a number out of its range is told the range") {
@@ -95,7 +95,7 @@ TEST_CASE("config reader: a number out of its range is told the range") {
         "x.json: /tags: expected a list of at most 3 strings, got a list of 4");
   CHECK(error_with(R"("layers": [{"type": "residual", "layers": []}])") ==
         "x.json: /layers/0/layers: expected a list of at least 1 object, got an empty list");
-  CHECK(error_of(R"({"name": "a", "data": {"type": "synthetic", "image": [1, 2]}})") ==
+  CHECK(error_of_sample(R"({"name": "a", "data": {"type": "synthetic", "image": [1, 2]}})") ==
         "x.json: /data/image: expected a list of 3 integers >= 1, got a list of 2");
 }
 
@@ -142,18 +142,18 @@ TEST_CASE("config reader: an unknown name or type is told the nearest, and what 
   CHECK(error_with(R"("device": "cudo")") ==
         R"(x.json: /device: expected "cpu", "cuda" or "plan", got "cudo"; did you mean "cuda"?)");
   CHECK(
-      error_of(R"({"name": "a", "data": {"type": "imagefolder", "path": 3}})") ==
+      error_of_sample(R"({"name": "a", "data": {"type": "imagefolder", "path": 3}})") ==
       R"(x.json: /data/type: expected "synthetic" or "image_folder", got "imagefolder"; did you mean "image_folder"?)");
-  CHECK(error_of(R"({"name": "a", "data": {"type": 7}})") ==
+  CHECK(error_of_sample(R"({"name": "a", "data": {"type": 7}})") ==
         R"(x.json: /data/type: expected "synthetic" or "image_folder", got 7)");
 }
 
 TEST_CASE("config reader: what is required and missing is told") {
-  CHECK(error_of(R"({"data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got nothing");
-  CHECK(error_of(R"({"name": "a"})") == "x.json: /data: expected an object, got nothing");
-  CHECK(error_of(R"({"name": "a", "data": {}})") ==
+  CHECK(error_of_sample(R"({"data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got nothing");
+  CHECK(error_of_sample(R"({"name": "a"})") == "x.json: /data: expected an object, got nothing");
+  CHECK(error_of_sample(R"({"name": "a", "data": {}})") ==
         R"(x.json: /data/type: expected "synthetic" or "image_folder", got nothing)");
-  CHECK(error_of(R"({"name": "a", "data": {"type": "image_folder"}})") ==
+  CHECK(error_of_sample(R"({"name": "a", "data": {"type": "image_folder"}})") ==
         "x.json: /data/path: expected a string, got nothing");
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("config reader: a key that stands twice is an error") {
 }
 
 TEST_CASE("config reader: all problems of a file come together, in its order, at most twenty") {
-  CHECK(error_of(R"({"train": {"batch": 0, "shufle": true}, "data": {"type": "x"}, "name": 4})") ==
+  CHECK(error_of_sample(R"({"train": {"batch": 0, "shufle": true}, "data": {"type": "x"}, "name": 4})") ==
         "x.json: /train/batch: expected an integer >= 1, got 0\n"
         "x.json: /train/shufle: unknown key; did you mean \"shuffle\"?\n"
         "x.json: /data/type: expected \"synthetic\" or \"image_folder\", got \"x\"\n"
@@ -181,41 +181,44 @@ TEST_CASE("config reader: an optional object is absent by null") {
 }
 
 TEST_CASE("config reader: bad JSON is told line, column, pointer and what was expected") {
-  CHECK(error_of("") == "x.json: line 1, column 1: expected a value, got the end");
-  CHECK(error_of("{\n  \"a\": 1\n  \"b\": 2\n}") == "x.json: line 3, column 5: expected '}', got a string");
-  CHECK(error_of("{\"a\": {\"b\": [1, 2}}") == "x.json: line 1, column 18: /a/b/2: expected ']', got '}'");
-  CHECK(error_of("{\"a\": NaN}") == "x.json: line 1, column 7: /a: expected a value, got NaN (invalid literal)");
-  CHECK(error_of("{\"a\": tru, \"b\": 1}") ==
+  CHECK(error_of_sample("") == "x.json: line 1, column 1: expected a value, got the end");
+  CHECK(error_of_sample("{\n  \"a\": 1\n  \"b\": 2\n}") == "x.json: line 3, column 5: expected '}', got a string");
+  CHECK(error_of_sample("{\"a\": {\"b\": [1, 2}}") == "x.json: line 1, column 18: /a/b/2: expected ']', got '}'");
+  CHECK(error_of_sample("{\"a\": NaN}") == "x.json: line 1, column 7: /a: expected a value, got NaN (invalid literal)");
+  CHECK(error_of_sample("{\"a\": tru, \"b\": 1}") ==
         "x.json: line 1, column 10: /a: expected a value, got tru (invalid literal)");
-  CHECK(error_of("{\"a\": 1.}") ==
+  CHECK(error_of_sample("{\"a\": 1.}") ==
         "x.json: line 1, column 9: /a: expected a value, got 1. (invalid number; expected digit after '.')");
-  CHECK(error_of("{\"a\": \"b") ==
+  CHECK(error_of_sample("{\"a\": \"b") ==
         "x.json: line 1, column 9: /a: expected a value, got \"b (invalid string: missing closing quote)");
-  CHECK(error_of("{\"a\": 01}") == "x.json: line 1, column 8: expected '}', got a number");
-  CHECK(error_of("{\"a\": 1,}") == "x.json: line 1, column 9: expected a string, got '}'");
-  CHECK(error_of("{\"a\": 1} x") == "x.json: line 1, column 10: expected the end, got x (invalid literal)");
-  CHECK(error_of("// no\n{}") == "x.json: line 1, column 1: expected a value, got // (invalid literal)");
-  CHECK(error_of("{\"a\": \"\x01\"}").starts_with("x.json: line 1, column 8: /a: expected a value, got \"<U+0001>"));
-  CHECK(error_of("{\"a\": \"\xff\"}").starts_with("x.json: line 1, column 8: /a: expected a value, got \"? (invalid"));
-  CHECK(error_of(std::string("{}\0{}", 5)) == "x.json: line 1, column 3: expected text, got a zero byte");
+  CHECK(error_of_sample("{\"a\": 01}") == "x.json: line 1, column 8: expected '}', got a number");
+  CHECK(error_of_sample("{\"a\": 1,}") == "x.json: line 1, column 9: expected a string, got '}'");
+  CHECK(error_of_sample("{\"a\": 1} x") == "x.json: line 1, column 10: expected the end, got x (invalid literal)");
+  CHECK(error_of_sample("// no\n{}") == "x.json: line 1, column 1: expected a value, got // (invalid literal)");
+  CHECK(error_of_sample("{\"a\": \"\x01\"}")
+            .starts_with("x.json: line 1, column 8: /a: expected a value, got \"<U+0001>"));
+  CHECK(error_of_sample("{\"a\": \"\xff\"}")
+            .starts_with("x.json: line 1, column 8: /a: expected a value, got \"? (invalid"));
+  CHECK(error_of_sample(std::string("{}\0{}", 5)) == "x.json: line 1, column 3: expected text, got a zero byte");
 }
 
 TEST_CASE("config reader: nesting, number of values and size are bounded") {
-  CHECK(error_of(std::string(100'000, '[')).ends_with("expected at most 64 levels of nesting"));
-  CHECK(error_of("{\"a\":" + std::string(64, '[') + std::string(64, ']') + "}")
+  CHECK(error_of_sample(std::string(100'000, '[')).ends_with("expected at most 64 levels of nesting"));
+  CHECK(error_of_sample("{\"a\":" + std::string(64, '[') + std::string(64, ']') + "}")
             .ends_with("expected at most 64 levels of nesting"));
-  CHECK(error_of("{\"a\":" + std::string(63, '[') + std::string(63, ']') + "}").find("x.json: /a: unknown key") !=
-        std::string::npos);
+  CHECK(
+      error_of_sample("{\"a\":" + std::string(63, '[') + std::string(63, ']') + "}").find("x.json: /a: unknown key") !=
+      std::string::npos);
   std::string many = "[0";
   for (int i = 0; i < 1'000'001; ++i) many += ",0";
-  CHECK(error_of(many + "]") == "x.json: expected at most 1000000 values");
-  CHECK(error_of(std::string(kLargestFile + 1, ' ')) == "x.json: expected at most 16 MiB");
+  CHECK(error_of_sample(many + "]") == "x.json: expected at most 1000000 values");
+  CHECK(error_of_sample(std::string(kLargestFile + 1, ' ')) == "x.json: expected at most 16 MiB");
 }
 
 TEST_CASE("config reader: a hundred thousand unknown keys are refused quickly") {
   std::string text = "{\"name\": \"a\"";
   for (int i = 0; i < 100'000; ++i) text += ",\"k" + std::to_string(i) + "\":0";
-  CHECK(error_of(text + "}").find("\n... and at least ") != std::string::npos);
+  CHECK(error_of_sample(text + "}").find("\n... and at least ") != std::string::npos);
 }
 
 TEST_CASE("config reader: a file that cannot be read names the file") {
@@ -242,7 +245,7 @@ TEST_CASE("config reader: a damaged file gives InputError or is read, never anyt
     "data": {"type": "image_folder", "path": "p", "image": [1, 56, 64]},
     "layers": [{"type": "linear", "units": 7}, {"type": "residual", "layers": [{"type": "dropout", "rate": 0.25}]}],
     "train": {"batch": 3.2e1, "shuffle": false, "clip": null, "optimizer": {"type": "adamw", "betas": [0, 1e-1]}}})";
-  CHECK(error_of(valid) == "no error");
+  CHECK(error_of_sample(valid) == "no error");
   std::mt19937 random(7);
   const std::string_view spice = "{}[]\",:0123456789.eE+-\\ntfu\"/ \x80\xff";
   for (int round = 0; round < 5000; ++round) {
@@ -270,7 +273,7 @@ TEST_CASE("config reader: a damaged file gives InputError or is read, never anyt
       }
       if (text.empty()) break;
     }
-    CHECK_NOTHROW(error_of(text));
+    CHECK_NOTHROW(error_of_sample(text));
   }
 }
 

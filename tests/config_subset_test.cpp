@@ -28,7 +28,7 @@ unsigned read_lamps(const std::string& given, unsigned standard = every) {
   return value;
 }
 
-std::string error_of(const std::string& given) {
+std::string error_of_lamps(const std::string& given) {
   try {
     (void)read_lamps(given);
   } catch (const InputError& error) {
@@ -51,12 +51,14 @@ TEST_CASE("config subset: some names are a list in any order, all of them one wo
 }
 
 TEST_CASE("config subset: what is no list, a name that there is not and one named twice are told") {
-  CHECK(error_of("3") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got 3)");
-  CHECK(error_of("\"red\"") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got "red")");
-  CHECK(error_of("[\"red\", \"blu\"]") ==
+  CHECK(error_of_lamps("3") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got 3)");
+  CHECK(error_of_lamps("\"red\"") ==
+        R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got "red")");
+  CHECK(error_of_lamps("[\"red\", \"blu\"]") ==
         R"(x.json: /lamps/1: expected "red", "green" or "blue", got "blu"; did you mean "blue"?)");
-  CHECK(error_of("[[]]") == R"(x.json: /lamps/0: expected "red", "green" or "blue", got an empty list)");
-  CHECK(error_of("[\"red\", \"green\", \"red\"]") == R"(x.json: /lamps/2: expected each name once, got "red" again)");
+  CHECK(error_of_lamps("[[]]") == R"(x.json: /lamps/0: expected "red", "green" or "blue", got an empty list)");
+  CHECK(error_of_lamps("[\"red\", \"green\", \"red\"]") ==
+        R"(x.json: /lamps/2: expected each name once, got "red" again)");
 }
 
 TEST_CASE("config subset: schema and help say both forms") {

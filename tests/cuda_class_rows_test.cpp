@@ -16,8 +16,6 @@ TEST_SUITE_BEGIN(beside_cpu);
 
 namespace {
 
-using Values = std::vector<double>;
-
 struct Shapes {
   std::int64_t rows, columns;
 };

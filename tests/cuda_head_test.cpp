@@ -15,7 +15,6 @@ TEST_SUITE_BEGIN(beside_cpu);
 
 namespace {
 
-using Values = std::vector<double>;
 using Tensors = std::vector<Tensor>;
 
 /// What `run` gives on the tested backend is what it gives on the cpu.

@@ -11,24 +11,24 @@ using namespace heddle;
 
 namespace {
 
-const ImageShape shape{.channels = 3, .height = 9, .width = 8};
+const ImageShape small_image{.channels = 3, .height = 9, .width = 8};
 
 std::vector<float> ramp() {
-  std::vector<float> pixels(static_cast<std::size_t>(shape.size()));
+  std::vector<float> pixels(static_cast<std::size_t>(small_image.size()));
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i) / 300 - 0.4F;
   return pixels;
 }
 
 std::vector<float> augmented(const AugmentationConfig& config, std::uint64_t index) {
   std::vector<float> pixels = ramp();
-  augment(config, shape, RandomStream({3}, Purpose::augmentation, 5, index), pixels);
+  augment(config, small_image, RandomStream({3}, Purpose::augmentation, 5, index), pixels);
   return pixels;
 }
 
 float at(const std::vector<float>& pixels, std::int64_t y, std::int64_t x, std::int64_t c) {
-  y = std::clamp<std::int64_t>(y, 0, shape.height - 1);
-  x = std::clamp<std::int64_t>(x, 0, shape.width - 1);
-  return pixels[static_cast<std::size_t>((y * shape.width + x) * shape.channels + c)];
+  y = std::clamp<std::int64_t>(y, 0, small_image.height - 1);
+  x = std::clamp<std::int64_t>(x, 0, small_image.width - 1);
+  return pixels[static_cast<std::size_t>((y * small_image.width + x) * small_image.channels + c)];
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ TEST_CASE("no augmentation leaves an image alone and a flip mirrors it") {
   CHECK(augmented({.flip = 0}, 0) == ramp());
   std::vector<float> mirrored = augmented({.flip = 1}, 0);
   CHECK(at(mirrored, 4, 1, 2) == at(ramp(), 4, 6, 2));
-  flip_images(shape, mirrored);
+  flip_images(small_image, mirrored);
   CHECK(mirrored == ramp());
 }
 
@@ -56,8 +56,8 @@ TEST_CASE("a shift moves by whole pixels within its bound and repeats the border
     for (int dy = -2; dy <= 2; ++dy)
       for (int dx = -2; dx <= 2; ++dx) {
         bool equal = true;
-        for (std::int64_t y = 0; y < shape.height; ++y)
-          for (std::int64_t x = 0; x < shape.width; ++x)
+        for (std::int64_t y = 0; y < small_image.height; ++y)
+          for (std::int64_t x = 0; x < small_image.width; ++x)
             equal = equal && at(moved, y, x, 1) == at(ramp(), y + dy, x + dx, 1);
         found = found || equal;
       }
@@ -104,8 +104,8 @@ TEST_CASE("light changes are linear and erasing blanks one rectangle") {
     const std::vector<float> erased = augmented({.flip = 0, .erase = 1}, i);
     blanks += std::count(erased.begin(), erased.end(), 0.0F);
   }
-  CHECK(blanks > 50 * shape.size() / 100);
-  CHECK(blanks < 50 * shape.size() * 16 / 100);
+  CHECK(blanks > 50 * small_image.size() / 100);
+  CHECK(blanks < 50 * small_image.size() * 16 / 100);
 }
 
 TEST_CASE("turning one augmentation on does not change another's draws") {

@@ -19,7 +19,8 @@ test::ModelPointer small_model() {
 
 }  // namespace
 
-TEST_CASE("a replicated head trains as one rank that has all classes and samples: losses, gradients and weights") {
+TEST_CASE("a replicated head trains as one rank that has all classes and samples: losses, gradients and weights" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const test::ModelPointer model = small_model();
   const std::vector<Layout> layouts{{Mesh(2), 2}, {Mesh(4), 1}, {Mesh(1, 1, 2), 3}, {Mesh(2, 2), 2}};
   for (const DType dtype : {DType::f64, DType::f32})

@@ -18,7 +18,7 @@ using test::numeric_gradient;
 using test::Problem;
 using test::random_problem;
 using test::solve;
-using Values = std::vector<double>;
+using test::Values;
 
 constexpr double pi = 3.14159265358979323846;
 

@@ -79,7 +79,8 @@ void draw_way(RandomStream& draws, HeadConfig& config) {
 
 }  // namespace
 
-TEST_CASE("heads over random axes of random meshes train as that of one rank, and copies keep the same bits") {
+TEST_CASE("heads over random axes of random meshes train as that of one rank, and copies keep the same bits" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   int with_copies = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     RandomStream draws({seed}, Purpose::test, 11, 0);

@@ -49,7 +49,7 @@ void multiply_weight(Trainer& trainer, const std::string& name, double factor) {
 }
 
 /// A few steps of a small network on drawn faces, in f16.
-constexpr const char* small = R"({
+constexpr const char* small_f16 = R"({
     "name": "small", "threads": 1, "mesh": {"dp": 2},
     "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
              "test_per_identity": 2},
@@ -197,7 +197,7 @@ TEST_CASE(
   using Json = nlohmann::json;
   const Scratch folder;
   const std::string file = (folder / "small.json").string();
-  write_file_atomically(file, small);
+  write_file_atomically(file, small_f16);
   const auto run = [&](const char* results, const std::vector<std::string>& more) {
     std::vector<std::string> arguments{"run", file, "--json", "--out", (folder / results).string()};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -229,7 +229,7 @@ TEST_CASE(
 TEST_CASE("what is said of 16-bit types goes with train.dtype; errors name file and place") {
   const Scratch folder;
   const std::string file = (folder / "small.json").string();
-  write_file_atomically(file, small);
+  write_file_atomically(file, small_f16);
   const auto error = [&](std::vector<std::string> sets) {
     std::vector<std::string> arguments{"validate", file};
     for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});

@@ -52,18 +52,18 @@ const std::vector<Case>& cases() {
 }
 
 constexpr std::int64_t channels = 11;
-const Shape shape{3, 5, 2, channels};
+const Shape norm_shape{3, 5, 2, channels};
 
 /// Inputs in the order x, gamma, beta, slope, residual; those that a case does not have stay empty.
 std::vector<std::vector<double>> values_of(const Case& c) {
   std::vector<std::vector<double>> values(5);
-  values[0] = draw(shape.numel(), 1, 3);
+  values[0] = draw(norm_shape.numel(), 1, 3);
   if (c.is_affine) {
     values[1] = draw(channels, 2, 1);
     values[2] = draw(channels, 3);
   }
   if (c.activation == NormActivation::prelu) values[3] = draw(channels, 4, 0.25);
-  if (c.has_residual) values[4] = draw(shape.numel(), 5);
+  if (c.has_residual) values[4] = draw(norm_shape.numel(), 5);
   return values;
 }
 
@@ -82,7 +82,8 @@ Result run(Device& device, const Case& c, DType dtype, const std::vector<std::ve
     const bool is_image = i == 0 || i == 4;
     if (!values[i].empty())
       inputs[i] = Variable::input(
-          tensor_of(device, is_image ? shape : Shape{channels}, is_image ? dtype : type, values[i]), accumulators[i]);
+          tensor_of(device, is_image ? norm_shape : Shape{channels}, is_image ? dtype : type, values[i]),
+          accumulators[i]);
   }
   const NormEpilogue epilogue{.activation = c.activation, .slope = inputs[3], .residual = inputs[4]};
   Tensor statistics;
@@ -91,7 +92,7 @@ Result run(Device& device, const Case& c, DType dtype, const std::vector<std::ve
           ? batch_norm_inference(inputs[0], tensor_of(device, {channels}, type, draw(channels, 7, 3)),
                                  Tensor::full(device, {channels}, type, 2), inputs[1], inputs[2], 1e-3, epilogue)
           : batch_norm(inputs[0], inputs[1], inputs[2], 1e-3, epilogue, statistics);
-  backward({{y, tensor_of(device, shape, dtype, draw(shape.numel(), 6))}});
+  backward({{y, tensor_of(device, norm_shape, dtype, draw(norm_shape.numel(), 6))}});
   Result result{y.value().to_doubles(), {}, statistics.defined() ? statistics.to_doubles() : std::vector<double>()};
   for (const auto& accumulator : accumulators)
     result.gradients.push_back(accumulator->gradient().defined() ? accumulator->gradient().to_doubles()
@@ -103,7 +104,7 @@ TEST_CASE("batch_norm: normalises by mean and biased variance, f64") {
   Device device = test::make_device();
   const auto values = values_of(cases()[0]);
   const Result got = run(device, cases()[0], DType::f64, values);
-  const std::int64_t count = shape.numel() / channels;
+  const std::int64_t count = norm_shape.numel() / channels;
   CHECK(got.statistics[0] == static_cast<double>(count));
   for (std::int64_t c = 0; c < channels; ++c) {
     double mean = 0;
@@ -121,7 +122,7 @@ TEST_CASE("batch_norm: normalises by mean and biased variance, f64") {
 
 TEST_CASE("batch_norm: gradients equal finite differences, f64") {
   Device device = test::make_device();
-  const std::vector<double> dy = draw(shape.numel(), 6);
+  const std::vector<double> dy = draw(norm_shape.numel(), 6);
   for (const Case& c : cases()) {
     CAPTURE(c.name);
     const auto values = values_of(c);

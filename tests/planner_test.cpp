@@ -14,6 +14,7 @@
 #include "layers/normalization.h"
 #include "layers/pooling.h"
 #include "models/models.h"
+#include "tests/support/devices.h"
 
 using namespace heddle;
 
@@ -282,7 +283,8 @@ ModelDescription grouped_row() {
 
 }  // namespace
 
-TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches and budgets included") {
+TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches and budgets included" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   int graphs = 0;
   int budgets = 0;
   double plans = 0;

@@ -10,8 +10,6 @@
 namespace heddle::test {
 namespace {
 
-using Values = std::vector<double>;
-
 /// Over all ranks of the world.
 class WorldExchange final : public StatisticsExchange {
  public:
@@ -23,7 +21,7 @@ class WorldExchange final : public StatisticsExchange {
   Communicator& world_;
 };
 
-constexpr std::int64_t channels = 5;
+constexpr std::int64_t norm_channels = 5;
 constexpr std::int64_t pixels = 2;
 
 struct Case {
@@ -55,9 +53,9 @@ Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::
   const DType type = compute_dtype(dtype);
   constexpr std::int64_t most = 8;
   const auto rows = [&](std::uint64_t seed, double mean) {
-    Values values = normal_values(most * pixels * channels, seed);
+    Values values = normal_values(most * pixels * norm_channels, seed);
     for (double& value : values) value += mean;
-    return tensor(device, {most, pixels, channels}, values, dtype).rows(begin, end).clone();
+    return tensor(device, {most, pixels, norm_channels}, values, dtype).rows(begin, end).clone();
   };
   std::vector<std::shared_ptr<Accumulator>> gradients;
   const auto leaf = [&](Tensor value) {
@@ -65,7 +63,7 @@ Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::
     return Variable::parameter(std::move(value), gradients.back());
   };
   const auto of_channels = [&](std::uint64_t seed) {
-    return tensor(device, {channels}, normal_values(channels, seed), type);
+    return tensor(device, {norm_channels}, normal_values(norm_channels, seed), type);
   };
   const Variable x = leaf(rows(1, 3));
   const Variable residual = leaf(rows(2, 0));
@@ -78,8 +76,8 @@ Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::
   Tensor statistics;
   const Variable y = batch_norm(x, gamma, beta, 1e-3, epilogue, statistics, exchange);
   backward({{y, rows(6, 0)}});
-  Tensor mean = Tensor::full(device, {channels}, type, 0.5);
-  Tensor variance = Tensor::full(device, {channels}, type, 2);
+  Tensor mean = Tensor::full(device, {norm_channels}, type, 0.5);
+  Tensor variance = Tensor::full(device, {norm_channels}, type, 2);
   device.backend().training().merge_moments(statistics.reshape({1, -1}), 0.1, mean, variance);
   const auto values_of = [](const Tensor& t) { return t.defined() ? t.to_doubles() : Values(); };
   return {values_of(y.value()),
@@ -160,11 +158,11 @@ TEST_CASE("Ranks none of which has rows make a synchronised batch norm of nothin
   const Result empty = run_split(cases()[2], DType::f32, {0, 0});
   CHECK(empty.y.empty());
   CHECK(empty.dx.empty());
-  CHECK(empty.statistics == Values(2 * channels + 1, 0));
-  CHECK(empty.dgamma == Values(channels, 0));
-  CHECK(empty.dbeta == Values(channels, 0));
-  CHECK(empty.dslope == Values(channels, 0));
-  CHECK(empty.running_mean == Values(channels, 0.5));
+  CHECK(empty.statistics == Values(2 * norm_channels + 1, 0));
+  CHECK(empty.dgamma == Values(norm_channels, 0));
+  CHECK(empty.dbeta == Values(norm_channels, 0));
+  CHECK(empty.dslope == Values(norm_channels, 0));
+  CHECK(empty.running_mean == Values(norm_channels, 0.5));
 }
 
 TEST_CASE("One value a channel on a rank is enough if others have more; in all it is refused, on every rank") {

@@ -30,6 +30,9 @@ struct BenchSettings {
   std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
 };
 
+/// Bytes of a GB.
+inline constexpr double giga = 1e9;
+
 /// Names of the benchmarks, in the order in which they run.
 std::span<const std::string_view> bench_names();
 /// One benchmark, or all but the GPU's for an empty name; InputError lists the names there are.

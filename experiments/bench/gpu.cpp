@@ -20,7 +20,6 @@ namespace heddle {
 
 namespace {
 
-constexpr double giga = 1e9;
 constexpr double tera = 1e12;
 constexpr std::array<DType, 2> dtypes{DType::f32, DType::bf16};
 

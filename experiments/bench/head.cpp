@@ -17,8 +17,7 @@ namespace heddle {
 namespace {
 
 constexpr int ranks = 2;
-constexpr std::int64_t tile = 1024;  // as the head chooses for such embeddings
-constexpr double giga = 1e9;
+constexpr std::int64_t cpu_tile = 1024;  // as the head chooses for such embeddings
 
 /// Medians over the steps.
 struct Measured {
@@ -33,13 +32,13 @@ Measured measure(const HeadCase& c) {
   run_ranks({.mesh = Mesh(ranks), .threads = 1}, [&](Rank& rank) {
     HeadSteps head(c, rank);
     head.step();
-    (void)tile_rate(c, tile, rank);
+    (void)tile_rate(c, cpu_tile, rank);
     std::vector<double> seconds;
     std::vector<double> rates;
     std::vector<double> shares;
     for (int i = 0; i < c.steps; ++i) {
       rank.world.barrier().wait();
-      rates.push_back(ranks * tile_rate(c, tile, rank));
+      rates.push_back(ranks * tile_rate(c, cpu_tile, rank));
       rank.world.barrier().wait();
       const double begin = rank.clock.now();
       head.step();

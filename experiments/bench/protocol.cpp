@@ -50,7 +50,6 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
          .value = rates.back(),
          .unit = "images/s"});
   }
-  constexpr double giga = 1e9;
   add({.name = fmt::format("median of {} runs of {} steps", runs, steps), .value = median(rates), .unit = "images/s"});
   add({.name = "largest memory of a rank", .value = static_cast<double>(most_bytes) / giga, .unit = "GB"});
   return rows;

@@ -7,18 +7,18 @@ namespace heddle {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json placements_json(const Placements& placements, const Mesh& mesh) {
-  Json json = Json::object();
+OrderedJson placements_json(const Placements& placements, const Mesh& mesh) {
+  OrderedJson json = OrderedJson::object();
   mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
     json[std::string(name_of(axis))] = to_string(placements[axis]);
   });
   return json;
 }
 
-Json collective_json(const PlannedCollective& collective) {
-  Json axes = Json::array();
+OrderedJson collective_json(const PlannedCollective& collective) {
+  OrderedJson axes = OrderedJson::array();
   collective.axes.for_each([&](Axis axis) { axes.push_back(name_of(axis)); });
   return {{"operation", name_of(collective.operation)},
           {"of", cargo_names[static_cast<std::size_t>(collective.cargo)]},
@@ -27,19 +27,19 @@ Json collective_json(const PlannedCollective& collective) {
           {"seconds", collective.seconds}};
 }
 
-Json costs_json(Json json, const LayerCosts& costs) {
+OrderedJson costs_json(OrderedJson json, const LayerCosts& costs) {
   json["parameters"] = costs.parameters;
   json["flops"] = costs.flops;
   json["seconds"] = costs.seconds;
-  json["collectives"] = Json::array();
+  json["collectives"] = OrderedJson::array();
   for (const PlannedCollective& collective : costs.collectives)
     json["collectives"].push_back(collective_json(collective));
   return json;
 }
 
-Json layer_json(const Explanation& e, std::size_t index) {
+OrderedJson layer_json(const Explanation& e, std::size_t index) {
   const ModelDescription::Application& application = e.model.applications()[index];
-  Json parallel = Json::object();
+  OrderedJson parallel = OrderedJson::object();
   e.options.mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
     const Parallel kind = e.plan.layers[index][axis].kind;
     parallel[std::string(name_of(axis))] = names_of<Parallel>()[static_cast<std::size_t>(kind)];
@@ -52,12 +52,12 @@ Json layer_json(const Explanation& e, std::size_t index) {
                     e.report.layers[index]);
 }
 
-Json redistribution_json(const Explanation& e, const PlannedRedistribution& redistribution) {
+OrderedJson redistribution_json(const Explanation& e, const PlannedRedistribution& redistribution) {
   const auto& applications = e.model.applications();
   const auto optional = [](const std::optional<PlannedCollective>& collective) {
-    return collective ? collective_json(*collective) : Json(nullptr);
+    return collective ? collective_json(*collective) : OrderedJson(nullptr);
   };
-  Json steps = Json::array();
+  OrderedJson steps = OrderedJson::array();
   for (const PlannedConversion& step : redistribution.steps)
     steps.push_back({{"axis", name_of(step.step.axis)},
                      {"from", to_string(step.step.from)},
@@ -71,12 +71,12 @@ Json redistribution_json(const Explanation& e, const PlannedRedistribution& redi
           {"steps", steps}};
 }
 
-Json traffic_json(const PlanTotals::Traffic& traffic) {
+OrderedJson traffic_json(const PlanTotals::Traffic& traffic) {
   return {{"bytes", traffic.bytes}, {"seconds", traffic.seconds}};
 }
 
-Json totals_json(const PlanTotals& totals) {
-  Json json;
+OrderedJson totals_json(const PlanTotals& totals) {
+  OrderedJson json;
   for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
     json[std::string(cargo_names[cargo])] = traffic_json(totals.traffic[cargo]);
   json["communication"] = traffic_json(totals.communication());
@@ -86,8 +86,8 @@ Json totals_json(const PlanTotals& totals) {
   return json;
 }
 
-Json stages_json(const Explanation& e) {
-  Json stages = Json::array();
+OrderedJson stages_json(const Explanation& e) {
+  OrderedJson stages = OrderedJson::array();
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
     const PlannedStage& stage = e.stages[s];
     stages.push_back({{"stage", s},
@@ -101,10 +101,10 @@ Json stages_json(const Explanation& e) {
   return stages;
 }
 
-Json cuts_json(const Explanation& e) {
-  Json cuts = Json::array();
+OrderedJson cuts_json(const Explanation& e) {
+  OrderedJson cuts = OrderedJson::array();
   for (std::size_t c = 0; c < e.cuts.size(); ++c) {
-    Json values = Json::array();
+    OrderedJson values = OrderedJson::array();
     for (const int value : e.cuts[c].values) values.push_back(value_name(e, value));
     cuts.push_back({{"before_stage", c + 1},
                     {"values", values},
@@ -114,31 +114,31 @@ Json cuts_json(const Explanation& e) {
   return cuts;
 }
 
-Json head_json(const Explanation& e) {
-  Json over = Json::array();
+OrderedJson head_json(const Explanation& e) {
+  OrderedJson over = OrderedJson::array();
   e.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
   return costs_json({{"parallel", e.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}}, e.head);
 }
 
-Json variant_json(const Explanation& e) {
-  Json layers = Json::array();
+OrderedJson variant_json(const Explanation& e) {
+  OrderedJson layers = OrderedJson::array();
   for (std::size_t i = 0; i < e.report.layers.size(); ++i) layers.push_back(layer_json(e, i));
-  Json redistributions = Json::array();
+  OrderedJson redistributions = OrderedJson::array();
   for (const PlannedRedistribution& redistribution : e.report.redistributions)
     redistributions.push_back(redistribution_json(e, redistribution));
-  Json choices = Json::array();
+  OrderedJson choices = OrderedJson::array();
   for (const Explanation::Choice& choice : e.choices)
     choices.push_back({{"name", choice.name},
                        {"fits", e.memory_budget == 0 || choice.totals.bytes() <= e.memory_budget},
                        {"totals", totals_json(choice.totals)}});
-  Json mesh;
+  OrderedJson mesh;
   for (const Axis axis : all_axes) mesh[std::string(name_of(axis))] = e.options.mesh.size(axis);
   return {{"name", e.name},
           {"placements", e.is_automatic ? "auto" : "written"},
           {"mesh", mesh},
           {"samples", e.options.samples},
           {"micro_batches", e.options.micro_batches},
-          {"memory_budget", e.memory_budget == 0 ? Json(nullptr) : Json(e.memory_budget)},
+          {"memory_budget", e.memory_budget == 0 ? OrderedJson(nullptr) : OrderedJson(e.memory_budget)},
           {"input", placements_json(e.plan.input, e.options.mesh)},
           {"layers", layers},
           {"stages", stages_json(e)},
@@ -152,9 +152,9 @@ Json variant_json(const Explanation& e) {
 }  // namespace
 
 std::string explanations_json(const std::string& study, std::span<const Explanation> explanations) {
-  Json variants = Json::array();
+  OrderedJson variants = OrderedJson::array();
   for (const Explanation& explanation : explanations) variants.push_back(variant_json(explanation));
-  return Json{{"name", study}, {"variants", variants}}.dump(2) + "\n";
+  return OrderedJson{{"name", study}, {"variants", variants}}.dump(2) + "\n";
 }
 
 }  // namespace heddle

@@ -9,10 +9,10 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t most_ranks = 256;
+constexpr std::size_t most_drawn = 256;
 constexpr std::size_t most_actions = 50'000;
 constexpr int row_height = 24;
-constexpr int left = 60;
+constexpr int left_margin = 60;
 constexpr int top = 56;
 
 std::string escaped(std::string_view text) {
@@ -41,12 +41,12 @@ class Drawing {
       : timeline_(timeline),
         chunks_(chunks_of_stages(rank_of)),
         title_(title),
-        rows_(std::min(most_ranks, timeline.ranks.size())),
+        rows_(std::min(most_drawn, timeline.ranks.size())),
         end_(last_drawn()),
         pixels_(pixels_a_time()) {}
 
   std::string draw() const {
-    const double width = left + end_ * pixels_ + 20;
+    const double width = left_margin + end_ * pixels_ + 20;
     const double height = top + row_height * static_cast<double>(rows_) + 40 + (is_cut() ? 20 : 0);
     std::string svg = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
@@ -54,7 +54,7 @@ class Drawing {
         "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<title>{2}</title>\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
         std::max(width, 720.0), height, escaped(title_));
-    svg += text_at(left, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
+    svg += text_at(left_margin, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
     for (std::size_t rank = 0; rank < rows_; ++rank) svg += row(rank);
     return svg + axis() + note() + "</svg>\n";
   }
@@ -83,12 +83,12 @@ class Drawing {
     return std::clamp(22 / shortest * end_, 800.0, 8000.0) / end_;
   }
 
-  double x(double time) const { return left + time * pixels_; }
+  double x(double time) const { return left_margin + time * pixels_; }
   static double y(std::size_t rank) { return top + row_height * static_cast<double>(rank); }
 
   std::string row(std::size_t rank) const {
     std::string svg = text_at(8, y(rank) + 16, fmt::format("rank {}", rank));
-    svg += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f0f0f0\"/>\n", left,
+    svg += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f0f0f0\"/>\n", left_margin,
                        y(rank) + 1, end_ * pixels_, row_height - 2);
     const std::vector<TimedAction>& actions = timeline_.ranks[rank];
     for (std::size_t first = 0; first < actions.size();) {
@@ -123,7 +123,7 @@ class Drawing {
 
   std::string legend() const {
     std::string svg;
-    double at = left;
+    double at = left_margin;
     for (const ActionLook& look : looks_in(timeline_)) {
       svg += fmt::format("<rect x=\"{:.0f}\" y=\"32\" width=\"14\" height=\"14\" fill=\"{}\"/>\n", at,
                          look.web_colours[0]);
@@ -149,7 +149,7 @@ class Drawing {
 
   std::string note() const {
     if (!is_cut()) return "";
-    return text_at(left, y(rows_) + 40,
+    return text_at(left_margin, y(rows_) + 40,
                    fmt::format("Cut: {} of {} ranks, the time up to {} of {}.", rows_, timeline_.ranks.size(),
                                plain_number(end_), plain_number(timeline_.makespan())));
   }

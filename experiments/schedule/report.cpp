@@ -13,7 +13,7 @@ namespace heddle {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string counted(int count, std::string_view one, std::string_view several) {
   return fmt::format("{} {}", count, count == 1 ? one : several);
@@ -73,15 +73,15 @@ std::string schedule_figures(const ScheduleReport& report) {
 std::string schedule_json(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
   const std::optional<int> chunks = chunks_of(report.schedule);
-  const Json json{{"name", report.name},
-                  {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
-                  {"chunks", chunks ? Json(*chunks) : Json()},
-                  {"micro_batches", report.schedule.micro_batches},
-                  {"makespan", simulation.makespan},
-                  {"span_bubble", simulation.timeline.span_bubble()},
-                  {"idle_fraction", simulation.timeline.idle_fraction()},
-                  {"peak_activations", simulation.peak_activations},
-                  {"peak_weight_inputs", simulation.peak_weight_inputs}};
+  const OrderedJson json{{"name", report.name},
+                         {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
+                         {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
+                         {"micro_batches", report.schedule.micro_batches},
+                         {"makespan", simulation.makespan},
+                         {"span_bubble", simulation.timeline.span_bubble()},
+                         {"idle_fraction", simulation.timeline.idle_fraction()},
+                         {"peak_activations", simulation.peak_activations},
+                         {"peak_weight_inputs", simulation.peak_weight_inputs}};
   return json.dump(2) + "\n";
 }
 

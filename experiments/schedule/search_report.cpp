@@ -12,9 +12,9 @@ namespace heddle {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t most_rows = 12;
+constexpr std::size_t most_shown = 12;
 
 std::string shape_words(const WeighedSchedule& weighed) {
   return fmt::format("{} (m = {}, v = {})", weighed.name, weighed.shape.micro_batches, weighed.shape.chunks);
@@ -51,7 +51,7 @@ void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchS
 
 std::string search_table(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
   Grid grid({"schedule", "m", "v", "makespan", "span bubble", "peak memory", "fits"});
-  const std::size_t shown = std::min(most_rows, weighed.size());
+  const std::size_t shown = std::min(most_shown, weighed.size());
   for (const WeighedSchedule& w : weighed.subspan(0, shown))
     grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
               fmt::format("{:.2f} %", 100 * w.span_bubble), plain_number(w.peak_memory), w.fits ? "yes" : "no"});
@@ -68,8 +68,8 @@ std::string search_table(std::span<const WeighedSchedule> weighed, const SearchS
 }
 
 std::string search_json(std::span<const WeighedSchedule> weighed, const ScheduleReport& best) {
-  Json json = Json::parse(schedule_json(best));
-  Json& all = json["weighed"] = Json::array();
+  OrderedJson json = OrderedJson::parse(schedule_json(best));
+  OrderedJson& all = json["weighed"] = OrderedJson::array();
   for (const WeighedSchedule& w : weighed)
     all.push_back({{"name", w.name},
                    {"stages", w.shape.ranks},

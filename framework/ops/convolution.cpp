@@ -5,6 +5,7 @@
 #include "framework/derived.h"
 #include "framework/device.h"
 #include "framework/error.h"
+#include "framework/ops/workspace.h"
 
 namespace heddle {
 
@@ -51,12 +52,6 @@ ConvolutionGeometry check(const Tensor& x, const Tensor& weight, const Tensor& b
   if (g.output.height < 1 || g.output.width < 1)
     fail<InputError>("conv2d: {} is smaller than the kernel of weight {}", to_string(x), to_string(weight));
   return g;
-}
-
-Tensor workspace_of(Device& device, std::int64_t bytes) {
-  if (bytes == 0) return {};
-  const MemoryScope scope(device, Category::workspace);
-  return Tensor::empty(device, {bytes}, DType::u8);
 }
 
 /// The weight in the layout that the part wants. Packed copies live as long as the weight and follow its changes.

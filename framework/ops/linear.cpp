@@ -4,6 +4,7 @@
 
 #include "framework/device.h"
 #include "framework/ops/checks.h"
+#include "framework/ops/workspace.h"
 
 namespace heddle {
 
@@ -23,13 +24,6 @@ void check_result(const Tensor& a, bool transpose_a, const Tensor& b, bool trans
   if (c.shape() != expected || (c.dtype() != a.dtype() && c.dtype() != compute_dtype(a.dtype())))
     fail<InputError>("matmul: {} and {} give {}, not {}", to_string(a), to_string(b), to_string(a.dtype(), expected),
                      to_string(c));
-}
-
-/// None of no bytes.
-Tensor workspace_of(Device& device, std::int64_t bytes) {
-  if (bytes == 0) return {};
-  const MemoryScope scope(device, Category::workspace);
-  return Tensor::empty(device, {bytes}, DType::u8);
 }
 
 /// op(a) * op(b) + bias as a new tensor.

@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-const RowKernels& kernels_of(const Tensor& x) {
+const RowKernels& row_kernels_of(const Tensor& x) {
   return x.device().backend().rows();
 }
 
@@ -26,13 +26,13 @@ Tensor one_a_row(std::string_view what, const Tensor& x) {
 
 Tensor gathered(const Tensor& x, const Tensor& index) {
   Tensor y = Tensor::empty(x.device(), x.shape().with(0, index.numel()), x.dtype());
-  kernels_of(x).gather(x, index, y);
+  row_kernels_of(x).gather(x, index, y);
   return y;
 }
 
 Tensor scattered(const Tensor& x, const Tensor& index, std::int64_t rows) {
   Tensor y = Tensor::zeros(x.device(), x.shape().with(0, rows), x.dtype());
-  kernels_of(x).scatter_add(x, index, y);
+  row_kernels_of(x).scatter_add(x, index, y);
   return y;
 }
 
@@ -60,20 +60,20 @@ Variable softmax(const Variable& x) {
   check_floating("softmax", x.value());
   if (x.shape().rank() == 0) fail<InputError>("softmax: {} has no rows", to_string(x.value()));
   Tensor y = Tensor::empty_like(x.value());
-  kernels_of(y).softmax(x.value(), y);
+  row_kernels_of(y).softmax(x.value(), y);
   return record(y, {x}, [y](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty_like(y);
-    kernels_of(y).softmax_backward(y, dy, dx);
+    row_kernels_of(y).softmax_backward(y, dy, dx);
     return Gradients{dx};
   });
 }
 
 Variable log_sum_exp(const Variable& x) {
   Tensor y = one_a_row("log_sum_exp", x.value());
-  kernels_of(y).log_sum_exp(x.value(), y);
+  row_kernels_of(y).log_sum_exp(x.value(), y);
   return record(y, {x}, [x = x.value(), y](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty_like(x);
-    kernels_of(x).log_sum_exp_backward(x, y, dy, dx);
+    row_kernels_of(x).log_sum_exp_backward(x, y, dy, dx);
     return Gradients{dx};
   });
 }
@@ -84,11 +84,11 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels) {
     fail<InputError>("cross_entropy: expected labels {} for logits {}, got {}", to_string(DType::i64, log_sums.shape()),
                      to_string(logits.value()), to_string(labels));
   Tensor loss = Tensor::empty_like(log_sums);
-  kernels_of(loss).log_sum_exp(logits.value(), log_sums);
-  kernels_of(loss).cross_entropy(logits.value(), log_sums, labels, loss);
+  row_kernels_of(loss).log_sum_exp(logits.value(), log_sums);
+  row_kernels_of(loss).cross_entropy(logits.value(), log_sums, labels, loss);
   return record(loss, {logits}, [x = logits.value(), log_sums, labels](const Tensor& dloss, Wanted) {
     Tensor dx = Tensor::empty_like(x);
-    kernels_of(x).cross_entropy_backward(x, log_sums, labels, dloss, dx);
+    row_kernels_of(x).cross_entropy_backward(x, log_sums, labels, dloss, dx);
     return Gradients{dx};
   });
 }
@@ -99,7 +99,7 @@ TopK top_k(const Tensor& x, std::int64_t k) {
     fail<InputError>("top_k: the rows of {} have no {} largest", to_string(x), k);
   const Shape shape = x.shape().with(x.shape().rank() - 1, k);
   TopK result{Tensor::empty(x.device(), shape, x.dtype()), Tensor::empty(x.device(), shape, DType::i64)};
-  kernels_of(x).top_k(x, result.values, result.index);
+  row_kernels_of(x).top_k(x, result.values, result.index);
   return result;
 }
 

@@ -20,9 +20,9 @@ Place place_of(const Action& action) {
 }
 
 /// When each rank's actions begin if F, I, W and R take one unit, B two and H none.
-class UnitTimes {
+class UnitBegins {
  public:
-  explicit UnitTimes(const Schedule& schedule) : begins_(schedule.ranks.size()) {
+  explicit UnitBegins(const Schedule& schedule) : begins_(schedule.ranks.size()) {
     const Simulation simulation = simulate(schedule, {});
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
       for (const TimedAction& timed : simulation.timeline.ranks[r]) {
@@ -59,7 +59,7 @@ class UnitTimes {
 constexpr std::size_t slack = 1;
 
 std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, std::size_t rank,
-                                                    const UnitTimes& times) {
+                                                    const UnitBegins& times) {
   const std::vector<Action>& actions = schedule.ranks[rank];
   std::vector<std::size_t> computing;
   for (std::size_t i = 0; i < actions.size(); ++i)
@@ -77,7 +77,7 @@ std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, st
 
 std::shared_ptr<const PipelineProgram> make_program(Schedule schedule) {
   auto program = std::make_shared<PipelineProgram>();
-  const UnitTimes times(schedule);
+  const UnitBegins times(schedule);
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     program->waits.push_back(waits_of(schedule, rank, times));
   program->schedule = std::move(schedule);

@@ -19,42 +19,42 @@ namespace {
 using Inputs = std::vector<Variable>;
 using Cases = std::vector<OperationCase>;
 
-constexpr auto away = Values::away_from_zero;
-constexpr auto positive = Values::positive;
-constexpr auto distinct = Values::distinct;
+constexpr auto away = Domain::away_from_zero;
+constexpr auto positive = Domain::positive;
+constexpr auto distinct = Domain::distinct;
 
 /// A slope, gamma or beta.
-CaseInput channels(std::int64_t count, Values values = Values::normal) {
+CaseInput channels(std::int64_t count, Domain values = Domain::normal) {
   return {{count}, values, true};
 }
 
 void add_elementwise(Cases& cases) {
-  const auto binary = [&](const std::string& name, Variable (*op)(const Variable&, const Variable&), Values second) {
+  const auto binary = [&](const std::string& name, Variable (*op)(const Variable&, const Variable&), Domain second) {
     const auto run = [op](const Inputs& in) { return op(in[0], in[1]); };
     cases.push_back({name, {{{3, 5}}, {{3, 5}, second}}, run});
     cases.push_back({name + " of channels", {{{2, 3, 17}}, {{17}, second}}, run});
     cases.push_back({name + " of columns and rows", {{{3, 1, 5}}, {{2, 1}, second}}, run});
     cases.push_back({name + " of a scalar", {{Shape{}}, {{2, 3}, second}}, run});
   };
-  binary("add", add, Values::normal);
-  binary("subtract", subtract, Values::normal);
-  binary("multiply", multiply, Values::normal);
+  binary("add", add, Domain::normal);
+  binary("subtract", subtract, Domain::normal);
+  binary("multiply", multiply, Domain::normal);
   binary("divide", divide, away);
   cases.push_back({"multiply by itself", {{{7}}}, [](const Inputs& in) { return multiply(in[0], in[0]); }});
   cases.push_back({"scale", {{{3, 5}}}, [](const Inputs& in) { return scale(in[0], -1.7); }});
 
-  const auto unary = [&](const std::string& name, Variable (*op)(const Variable&), Values values) {
+  const auto unary = [&](const std::string& name, Variable (*op)(const Variable&), Domain values) {
     cases.push_back({name, {{{5, 7}, values}}, [op](const Inputs& in) { return op(in[0]); }});
   };
   unary("relu", relu, away);
-  unary("sigmoid", sigmoid, Values::normal);
-  unary("tanh", heddle::tanh, Values::normal);
-  unary("gelu", gelu, Values::normal);
-  unary("negate", negate, Values::normal);
-  unary("exp", heddle::exp, Values::normal);
+  unary("sigmoid", sigmoid, Domain::normal);
+  unary("tanh", heddle::tanh, Domain::normal);
+  unary("gelu", gelu, Domain::normal);
+  unary("negate", negate, Domain::normal);
+  unary("exp", heddle::exp, Domain::normal);
   unary("log", heddle::log, positive);
   unary("sqrt", heddle::sqrt, positive);
-  unary("square", square, Values::normal);
+  unary("square", square, Domain::normal);
   const auto run_prelu = [](const Inputs& in) { return prelu(in[0], in[1]); };
   cases.push_back({"prelu of channels", {{{2, 3, 5}, away}, channels(5)}, run_prelu});
   cases.push_back({"prelu with one slope", {{{7, 3}, away}, channels(1)}, run_prelu});
@@ -89,7 +89,7 @@ void add_moves(Cases& cases) {
 }
 
 void add_reductions(Cases& cases) {
-  const auto reduction = [&](const std::string& name, Shape shape, auto run, Values values = Values::normal) {
+  const auto reduction = [&](const std::string& name, Shape shape, auto run, Domain values = Domain::normal) {
     cases.push_back({name, {{shape, values}}, run});
   };
   reduction("sum", {3, 7}, [](const Inputs& in) { return sum(in[0]); });
@@ -244,13 +244,13 @@ const std::vector<OperationCase>& operation_cases() {
 }
 
 std::vector<double> case_values(const CaseInput& input, std::size_t position) {
-  if (input.values == Values::distinct) return distinct_values(input.shape.numel(), position);
-  if (input.values == Values::normal) return normal_values(input.shape.numel(), position);
+  if (input.values == Domain::distinct) return distinct_values(input.shape.numel(), position);
+  if (input.values == Domain::normal) return normal_values(input.shape.numel(), position);
   RandomStream stream({position}, Purpose::test, 2, 0);
   std::vector<double> values(static_cast<std::size_t>(input.shape.numel()));
   for (double& value : values) {
     value = 0.3 + stream.uniform();
-    if (input.values == Values::away_from_zero && stream.below(2) == 1) value = -value;
+    if (input.values == Domain::away_from_zero && stream.below(2) == 1) value = -value;
   }
   return values;
 }

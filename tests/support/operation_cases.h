@@ -13,7 +13,7 @@
 namespace heddle::test {
 
 /// How an input is drawn, so that no kink lies within a finite difference of it.
-enum class Values {
+enum class Domain {
   normal,
   away_from_zero,  // |x| in [0.3, 1.3]
   positive,        // [0.3, 1.3]
@@ -22,7 +22,7 @@ enum class Values {
 
 struct CaseInput {
   Shape shape;
-  Values values = Values::normal;
+  Domain values = Domain::normal;
   bool is_of_compute_type = false;  // slopes, gammas and betas stay f32 beside 16-bit elements
 };
 

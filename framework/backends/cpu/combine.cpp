@@ -10,7 +10,6 @@ namespace heddle::cpu {
 
 namespace {
 
-constexpr std::int64_t grain = 16384;
 constexpr std::int64_t block_bytes = 8192;  // stays in the first cache while every part is added
 
 template <ReduceOp op, class T>
@@ -55,7 +54,7 @@ void combine_blocks(std::span<const Tensor> parts, std::span<Tensor> results, st
 
 template <ReduceOp op, class T>
 void combine(std::span<const Tensor> parts, std::span<Tensor> results) {
-  parallel_for(results[0].numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(results[0].numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
     if (parts.size() == 2 && results.size() <= 2)
       combine_pair<op>(parts[0].as<const T>() + begin, parts[1].as<const T>() + begin, results.front().as<T>() + begin,
                        results.back().as<T>() + begin, end - begin);

@@ -10,8 +10,6 @@ namespace heddle::cpu {
 
 namespace {
 
-constexpr std::int64_t grain = 16384;
-
 /// 16-bit formats convert by way of f32 only.
 template <class To, class From>
 To convert(From value) {
@@ -75,18 +73,19 @@ void transpose_tiles(const Element* x, std::vector<Step> steps, Element* y) {
   std::int64_t outer_count = 1;
   for (const Step& step : outer) outer_count *= step.size;
   const std::int64_t strips = (rows.size + tile - 1) / tile;
-  parallel_for(outer_count * strips, 1 + grain / (tile * columns.size), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t first = unit % strips * tile;
-      const std::int64_t last = std::min(first + tile, rows.size);
-      const Element* const from = x + offset_of(outer, unit / strips);
-      Element* const to = y + offset_of(outer_in_y, unit / strips);
-      for (std::int64_t c0 = 0; c0 < columns.size; c0 += tile)
-        for (std::int64_t r = first; r < last; ++r)
-          for (std::int64_t c = c0; c < std::min(c0 + tile, columns.size); ++c)
-            to[r * row_stride + c] = from[c * columns.stride + r];
-    }
-  });
+  parallel_for(outer_count * strips, 1 + usual_grain / (tile * columns.size),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t unit = begin; unit < end; ++unit) {
+                   const std::int64_t first = unit % strips * tile;
+                   const std::int64_t last = std::min(first + tile, rows.size);
+                   const Element* const from = x + offset_of(outer, unit / strips);
+                   Element* const to = y + offset_of(outer_in_y, unit / strips);
+                   for (std::int64_t c0 = 0; c0 < columns.size; c0 += tile)
+                     for (std::int64_t r = first; r < last; ++r)
+                       for (std::int64_t c = c0; c < std::min(c0 + tile, columns.size); ++c)
+                         to[r * row_stride + c] = from[c * columns.stride + r];
+                 }
+               });
 }
 
 }  // namespace
@@ -96,7 +95,7 @@ void cast(const Tensor& x, Tensor& y) {
     visit_any(y.dtype(), [&]<class To>(To) {
       const From* const from = x.as<const From>();
       To* const to = y.as<To>();
-      parallel_for(y.numel(), grain, [=](std::int64_t begin, std::int64_t end) {
+      parallel_for(y.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
       });
     });
@@ -114,7 +113,7 @@ void transpose(const Tensor& x, std::span<const int> order, Tensor& y) {
     for (const Step& step : steps) blocks *= step.size;
     const auto* const from = x.as<const std::byte>();
     auto* const to = y.as<std::byte>();
-    parallel_for(blocks, 1 + 4 * grain / length, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(blocks, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b)
         std::memcpy(to + b * length, from + offset_of(steps, b) * size, static_cast<std::size_t>(length));
     });
@@ -139,7 +138,7 @@ void copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin,
   auto* const to = y.as<std::byte>() + y_begin * size;
   const std::int64_t length = columns * size;
   if (length == 0) return;
-  parallel_for(rows, 1 + 4 * grain / length, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
       std::memcpy(to + r * y_columns * size, from + r * x_columns * size, static_cast<std::size_t>(length));
   });

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::int64_t run_rows = 64;     // rows that are summed in the compute type
 constexpr std::int64_t most_blocks = 64;  // blocks of rows, whatever the number of threads
-constexpr std::int64_t grain = 16384;     // elements that are worth a thread
 
 struct Rows {
   explicit Rows(const Tensor& x) : channels(x.shape().back()), count(channels == 0 ? 0 : x.numel() / channels) {
@@ -27,7 +26,9 @@ struct Rows {
   std::int64_t count;
   std::int64_t block;  // rows in a block
   std::int64_t blocks;
-  std::int64_t grain_rows() const { return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, channels)); }
+  std::int64_t grain_rows() const {
+    return std::max<std::int64_t>(1, usual_grain / std::max<std::int64_t>(1, channels));
+  }
 };
 
 /// Adds up `sums` values a channel over all rows: add(row, accumulators) takes one row's values in, accumulators being

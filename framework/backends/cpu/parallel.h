@@ -10,6 +10,9 @@
 
 namespace heddle::cpu {
 
+/// Elements that are worth a thread where each takes a few operations: about 10 us of memory traffic.
+inline constexpr std::int64_t usual_grain = 16384;
+
 /// Calls body(begin, end) for contiguous pieces of 0 .. count-1, each of at least `grain` elements (what is worth a
 /// thread) if there is more than one. Serial within another parallel region. Where the cuts fall depends on the number
 /// of threads: sums over pieces do not belong here, sums over fixed blocks of which each piece takes some do. The first

@@ -10,8 +10,6 @@ namespace heddle::cpu {
 
 namespace {
 
-constexpr std::int64_t grain = 16384;
-
 /// Calls body(i, stop, element) for the runs of a window that elements begin .. end-1 of a block lie in: i .. stop-1
 /// are the global elements from `element` on.
 template <class F>
@@ -30,7 +28,7 @@ void for_runs(std::int64_t begin, std::int64_t end, const DrawWindow& window, F 
 /// that both loops can be made vectors of.
 template <class T, class Draw, class F>
 void for_draws(std::int64_t count, const DrawWindow& window, Draw draw, F body) {
-  parallel_for(count, grain / 8, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(count, usual_grain / 8, [&](std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t stretch = 512;
     std::array<T, stretch> draws;
     for_runs(begin, end, window, [&](std::int64_t i, std::int64_t run_end, std::int64_t element) {
@@ -113,7 +111,7 @@ class CpuTraining final : public TrainingKernels {
       using C = Compute<T>;
       T* const at = x.as<T>();
       const auto most = static_cast<C>(bound);
-      parallel_for(x.numel(), grain, [=](std::int64_t begin, std::int64_t end) {
+      parallel_for(x.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const C value = static_cast<C>(at[i]);
           at[i] = static_cast<T>(value > most ? most : value < -most ? -most : value);
@@ -129,7 +127,7 @@ class CpuTraining final : public TrainingKernels {
       const T* const g = gradient.as<const T>();
       T* const w = weight.as<T>();
       C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
-      parallel_for(weight.numel(), grain / 2, [=](std::int64_t begin, std::int64_t end) {
+      parallel_for(weight.numel(), usual_grain / 2, [=](std::int64_t begin, std::int64_t end) {
         if (v == nullptr) {
 #pragma omp simd
           for (std::int64_t i = begin; i < end; ++i)
@@ -155,7 +153,7 @@ class CpuTraining final : public TrainingKernels {
       T* const w = weight.as<T>();
       C* const m = mean.as<C>();
       C* const s = square.as<C>();
-      parallel_for(weight.numel(), grain / 4, [=](std::int64_t begin, std::int64_t end) {
+      parallel_for(weight.numel(), usual_grain / 4, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
           C first = m[i];

@@ -1,0 +1,18 @@
+// What operations hand to kernels beside their tensors. Internal to the operations.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/device.h"
+#include "framework/tensor.h"
+
+namespace heddle {
+
+/// u8[bytes] in Category::workspace; none of no bytes.
+inline Tensor workspace_of(Device& device, std::int64_t bytes) {
+  if (bytes == 0) return {};
+  const MemoryScope scope(device, Category::workspace);
+  return Tensor::empty(device, {bytes}, DType::u8);
+}
+
+}  // namespace heddle
