@@ -5,8 +5,8 @@
 #
 #   tests/gpu_check.sh [FILE]      default: experiments/results/gpu/DATE_DEVICE.json
 #
-# It builds first, unless build/release came with the tree: `tests/gpu_check.sh --pack` collects, on a machine with
-# packages but no GPU, what another one needs into build/gpu (about 40 MB); copy the tree there, with build/gpu, and call this.
+# It builds first, unless build/gpu.tar.gz came with the tree: `tests/gpu_check.sh --pack` collects there, on a machine
+# with packages but no GPU, what another one needs (about 35 MB); copy the tree there, with that file, and call this.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 packed=$PWD/build/gpu
@@ -22,7 +22,9 @@ pack() {
   ldd "$packed/heddle" "$packed/heddle_tests" | awk '$2 == "=>" && $3 ~ "^/" {print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libcud[^/]*|libcublas[^/]*|libnv[^/]*)\.so' |
     xargs -I{} cp -L {} "$packed/lib"
-  du -sh "$packed"
+  tar -C build -czf build/gpu.tar.gz gpu || exit
+  rm -rf "$packed"
+  du -h build/gpu.tar.gz
 }
 
 if [[ ${1-} == --pack ]]; then pack; exit; fi
@@ -32,7 +34,8 @@ if [[ ! $device ]]; then
   echo "gpu_check: nvidia-smi finds no GPU here" >&2
   exit 2
 fi
-if [[ -x $packed/heddle ]]; then
+if [[ -f build/gpu.tar.gz ]]; then
+  tar -C build -xzf build/gpu.tar.gz || exit
   export LD_LIBRARY_PATH=$packed/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   program=$packed/heddle tests=$packed/heddle_tests
 else
