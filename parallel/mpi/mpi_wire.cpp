@@ -133,9 +133,9 @@ class MpiWire : public Wire {
   bool flush(std::chrono::milliseconds patience) noexcept override {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (Slot& slot : outgoing_)
-      for (int gone = 0; gone == 0;) {
-        if (MPI_Test(&slot.request, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
-        if (gone != 0) break;
+      for (;;) {
+        int gone = 0;
+        if (MPI_Test(&slot.request, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS || gone != 0) break;
         if (std::chrono::steady_clock::now() > deadline) return false;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
