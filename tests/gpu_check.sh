@@ -68,8 +68,9 @@ step() {  # step NAME LIMIT COMMAND...: at most so many seconds
      \"passed\": ${passed:-null}, \"failed\": ${failed:-null}$end}"
 }
 
-kernels='*/cuda_*,*/operations_*,*/kernels_*,*/*convolution_*,*/*normalization_*,*/class_rows_*,*/head_*,*/lazy_*,*/tensor_*,*/optimizer_*'
-step "operations and kernels" 100 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
+kernels='*/cuda_*,*/operations_*,*/kernels_*,*/*convolution_*,*/*normalization_*,*/class_rows_*,*/lazy_*,*/tensor_*,*/optimizer_*'
+step "operations and kernels" 60 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
+step "head" 45 "$tests" --source-file='*/head_*'
 # Layouts of up to eight ranks on this one card.
 step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator*,*/pipeline*'
 step "experiments beside the cpu and plan" 100 "$tests" --test-case='shipped experiments lose on a GPU*'

@@ -10,8 +10,8 @@
 
 #include <malloc.h>
 
-// For ranks with a GPU each.
-constexpr int gpus = 4;
+// For ranks with a GPU each, as many as the largest mesh of the tests.
+constexpr int gpus = 8;
 
 struct PoolOnHost {
   std::atomic<std::int64_t> bytes{0};
