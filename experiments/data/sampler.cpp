@@ -12,7 +12,8 @@ std::vector<std::int64_t> batch_indices(std::int64_t size, std::int64_t batch, s
   indices.reserve(static_cast<std::size_t>(batch));
   std::int64_t position = step * batch;
   while (static_cast<std::int64_t>(indices.size()) < batch) {
-    const Permutation epoch(size, key, Purpose::shuffle, static_cast<std::uint64_t>(position / size));
+    const bool is_walked = batch >= size / batch;  // the table has about the square root of the size
+    const Permutation epoch(size, key, Purpose::shuffle, static_cast<std::uint64_t>(position / size), is_walked);
     do {
       indices.push_back(epoch[position++ % size]);
     } while (position % size != 0 && static_cast<std::int64_t>(indices.size()) < batch);

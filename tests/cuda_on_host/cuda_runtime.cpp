@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
@@ -49,7 +50,8 @@ class Block {
  public:
   void run(const std::function<void()>& thread, unsigned threads) {
     thread_ = &thread;
-    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
+    // Not make_unique, which would write zeros to all of a stack.
+    while (fibers_.size() < threads) fibers_.push_back(std::unique_ptr<Fiber>(new Fiber));
     for (unsigned i = 0; i < threads; ++i) start(*fibers_[i]);
     // Until all have ended; the order turns at every barrier, so that threads that should have waited are found out.
     bool is_turned = false;
@@ -98,28 +100,61 @@ class Block {
   void* own_ = nullptr;
 };
 
-thread_local Block block;
+thread_local Block* block = nullptr;
 
 void Block::begin() {
-  (*block.thread_)();
-  block.current_->has_ended = true;
-  block.wait();
+  (*block->thread_)();
+  block->current_->has_ended = true;
+  block->wait();
 }
+
+/// Blocks outlive the threads of the host that run them: no rank makes a thousand stacks anew.
+class LentBlock {
+ public:
+  LentBlock() {
+    const std::lock_guard lock(mutex());
+    if (idle().empty()) idle().push_back(std::make_unique<Block>());
+    block_ = std::move(idle().back());
+    idle().pop_back();
+  }
+  ~LentBlock() {
+    const std::lock_guard lock(mutex());
+    idle().push_back(std::move(block_));
+  }
+  LentBlock(const LentBlock&) = delete;
+  LentBlock& operator=(const LentBlock&) = delete;
+
+  Block* get() const { return block_.get(); }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::vector<std::unique_ptr<Block>>& idle() {
+    static std::vector<std::unique_ptr<Block>> all;
+    return all;
+  }
+
+  std::unique_ptr<Block> block_;
+};
 
 }  // namespace
 
 void __syncthreads() {
   const dim3 index = threadIdx;
-  block.wait();
+  block->wait();
   threadIdx = index;
 }
 
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+  thread_local const LentBlock lent;
+  block = lent.get();
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   for (unsigned i = 0; i < config.gridDim.x; ++i) {
     blockIdx = dim3(i);
-    block.run(thread, config.blockDim.x);
+    block->run(thread, config.blockDim.x);
   }
 }
 
@@ -164,15 +199,18 @@ namespace {
 cudaError_t take(void** address, std::size_t bytes) {
   constexpr std::size_t alignment = 256;
   *address = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (*address == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*address, 0xFF, bytes);
-  return cudaSuccess;
+  return *address == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t take_filled(void** address, std::size_t bytes) {
+  const cudaError_t status = take(address, bytes);
+  if (status == cudaSuccess) std::memset(*address, 0xFF, bytes);
+  return status;
 }
 }  // namespace
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   count_device_wide();
-  return take(address, bytes);
+  return take_filled(address, bytes);
 }
 cudaError_t cudaFree(void* address) {
   count_device_wide();
@@ -185,7 +223,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t /*pool*/, std::size_t /*bytes*/) {
 }
 cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   pool->bytes += static_cast<std::int64_t>(bytes);
-  const cudaError_t status = take(address, bytes);
+  const cudaError_t status = take_filled(address, bytes);
   // It is the caller's from here on in the stream's order: what others have written before is lost.
   if (status == cudaSuccess) put_on(stream, [at = *address, bytes] { std::memset(at, 0xFF, bytes); });
   return status;
@@ -198,7 +236,8 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
-  return cudaMalloc(address, bytes);
+  count_device_wide();
+  return take(address, bytes);  // a ring of which tests write little
 }
 cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);

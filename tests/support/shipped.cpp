@@ -68,7 +68,9 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   const auto set = [&options](const std::string& what) { options.insert(options.end(), {"--set", what}); };
   set(has_stages ? "train.steps=2" : "train.steps=3");
   // What equals what does not depend on the images' size or number; each pipeline's stages are also measured alone.
-  if (has_stages && computes && experiment["data"]["image"][1] > 32) set("data.image=[3,32,32]");
+  const Json& image = experiment["data"]["image"];
+  const int size = has_stages ? 8 : 16;
+  if (computes && image[1] > size) set(fmt::format("data.image=[{},{},{}]", image[0].get<int>(), size, size));
   // Batch norm needs two samples in a micro-batch.
   if (has_stages && computes) set(fmt::format("train.batch={}", 2 * most_micro_batches(experiment)));
   // Studies of many sizes show the same with short embeddings.
