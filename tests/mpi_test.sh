@@ -55,7 +55,7 @@ JSON
 cat >"$work/pipelines.json" <<'JSON'
 {
   "name": "pipelines", "mesh": {"pp": 4}, "threads": 1, "seed": 3,
-  "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 16, 16]},
+  "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 8, 8]},
   "model": {"type": "resnet18", "stem": "small", "embedding": 32, "dropout": 0.2},
   "head": {"classes": 103, "over": ["dp", "tp"]}, "train": {"batch": 19, "micro_batches": 8, "steps": 2}, "evaluation": {},
   "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always"}}},

@@ -169,7 +169,7 @@ TEST_CASE("the memory-balance study, run at a size that fits here, holds and sen
   Scratch scratch;
   std::vector<std::string> options{experiment_file("memory_balance"), "--json"};
   for (const char* set : {"device=cpu", "memory_budget=0", "model.type=resnet18", "head.classes=3001",
-                          "data.image=[3,16,16]", "train.steps=2"})
+                          "data.image=[3,8,8]", "train.steps=2"})
     options.insert(options.end(), {"--set", set});
   const auto called = [&](const std::string& command) {
     std::vector<std::string> arguments{command};
