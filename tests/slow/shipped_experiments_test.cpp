@@ -46,7 +46,9 @@ struct Shipped {
   Ended planned;
 };
 
-bool is_on_plan(const Json& experiment) { return experiment.value("device", "cpu") == "plan"; }
+bool is_on_plan(const Json& experiment) {
+  return experiment.value("device", "cpu") == "plan";
+}
 
 /// Runs and plans all of them, two at a time: most compute on one core.
 std::vector<Shipped> run_shipped(const Scratch& scratch) {
