@@ -1,6 +1,8 @@
 // Collectives in the graph: gradients across ranks against finite differences.
 #include "parallel/collective_ops.h"
 
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
@@ -72,7 +74,7 @@ Rows rows_to(const Rank& rank) {
 
 TEST_CASE("collectives in the graph have their duals as the backward: gradients across ranks") {
   for (const int count : {1, 2, 3}) {
-    const auto check = [&](const char* name, const Run& run) {
+    const auto check = [&](const std::string& name, const Run& run) {
       INFO(name);
       check_gradients(count, true, run);
     };

@@ -45,7 +45,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 struct Case {
-  const char* name;
+  std::string name;
   Shape x;
   Shape weight;
   ConvolutionOptions options;

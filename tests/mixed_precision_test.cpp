@@ -1,5 +1,6 @@
 // train.dtype bf16 and f16: what is held and sent in which type, and that layouts, schedules and plan agree.
 #include <algorithm>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -22,7 +23,7 @@ using test::Layout;
 
 /// A way to train in 16 bits.
 struct Way {
-  const char* name;
+  std::string name;
   DType type;
   KeptWeights weights = KeptWeights::f32;
 };

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -31,7 +32,7 @@ Tensor tensor_of(Device& device, const Shape& shape, DType dtype, const std::vec
 
 /// One way to use the norm: what it has besides x.
 struct Case {
-  const char* name;
+  std::string name;
   NormActivation activation = NormActivation::none;
   bool is_affine = true;
   bool has_residual = false;

@@ -44,7 +44,7 @@ TEST_CASE("a stream does what was put on it when somebody waits for it, not befo
 
 /// A call in which x goes to others or is changed by them; what it gives this rank.
 struct Verb {
-  const char* name;
+  std::string name;
   std::function<std::vector<Tensor>(Rank&, Tensor& x)> call;
 };
 
