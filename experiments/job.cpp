@@ -104,12 +104,12 @@ void check_same_data(const Dataset& dataset, Processes* job) {
 
 void fit_to_job(Study<Experiment>& study, const Processes* job) {
   int ranks = 0;
+  for (const auto& member : study.variants) ranks = std::max(ranks, ranks_of(member.root));
   for (auto& member : study.variants) {
     Experiment& experiment = member.root;
-    ranks = std::max(ranks, ranks_of(experiment));
     if (job == nullptr && experiment.transport != TransportType::threads)
       fail<InputError>("{}: {} needs one process a rank: mpirun -n {} ./heddle run FILE",
-                       member.document.where("/transport"), name_of(experiment.transport), ranks_of(experiment));
+                       member.document.where("/transport"), name_of(experiment.transport), ranks);
     if (job != nullptr)
       experiment.transport = experiment.device == DeviceType::cuda ? TransportType::nccl : TransportType::mpi;
   }

@@ -14,14 +14,15 @@
 namespace heddle::test {
 namespace {
 
-std::string experiment_in(const Scratch& folder) {
+std::string experiment_in(const Scratch& folder, const std::string& more = {}) {
   const std::filesystem::path file = folder / "small.json";
   std::ofstream(file) << R"({
     "name": "small", "device": "cuda", "mesh": {"dp": 2},
     "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
              "test_per_identity": 2},
     "model": {"type": "mlp", "hidden": [12], "embedding": 5}, "head": {"classes": 9},
-    "train": {"batch": 8, "steps": 2}})";
+    "train": {"batch": 8, "steps": 2})"
+                      << more << "}";
   return file.string();
 }
 
@@ -50,6 +51,10 @@ TEST_CASE("what the GPU does not do is refused") {
   const Called alone = call({"run", file, "--set", "transport=nccl"});
   CHECK(alone.code == 2);
   CHECK(alone.err == "heddle: --set transport: nccl needs one process a rank: mpirun -n 2 ./heddle run FILE\n");
+  const Scratch other;
+  const std::string of_two = experiment_in(other, R"(, "variants": [{"name": "alone", "patch": {"mesh": {"dp": 1}}},
+                                                       {"name": "both", "patch": {}}])");
+  CHECK(call({"run", of_two, "--set", "transport=nccl"}).err == alone.err);  // the largest mesh counts
   CHECK(call({"validate", file, "--set", "tf32=true"}).code == 0);
   CHECK(call({"validate", file, "--set", "device=cpu", "--set", "tf32=true"}).err ==
         "heddle: --set tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores\n");

@@ -27,11 +27,16 @@ pack() {
   du -h build/gpu.tar.gz
 }
 
-if [[ ${1-} == --pack ]]; then pack; exit; fi
+case ${1-} in
+  --pack) pack; exit ;;
+  -h | --help) sed -n '2,/^set -u/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
+  -*) echo "gpu_check: expected a file's name, --pack or --help, got $1" >&2; exit 2 ;;
+esac
 
 device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)
 if [[ ! $device ]]; then
-  echo "gpu_check: nvidia-smi finds no GPU here" >&2
+  echo "gpu_check: there is no NVIDIA GPU here, or no driver with its nvidia-smi; tests/gpu_check.sh --pack makes one file" \
+    "of what a machine with a GPU but no packages needs" >&2
   exit 2
 fi
 if [[ -f build/gpu.tar.gz ]]; then
