@@ -124,12 +124,13 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
 TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
   const MeetingPoint point{"127.0.0.1", free_port()};
   constexpr int sheets = 4000;  // more than the systems' buffers hold
+  std::latch flush_was_tried(1);
   std::jthread second([&] {
     TcpSocket to_first = connected_to(point.port);
     say(to_first, hello_of(1, 2));
     (void)hear<TcpAnswer>(to_first);
     for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    flush_was_tried.wait();
     for (int i = 0; i < sheets; ++i)
       (void)hear_text(to_first, static_cast<std::size_t>(hear<TcpConnection::Header>(to_first).bytes));
   });
@@ -138,6 +139,7 @@ TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner
   const std::vector<std::byte> sheet(Wire::max_sheet);
   for (int i = 0; i < sheets; ++i) wire->post(1, sheet, {}, false);
   CHECK_FALSE(wire->flush(std::chrono::milliseconds(10)));
+  flush_was_tried.count_down();
   CHECK(wire->flush(std::chrono::seconds(20)));
 }
 
