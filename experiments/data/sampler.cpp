@@ -11,8 +11,8 @@ std::vector<std::int64_t> batch_indices(std::int64_t size, std::int64_t batch, s
   std::vector<std::int64_t> indices;
   indices.reserve(static_cast<std::size_t>(batch));
   std::int64_t position = step * batch;
+  const bool is_walked = batch >= size / batch;  // the table has about the square root of the size
   while (static_cast<std::int64_t>(indices.size()) < batch) {
-    const bool is_walked = batch >= size / batch;  // the table has about the square root of the size
     const Permutation epoch(size, key, Purpose::shuffle, static_cast<std::uint64_t>(position / size), is_walked);
     do {
       indices.push_back(epoch[position++ % size]);
