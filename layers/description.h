@@ -15,7 +15,7 @@
 
 #include "layers/layer.h"
 #include "layers/layout.h"
-#include "parallel/transport.h"
+#include "parallel/transports/transport.h"
 
 namespace heddle {
 

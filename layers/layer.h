@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 #include "layers/parameter.h"
+#include "parallel/placement/shard.h"
 #include "parallel/rank.h"
-#include "parallel/shard.h"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

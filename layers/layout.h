@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "framework/shape.h"
-#include "parallel/mesh.h"
-#include "parallel/placement.h"
-#include "parallel/shard.h"
+#include "framework/tensors/shape.h"
+#include "parallel/placement/mesh.h"
+#include "parallel/placement/placement.h"
+#include "parallel/placement/shard.h"
 
 namespace heddle {
 

@@ -3,9 +3,9 @@
 #include <functional>
 #include <map>
 
-#include "framework/recompute.h"
-#include "layers/segments.h"
-#include "parallel/redistribute.h"
+#include "framework/autograd/recompute.h"
+#include "layers/stages/segments.h"
+#include "parallel/placement/redistribute.h"
 
 namespace heddle {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layers/layer.h"
-#include "layers/stage_cut.h"
+#include "layers/stages/stage_cut.h"
 
 namespace heddle {
 

@@ -1,7 +1,7 @@
 #include "layers/normalization.h"
 
-#include "framework/device.h"
 #include "framework/ops/shape.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 #include "framework/kernels/training.h"
-#include "framework/optimizer.h"
-#include "framework/random.h"
+#include "framework/optimizers/optimizer.h"
+#include "framework/scalars/random.h"
 #include "layers/layout.h"
 #include "layers/precision.h"
 

@@ -1,15 +1,15 @@
 // In which types a model computes, and keeps its parameters.
 #pragma once
 
-#include "framework/dtype.h"
-#include "framework/shape.h"
+#include "framework/tensors/dtype.h"
+#include "framework/tensors/shape.h"
 
 namespace heddle {
 
 /// Either all f32, or all f64; or mixed (Micikevicius et al., "Mixed precision training", ICLR 2018; PyTorch's
 /// autocast): activations of 16 bits and parameters of f32, whose 16-bit copies the layers multiply with and whose
 /// gradients are summed in f32; or pure: weights of 16 bits, too, stepped with stochastic rounding
-/// (framework/rounding.h).
+/// (framework/scalars/rounding.h).
 struct Precision {
   Precision(DType type = DType::f32)  // NOLINT(google-explicit-constructor): `f32` reads as what it is
       : activations(type), weights(compute_dtype(type)) {}

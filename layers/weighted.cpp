@@ -2,7 +2,7 @@
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
-#include "parallel/gathered_weights.h"
+#include "parallel/placement/gathered_weights.h"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/shape.h"
+#include "framework/tensors/shape.h"
 
 namespace heddle {
 

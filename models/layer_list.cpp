@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "framework/describe.h"
-#include "framework/nearest.h"
+#include "framework/description/describe.h"
+#include "framework/description/nearest.h"
 #include "layers/activation.h"
 #include "layers/pooling.h"
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 #include "framework/error.h"
 #include "layers/activation.h"
 #include "layers/linear.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/stage_balance.h"
+#include "layers/stages/stage_balance.h"
 #include "models/layer_list.h"
 
 namespace heddle {

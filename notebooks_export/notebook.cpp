@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/atomic_file.h"
 #include "framework/error.h"
+#include "framework/files/atomic_file.h"
 #include "notebooks_export/cells.h"
 #include "notebooks_export/process.h"
 

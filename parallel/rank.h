@@ -1,12 +1,12 @@
 // Everything that makes a rank: passed as a reference, never global. Lives as long as the rank's body runs.
 #pragma once
 
-#include "framework/device.h"
-#include "framework/random.h"
-#include "parallel/communicator.h"
-#include "parallel/mesh.h"
-#include "parallel/mesh_groups.h"
-#include "parallel/rank_clock.h"
+#include "framework/scalars/random.h"
+#include "framework/tensors/device.h"
+#include "parallel/communicator/communicator.h"
+#include "parallel/communicator/rank_clock.h"
+#include "parallel/placement/mesh.h"
+#include "parallel/placement/mesh_groups.h"
 
 namespace heddle {
 

@@ -10,11 +10,11 @@
 
 #include <unistd.h>
 
+#include "framework/backends/gpu.h"
 #include "framework/error.h"
-#include "framework/gpu.h"
-#include "parallel/nccl/nccl.h"
-#include "parallel/processes.h"
-#include "parallel/threads_transport.h"
+#include "parallel/transports/processes/nccl/nccl.h"
+#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/threads/threads_transport.h"
 
 namespace heddle {
 

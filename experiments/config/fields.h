@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

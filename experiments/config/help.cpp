@@ -9,8 +9,8 @@
 #include "experiments/config/json_text.h"
 #include "experiments/config/outline.h"
 #include "experiments/config/wording.h"
+#include "framework/description/nearest.h"
 #include "framework/error.h"
-#include "framework/nearest.h"
 
 namespace heddle {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

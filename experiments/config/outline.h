@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "experiments/config/value.h"
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 #include "experiments/config/json_text.h"
 #include "experiments/config/source.h"
 #include "experiments/config/value.h"
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "experiments/config/document.h"
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "experiments/config/json_text.h"
-#include "framework/nearest.h"
+#include "framework/description/nearest.h"
 
 namespace heddle {
 namespace {

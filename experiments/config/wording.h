@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "experiments/config/value.h"
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 namespace {

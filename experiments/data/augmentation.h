@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 #include "models/image_shape.h"
 
 namespace heddle {

@@ -5,7 +5,7 @@
 #include "experiments/data/image_folder.h"
 #include "experiments/data/parallel_for.h"
 #include "experiments/data/synthetic_identities.h"
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 #include "framework/error.h"
 
 namespace heddle {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "experiments/data/augmentation.h"
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 
 namespace heddle {
 

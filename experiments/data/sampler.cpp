@@ -1,7 +1,7 @@
 #include "experiments/data/sampler.h"
 
 #include "framework/error.h"
-#include "framework/permutation.h"
+#include "framework/scalars/permutation.h"
 
 namespace heddle {
 

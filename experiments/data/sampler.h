@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "experiments/data/augmentation.h"
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 
 namespace heddle {
 

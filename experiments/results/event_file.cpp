@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "framework/crc32c.h"
+#include "framework/files/crc32c.h"
 
 namespace heddle {
 

@@ -8,7 +8,7 @@
 #include <ostream>
 #include <string>
 
-#include "experiments/results/result.h"
+#include "experiments/training/result.h"
 
 namespace heddle {
 

@@ -12,7 +12,7 @@
 #include "experiments/results/event_file.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/trace.h"
-#include "framework/crc32c.h"
+#include "framework/files/crc32c.h"
 
 namespace heddle {
 

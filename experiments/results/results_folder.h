@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/results/result.h"
-#include "framework/atomic_file.h"
+#include "experiments/training/result.h"
+#include "framework/files/atomic_file.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/host.h"
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 #include "parallel/pipeline/schedule_csv.h"
 
 namespace heddle {

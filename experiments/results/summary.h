@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "experiments/results/result.h"
+#include "experiments/training/result.h"
 
 namespace heddle {
 

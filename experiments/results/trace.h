@@ -2,8 +2,8 @@
 // with an arrow from each send to its receive. Opens in ui.perfetto.dev and chrome://tracing.
 #pragma once
 
-#include "experiments/results/result.h"
-#include "framework/atomic_file.h"
+#include "experiments/training/result.h"
+#include "framework/files/atomic_file.h"
 
 namespace heddle {
 

@@ -1,7 +1,7 @@
 // In place of the cuda backend where its libraries were not found.
-#include "framework/backend.h"
+#include "framework/backends/backend.h"
+#include "framework/backends/gpu.h"
 #include "framework/error.h"
-#include "framework/gpu.h"
 #include "framework/kernels/needs.h"
 
 namespace heddle {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "framework/dtype.h"
 #include "framework/kernels/convolution.h"
+#include "framework/tensors/dtype.h"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 
 #include <fmt/ranges.h>
 
-#include "framework/backend.h"
+#include "framework/backends/backend.h"
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/error.h"
 

@@ -1,12 +1,12 @@
 // Kernels of the rows of a class table: what a rank keeps of the classes of a large head, possibly in 16 or 8 bits,
 // read and stepped tile by tile while the tile is in cache. A step's results of 16 and 8 bits are rounded
-// stochastically (framework/rounding.h). Arithmetic is done in the compute type: f64 for f64 weights, else f32.
+// stochastically (framework/scalars/rounding.h). Arithmetic is done in the compute type: f64 for f64 weights, else f32.
 #pragma once
 
 #include <cstdint>
 
 #include "framework/kernels/training.h"
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 
@@ -23,7 +23,8 @@ struct ClassTable {
 /// and velocities, the same for all rows.
 struct LazySteps {
   std::int64_t count = 0;
-  Tensor maps{};  // f64 [n, 4]: products of SgdMaps (framework/sgd_map.h), where `place_of` puts them; n >= 2 * count
+  Tensor maps{};  // f64 [n, 4]: products of SgdMaps (framework/scalars/sgd_map.h), where `place_of` puts them; n >= 2 *
+                  // count
 };
 
 /// `size` rows of a table: begin .. begin + size - 1, or those that the index names.

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

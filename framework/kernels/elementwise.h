@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "framework/margin.h"
-#include "framework/shard_range.h"
-#include "framework/tensor.h"
+#include "framework/scalars/margin.h"
+#include "framework/tensors/shard_range.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

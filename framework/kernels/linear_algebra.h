@@ -1,7 +1,7 @@
 // Matrix products.
 #pragma once
 
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 // layer norm's gamma and beta are of the compute type: f64 beside f64, else f32.
 #pragma once
 
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

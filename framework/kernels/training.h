@@ -5,8 +5,8 @@
 #include <limits>
 #include <variant>
 
-#include "framework/random.h"
-#include "framework/tensor.h"
+#include "framework/scalars/random.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

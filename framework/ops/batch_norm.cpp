@@ -1,8 +1,8 @@
 #include <vector>
 
-#include "framework/device.h"
 #include "framework/error.h"
 #include "framework/ops/normalization.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

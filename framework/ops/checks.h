@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "framework/error.h"
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

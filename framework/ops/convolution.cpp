@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "framework/derived.h"
-#include "framework/device.h"
 #include "framework/error.h"
 #include "framework/ops/workspace.h"
+#include "framework/tensors/derived.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

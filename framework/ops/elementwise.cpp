@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "framework/derived.h"
-#include "framework/device.h"
 #include "framework/ops/checks.h"
+#include "framework/tensors/derived.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

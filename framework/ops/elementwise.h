@@ -1,7 +1,7 @@
 // Elementwise operations. Binary ones broadcast as NumPy does and take operands of one dtype.
 #pragma once
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 #include "framework/kernels/training.h"
 
 namespace heddle {

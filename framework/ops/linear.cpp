@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "framework/device.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/workspace.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

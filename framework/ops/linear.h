@@ -1,7 +1,7 @@
 // Matrix products and the linear layer's operation.
 #pragma once
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 
 namespace heddle {
 

@@ -1,7 +1,7 @@
 #include "framework/ops/normalization.h"
 
-#include "framework/device.h"
 #include "framework/ops/checks.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

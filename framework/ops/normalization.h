@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle {

@@ -1,7 +1,7 @@
 #include "framework/ops/pooling.h"
 
-#include "framework/device.h"
 #include "framework/error.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

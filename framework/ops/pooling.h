@@ -1,7 +1,7 @@
 // Pooling of NHWC images.
 #pragma once
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle {

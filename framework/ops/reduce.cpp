@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "framework/device.h"
 #include "framework/ops/checks.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

@@ -1,7 +1,7 @@
 // Reductions; the reduced dimension disappears. A negative dimension counts from the end.
 #pragma once
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 
 namespace heddle {
 

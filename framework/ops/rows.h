@@ -1,7 +1,7 @@
 // Operations over the rows of a matrix.
 #pragma once
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 
 namespace heddle {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/ranges.h>
 
-#include "framework/device.h"
 #include "framework/ops/checks.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

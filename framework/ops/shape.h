@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 
 namespace heddle {
 

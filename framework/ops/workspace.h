@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "framework/device.h"
-#include "framework/tensor.h"
+#include "framework/tensors/device.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/permutation.h"
+#include "framework/scalars/permutation.h"
 
 namespace heddle {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "framework/random.h"
-#include "parallel/shard.h"
+#include "framework/scalars/random.h"
+#include "parallel/placement/shard.h"
 
 namespace heddle {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/device.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

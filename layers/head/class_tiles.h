@@ -7,9 +7,9 @@
 #include <functional>
 #include <vector>
 
-#include "framework/device.h"
 #include "framework/kernels/class_rows.h"
-#include "framework/tiles.h"
+#include "framework/tensors/device.h"
+#include "framework/tensors/tiles.h"
 
 namespace heddle {
 

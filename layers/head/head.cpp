@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/device.h"
 #include "framework/ops/elementwise.h"
+#include "framework/tensors/device.h"
 #include "layers/head/tile_logits.h"
 
 namespace heddle {

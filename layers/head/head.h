@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "framework/kernels/class_rows.h"
-#include "framework/optimizer.h"
+#include "framework/optimizers/optimizer.h"
 #include "layers/description.h"
 #include "layers/head/class_sample.h"
 #include "layers/head/class_tiles.h"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 #include "framework/error.h"
 
 namespace heddle {

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "framework/dtype.h"
-#include "framework/margin.h"
-#include "framework/optimizer.h"
-#include "parallel/mesh.h"
+#include "framework/optimizers/optimizer.h"
+#include "framework/scalars/margin.h"
+#include "framework/tensors/dtype.h"
+#include "parallel/placement/mesh.h"
 
 namespace heddle {
 

@@ -1,6 +1,6 @@
 #include "layers/head/head_margin.h"
 
-#include "framework/device.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

@@ -1,6 +1,6 @@
 // The head's margin: what it asks of a micro-batch's rows before their logits, and the running statistics that it
-// learns (framework/margin.h). They are the same on all ranks, and change at a step's end only: all micro-batches of a
-// step see those that it began with.
+// learns (framework/scalars/margin.h). They are the same on all ranks, and change at a step's end only: all
+// micro-batches of a step see those that it began with.
 #pragma once
 
 #include <vector>

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "framework/device.h"
 #include "framework/error.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

@@ -1,11 +1,12 @@
-// The steps that rows outside a head's sample have put off, as products of maps (framework/sgd_map.h) on the device.
+// The steps that rows outside a head's sample have put off, as products of maps (framework/scalars/sgd_map.h) on the
+// device.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "framework/kernels/class_rows.h"
-#include "framework/sgd_map.h"
+#include "framework/scalars/sgd_map.h"
 
 namespace heddle {
 

@@ -2,9 +2,9 @@
 
 #include <numeric>
 
-#include "framework/device.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/shape.h"
+#include "framework/tensors/device.h"
 #include "layers/head/tile_logits.h"
 
 namespace heddle {

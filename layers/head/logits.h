@@ -8,7 +8,7 @@
 #include "framework/kernels/head.h"
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
-#include "parallel/communicator.h"
+#include "parallel/communicator/communicator.h"
 
 namespace heddle {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/device.h"
+#include "framework/tensors/device.h"
 #include "layers/head/logits.h"
 #include "layers/head/tile_logits.h"
 

@@ -1,8 +1,8 @@
 #include "layers/head/tile_logits.h"
 
-#include "framework/device.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
+#include "framework/tensors/device.h"
 
 namespace heddle {
 

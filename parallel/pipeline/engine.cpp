@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "framework/device.h"
+#include "framework/tensors/device.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/simulation.h"
 

@@ -12,11 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
+#include "parallel/communicator/tracer.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/rank.h"
-#include "parallel/tracer.h"
 
 namespace heddle {
 

@@ -8,8 +8,8 @@
 
 #include <fmt/ranges.h>
 
+#include "framework/description/nearest.h"
 #include "framework/error.h"
-#include "framework/nearest.h"
 
 namespace heddle {
 namespace {

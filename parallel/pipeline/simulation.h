@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/link_model.h"
+#include "parallel/communicator/link_model.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/timeline.h"
 

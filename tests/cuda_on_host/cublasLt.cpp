@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/backends/cuda/cuda_kernels.h"
-#include "framework/dtype.h"
+#include "framework/tensors/dtype.h"
 #include "tests/cuda_on_host/tf32.h"
 
 struct cublasLtContext {};

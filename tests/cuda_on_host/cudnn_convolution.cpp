@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "framework/dtype.h"
+#include "framework/tensors/dtype.h"
 #include "tests/cuda_on_host/cudnn_descriptors.h"
 #include "tests/cuda_on_host/tf32.h"
 

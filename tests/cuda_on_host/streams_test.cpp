@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/communicator.h"
+#include "parallel/communicator/communicator.h"
 #include "tests/cuda_on_host/cuda_runtime.h"
 #include "tests/support/ranks.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/command_line.h"
+#include "experiments/program/command_line.h"
 
 namespace heddle::test {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/describe.h"
+#include "framework/description/describe.h"
 
 namespace heddle {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/device.h"
-#include "framework/tensor.h"
+#include "framework/tensors/device.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/trainer.h"
+#include "experiments/training/trainer.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/autograd.h"
+#include "framework/autograd/autograd.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test {

@@ -12,9 +12,9 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 
-#include "parallel/processes.h"
-#include "parallel/tcp/tcp_socket.h"
-#include "parallel/tcp/tcp_wire.h"
+#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/tcp/tcp_socket.h"
+#include "parallel/transports/processes/tcp/tcp_wire.h"
 
 namespace heddle::test {
 

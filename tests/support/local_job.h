@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "parallel/wire.h"
+#include "parallel/transports/processes/wire.h"
 #include "parallel/world.h"
 
 namespace heddle::test {

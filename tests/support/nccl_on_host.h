@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "parallel/nccl/nccl.h"
+#include "parallel/transports/processes/nccl/nccl.h"
 
 namespace heddle::test {
 

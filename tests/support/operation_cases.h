@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/autograd.h"
-#include "framework/device.h"
+#include "framework/autograd/autograd.h"
+#include "framework/tensors/device.h"
 
 namespace heddle::test {
 

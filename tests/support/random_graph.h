@@ -3,10 +3,10 @@
 
 #include <vector>
 
+#include "framework/autograd/recompute.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/normalization.h"
-#include "framework/recompute.h"
 #include "tests/support/leaves.h"
 
 namespace heddle::test {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 #include "tests/support/layouts.h"
 
 namespace heddle::test {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "experiments/results/result.h"
+#include "experiments/training/result.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 #include "tests/support/program.h"
 
 namespace heddle::test {

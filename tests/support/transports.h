@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/processes.h"
+#include "parallel/transports/processes/processes.h"
 #include "tests/support/local_job.h"
 #include "tests/support/nccl_on_host.h"
 #include "tests/support/ranks.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "framework/error.h"
-#include "framework/memory.h"
+#include "framework/tensors/memory.h"
 
 namespace heddle::cpu {
 

@@ -1,5 +1,5 @@
 // The cpu backend: composes the kernel groups over one rank's allocator and thread team.
-#include "framework/backend.h"
+#include "framework/backends/backend.h"
 
 #include <cstring>
 

@@ -5,8 +5,8 @@
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/draws.h"
 #include "framework/backends/cpu/row_math.h"
-#include "framework/class_rows_checks.h"
-#include "framework/sgd_map.h"
+#include "framework/kernels/class_rows_checks.h"
+#include "framework/scalars/sgd_map.h"
 
 namespace heddle::cpu {
 

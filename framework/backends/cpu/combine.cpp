@@ -4,7 +4,7 @@
 
 #include "framework/backends/cpu/elementwise_parts.h"
 #include "framework/backends/cpu/parallel.h"
-#include "framework/dtype.h"
+#include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
 

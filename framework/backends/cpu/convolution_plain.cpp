@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/backends/cpu/parallel.h"
-#include "framework/windows.h"
+#include "framework/scalars/windows.h"
 
 namespace heddle::cpu {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "framework/backend.h"
+#include "framework/backends/backend.h"
 
 namespace heddle::cpu {
 

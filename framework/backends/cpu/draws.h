@@ -1,5 +1,6 @@
 // Random draws for stretches of elements, sixteen Philox blocks at a time, each a lane of its vectors. The values are
-// those of framework/scalar.h and framework/rounding.h for the elements' global indices, wherever a stretch begins.
+// those of framework/scalars/scalar.h and framework/scalars/rounding.h for the elements' global indices, wherever a
+// stretch begins.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include <cstdint>
 
 #include "framework/backends/cpu/philox_blocks.h"
-#include "framework/rounding.h"
-#include "framework/scalar.h"
+#include "framework/scalars/rounding.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cpu {
 

@@ -2,7 +2,7 @@
 #include "framework/backends/cpu/elementwise_parts.h"
 #include "framework/backends/cpu/parallel.h"
 #include "framework/backends/cpu/reduction.h"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cpu {
 

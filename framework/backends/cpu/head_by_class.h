@@ -8,7 +8,7 @@
 
 #include "framework/backends/cpu/row_math.h"
 #include "framework/kernels/head.h"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cpu {
 

@@ -1,7 +1,7 @@
 // Row normalisations of the cpu backend (normalize_rows.cpp); rows.cpp composes them into its kernels.
 #pragma once
 
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle::cpu {
 

@@ -8,7 +8,7 @@
 
 #include <dnnl.hpp>
 
-#include "framework/dtype.h"
+#include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
 

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-#include "framework/random.h"
+#include "framework/scalars/random.h"
 
 namespace heddle::cpu {
 

@@ -5,7 +5,7 @@
 
 #include "framework/backends/cpu/convolution_kernels.h"
 #include "framework/backends/cpu/parallel.h"
-#include "framework/windows.h"
+#include "framework/scalars/windows.h"
 
 namespace heddle::cpu {
 

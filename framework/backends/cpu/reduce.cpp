@@ -2,7 +2,7 @@
 
 #include "framework/backends/cpu/elementwise_parts.h"
 #include "framework/backends/cpu/reduction.h"
-#include "framework/dtype.h"
+#include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
 

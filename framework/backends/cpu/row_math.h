@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "framework/backends/cpu/reduction.h"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cpu {
 

@@ -4,7 +4,7 @@
 #include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/draws.h"
 #include "framework/backends/cpu/reduction.h"
-#include "framework/moments.h"
+#include "framework/scalars/moments.h"
 
 namespace heddle::cpu {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "framework/backends/cpu/parallel.h"
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle::cpu {
 

@@ -1,12 +1,12 @@
 // The cuda backend: composes the kernel groups over one rank's context on a GPU.
-#include "framework/backend.h"
+#include "framework/backends/backend.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
 
 #include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/cuda_kernels.h"
-#include "framework/gpu.h"
+#include "framework/backends/gpu.h"
 
 namespace heddle {
 

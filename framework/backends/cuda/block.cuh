@@ -6,7 +6,7 @@
 #include <cub/block/block_reduce.cuh>
 
 #include "framework/backends/cuda/launch.cuh"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

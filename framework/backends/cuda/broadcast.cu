@@ -1,6 +1,6 @@
 #include "framework/backends/cuda/elementwise_parts.h"
 #include "framework/backends/cuda/launch.cuh"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

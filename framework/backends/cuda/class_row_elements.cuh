@@ -3,7 +3,7 @@
 
 #include "framework/backends/cuda/row_groups.cuh"
 #include "framework/kernels/class_rows.h"
-#include "framework/rounding.h"
+#include "framework/scalars/rounding.h"
 
 namespace heddle::cuda {
 

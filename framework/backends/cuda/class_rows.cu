@@ -1,8 +1,8 @@
 #include "framework/backends/cuda/class_row_elements.cuh"
 #include "framework/backends/cuda/class_rows_parts.h"
 #include "framework/backends/cuda/cuda_kernels.h"
-#include "framework/class_rows_checks.h"
-#include "framework/sgd_map.h"
+#include "framework/kernels/class_rows_checks.h"
+#include "framework/scalars/sgd_map.h"
 
 namespace heddle::cuda {
 

@@ -1,6 +1,6 @@
 #include "framework/backends/cuda/class_row_elements.cuh"
 #include "framework/backends/cuda/class_rows_parts.h"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

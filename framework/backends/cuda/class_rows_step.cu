@@ -4,7 +4,7 @@
 
 #include "framework/backends/cuda/class_row_gradient.cuh"
 #include "framework/backends/cuda/class_rows_parts.h"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

@@ -2,7 +2,7 @@
 // nothing for.
 #include "framework/backends/cuda/convolution_parts.h"
 #include "framework/backends/cuda/reduction.cuh"
-#include "framework/windows.h"
+#include "framework/scalars/windows.h"
 
 namespace heddle::cuda {
 

@@ -7,7 +7,7 @@
 
 #include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/backends/cuda/cudnn_parts.h"
-#include "framework/gpu.h"
+#include "framework/backends/gpu.h"
 
 namespace heddle::cuda {
 

@@ -1,9 +1,9 @@
 // Random draws of the elements of a tensor that a window places in the whole one. The values are those of
-// framework/scalar.h for the elements' global indices.
+// framework/scalars/scalar.h for the elements' global indices.
 #pragma once
 
 #include "framework/backends/cuda/launch.cuh"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

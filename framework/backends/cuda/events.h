@@ -8,7 +8,7 @@
 
 #include <cuda_runtime.h>
 
-#include "framework/mark.h"
+#include "framework/tensors/mark.h"
 
 namespace heddle::cuda {
 

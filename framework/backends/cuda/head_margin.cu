@@ -1,7 +1,7 @@
 // Logits of all of a rank's classes: a row, or a part of one, is a block's.
 #include "framework/backends/cuda/head_parts.h"
 #include "framework/backends/cuda/head_rows.cuh"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

@@ -1,7 +1,7 @@
 // Logits that are computed tile by tile and forgotten.
 #include "framework/backends/cuda/head_parts.h"
 #include "framework/backends/cuda/head_rows.cuh"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

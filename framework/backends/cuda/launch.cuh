@@ -9,8 +9,8 @@
 #include <cuda_runtime.h>
 
 #include "framework/backends/cuda/context.h"
-#include "framework/dtype.h"
-#include "framework/tensor.h"
+#include "framework/tensors/dtype.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle::cuda {
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "framework/backends/cuda/cudnn_convolution.h"
-#include "framework/gpu.h"
+#include "framework/backends/gpu.h"
 
 namespace heddle {
 

@@ -4,7 +4,7 @@
 
 #include "framework/backends/cuda/channels.cuh"
 #include "framework/backends/cuda/convolution_parts.h"
-#include "framework/windows.h"
+#include "framework/scalars/windows.h"
 
 namespace heddle::cuda {
 

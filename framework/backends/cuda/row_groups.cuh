@@ -89,7 +89,7 @@ void for_each_row_group(const Context& context, std::int64_t rows, int threads, 
 }
 
 /// Which eight of a row a thread holds: four pairs of neighbours, 32 apart, so that neighbouring threads have
-/// neighbouring pairs, and so that one Philox block has the rounding draws of them all (framework/rounding.h).
+/// neighbouring pairs, and so that one Philox block has the rounding draws of them all (framework/scalars/rounding.h).
 struct Place {
   static constexpr int pairs = held / 2;
 

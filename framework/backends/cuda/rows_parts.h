@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/backends/cuda/context.h"
-#include "framework/tensor.h"
+#include "framework/tensors/tensor.h"
 
 namespace heddle::cuda {
 

@@ -1,6 +1,6 @@
 #include "framework/backends/cuda/row_teams.cuh"
 #include "framework/backends/cuda/rows_parts.h"
-#include "framework/scalar.h"
+#include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
 

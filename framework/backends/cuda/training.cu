@@ -1,7 +1,7 @@
 #include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/backends/cuda/draws.cuh"
 #include "framework/backends/cuda/reduction.cuh"
-#include "framework/moments.h"
+#include "framework/scalars/moments.h"
 
 namespace heddle::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "framework/backend.h"
+#include "framework/backends/backend.h"
 #include "framework/kernels/needs.h"
 
 namespace heddle::plan {

@@ -1,0 +1,192 @@
+// Collectives among ranks of one thread each: threads of this process, or the processes of the job that it was started
+// in (mpirun -n 2 ./heddle bench collectives), beside MPI's own collectives as the peer. A row's size n is
+// that of the whole tensor: what a rank puts into a reduction, what it holds for all in an all_to_all, what a gather
+// gives, a scatter takes, a message carries. Latency is the time of a call, bandwidth is n over that time, and stands
+// beside a plain memory copy of this run: bytes that one rank copies a second between tensors far larger than caches.
+// (In place, an all_reduce of two ranks reads 2 n and writes 2 n; a copy reads n and writes n.)
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "experiments/program/bench/bench.h"
+#include "framework/tensors/device.h"
+#include "parallel/placement/shard.h"
+#include "parallel/transports/processes/processes.h"
+#include "parallel/world.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int64_t kib = 1024;
+constexpr std::int64_t mib = 1024 * kib;
+
+struct Collective {
+  const char* name;
+  /// One call of every rank; `x` is the whole tensor.
+  void (*call)(Communicator& world, Tensor& x);
+  /// The same of a library of processes; `split`: it has none.
+  Operation peer = Operation::split;
+};
+
+Tensor own_part(const Communicator& world, const Tensor& x, int rank) {
+  const ShardRange part = shard(x.shape()[0], world.size(), rank);
+  return x.rows(part.begin, part.end());
+}
+
+std::vector<Tensor> parts(const Communicator& world, const Tensor& x) {
+  std::vector<Tensor> all;
+  for (int p = 0; p < world.size(); ++p) all.push_back(own_part(world, x, p));
+  return all;
+}
+
+constexpr Collective collectives[]{
+    {"all_reduce in place", [](Communicator& world, Tensor& x) { world.all_reduce_in_place(x).wait(); },
+     Operation::all_reduce},
+    {"all_reduce", [](Communicator& world, Tensor& x) { world.all_reduce(x).wait(); }, Operation::all_reduce},
+    {"reduce", [](Communicator& world, Tensor& x) { world.reduce(x, 0).wait(); }, Operation::reduce},
+    {"reduce_scatter", [](Communicator& world, Tensor& x) { world.reduce_scatter(x).wait(); },
+     Operation::reduce_scatter},
+    {"all_gather", [](Communicator& world, Tensor& x) { world.all_gather(own_part(world, x, world.rank())).wait(); },
+     Operation::all_gather},
+    {"all_to_all", [](Communicator& world, Tensor& x) { world.all_to_all(parts(world, x)).wait(); },
+     Operation::all_to_all},
+    {"broadcast", [](Communicator& world, Tensor& x) { world.broadcast(x, 0).wait(); }, Operation::broadcast},
+    {"gather", [](Communicator& world, Tensor& x) { world.gather(own_part(world, x, world.rank()), 0).wait(); },
+     Operation::gather},
+    {"scatter", [](Communicator& world, Tensor& x) { world.scatter(parts(world, x), 0).wait(); }, Operation::scatter},
+    {"send and recv",
+     [](Communicator& world, Tensor& x) {
+       if (world.rank() == 0 && world.size() > 1) world.send(x, 1).wait();
+       if (world.rank() == 1) world.recv(0).wait();
+     },
+     Operation::send},
+    {"exchange in a ring",
+     [](Communicator& world, Tensor& x) {
+       const int size = world.size();
+       if (size == 1) return;
+       world.exchange(x, (world.rank() + 1) % size, (world.rank() + size - 1) % size).wait();
+     }},
+};
+
+/// Seconds of one call: the shortest of several rounds of so many calls between barriers. Every round has values of its
+/// own, for memory is faster where what is written, or zero, was there before.
+template <class Call>
+double seconds_of_call(Communicator& world, Tensor& x, int calls, int rounds, const Call& call) {
+  using Clock = std::chrono::steady_clock;
+  double shortest = 1e300;
+  for (int round = 0; round <= rounds; ++round) {
+    x.fill(1 + round + world.rank());
+    world.barrier().wait();
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    world.barrier().wait();
+    // The first round warms up.
+    if (round > 0) shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - start).count() / calls);
+  }
+  return shortest;
+}
+
+class CollectivesBench {
+ public:
+  explicit CollectivesBench(const BenchSettings& settings) : settings_(settings) {}
+
+  std::vector<BenchRow> run() {
+    WorldOptions options;
+    options.mesh = Mesh(std::max(2, settings_.threads));
+    if (settings_.job != nullptr) {
+      options.mesh = Mesh(settings_.job->size());
+      options.transport = "mpi";
+      options.processes = settings_.job;
+    }
+    options.threads = 1;
+    transport_ = fmt::format("{} x {}: ", options.transport, options.mesh.size());
+    run_ranks(options, [&](Rank& rank) {
+      copies(rank);
+      latencies(rank);
+      for (const std::int64_t bytes : {mib, 64 * mib})
+        for (const Collective& collective : collectives) bandwidth(rank, collective, bytes);
+      bandwidth(rank, collectives[0], 512 * mib);
+    });
+    return std::move(rows_);
+  }
+
+ private:
+  /// What is measured by all is told by one.
+  void add(const Rank& rank, BenchRow row) {
+    if (rank.index != 0) return;
+    if (row.limit) row.share = row.value / *row.limit;
+    settings_.on_row(row);
+    rows_.push_back(std::move(row));
+  }
+
+  /// A plain copy of a tensor by one rank alone, and what all ranks copy together when each copies its own.
+  void copies(Rank& rank) {
+    constexpr std::int64_t bytes = 512 * mib;
+    Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);
+    Tensor y = Tensor::empty_like(x);
+    const auto rate = [&](int copying) {
+      return copying * static_cast<double>(bytes) / seconds_of_call(rank.world, x, 1, 5, [&] {
+               if (rank.index < copying) y.copy_from(x);
+             });
+    };
+    const double alone = rate(1);
+    if (rank.index == 0) copy_rate_ = alone;
+    add(rank, {.name = "memory copy by one rank", .value = alone * 1e-9, .unit = "GB/s"});
+    const double together = rate(rank.size);
+    add(rank, {.name = "memory copies by all ranks together", .value = together * 1e-9, .unit = "GB/s"});
+  }
+
+  void latencies(Rank& rank) {
+    Communicator& world = rank.world;
+    Tensor x = Tensor::empty(rank.device, {4 * kib / 4}, DType::f32);
+    constexpr int calls = 200;
+    constexpr int rounds = 25;
+    const auto latency = [&](const std::string& name, const Collective& collective) {
+      BenchRow row{.name = transport_ + name, .unit = "us"};
+      row.value = 1e6 * seconds_of_call(world, x, calls, rounds, [&] { collective.call(world, x); });
+      if (const auto seconds = seconds_of_peer(rank, collective, x, calls, rounds)) row.peer = 1e6 * *seconds;
+      add(rank, std::move(row));
+    };
+    latency("barrier", {"barrier", [](Communicator& all, Tensor&) { all.barrier().wait(); }, Operation::barrier});
+    for (const Collective& collective : collectives) latency(fmt::format("{}, 4 KiB", collective.name), collective);
+  }
+
+  void bandwidth(Rank& rank, const Collective& collective, std::int64_t bytes) {
+    Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);
+    const int calls = bytes == mib ? 20 : 1;
+    const int rounds = bytes > 64 * mib ? 5 : 12;
+    const auto rate = [bytes](double seconds) { return static_cast<double>(bytes) / seconds * 1e-9; };
+    BenchRow row{.name = fmt::format("{}{}, {} MiB", transport_, collective.name, bytes / mib), .unit = "GB/s"};
+    row.value = rate(seconds_of_call(rank.world, x, calls, rounds, [&] { collective.call(rank.world, x); }));
+    row.limit = copy_rate_ * 1e-9;
+    if (const auto seconds = seconds_of_peer(rank, collective, x, calls, rounds)) row.peer = rate(*seconds);
+    add(rank, std::move(row));
+  }
+
+  /// The job's library's own call, with its result in memory that is there.
+  std::optional<double> seconds_of_peer(Rank& rank, const Collective& collective, Tensor& x, int calls, int rounds) {
+    if (settings_.job == nullptr || collective.peer == Operation::split) return {};
+    const bool in_place = &collective == collectives;
+    const Tensor y = in_place ? x : Tensor::empty_like(x);
+    const auto values = [](const Tensor& t) { return std::span(t.as<float>(), static_cast<std::size_t>(t.numel())); };
+    return seconds_of_call(rank.world, x, calls, rounds,
+                           [&] { settings_.job->plain(collective.peer, values(x), values(y)); });
+  }
+
+  const BenchSettings& settings_;
+  std::string transport_;
+  double copy_rate_ = 0;
+  std::vector<BenchRow> rows_;
+};
+
+}  // namespace
+
+std::vector<BenchRow> bench_collectives(const BenchSettings& settings) {
+  return CollectivesBench(settings).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,166 @@
+// The first GPU: its memory and matrix products, convolutions, training steps of backbones, and the exact head beside
+// its products alone. Single operations are called many times in a row, so that what starts them is hidden behind the
+// work.
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/program/bench/backbone.h"
+#include "experiments/program/bench/bench.h"
+#include "experiments/program/bench/head_steps.h"
+#include "experiments/program/bench/machine.h"
+#include "experiments/training/median.h"
+#include "framework/ops/convolution.h"
+#include "framework/ops/linear.h"
+#include "framework/tensors/device.h"
+#include "parallel/world.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr double tera = 1e12;
+constexpr std::array<DType, 2> dtypes{DType::f32, DType::bf16};
+
+class GpuBench {
+ public:
+  explicit GpuBench(const BenchSettings& settings) : settings_(settings) {}
+
+  std::vector<BenchRow> run() {
+    on_gpu([this](Rank& rank) { memory(rank.device); });
+    for (const DType dtype : dtypes) {
+      on_gpu([&](Rank& rank) { products(rank.device, dtype); });
+      on_gpu([&](Rank& rank) { convolutions(rank.device, dtype); });
+    }
+    for (const DType dtype : dtypes) {
+      backbone(ModelType::resnet18, "resnet18", dtype);
+      backbone(ModelType::iresnet50, "iresnet50", dtype);
+    }
+    constexpr std::int64_t million = 1'000'000;
+    for (const std::int64_t millions : {1, 5, 63}) head(millions * million);
+    return std::move(rows_);
+  }
+
+ private:
+  void on_gpu(const std::function<void(Rank&)>& body) {
+    run_ranks({.backend = "cuda", .threads = settings_.threads}, body);
+  }
+
+  void add(BenchRow row) {
+    if (row.limit) row.share = row.value / *row.limit;
+    settings_.on_row(row);
+    rows_.push_back(std::move(row));
+  }
+
+  /// Bytes read and written.
+  void memory(Device& device) {
+    const Tensor from = Tensor::full(device, {std::int64_t{1} << 28}, DType::f32, 1);
+    Tensor to = Tensor::empty_like(from);
+    const double seconds = shortest_seconds(device, [&] { to.copy_from(from); });
+    add({.name = "memory copy", .value = 2 * static_cast<double>(from.bytes()) / seconds / giga, .unit = "GB/s"});
+  }
+
+  void products(Device& device, DType dtype) {
+    struct Case {
+      std::int64_t m, n, k;
+    };
+    for (const auto& [m, n, k] : {Case{4096, 4096, 4096}, Case{8192, 8192, 8192}, Case{512, 32768, 512}}) {
+      const Tensor a = Tensor::full(device, {m, k}, dtype, 1);
+      const Tensor b = Tensor::full(device, {n, k}, dtype, 1);
+      Tensor c = Tensor::full(device, {m, n}, dtype, 0);
+      const double seconds = shortest_seconds(device, [&] { gemm(a, false, b, true, 1, 0, c); });
+      add({.name = fmt::format("matmul {} x {} x {}, {}", m, n, k, name_of(dtype)),
+           .value = 2.0 * static_cast<double>(m * n * k) / seconds / tera,
+           .unit = "TFLOP/s"});
+    }
+  }
+
+  /// 3 x 3 as in the first and third group of a ResNet, forward and with both gradients.
+  void convolutions(Device& device, DType dtype) {
+    constexpr std::int64_t batch = 128;
+    for (const auto& [size, channels] : {std::pair<std::int64_t, std::int64_t>{56, 64}, {14, 256}}) {
+      const auto gradient = std::make_shared<Accumulator>(Category::gradients);
+      const auto weight_gradient = std::make_shared<Accumulator>(Category::gradients);
+      const Variable x = Variable::input(Tensor::full(device, {batch, size, size, channels}, dtype, 1), gradient);
+      const Variable weight =
+          Variable::parameter(Tensor::full(device, {channels, 3, 3, channels}, dtype, 0.01), weight_gradient);
+      const auto forward = [&] { return conv2d(x, weight, {}, {.padding = {1, 1}}); };
+      const double flops = 2.0 * static_cast<double>(batch * size * size * channels * channels * 9);
+      const double alone = shortest_seconds(device, [&] { (void)forward(); });
+      const double both = shortest_seconds(device, [&] {
+        const Variable y = forward();
+        backward({{y, y.value()}});
+        gradient->clear();
+        weight_gradient->clear();
+      });
+      const auto add_row = [&](const char* part, double parts, double seconds) {
+        add({.name = fmt::format("convolution 3 x 3, {0} x {0} x {1}, batch {2}, {3}, {4}", size, channels, batch,
+                                 name_of(dtype), part),
+             .value = parts * flops / seconds / tera,
+             .unit = "TFLOP/s"});
+      };
+      add_row("forward", 1, alone);
+      add_row("backward", 2, both - alone);
+    }
+  }
+
+  /// Weights are f32.
+  void backbone(ModelType type, const char* name, DType dtype) {
+    constexpr std::int64_t batch = 128;
+    on_gpu([&](Rank& rank) {
+      Backbone backbone(type, batch, rank, dtype);
+      constexpr double budget = 3;
+      const double seconds = shortest_seconds(
+          rank.device, [&] { backbone.step(); }, budget);
+      add({.name = fmt::format("{} step, 112 x 112, batch {}, {}", name, batch, name_of(dtype)),
+           .value = batch / seconds,
+           .unit = "images/s"});
+      add({.name = "  largest memory", .value = static_cast<double>(peak_bytes(rank)) / giga, .unit = "GB"});
+    });
+  }
+
+  /// Exact, fused, state in bf16; the limit are its products alone on tiles of the same size.
+  void head(std::int64_t classes) {
+    HeadCase c = in_bf16(
+        fused_case(fmt::format("head, fused, exact, bf16, {}M classes, batch 512", classes / 1'000'000), classes));
+    c.config.tile = 32768;
+    c.batch = 512;
+    try {
+      on_gpu([&](Rank& rank) {
+        HeadSteps steps(c, rank);
+        steps.step();
+        std::vector<double> seconds;
+        for (int i = 0; i < c.steps; ++i) {
+          rank.device.backend().settle();
+          const double begin = rank.clock.now();
+          steps.step();
+          rank.device.backend().settle();
+          seconds.push_back(rank.clock.now() - begin);
+        }
+        const double step = median(seconds);
+        add({.name = c.name, .value = step * 1e3, .unit = "ms"});
+        add({.name = fmt::format("  its {} products", c.products()),
+             .value = c.flops() / step / tera,
+             .unit = "TFLOP/s",
+             .limit = tile_rate(c, c.config.tile, rank) / tera});
+        add({.name = "  largest memory", .value = static_cast<double>(peak_bytes(rank)) / giga, .unit = "GB"});
+      });
+    } catch (const OutOfMemory&) {
+      add({.name = c.name + ": left out", .value = static_cast<double>(c.state_bytes()) / giga, .unit = "GB"});
+    }
+  }
+
+  static std::int64_t peak_bytes(const Rank& rank) { return rank.device.meter().peak().total(); }
+
+  const BenchSettings& settings_;
+  std::vector<BenchRow> rows_;
+};
+
+}  // namespace
+
+std::vector<BenchRow> bench_gpu(const BenchSettings& settings) {
+  return GpuBench(settings).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,139 @@
+// The large-class head: steps of two ranks with one thread each, at the classes, batch and dimension where PyTorch's
+// PartialFC is usually measured. The limit is the rate of oneDNN's matrix products on one class tile, on both ranks at
+// once, for a second before each step: a machine's clock is not the same a minute later. A step's rate counts the
+// products that the head's ways need at least: four where nothing is kept between the phases, three with a stash.
+#include <fmt/format.h>
+
+#include "experiments/program/bench/bench.h"
+#include "experiments/program/bench/head_steps.h"
+#include "experiments/program/bench/machine.h"
+#include "experiments/training/median.h"
+#include "framework/description/describe.h"
+#include "framework/tensors/device.h"
+#include "parallel/world.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr int ranks = 2;
+constexpr std::int64_t cpu_tile = 1024;  // as the head chooses for such embeddings
+
+/// Medians over the steps.
+struct Measured {
+  double seconds = 0;
+  double tile_rate = 0;  // floating-point operations a second
+  double share = 0;      // of a step's rate in that before it
+  std::int64_t peak_bytes = 0;
+};
+
+Measured measure(const HeadCase& c) {
+  Measured measured;
+  run_ranks({.mesh = Mesh(ranks), .threads = 1}, [&](Rank& rank) {
+    HeadSteps head(c, rank);
+    head.step();
+    (void)tile_rate(c, cpu_tile, rank);
+    std::vector<double> seconds;
+    std::vector<double> rates;
+    std::vector<double> shares;
+    for (int i = 0; i < c.steps; ++i) {
+      rank.world.barrier().wait();
+      rates.push_back(ranks * tile_rate(c, cpu_tile, rank));
+      rank.world.barrier().wait();
+      const double begin = rank.clock.now();
+      head.step();
+      rank.world.barrier().wait();
+      seconds.push_back(rank.clock.now() - begin);
+      shares.push_back(c.flops() / seconds.back() / rates.back());
+    }
+    if (rank.index == 0)
+      measured = {median(seconds), median(rates), median(shares), rank.device.meter().peak().total()};
+  });
+  return measured;
+}
+
+HeadCase sampled(HeadCase c, double rate) {
+  c.config.sample.rate = rate;
+  return c;
+}
+
+HeadCase stashed(HeadCase c) {
+  c.config.stash = true;
+  return c;
+}
+
+/// Time over the number of classes.
+void add_sizes(std::vector<HeadCase>& all) {
+  constexpr double million = 1e6;
+  for (const double millions : {0.5, 2.0, 4.0}) {
+    all.push_back(fused_case(fmt::format("fused, exact, f32, {}M classes, batch 256", millions),
+                             static_cast<std::int64_t>(millions * million)));
+  }
+  for (const double millions : {2.0, 5.0, 10.0}) {
+    all.push_back(in_bf16(fused_case(fmt::format("fused, exact, bf16, {}M classes, batch 256", millions),
+                                     static_cast<std::int64_t>(millions * million))));
+  }
+}
+
+std::vector<HeadCase> cases() {
+  constexpr std::int64_t million = 1'000'000;
+  std::vector<HeadCase> all;
+  all.push_back(fused_case("fused, exact, f32, 1M classes, batch 256", million));
+  all.push_back(stashed(fused_case("stash, exact, f32, 1M classes, batch 256", million)));
+  all.push_back(sampled(fused_case("fused, rate 0.1, f32, 1M classes, batch 256", million), 0.1));
+  all.push_back(sampled(stashed(fused_case("stash, rate 0.1, f32, 1M classes, batch 256", million)), 0.1));
+  for (const Unsampled unsampled : {Unsampled::frozen, Unsampled::dense, Unsampled::lazy}) {
+    all.push_back(sampled(
+        fused_case(fmt::format("fused, rate 0.1, the others {}, f32, 0.25M classes", name_of(unsampled)), million / 4),
+        0.1));
+    all.back().config.sample.unsampled = unsampled;
+  }
+  all.push_back(fused_case("sharded, exact, f32, 1M classes, batch 256", million));
+  all.back().config.logits = Logits::sharded;
+  all.push_back(in_bf16(fused_case("fused, exact, bf16, 1M classes, batch 256", million)));
+  all.push_back(in_bf16(fused_case("fused, exact, bf16 multiplied in f32, 1M classes, batch 256", million)));
+  all.back().config.product_type = ProductType::f32;
+  add_sizes(all);
+  all.push_back(sampled(fused_case("fused, rate 0.3, f32, 2M classes, 8 x 256", 2 * million), 0.3));
+  all.back().batch = 2048;
+  all.back().micro_batches = 8;
+  return all;
+}
+
+}  // namespace
+
+std::vector<BenchRow> bench_head(const BenchSettings& settings) {
+  std::vector<BenchRow> rows;
+  const auto add = [&](BenchRow row) {
+    settings.on_row(row);
+    rows.push_back(std::move(row));
+  };
+  for (const HeadCase& c : cases()) {
+    // Beside the state: a tenth of it, at most, for what a step works with.
+    const double needed = 1.1 * static_cast<double>(c.state_bytes()) / giga;
+    if (const double available = static_cast<double>(available_memory()) / giga; needed > available) {
+      add({.name = c.name + ": left out",
+           .value = needed,
+           .unit = "GB",
+           .limit = available,
+           .share = needed / available});
+      continue;
+    }
+    const Measured measured = measure(c);
+    add({.name = c.name, .value = measured.seconds, .unit = "s"});
+    add({.name = fmt::format("  its {} products", c.products()),
+         .value = c.flops() / measured.seconds / giga,
+         .unit = "GFLOP/s",
+         .limit = measured.tile_rate / giga,
+         .share = measured.share});
+    add({.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
+    if (c.config.logits != Logits::fused || c.config.stash) continue;
+    constexpr auto size = static_cast<double>(sizeof(float));
+    add({.name = "  logits of its classes of a micro-batch, never held",
+         .value = size * c.columns() * static_cast<double>(c.batch / c.micro_batches) / ranks / giga,
+         .unit = "GB"});
+  }
+  return rows;
+}
+
+}  // namespace heddle

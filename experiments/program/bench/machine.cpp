@@ -1,0 +1,116 @@
+#include "experiments/program/bench/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+#include "framework/tensors/device.h"
+
+namespace heddle {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void on_threads(int threads, const std::function<void(int)>& body) {
+  std::vector<std::jthread> team;
+  for (int i = 0; i < threads; ++i) team.emplace_back(body, i);
+}
+
+constexpr int chains = 12;  // independent sums, enough to hide the latency of a multiply-add
+constexpr long rounds = 20'000'000;
+
+using Vector256 = float __attribute__((vector_size(32)));
+using Vector512 = float __attribute__((vector_size(64)));
+
+// The multiply-adds of `rounds` rounds; what they give is returned so that nobody leaves them out.
+template <class Vector>
+[[gnu::always_inline]] inline float multiply_add() {
+  Vector sums[chains];
+  for (int i = 0; i < chains; ++i) sums[i] = Vector{} + static_cast<float>(i);
+  const Vector factor = Vector{} + 0.5F;
+  for (long round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (Vector& sum : sums) sum = sum * factor + factor;
+  }
+  Vector total{};
+  for (const Vector& sum : sums) total += sum;
+  return total[0];
+}
+
+float multiply_add_256() {
+  return multiply_add<Vector256>();
+}
+[[gnu::target("avx512f,prefer-vector-width=512")]] float multiply_add_512() {
+  return multiply_add<Vector512>();
+}
+
+}  // namespace
+
+double shortest_seconds(const std::function<void()>& call, double budget_seconds) {
+  call();
+  double shortest = 1e300;
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < 3 || seconds_since(begin) < budget_seconds; ++i) {
+    const Clock::time_point start = Clock::now();
+    call();
+    shortest = std::min(shortest, seconds_since(start));
+  }
+  return shortest;
+}
+
+double shortest_seconds(const Device& device, const std::function<void()>& call, double budget_seconds) {
+  constexpr int together = 10;
+  const auto calls = [&] {
+    for (int i = 0; i < together; ++i) call();
+    device.backend().settle();
+  };
+  return shortest_seconds(calls, budget_seconds) / together;
+}
+
+double peak_flops(int threads) {
+  const bool is_wide = __builtin_cpu_supports("avx512f") != 0;
+  std::vector<float> results(static_cast<std::size_t>(threads));
+  const double seconds = shortest_seconds([&] {
+    on_threads(threads, [&](int i) {
+      results[static_cast<std::size_t>(i)] = is_wide ? multiply_add_512() : multiply_add_256();
+    });
+  });
+  return 2.0 * chains * rounds * (is_wide ? 16 : 8) * threads / seconds;
+}
+
+double peak_bandwidth(int threads) {
+  constexpr std::size_t bytes = std::size_t{512} << 20;  // past the largest caches of servers
+  const std::unique_ptr<std::byte[]> from(new std::byte[bytes]());
+  const std::unique_ptr<std::byte[]> to(new std::byte[bytes]());
+  const std::size_t part = bytes / static_cast<std::size_t>(threads);
+  const double seconds = shortest_seconds([&] {
+    on_threads(threads, [&](int i) {
+      const std::size_t begin = part * static_cast<std::size_t>(i);
+      std::memcpy(to.get() + begin, from.get() + begin, part);
+    });
+  });
+  return 2.0 * static_cast<double>(part * static_cast<std::size_t>(threads)) / seconds;
+}
+
+std::int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name; file.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    if (std::int64_t kibibytes = 0; name == "MemAvailable:" && file >> kibibytes) return kibibytes * 1024;
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace heddle

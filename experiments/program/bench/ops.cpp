@@ -1,0 +1,149 @@
+// Single operations: matrix products against the rate of multiply-adds, operations that only move memory against its
+// bandwidth, and what an operation costs besides its kernel.
+#include <fmt/format.h>
+
+#include "experiments/program/bench/bench.h"
+#include "experiments/program/bench/machine.h"
+#include "framework/backends/cpu/primitives.h"
+#include "framework/ops/elementwise.h"
+#include "framework/ops/linear.h"
+#include "framework/ops/normalization.h"
+#include "framework/tensors/device.h"
+
+namespace heddle {
+
+namespace {
+
+class OpsBench {
+ public:
+  explicit OpsBench(const BenchSettings& settings)
+      : settings_(settings), device_(make_backend("cpu", {.threads = settings.threads})) {
+    device_.backend().enter_thread();
+  }
+
+  std::vector<BenchRow> run() {
+    const double flops = peak_flops(settings_.threads);
+    add({.name = "multiply-adds in registers", .value = flops * 1e-9, .unit = "GFLOP/s"});
+    gemm_rate("matmul 2048 x 2048 x 2048", 2048, 2048, 2048, flops);
+    gemm_rate("matmul 256 x 512 x 100000", 256, 100000, 512, flops);
+    const double bandwidth = peak_bandwidth(settings_.threads);
+    add({.name = "memory copy", .value = bandwidth * 1e-9, .unit = "GB/s"});
+    batch_norm_rates(bandwidth);
+    class_row_times();
+    overhead();
+    return std::move(rows_);
+  }
+
+ private:
+  void add(BenchRow row) {
+    if (row.limit) row.share = row.value / *row.limit;
+    settings_.on_row(row);
+    rows_.push_back(std::move(row));
+  }
+
+  Tensor ones(const Shape& shape) { return Tensor::full(device_, shape, DType::f32, 1); }
+
+  void gemm_rate(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, double peak) {
+    const Tensor a = ones({m, k});
+    const Tensor b = ones({n, k});
+    Tensor c = ones({m, n});
+    const double seconds = shortest_seconds([&] { gemm(a, false, b, true, 1, 0, c); });
+    const double flops = 2.0 * static_cast<double>(m * n * k);
+    add({.name = name, .value = flops / seconds * 1e-9, .unit = "GFLOP/s", .limit = peak * 1e-9});
+  }
+
+  /// By the bytes that the passes must move at least: reading x, writing y; then reading x and dy twice, writing dx.
+  void batch_norm_rates(double bandwidth) {
+    const Shape shape{64, 112, 112, 64};
+    const auto gradient = std::make_shared<Accumulator>(Category::gradients);
+    const Variable x = Variable::input(ones(shape), gradient);
+    const NormEpilogue relu{.activation = NormActivation::relu};
+    const double bytes = static_cast<double>(x.value().bytes());
+    Tensor statistics;
+    const double forward = shortest_seconds([&] { batch_norm(x, {}, {}, 1e-5, relu, statistics); });
+    const double both = shortest_seconds([&] {
+      gradient->clear();
+      const Variable y = batch_norm(x, {}, {}, 1e-5, relu, statistics);
+      backward({{y, y.value()}});
+    });
+    add({.name = "batch norm with ReLU, forward",
+         .value = 3 * bytes / forward * 1e-9,
+         .unit = "GB/s",
+         .limit = bandwidth * 1e-9});
+    add({.name = "batch norm with ReLU, backward",
+         .value = 5 * bytes / (both - forward) * 1e-9,
+         .unit = "GB/s",
+         .limit = bandwidth * 1e-9});
+  }
+
+  /// What a head's classes cost in bf16, besides the products: an element's share of the time, tile by tile.
+  void class_row_times() {
+    constexpr std::int64_t tile = 1024;
+    const Shape shape{64 * tile, 512};
+    ClassTable table{.weight = Tensor::empty(device_, shape, DType::bf16),
+                     .momentum = Tensor::zeros(device_, shape, DType::bf16)};
+    Tensor rows = Tensor::empty(device_, {tile, 512}, DType::f32);
+    Tensor inverse_norm = Tensor::empty(device_, {tile}, DType::f32);
+    const Tensor products = Tensor::full(device_, {tile, 512}, DType::f32, 1e-3);
+    const ClassRowKernels& kernels = device_.backend().class_rows();
+    const ClassStep step{.update = SgdStep{.learning_rate = 0.1, .momentum = 0.9}};
+    const auto add_time = [&](const char* name, const std::function<void()>& call) {
+      add({.name = name, .value = shortest_seconds(call) / static_cast<double>(shape.numel()) * 1e9, .unit = "ns"});
+    };
+    const auto over_tiles = [&](auto call) {
+      for (std::int64_t begin = 0; begin < shape[0]; begin += tile) call(ClassSelection{begin, tile});
+    };
+    add_time("class rows, bf16: an element drawn", [&] { kernels.fill(table, {}, 0, {}); });
+    add_time("class rows, bf16: an element loaded", [&] {
+      over_tiles([&](const ClassSelection& rows_of) { kernels.load(table, rows_of, 1e-12, rows, inverse_norm); });
+    });
+    add_time("class rows, bf16: an element stepped", [&] {
+      over_tiles(
+          [&](const ClassSelection& rows_of) { kernels.step(table, rows_of, rows, inverse_norm, products, step); });
+    });
+  }
+
+  /// A 1 x 1 layer, forward with a graph, less the same oneDNN primitive run bare.
+  void overhead() {
+    constexpr int calls = 2000;
+    const Variable x = ones({1, 1});
+    const Variable weight = Variable::parameter(ones({1, 1}), std::make_shared<Accumulator>(Category::gradients));
+    const double layer = shortest_seconds([&] {
+      for (int i = 0; i < calls; ++i) linear(x, weight, {});
+    });
+    const double bare = bare_product_seconds(calls);
+    add({.name = "overhead of an operation", .value = (layer - bare) / calls * 1e6, .unit = "us"});
+  }
+
+  double bare_product_seconds(int calls) {
+    const cpu::OneDnn onednn(settings_.threads);
+    cpu::GemmPrimitives primitives(onednn);
+    const cpu::GemmPrimitive* const product =
+        primitives.find({.m = 1, .n = 1, .k = 1, .transpose_b = true}, cpu::gemm_f32);
+    if (product == nullptr) return 0;
+    float a = 1;
+    float b = 1;
+    float c = 0;
+    std::vector<std::byte> scratch(static_cast<std::size_t>(product->scratch_bytes) + 1);
+    const std::unordered_map<int, dnnl::memory> arguments{
+        {DNNL_ARG_SRC, onednn.memory(product->a, &a)},
+        {DNNL_ARG_WEIGHTS, onednn.memory(product->b, &b)},
+        {DNNL_ARG_DST, onednn.memory(product->c, &c)},
+        {DNNL_ARG_SCRATCHPAD, onednn.memory(product->scratch, scratch.data())}};
+    return shortest_seconds([&] {
+      for (int i = 0; i < calls; ++i) onednn.run(product->primitive, arguments);
+    });
+  }
+
+  const BenchSettings& settings_;
+  Device device_;
+  std::vector<BenchRow> rows_;
+};
+
+}  // namespace
+
+std::vector<BenchRow> bench_ops(const BenchSettings& settings) {
+  return OpsBench(settings).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,58 @@
+// PLSC's protocol for the speed of a training (its benchmark of face recognition: R50, 128 images a card): 5 runs of
+// 200 steps; of each the mean of the steps 50 to 150, of these the median.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "experiments/program/bench/bench.h"
+#include "experiments/training/median.h"
+#include "experiments/training/run.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+std::string_view plsc_experiment() {
+  return R"({
+  "name": "plsc",
+  "mesh": {"dp": 2},
+  "data": {"type": "synthetic_identities", "identities": 93431, "image": [3, 112, 112]},
+  "model": {"type": "iresnet50", "embedding": 512},
+  "head": {"classes": 93431, "logits": "fused", "margin": {"m2": 0.5, "scale": 64}, "sample": {"rate": 0.1}},
+  "train": {"batch": 256, "steps": 200, "save": false,
+            "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 0.0005}}
+})";
+}
+
+std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs, const BenchSettings& settings) {
+  const std::int64_t steps = experiment.train.steps;
+  if (experiment.device == DeviceType::plan) fail<InputError>("device: the protocol measures: expected cpu or cuda");
+  // The middle half: 50 to 150 of 200.
+  const ShardRange counted{steps / 4, steps / 2};
+  if (counted.size == 0) fail<InputError>("train.steps: expected at least 2 for the protocol, got {}", steps);
+  std::vector<BenchRow> rows;
+  const auto add = [&](BenchRow row) {
+    settings.on_row(row);
+    rows.push_back(std::move(row));
+  };
+  std::vector<double> rates;
+  std::int64_t most_bytes = 0;
+  for (std::int64_t run = 1; run <= runs; ++run) {
+    const VariantResult result = run_variant(experiment, fmt::format("run {}", run), {});
+    if (result.status == VariantResult::Status::out_of_memory) fail<OutOfMemory>("run {}: {}", run, result.error);
+    if (result.status != VariantResult::Status::ok) fail<RankFailed>("run {}: {}", run, result.error);
+    const auto first = result.steps.begin() + counted.begin;
+    const double seconds = std::accumulate(first, first + counted.size, 0.0,
+                                           [](double sum, const StepRecord& step) { return sum + step.seconds; });
+    rates.push_back(static_cast<double>(experiment.train.batch * counted.size) / seconds);
+    for (const RankResult& rank : result.ranks) most_bytes = std::max(most_bytes, rank.peak.total());
+    add({.name = fmt::format("run {}, steps {} to {}", run, counted.begin, counted.end()),
+         .value = rates.back(),
+         .unit = "images/s"});
+  }
+  add({.name = fmt::format("median of {} runs of {} steps", runs, steps), .value = median(rates), .unit = "images/s"});
+  add({.name = "largest memory of a rank", .value = static_cast<double>(most_bytes) / giga, .unit = "GB"});
+  return rows;
+}
+
+}  // namespace heddle

@@ -1,0 +1,67 @@
+// Training steps of whole backbones: images a second, and the share of the machine's matrix product rate (2048^3, this
+// run) that their FLOPs, as counted by the plan backend, come to. With Winograd's convolutions, which do fewer
+// multiplications than are counted, the share may exceed 1.
+#include <array>
+
+#include <fmt/format.h>
+
+#include "experiments/program/bench/backbone.h"
+#include "experiments/program/bench/bench.h"
+#include "experiments/program/bench/machine.h"
+#include "framework/ops/linear.h"
+#include "framework/tensors/device.h"
+#include "parallel/world.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int64_t batch = 64;
+
+double flops_of_step(ModelType type) {
+  double flops = 0;
+  run_ranks({.backend = "plan", .threads = 1}, [&](Rank& rank) {
+    Backbone backbone(type, batch, rank);
+    const std::int64_t before = rank.device.backend().flops();
+    backbone.step();
+    flops = static_cast<double>(rank.device.backend().flops() - before);
+  });
+  return flops;
+}
+
+double matmul_rate(int threads) {
+  constexpr std::int64_t n = 2048;
+  Device device(make_backend("cpu", {.threads = threads}));
+  device.backend().enter_thread();
+  const Tensor a = Tensor::full(device, {n, n}, DType::f32, 1);
+  Tensor c = Tensor::empty_like(a);
+  return 2.0 * n * n * n / shortest_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
+}
+
+}  // namespace
+
+std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
+  const double rate = matmul_rate(settings.threads);
+  std::vector<BenchRow> rows;
+  constexpr std::array<std::pair<ModelType, const char*>, 2> backbones{
+      {{ModelType::resnet18, "resnet18"}, {ModelType::iresnet18, "iresnet18"}}};
+  for (const auto& [type, name] : backbones)
+    for (const bool winograd : {false, true}) {
+      double seconds = 0;
+      run_ranks({.threads = settings.threads, .winograd = winograd}, [&, kind = type](Rank& rank) {
+        Backbone backbone(kind, batch, rank);
+        seconds = shortest_seconds([&] { backbone.step(); }, 5);
+      });
+      const double limit = rate / flops_of_step(type) * batch;
+      const double value = batch / seconds;
+      rows.push_back({.name = fmt::format("{} step, 112 x 112, batch {}{}", name, batch, winograd ? ", Winograd" : ""),
+                      .value = value,
+                      .unit = "images/s",
+                      .limit = limit,
+                      .share = value / limit});
+      settings.on_row(rows.back());
+    }
+  return rows;
+}
+
+}  // namespace heddle

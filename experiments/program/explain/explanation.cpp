@@ -1,0 +1,169 @@
+#include "experiments/program/explain/explanation.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "experiments/training/placement.h"
+#include "experiments/training/run_plan.h"
+#include "framework/error.h"
+#include "framework/tensors/memory.h"
+
+namespace heddle {
+
+namespace {
+
+/// What a layer should be if it can; data else.
+using Wanted = std::function<Parallel(const LayerDescription&)>;
+
+PlanTotals with_head(PlanTotals totals, const LayerCosts& head) {
+  totals.add(head);
+  return totals;
+}
+
+/// Of the model with every layer that does not follow its neighbours placed alike.
+PlanTotals totals_of(ModelDescription model, const PlannerOptions& options, const Wanted& wanted) {
+  const AxisUse use = options.mesh.size(Axis::tp) > 1 ? AxisUse{Axis::tp, options.mesh.size(Axis::tp)}
+                                                      : AxisUse{Axis::dp, options.mesh.size(Axis::dp)};
+  model.forget_wishes();
+  for (std::size_t i = 0; i < model.applications().size(); ++i) {
+    const ModelDescription::Application& application = model.applications()[i];
+    if (application.layer->follows()) continue;
+    const std::vector<Shape> inputs = model.input_shapes(application, options.samples);
+    for (const Parallel kind : {wanted(*application.layer), Parallel::group}) {
+      if (!std::holds_alternative<LayerOption>(application.layer->option(kind, use, inputs))) continue;
+      model.place(application.name, {kind, use.axis});
+      break;
+    }
+  }
+  return report(model, place(model, options), options).totals;
+}
+
+std::vector<Explanation::Choice> plain_choices(const ModelDescription& model, PlannerOptions options,
+                                               const LayerCosts& head) {
+  options.automatic = false;
+  options.memory_budget.reset();
+  std::vector<Explanation::Choice> choices;
+  const auto add = [&](const char* name, const PlanTotals& totals) {
+    choices.push_back({name, with_head(totals, head)});
+  };
+  add("as written", report(model, place(model, options), options).totals);
+  add("data", totals_of(model, options, [](const LayerDescription&) { return Parallel::data; }));
+  // Megatron's pairs: what one layer cuts, the next one takes cut.
+  bool is_column = false;
+  add("column and row", totals_of(model, options, [&](const LayerDescription&) {
+        is_column = !is_column;
+        return is_column ? Parallel::column : Parallel::row;
+      }));
+  add("parameter", totals_of(model, options, [](const LayerDescription&) { return Parallel::parameter; }));
+  return choices;
+}
+
+PlacementPlan cheapest_plan(const ModelDescription& model, const PlannerOptions& options, std::int64_t budget) {
+  try {
+    return place(model, options);
+  } catch (const InputError& error) {
+    if (!options.memory_budget) throw;
+    fail<InputError>("{} (the head takes {} of the {} of memory_budget)", error.what(),
+                     format_bytes(budget - *options.memory_budget), format_bytes(budget));
+  }
+}
+
+std::vector<PlannedStage> planned_stages(const Experiment& experiment, const ModelDescription& model,
+                                         const PlacementPlan& plan, const Schedule& schedule, const StageCut& cut) {
+  const auto loads = [&](BalanceBy by) { return stage_loads(model, experiment, plan, schedule, by); };
+  const StageLoads parameters = loads(BalanceBy::parameters);
+  const StageLoads seconds = loads(BalanceBy::time);
+  const StageLoads bytes = loads(BalanceBy::memory);
+  std::vector<PlannedStage> stages;
+  for (int s = 0; s < cut.stages(); ++s) {
+    const ShardRange layers = cut.stage(s);
+    stages.push_back({.rank = schedule.rank_of[static_cast<std::size_t>(s)],
+                      .layers = layers,
+                      .parameters = static_cast<std::int64_t>(parameters.of_stage(s, layers)),
+                      .seconds = seconds.of_stage(s, layers),
+                      .bytes = static_cast<std::int64_t>(bytes.of_stage(s, layers))});
+  }
+  return stages;
+}
+
+/// Of the slowest pair of ranks that lie beside each other on two ranks along pp.
+double slowest_message(const PlannerOptions& options, int from, int to, std::int64_t bytes) {
+  double slowest = 0;
+  for (int dp = 0; dp < options.mesh.size(Axis::dp); ++dp)
+    for (int tp = 0; tp < options.mesh.size(Axis::tp); ++tp)
+      slowest = std::max(slowest, message_seconds(options.links, options.mesh.rank({dp, from, tp}),
+                                                  options.mesh.rank({dp, to, tp}), bytes));
+  return slowest;
+}
+
+std::vector<PlannedCut> planned_cuts(const ModelDescription& model, const PlacementPlan& plan,
+                                     const PlannerOptions& options, const std::vector<PlannedStage>& stages) {
+  const ValueForms forms(model, plan);
+  std::vector<PlannedCut> cuts;
+  for (std::size_t s = 1; s < stages.size(); ++s) {
+    const int position = static_cast<int>(stages[s].layers.begin);
+    PlannedCut& cut = cuts.emplace_back();
+    for (const std::size_t form : forms.crossing(position)) cut.values.push_back(forms.all()[form].value);
+    const int from = stages[s - 1].rank;
+    const int to = stages[s].rank;
+    if (from == to) continue;
+    const auto traffic = [&](int sender, int receiver, std::int64_t bytes) {
+      if (bytes == 0) return PlanTotals::Traffic{};
+      return PlanTotals::Traffic{bytes * options.micro_batches, slowest_message(options, sender, receiver, bytes) *
+                                                                    static_cast<double>(options.micro_batches)};
+    };
+    const CrossingBytes bytes =
+        crossing_bytes(model, plan, forms, position, options.samples, options.precision.activations);
+    cut.forward = traffic(from, to, bytes.forward);
+    cut.backward = traffic(to, from, bytes.backward);
+  }
+  return cuts;
+}
+
+}  // namespace
+
+int stage_of(const Explanation& explanation, std::size_t application) {
+  int stage = 0;
+  while (explanation.stages[static_cast<std::size_t>(stage)].layers.end() <= static_cast<std::int64_t>(application))
+    ++stage;
+  return stage;
+}
+
+std::string value_name(const Explanation& explanation, int value) {
+  return value == 0 ? "input" : explanation.model.applications()[static_cast<std::size_t>(value) - 1].name;
+}
+
+Explanation explain(const Experiment& experiment, const std::string& name, bool automatic) {
+  ModelDescription model = make_model(experiment.model, image_shape(experiment.data));
+  PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
+  options.automatic = automatic;
+  PlacementPlan plan =
+      automatic ? cheapest_plan(model, options, experiment.memory_budget) : plan_of(model, experiment, options.mesh);
+  PlanReport planned = report(model, plan, options);
+  const Schedule schedule = schedule_of(experiment);
+  LayerCosts head = head_costs(experiment, model, options, schedule.rank_of.back());
+  const PlanTotals totals = with_head(planned.totals, head);
+  std::vector<PlannedStage> stages =
+      planned_stages(experiment, model, plan, schedule, cut_of(model, experiment, plan, schedule));
+  std::vector<PlannedCut> cuts = planned_cuts(model, plan, options, stages);
+  std::vector<Explanation::Choice> choices;
+  if (automatic) {
+    choices = plain_choices(model, options, head);
+    choices.push_back({"auto", totals});
+  }
+  return {name,
+          automatic,
+          experiment.memory_budget,
+          options,
+          std::move(model),
+          std::move(plan),
+          std::move(planned),
+          std::move(head),
+          experiment.head.class_axes(),
+          std::move(stages),
+          std::move(cuts),
+          totals,
+          std::move(choices)};
+}
+
+}  // namespace heddle

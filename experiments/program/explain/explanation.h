@@ -1,0 +1,69 @@
+// What `heddle explain` says of one variant: where each layer lies on the mesh, what moves between the ranks, and what
+// a step and a rank need in all. From shapes, the link model and the device's profile; nothing is run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/training/experiment.h"
+#include "layers/planner/plan_report.h"
+
+namespace heddle {
+
+/// A stage of the pipeline.
+struct PlannedStage {
+  int rank = 0;  // along pp
+  ShardRange layers{};
+  // Of a rank: elements kept; a step's computing and what its ranks exchange for it; what is held at most.
+  std::int64_t parameters = 0;
+  double seconds = 0;
+  std::int64_t bytes = 0;
+};
+
+/// What a rank sends over the cut before a stage in a step.
+struct PlannedCut {
+  std::vector<int> values{};
+  PlanTotals::Traffic forward{};
+  PlanTotals::Traffic backward{};
+};
+
+struct Explanation {
+  /// A placement beside the one explained.
+  struct Choice {
+    std::string name;
+    PlanTotals totals;
+  };
+
+  std::string name;
+  bool is_automatic = false;
+  std::int64_t memory_budget = 0;  // 0: none
+  PlannerOptions options;
+  ModelDescription model;
+  PlacementPlan plan;
+  PlanReport report;
+  LayerCosts head;
+  AxisSet class_axes;  // along which the head's ranks have other classes
+  /// One stage where there is no pipeline.
+  std::vector<PlannedStage> stages;
+  std::vector<PlannedCut> cuts;  // before each stage but the first
+  PlanTotals totals;             // of model and head
+  std::vector<Choice> choices;   // automatic only: the plain ones, and this one last
+};
+
+/// With `automatic` every layer goes where model and memory budget make the step shortest, whatever the file says.
+/// InputError if no placement fits into the budget.
+Explanation explain(const Experiment& experiment, const std::string& name, bool automatic);
+
+/// The stage that a layer lies in.
+int stage_of(const Explanation& explanation, std::size_t application);
+/// The layer that makes a value, or `input`.
+std::string value_name(const Explanation& explanation, int value);
+
+/// For people: fits 100 columns.
+std::string explanation_text(const Explanation& explanation);
+/// {"name", "variants": [..]} with stable keys; bytes, seconds and operations are those of a rank and a step.
+std::string explanations_json(const std::string& study, std::span<const Explanation> explanations);
+
+}  // namespace heddle

@@ -1,0 +1,81 @@
+#include "experiments/program/schedule/picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/core.h>
+
+namespace heddle {
+
+namespace {
+
+using enum ActionKind;
+
+constexpr std::array<ActionLook, 6> looks{{
+    {forward, "forward", {75, 33}, {"#6fb1f2", "#2f7fd0"}},
+    {backward, "backward", {114, 34}, {"#85d08a", "#3f9d48"}},
+    {backward_input, "input part of backward", {80, 37}, {"#5fcfcf", "#1f9a9a"}},
+    {backward_weight, "weight part of backward", {186, 142}, {"#d6d382", "#a8a336"}},
+    {recompute, "recomputed forward", {216, 173}, {"#f5b78a", "#d1803f"}},
+    {loss, "head and loss", {176, 133}, {"#cf9be0", "#9a55b5"}},
+}};
+
+/// The greatest common divisor of two times, where less than `least` counts as rounding.
+double common_divisor(double a, double b, double least) {
+  while (b > least) {
+    const double rest = a - b * std::round(a / b);
+    a = b;
+    b = std::abs(rest);
+  }
+  return a;
+}
+
+}  // namespace
+
+const ActionLook& look_of(ActionKind kind) {
+  return *std::find_if(looks.begin(), looks.end(), [kind](const ActionLook& look) { return look.kind == kind; });
+}
+
+std::vector<ActionLook> looks_in(const Timeline& timeline) {
+  std::array<bool, action_kinds> present{};
+  for (const auto& actions : timeline.ranks)
+    for (const TimedAction& timed : actions)
+      if (timed.end > timed.begin) present.at(static_cast<std::size_t>(timed.action.kind)) = true;
+  std::vector<ActionLook> found;
+  for (const ActionLook& look : looks)
+    if (present.at(static_cast<std::size_t>(look.kind))) found.push_back(look);
+  return found;
+}
+
+std::vector<int> chunks_of_stages(std::span<const int> rank_of) {
+  std::map<int, int> stages;  // of a rank, so far
+  std::vector<int> chunks;
+  for (const int rank : rank_of) chunks.push_back(stages[rank]++);
+  return chunks;
+}
+
+std::string plain_number(double value) {
+  const double size = std::abs(value);
+  if (size != 0 && (size < 0.01 || size >= 1e15)) return fmt::format("{:.4g}", value);
+  std::string text = fmt::format("{:.4f}", value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+std::optional<double> unit_of_time(const Timeline& timeline) {
+  const double whole = timeline.makespan();
+  const double least = 1e-5 * whole;
+  const double rounding = 1e-9 * whole;
+  double unit = 0;
+  for (const auto& actions : timeline.ranks)
+    for (const TimedAction& timed : actions)
+      for (const double time : {timed.begin, timed.end}) {
+        unit = common_divisor(std::max(time, unit), std::min(time, unit), rounding);
+        if (unit > 0 && unit < least) return std::nullopt;
+      }
+  return unit > 0 ? std::optional(unit) : std::nullopt;
+}
+
+}  // namespace heddle

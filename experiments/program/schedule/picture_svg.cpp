@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "experiments/program/schedule/picture.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::size_t most_drawn = 256;
+constexpr std::size_t most_actions = 50'000;
+constexpr int row_height = 24;
+constexpr int left_margin = 60;
+constexpr int top = 56;
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&') {
+      result += "&amp;";
+    } else if (c == '<') {
+      result += "&lt;";
+    } else if (c == '>') {
+      result += "&gt;";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string text_at(double x, double y, std::string_view text, std::string_view more = "") {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, more, escaped(text));
+}
+
+class Drawing {
+ public:
+  Drawing(const Timeline& timeline, std::span<const int> rank_of, std::string_view title)
+      : timeline_(timeline),
+        chunks_(chunks_of_stages(rank_of)),
+        title_(title),
+        rows_(std::min(most_drawn, timeline.ranks.size())),
+        end_(last_drawn()),
+        pixels_(pixels_a_time()) {}
+
+  std::string draw() const {
+    const double width = left_margin + end_ * pixels_ + 20;
+    const double height = top + row_height * static_cast<double>(rows_) + 40 + (is_cut() ? 20 : 0);
+    std::string svg = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+        "{1:.0f}\" "
+        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<title>{2}</title>\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        std::max(width, 720.0), height, escaped(title_));
+    svg += text_at(left_margin, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
+    for (std::size_t rank = 0; rank < rows_; ++rank) svg += row(rank);
+    return svg + axis() + note() + "</svg>\n";
+  }
+
+ private:
+  /// The time from which on nothing is drawn.
+  double last_drawn() const {
+    std::vector<double> ends;
+    for (std::size_t rank = 0; rank < rows_; ++rank)
+      for (const TimedAction& timed : timeline_.ranks[rank]) ends.push_back(timed.end);
+    if (ends.empty()) return 0;
+    const std::size_t last = std::min(ends.size(), most_actions) - 1;
+    std::nth_element(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(last), ends.end());
+    return ends[last];
+  }
+
+  bool is_cut() const { return rows_ < timeline_.ranks.size() || end_ < timeline_.makespan() * (1 - 1e-9); }
+
+  /// So that a short action has room for its number, within 800 to 8,000 pixels in all.
+  double pixels_a_time() const {
+    if (end_ <= 0) return 1;
+    double shortest = end_;
+    for (std::size_t rank = 0; rank < rows_; ++rank)
+      for (const TimedAction& timed : timeline_.ranks[rank])
+        if (timed.end > timed.begin) shortest = std::min(shortest, timed.end - timed.begin);
+    return std::clamp(22 / shortest * end_, 800.0, 8000.0) / end_;
+  }
+
+  double x(double time) const { return left_margin + time * pixels_; }
+  static double y(std::size_t rank) { return top + row_height * static_cast<double>(rank); }
+
+  std::string row(std::size_t rank) const {
+    std::string svg = text_at(8, y(rank) + 16, fmt::format("rank {}", rank));
+    svg += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f0f0f0\"/>\n", left_margin,
+                       y(rank) + 1, end_ * pixels_, row_height - 2);
+    const std::vector<TimedAction>& actions = timeline_.ranks[rank];
+    for (std::size_t first = 0; first < actions.size();) {
+      std::size_t last = first + 1;
+      while (last < actions.size() && actions[last].begin < actions[first].end) ++last;
+      const double height = static_cast<double>(row_height - 2) / static_cast<double>(last - first);
+      for (std::size_t i = first; i < last; ++i)
+        svg += cell(actions[i], y(rank) + 1 + height * static_cast<double>(i - first), height);
+      first = last;
+    }
+    return svg;
+  }
+
+  /// Actions that overlap lie one above the other.
+  std::string cell(const TimedAction& timed, double y, double height) const {
+    if (timed.end > end_ || timed.end <= timed.begin) return "";
+    const Action& action = timed.action;
+    const double width = (timed.end - timed.begin) * pixels_;
+    const auto odd = static_cast<std::size_t>(chunks_[static_cast<std::size_t>(action.stage)] % 2);
+    std::string svg = fmt::format(
+        "<g><title>{}: {} of micro-batch {} in stage {}, {} to {}</title>"
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" stroke=\"#fff\" "
+        "stroke-width=\"0.6\"/>",
+        to_string(action), look_of(action.kind).meaning, action.micro_batch, action.stage, plain_number(timed.begin),
+        plain_number(timed.end), x(timed.begin), y, width, height, look_of(action.kind).web_colours.at(odd));
+    const std::string number = std::to_string(action.micro_batch);
+    if (width >= 4 + 7 * static_cast<double>(number.size()))
+      svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"{}\" text-anchor=\"middle\">{}</text>",
+                         x(timed.begin) + width / 2, y + height / 2 + 4, height < 16 ? 9 : 12, number);
+    return svg + "</g>\n";
+  }
+
+  std::string legend() const {
+    std::string svg;
+    double at = left_margin;
+    for (const ActionLook& look : looks_in(timeline_)) {
+      svg += fmt::format("<rect x=\"{:.0f}\" y=\"32\" width=\"14\" height=\"14\" fill=\"{}\"/>\n", at,
+                         look.web_colours[0]);
+      svg += text_at(at + 19, 44, look.meaning);
+      at += 40 + 7 * static_cast<double>(look.meaning.size());
+    }
+    const bool has_chunks = std::any_of(chunks_.begin(), chunks_.end(), [](int chunk) { return chunk > 0; });
+    return svg + text_at(at, 44, has_chunks ? "darker: every other stage of a rank" : "");
+  }
+
+  std::string axis() const {
+    if (end_ <= 0) return "";
+    const double least = 80 / pixels_;  // between two labels
+    const double power = std::pow(10.0, std::floor(std::log10(least)));
+    double step = 10 * power;
+    for (const int digit : {5, 2, 1})
+      if (digit * power >= least) step = digit * power;
+    std::string svg;
+    for (int i = 0; i * step <= end_ * (1 + 1e-9); ++i)
+      svg += text_at(x(i * step), y(rows_) + 16, plain_number(i * step));
+    return svg + text_at(8, y(rows_) + 16, "time");
+  }
+
+  std::string note() const {
+    if (!is_cut()) return "";
+    return text_at(left_margin, y(rows_) + 40,
+                   fmt::format("Cut: {} of {} ranks, the time up to {} of {}.", rows_, timeline_.ranks.size(),
+                               plain_number(end_), plain_number(timeline_.makespan())));
+  }
+
+  const Timeline& timeline_;
+  std::vector<int> chunks_;
+  std::string_view title_;
+  std::size_t rows_;
+  double end_;
+  double pixels_;
+};
+
+}  // namespace
+
+std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title) {
+  return Drawing(timeline, rank_of, title).draw();
+}
+
+}  // namespace heddle

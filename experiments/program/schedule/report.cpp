@@ -1,0 +1,88 @@
+#include "experiments/program/schedule/report.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/program/schedule/picture.h"
+
+namespace heddle {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string counted(int count, std::string_view one, std::string_view several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
+/// Of each rank; nothing if they differ.
+std::optional<int> chunks_of(const Schedule& schedule) {
+  std::vector<int> counts(schedule.ranks.size());
+  for (const int rank : schedule.rank_of) ++counts[static_cast<std::size_t>(rank)];
+  const bool are_equal = std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); });
+  return are_equal ? std::optional(counts.front()) : std::nullopt;
+}
+
+std::string stages_told(const Schedule& schedule) {
+  const std::optional<int> chunks = chunks_of(schedule);
+  if (!chunks) return fmt::format(", {} stages", schedule.stages());
+  return *chunks == 1 ? "" : fmt::format(", {} stages a rank", *chunks);
+}
+
+std::string figure(std::string_view what, std::string_view value, std::string_view meaning) {
+  return fmt::format("{:<20}{:<10}  {}\n", what, value, meaning);
+}
+
+/// `4 3 2 1`, `4 on every rank`, or the range of very many ranks.
+std::string by_rank(std::span<const double> values) {
+  constexpr std::size_t most = 16;
+  std::vector<std::string> texts;
+  for (const double value : values) texts.push_back(plain_number(value));
+  if (std::all_of(texts.begin(), texts.end(), [&](const std::string& text) { return text == texts.front(); }))
+    return texts.front() + (texts.size() > 1 ? " on every rank" : "");
+  if (texts.size() <= most) return fmt::format("{}", fmt::join(texts, " "));
+  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
+  return fmt::format("{} to {}, the most on rank {}", plain_number(*least), plain_number(*greatest),
+                     greatest - values.begin());
+}
+
+}  // namespace
+
+std::string schedule_title(const ScheduleReport& report) {
+  return fmt::format("{}: {}, {}{}", report.name, counted(report.schedule.size(), "rank", "ranks"),
+                     counted(report.schedule.micro_batches, "micro-batch", "micro-batches"),
+                     stages_told(report.schedule));
+}
+
+std::string schedule_figures(const ScheduleReport& report) {
+  const Simulation& simulation = report.simulation;
+  const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
+  return figure("makespan", plain_number(simulation.makespan), "from the first action to the end of the last") +
+         figure("span bubble", percent(simulation.timeline.span_bubble()),
+                "idle between a rank's first action and its last: the papers' figure") +
+         figure("idle", percent(simulation.timeline.idle_fraction()), "of all ranks' time within the makespan") +
+         fmt::format("{:<20}{}\n", "peak activations", by_rank(simulation.peak_activations)) +
+         fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
+         "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n";
+}
+
+std::string schedule_json(const ScheduleReport& report) {
+  const Simulation& simulation = report.simulation;
+  const std::optional<int> chunks = chunks_of(report.schedule);
+  const OrderedJson json{{"name", report.name},
+                         {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
+                         {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
+                         {"micro_batches", report.schedule.micro_batches},
+                         {"makespan", simulation.makespan},
+                         {"span_bubble", simulation.timeline.span_bubble()},
+                         {"idle_fraction", simulation.timeline.idle_fraction()},
+                         {"peak_activations", simulation.peak_activations},
+                         {"peak_weight_inputs", simulation.peak_weight_inputs}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace heddle

@@ -1,0 +1,86 @@
+#include "experiments/program/schedule/search_report.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/program/schedule/picture.h"
+#include "experiments/results/grid.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::size_t most_shown = 12;
+
+std::string shape_words(const WeighedSchedule& weighed) {
+  return fmt::format("{} (m = {}, v = {})", weighed.name, weighed.shape.micro_batches, weighed.shape.chunks);
+}
+
+/// The first of them is the best.
+const WeighedSchedule* first_that_fits(std::span<const WeighedSchedule> weighed, bool is_named) {
+  const auto found = std::find_if(weighed.begin(), weighed.end(),
+                                  [&](const WeighedSchedule& w) { return w.fits && w.is_named == is_named; });
+  return found == weighed.end() ? nullptr : &*found;
+}
+
+std::string comparison(std::span<const WeighedSchedule> weighed) {
+  const WeighedSchedule* const named = first_that_fits(weighed, true);
+  const WeighedSchedule* const own = first_that_fits(weighed, false);
+  if (named == nullptr) return fmt::format("No named schedule fits; {} does.\n", shape_words(*own));
+  if (own == nullptr) return fmt::format("The best is {}; none of our own fits.\n", shape_words(*named));
+  const double gain = named->makespan > 0 ? 100 * (1 - own->makespan / named->makespan) : 0;
+  if (own == weighed.data())
+    return fmt::format("{} takes {:.2f} % less time than the best named schedule that fits, {}.\n", shape_words(*own),
+                       gain, shape_words(*named));
+  return fmt::format("The best is {}; the best of our own, {}, takes {}.\n", shape_words(*named), shape_words(*own),
+                     -gain < 0.005 ? "as long" : fmt::format("{:.2f} % longer", -gain));
+}
+
+}  // namespace
+
+void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
+  if (weighed.front().fits) return;
+  fail<InputError>("--memory: nothing that was weighed fits into {}: the least is {}, of {}",
+                   plain_number(space.memory.value_or(0)), plain_number(weighed.front().peak_memory),
+                   shape_words(weighed.front()));
+}
+
+std::string search_table(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
+  Grid grid({"schedule", "m", "v", "makespan", "span bubble", "peak memory", "fits"});
+  const std::size_t shown = std::min(most_shown, weighed.size());
+  for (const WeighedSchedule& w : weighed.subspan(0, shown))
+    grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
+              fmt::format("{:.2f} %", 100 * w.span_bubble), plain_number(w.peak_memory), w.fits ? "yes" : "no"});
+  std::string text = grid.to_text();
+  if (shown < weighed.size()) text += fmt::format("and {} more", weighed.size() - shown);
+  if (shown < weighed.size() && space.memory)
+    text += fmt::format("; of all {}, {} fit", weighed.size(),
+                        std::count_if(weighed.begin(), weighed.end(), [](const WeighedSchedule& w) { return w.fits; }));
+  if (shown < weighed.size()) text += "\n";
+  return text +
+         "(searched: made for these costs; peak memory of the rank that needs the most, in micro-batches of the given "
+         "size)\n\n" +
+         comparison(weighed);
+}
+
+std::string search_json(std::span<const WeighedSchedule> weighed, const ScheduleReport& best) {
+  OrderedJson json = OrderedJson::parse(schedule_json(best));
+  OrderedJson& all = json["weighed"] = OrderedJson::array();
+  for (const WeighedSchedule& w : weighed)
+    all.push_back({{"name", w.name},
+                   {"stages", w.shape.ranks},
+                   {"chunks", w.shape.chunks},
+                   {"micro_batches", w.shape.micro_batches},
+                   {"makespan", w.makespan},
+                   {"span_bubble", w.span_bubble},
+                   {"peak_memory", w.peak_memory},
+                   {"fits", w.fits},
+                   {"named", w.is_named}});
+  return json.dump(2) + "\n";
+}
+
+}  // namespace heddle

@@ -1,0 +1,123 @@
+// One experiment: what a JSON file describes. Each field is described once, in experiment.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/data/dataset.h"
+#include "framework/backends/backend.h"
+#include "framework/optimizers/learning_rate.h"
+#include "framework/optimizers/loss_scale.h"
+#include "framework/optimizers/optimizer.h"
+#include "framework/tensors/dtype.h"
+#include "layers/head/head.h"
+#include "layers/precision.h"
+#include "models/models.h"
+#include "parallel/communicator/link_model.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/placement/mesh.h"
+
+namespace heddle {
+
+class Describer;
+
+enum class DeviceType { cpu, cuda, plan };
+enum class TransportType { threads, mpi, nccl };
+enum class ClockType { wall, virtual_time };
+enum class TrainDType { f32, f64, bf16, f16 };
+/// What ranks with equal copies of the parameters share out.
+enum class ShardedState { none, optimizer };
+
+struct MeshConfig {
+  std::int64_t dp = 1;
+  std::int64_t pp = 1;
+  std::int64_t tp = 1;
+};
+
+/// How the stages along pp share a step.
+struct PipelineConfig {
+  std::string schedule = "1f1b";  // a name of schedule_types(), or csv
+  std::string file;               // of csv
+  std::int64_t chunks = 0;        // stages a rank; 0: usual_chunks()
+  Recompute recompute = Recompute::never;
+  std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
+  Receives receives = Receives::at_use;
+};
+
+/// What distinguishes ranks for a virtual clock.
+struct RanksConfig {
+  std::vector<double> speed;  // by rank; 1 where there is none
+  double jitter = 0;
+
+  double speed_of(int rank) const {
+    const auto at = static_cast<std::size_t>(rank);
+    return at < speed.size() ? speed[at] : 1;
+  }
+};
+
+struct ClipConfig {
+  double norm = 0;   // 0: none
+  double value = 0;  // 0: none
+};
+
+struct TrainConfig {
+  std::int64_t batch = 64;
+  std::int64_t micro_batches = 1;
+  std::int64_t steps = 100;
+  bool forward_only = false;
+  TrainDType dtype = TrainDType::f32;
+  bool sets_loss_scale = false;  // whether there is anything about it in the experiment
+  LossScaleConfig loss_scale{};  // of f16
+  OptimizerConfig optimizer;
+  LearningRateConfig schedule;
+  ClipConfig clip;
+  ShardedState shard = ShardedState::none;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;  // of gradients that are summed together
+  bool save = true;
+  std::int64_t save_every = 0;  // 0: at the end only
+};
+
+struct EvaluationConfig {
+  std::int64_t batch = 64;
+  std::int64_t pairs = 6000;
+  bool flip = true;  // embeddings of an image and of its mirror image are summed
+};
+
+struct Experiment {
+  std::string name;
+  DeviceType device = DeviceType::cpu;
+  DeviceType planned = DeviceType::cpu;  // whose bytes plan counts: not of the file, but of the command
+  TransportType transport = TransportType::threads;
+  ClockType clock = ClockType::wall;
+  LinkModel links;
+  RanksConfig ranks;
+  DeviceProfile profile;
+  MeshConfig mesh;
+  PipelineConfig pipeline;
+  std::int64_t seed = 1;
+  std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
+  bool winograd = false;           // 3 x 3 convolutions in f32 by Winograd's method
+  bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
+  std::int64_t memory_budget = 0;  // bytes a rank; 0: none
+  double timeout = 600;            // seconds that a wait may last
+  DataConfig data;
+  ModelConfig model;
+  HeadConfig head;
+  TrainConfig train;
+  bool evaluate = false;
+  EvaluationConfig evaluation;
+
+  /// Times come from models, not from the wall: on plan always.
+  bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }
+  /// Of the model; the head computes in its `wide()`.
+  Precision precision() const;
+  bool has_loss_scale() const { return train.dtype == TrainDType::f16 && !train.forward_only; }
+};
+
+void describe(Describer& d, Experiment& experiment);
+
+Mesh mesh_of(const Experiment& experiment);
+
+}  // namespace heddle

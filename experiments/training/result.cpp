@@ -1,0 +1,127 @@
+#include "experiments/training/result.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "experiments/training/median.h"
+
+namespace heddle {
+
+namespace {
+
+/// The positions in result.steps of those that were timed, after the first one, the fastest first.
+std::vector<std::size_t> timed_steps(const VariantResult& result) {
+  std::vector<std::size_t> timed;
+  for (std::size_t i = 0; i < result.steps.size(); ++i)
+    if (result.steps[i].seconds > 0) timed.push_back(i);
+  if (timed.size() > 1) timed.erase(timed.begin());
+  std::stable_sort(timed.begin(), timed.end(),
+                   [&](std::size_t a, std::size_t b) { return result.steps[a].seconds < result.steps[b].seconds; });
+  return timed;
+}
+
+bool is_naive_for(const VariantResult& variant, const VariantResult& result) {
+  if (!variant.pipeline || variant.pipeline->schedule_name != "naive") return false;
+  return variant.batch == result.batch && variant.pipeline->recompute == result.pipeline->recompute &&
+         std::equal(variant.ranks.begin(), variant.ranks.end(), result.ranks.begin(), result.ranks.end(),
+                    [](const RankResult& a, const RankResult& b) { return a.coordinates == b.coordinates; });
+}
+
+}  // namespace
+
+std::optional<double> first_loss(const VariantResult& result) {
+  const auto found = std::find_if(result.steps.begin(), result.steps.end(), [](const auto& s) { return s.loss; });
+  return found == result.steps.end() ? std::nullopt : found->loss;
+}
+
+std::optional<double> last_loss(const VariantResult& result) {
+  const auto found = std::find_if(result.steps.rbegin(), result.steps.rend(), [](const auto& s) { return s.loss; });
+  return found == result.steps.rend() ? std::nullopt : found->loss;
+}
+
+std::optional<StepSeconds> step_seconds(const VariantResult& result) {
+  std::vector<double> seconds;
+  for (const std::size_t i : timed_steps(result)) seconds.push_back(result.steps[i].seconds);
+  if (seconds.empty()) return std::nullopt;
+  return StepSeconds{.median = median(seconds), .minimum = seconds.front(), .maximum = seconds.back()};
+}
+
+std::optional<double> samples_per_second(const VariantResult& result) {
+  const auto seconds = step_seconds(result);
+  if (!seconds) return std::nullopt;
+  return static_cast<double>(result.batch) / seconds->median;
+}
+
+bool knows_when_busy(const VariantResult& result) {
+  return result.device != "cuda";
+}
+
+std::vector<double> utilisation(const VariantResult& result) {
+  if (!knows_when_busy(result)) return {};
+  std::size_t known = result.ranks.empty() ? 0 : std::numeric_limits<std::size_t>::max();
+  for (const RankResult& rank : result.ranks) known = std::min(known, rank.busy_in_step.size());
+  // Steps before a resumption were another run's.
+  const auto index = [&](std::size_t i) { return result.steps[i].step - result.first_step; };
+  std::vector<std::size_t> timed = timed_steps(result);
+  std::erase_if(timed, [&](std::size_t i) { return index(i) < 0 || static_cast<std::size_t>(index(i)) >= known; });
+  if (timed.empty()) return {};
+  const std::size_t median = timed[timed.size() / 2];
+  std::vector<double> shares;
+  for (const RankResult& rank : result.ranks)
+    shares.push_back(rank.busy_in_step[static_cast<std::size_t>(index(median))] / result.steps[median].seconds);
+  return shares;
+}
+
+std::optional<double> bubble_fraction(const VariantResult& result) {
+  if (!result.pipeline) return 0;
+  const std::vector<double> shares = utilisation(result);
+  if (shares.empty()) return std::nullopt;
+  return 1 - std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+}
+
+std::int64_t steps_done(const VariantResult& result) {
+  return result.steps.empty() ? result.first_step : result.steps.back().step + 1;
+}
+
+std::optional<std::int64_t> skipped_steps(const VariantResult& result) {
+  std::optional<std::int64_t> skipped;
+  for (const StepRecord& record : result.steps)
+    if (record.loss_scale) skipped = skipped.value_or(0) + (record.is_skipped ? 1 : 0);
+  return skipped;
+}
+
+std::string_view name_of(VariantResult::Status status) {
+  constexpr std::array<std::string_view, 3> names{"ok", "out_of_memory", "failed"};
+  return names[static_cast<std::size_t>(status)];
+}
+
+std::optional<double> speedup(const VariantResult& result, const VariantResult& over) {
+  const auto own = samples_per_second(result);
+  const auto others = samples_per_second(over);
+  if (!own || !others) return std::nullopt;
+  return *own / *others;
+}
+
+const VariantResult* naive_of(const RunResult& run, const VariantResult& result) {
+  if (!result.pipeline) return nullptr;
+  const VariantResult* naive = nullptr;
+  bool is_past = false;
+  for (const VariantResult& variant : run.variants) {
+    if (is_past && naive != nullptr) break;
+    if (is_naive_for(variant, result)) naive = &variant;
+    is_past = is_past || &variant == &result;
+  }
+  return naive;
+}
+
+std::optional<double> share_of_ideal(const RunResult& run, const VariantResult& result) {
+  const VariantResult* const naive = naive_of(run, result);
+  if (naive == nullptr) return std::nullopt;
+  const auto measured = speedup(result, *naive);
+  if (!measured) return std::nullopt;
+  return *measured / result.pipeline->ideal_speedup;
+}
+
+}  // namespace heddle

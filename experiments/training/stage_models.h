@@ -1,0 +1,44 @@
+// The stages of the model that one rank has, as the pipeline's engine runs them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "experiments/training/run_plan.h"
+#include "layers/model.h"
+
+namespace heddle {
+
+class StageModels {
+ public:
+  StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, const Construction& construction);
+
+  Model& at(int stage) { return models_.at(stage); }
+
+  /// In model order.
+  std::vector<Parameter*> parameters();
+  std::vector<Buffer*> buffers();
+  /// Of each of `parameters()`, its number among the parameters of all stages.
+  const std::vector<std::int64_t>& parameter_numbers() const { return numbers_; }
+  /// Of all stages together.
+  std::int64_t parameters_of_all() const { return all_parameters_; }
+  void end_step(Rank& rank);
+  void drop_step();
+
+  /// The part of so many samples, from the leading one on, whose images a rank takes and whose embeddings it gives;
+  /// none on ranks without the first, or the last, stage.
+  ShardRange input_rows(std::int64_t samples, int world_rank) const;
+  ShardRange output_rows(std::int64_t samples, int world_rank) const;
+
+ private:
+  ShardRange rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const;
+
+  std::shared_ptr<const RunPlan> plan_;
+  Mesh mesh_;
+  std::map<int, Model> models_;
+  std::vector<std::int64_t> numbers_;
+  std::int64_t all_parameters_ = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,98 @@
+// What a rank's stages do in one run of the pipeline's engine: a training step, or a forward pass without a graph.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "experiments/training/image_reader.h"
+#include "experiments/training/stage_models.h"
+#include "layers/head/head.h"
+#include "parallel/communicator/tracer.h"
+#include "parallel/placement/gradient_buckets.h"
+
+namespace heddle {
+
+/// Positions in the global batch of a micro-batch's samples, those of all data-parallel ranks together. The batch falls
+/// into sample groups, micro-batch by micro-batch and in each rank by rank along dp: the same groups as those of one
+/// rank with ranks * micro_batches micro-batches, also where they do not divide the batch.
+ShardRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
+
+class StagePass : public PipelineStages {
+ public:
+  std::vector<Variable> forward(int stage, int micro_batch, std::vector<Variable> inputs, bool recomputing) override;
+  std::vector<bool> input_gradients(int stage) const override;
+  std::vector<bool> output_gradients(int stage) const override;
+
+ protected:
+  StagePass(StageModels& models, Rank& rank, bool training, std::int64_t step)
+      : models_(models), rank_(rank), training_(training), step_(step) {}
+  virtual ShardRange samples(int micro_batch) const = 0;
+
+  StageModels& models_;
+  Rank& rank_;
+  bool training_;
+  std::int64_t step_;
+};
+
+/// What a training pass has at hand beside the stages.
+struct TrainingTools {
+  const Experiment& experiment;
+  const Dataset& dataset;
+  Tracer& tracer;
+  ImageReader& images;
+  Head* head;  // none on ranks that have no classes
+  GradientBuckets& buckets;
+  /// What the gradient that backward passes start with is multiplied by.
+  double loss_scale = 1;
+  /// Where the head can be stepped before the backward passes of the layers.
+  std::function<void()> update_head;
+};
+
+class TrainingPass final : public StagePass {
+ public:
+  /// `batch`: the step's indices.
+  TrainingPass(const TrainingTools& tools, StageModels& models, Rank& rank, std::span<const std::int64_t> batch,
+               std::int64_t step)
+      : StagePass(models, rank, true, step), tools_(tools), batch_(batch) {}
+
+  Tensor load(int micro_batch) override;
+  Tensor loss(int micro_batch, const Tensor& output) override;
+  void last_weight_gradient() override {
+    tools_.buckets.begin();
+    tools_.buckets.start_complete();
+  }
+  /// The mean over the global batch, on ranks with a head that have data.
+  std::optional<double> loss() const { return loss_; }
+
+ private:
+  ShardRange samples(int micro_batch) const override;
+  std::span<const std::int64_t> indices(int micro_batch, const ShardRange& rows) const;
+
+  TrainingTools tools_;
+  std::span<const std::int64_t> batch_;
+  std::optional<double> loss_;
+};
+
+/// In evaluation mode.
+class ForwardPass final : public StagePass {
+ public:
+  /// The images of this rank's input rows of a micro-batch.
+  using Load = std::function<Tensor(int micro_batch)>;
+  /// `sizes`: the samples of each micro-batch.
+  ForwardPass(StageModels& models, Rank& rank, std::vector<std::int64_t> sizes, Load load)
+      : StagePass(models, rank, false, 0), sizes_(std::move(sizes)), load_(std::move(load)) {}
+
+  Tensor load(int micro_batch) override { return load_(micro_batch); }
+  Tensor loss(int micro_batch, const Tensor& output) override;
+
+ private:
+  ShardRange samples(int micro_batch) const override { return {0, sizes_[static_cast<std::size_t>(micro_batch)]}; }
+
+  std::vector<std::int64_t> sizes_;
+  Load load_;
+};
+
+}  // namespace heddle

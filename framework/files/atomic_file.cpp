@@ -1,0 +1,160 @@
+#include "framework/files/atomic_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& target) {
+  return target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+}
+
+/// A device or a pipe would be replaced, and what was written not be where it was wanted.
+void check_replaceable(const std::filesystem::path& target) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(target, unknown);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+      !std::filesystem::is_directory(status))
+    fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
+}
+
+/// A new file in the target's folder. Short and of our own making: the target's name may be as long as names can be.
+FileDescriptor make_temporary(const std::filesystem::path& target) {
+  check_replaceable(target);
+  constexpr int most_attempts = 1000;  // a killed run with our process id may have left some
+  for (int attempt = 0;; ++attempt) {
+    const auto path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) return {descriptor, path};
+    if (errno != EEXIST || attempt == most_attempts)
+      fail<InputError>("{}: cannot be written: {}", target.string(), reason(errno));
+  }
+}
+
+}  // namespace
+
+FileDescriptor FileDescriptor::open_for_reading(const std::filesystem::path& path) {
+  // Not blocking: opening a pipe would wait for its writer.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path);
+  if (file.descriptor_ < 0) fail<InputError>("{}: cannot be read: {}", path.string(), reason(errno));
+  struct stat status {};
+  if (::fstat(file.descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
+    fail<InputError>("{}: cannot be read: it is not a plain file", path.string());
+  return file;
+}
+
+FileDescriptor FileDescriptor::open_for_appending(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), path);
+  if (file.descriptor_ < 0) fail<InputError>("{}: cannot be written: {}", path.string(), reason(errno));
+  return file;
+}
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  descriptor_ = std::exchange(other.descriptor_, -1);
+  path_ = std::move(other.path_);
+  return *this;
+}
+
+std::uint64_t FileDescriptor::size() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) fail("{}: cannot be read: {}", path_.string(), reason(errno));
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void FileDescriptor::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      fail("{}: cannot be written: {}", path_.string(), reason(errno));
+    }
+  }
+}
+
+void FileDescriptor::read_at(std::uint64_t position, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail<InputError>("{}: cannot be read: {}", path_.string(), reason(errno));
+    if (got == 0) fail<InputError>("{}: ends at byte {}, {} bytes too early", path_.string(), position, bytes.size());
+    position += static_cast<std::uint64_t>(got);
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+void FileDescriptor::sync() {
+  if (::fsync(descriptor_) != 0) fail("{}: cannot be written: {}", path_.string(), reason(errno));
+}
+
+void FileDescriptor::close() {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)), file_(make_temporary(target_)) {}
+
+AtomicFile::~AtomicFile() {
+  if (file_.get() >= 0) ::unlink(file_.path().c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  constexpr std::size_t most_buffered = std::size_t{1} << 16;
+  if (buffer_.size() + bytes.size() > most_buffered) flush();
+  if (bytes.size() > most_buffered) {
+    file_.write(bytes);
+  } else {
+    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+}
+
+void AtomicFile::flush() {
+  file_.write(buffer_);
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  flush();
+  file_.sync();
+  if (::rename(file_.path().c_str(), target_.c_str()) != 0)
+    fail<InputError>("{}: cannot be written: {}", target_.string(), reason(errno));
+  file_.close();
+  // The new name must be on the disk too. Some file systems cannot sync a folder; they need no help.
+  const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), target_);
+  if (folder.get() >= 0) ::fsync(folder.get());
+}
+
+void write_file_atomically(const std::filesystem::path& target, std::string_view contents) {
+  AtomicFile file(target);
+  file.write(contents);
+  file.commit();
+}
+
+std::string read_file(const std::filesystem::path& path, std::uint64_t limit) {
+  const FileDescriptor file = FileDescriptor::open_for_reading(path);
+  const std::uint64_t size = file.size();
+  if (size > limit) fail<InputError>("{}: has {} bytes, expected at most {}", path.string(), size, limit);
+  std::string text(size, '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace heddle

@@ -1,0 +1,65 @@
+#include "framework/optimizers/loss_scale.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "framework/description/describe.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr double least_scale = 1e-4;
+constexpr double most_scale = 0x1p100;  // of f32 gradients
+
+/// The number that the text begins with, and a space after it, taken off. False if there is none.
+template <class Number>
+bool take(std::string_view& text, Number& number) {
+  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(stopped - text.data()));
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+void describe(Describer& d, LossScaleConfig& c) {
+  d.field("init_scale", c.init_scale, between(least_scale, most_scale), "the scale that a run begins with");
+  d.field("growth_factor", c.growth_factor, at_least(1), "what it is multiplied by after growth_interval good steps");
+  d.field("backoff_factor", c.backoff_factor,
+          Range{.minimum = 0, .maximum = 1, .minimum_excluded = true, .maximum_excluded = true},
+          "what it is multiplied by after an overflow");
+  d.field("growth_interval", c.growth_interval, between(1, 4e9), "steps without an overflow after which it grows");
+}
+
+void LossScale::end_step(bool overflowed) {
+  if (!overflowed) {
+    if (++good_steps_ < config_.growth_interval) return;
+    scale_ = std::min(scale_ * config_.growth_factor, most_scale);
+    good_steps_ = 0;
+    return;
+  }
+  ++skipped_steps_;
+  good_steps_ = 0;
+  scale_ *= config_.backoff_factor;
+  if (scale_ < least_scale)
+    fail<RankFailed>("gradients overflow however small the loss scale is, {} now: the training has diverged", scale_);
+}
+
+std::string LossScale::to_text() const {
+  return fmt::format("{} {} {}", scale_, good_steps_, skipped_steps_);
+}
+
+void LossScale::set(std::string_view text) {
+  std::string_view rest = text;
+  LossScale read(config_);
+  if (!take(rest, read.scale_) || !take(rest, read.good_steps_) || !take(rest, read.skipped_steps_) || !rest.empty() ||
+      !(read.scale_ >= least_scale && read.scale_ <= most_scale) || read.good_steps_ < 0 || read.skipped_steps_ < 0)
+    fail<InputError>("expected a loss scale and two counts of steps, got \"{}\"", text);
+  *this = read;
+}
+
+}  // namespace heddle

@@ -1,0 +1,182 @@
+#include "framework/optimizers/optimizer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/description/describe.h"
+#include "framework/ops/elementwise.h"
+#include "framework/tensors/device.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<KeptWeights>() {
+  static constexpr std::array<std::string_view, 2> names{"f32", "bf16"};
+  return names;
+}
+
+void describe_optimizer(Describer& d, const char* key, OptimizerConfig& c) {
+  const auto common = [&c](Describer& inner) {
+    inner.field("lr", c.learning_rate, above(0), "learning rate before its schedule");
+    inner.field("weight_decay", c.weight_decay, at_least(0), "factor of the weight that is added to its gradient");
+    inner.field("decay_norms_and_biases", c.decay_norms_and_biases, "whether norms, slopes and biases decay too");
+  };
+  const std::array<Describer::Alternative, 2> kinds{
+      {{"sgd", "stochastic gradient descent with momentum, as PyTorch has it",
+        [&c, common](Describer& inner) {
+          common(inner);
+          inner.field("momentum", c.momentum, from_to_below(0, 1), "share of the last step's velocity that is kept");
+          inner.field("nesterov", c.nesterov, "look ahead along the velocity");
+          choice(inner, "weights", c.weights,
+                 "type that weights of convolutions and linear layers, their gradients and velocity are kept in: f32, "
+                 "or with train.dtype bf16 also bf16, half the bytes, stepped with stochastic rounding");
+        }},
+       {"adamw", "Adam with decoupled weight decay", [&c, common](Describer& inner) {
+          common(inner);
+          inner.field("beta1", c.beta1, from_to_below(0, 1), "decay of the gradient's running mean");
+          inner.field("beta2", c.beta2, from_to_below(0, 1), "decay of the square's running mean");
+          inner.field("epsilon", c.epsilon, above(0), "added to the root of the square");
+        }}}};
+  int type = static_cast<int>(c.type);
+  d.tagged(key, type, kinds, "how gradients change the weights");
+  c.type = static_cast<OptimizerType>(type);
+}
+
+OptimizerStep step_of(const OptimizerConfig& config, std::int64_t step, double learning_rate, double weight_decay) {
+  if (config.type == OptimizerType::adamw)
+    return AdamWStep{.learning_rate = learning_rate,
+                     .beta1 = config.beta1,
+                     .beta2 = config.beta2,
+                     .epsilon = config.epsilon,
+                     .weight_decay = weight_decay,
+                     .step = step + 1};
+  return SgdStep{.learning_rate = learning_rate,
+                 .momentum = config.momentum,
+                 .weight_decay = weight_decay,
+                 .nesterov = config.nesterov};
+}
+
+Optimizer::Optimizer(const OptimizerConfig& config, std::vector<Trained> weights)
+    : config_(config), weights_(std::move(weights)) {}
+
+void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients) {
+  if (gradients.size() != weights_.size())
+    fail("optimizer: expected {} gradients, got {}", weights_.size(), gradients.size());
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    Trained& trained = weights_[i];
+    if (gradients[i].shape() != trained.weight.shape() || gradients[i].dtype() != trained.weight.dtype())
+      fail("optimizer: {} is {}, its gradient {}", trained.name, to_string(trained.weight), to_string(gradients[i]));
+    const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
+    const OptimizerStep constants =
+        step_of(config_, step - trained.first_step, learning_rate, decays ? config_.weight_decay : 0);
+    update(i, step, constants, gradients[i]);
+    trained.weight.storage()->changed();
+  }
+}
+
+void Optimizer::set_first_step(const std::string& weight, std::int64_t step) {
+  for (Trained& trained : weights_)
+    if (trained.name == weight) trained.first_step = step;
+}
+
+std::vector<Tensor> Optimizer::zeros() const {
+  std::vector<Tensor> state;
+  for (const Trained& trained : weights_) {
+    const MemoryScope scope(trained.weight.device(), Category::optimizer);
+    const DType type = trained.weight.dtype();
+    state.push_back(
+        Tensor::zeros(trained.weight.device(), trained.weight.shape(), trained.rounding ? type : compute_dtype(type)));
+  }
+  return state;
+}
+
+std::vector<Optimizer::State> Optimizer::named(const std::string& prefix, const std::vector<Tensor>& tensors) const {
+  std::vector<State> states;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    states.push_back({prefix + "." + weights_[i].name, weights_[i].name, tensors[i]});
+  return states;
+}
+
+namespace {
+
+/// Some rows of a flat tensor [n].
+Tensor rows_of(const Tensor& flat, const WeightRows& rows, std::int64_t begin, std::int64_t end) {
+  return flat.rows(rows.held + begin * rows.columns, rows.held + end * rows.columns)
+      .reshape({end - begin, rows.columns});
+}
+
+/// As a head's 16-bit class rows are stepped, whose kernels round each element by the draw of its place in the whole.
+void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
+                  const OptimizerStep& constants) {
+  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // of a gradient in f32, so that it stays in the cache
+  const auto flat = [](const Tensor& x) { return x.defined() ? x.reshape({x.numel()}) : x; };
+  const WeightRounding& rounding = *trained.rounding;
+  const ClassRowKernels& kernels = gradient.device().backend().class_rows();
+  const MemoryScope scope(gradient.device(), Category::workspace);
+  for (const WeightRows& rows : rounding.rows) {
+    const std::int64_t at_once = std::max<std::int64_t>(most_elements / rows.columns, 1);
+    for (std::int64_t begin = 0; begin < rows.rows; begin += at_once) {
+      const std::int64_t end = std::min(begin + at_once, rows.rows);
+      const auto part = [&](const Tensor& x) { return x.defined() ? rows_of(flat(x), rows, begin, end) : x; };
+      ClassTable table{.weight = part(trained.weight), .momentum = part(velocity)};
+      kernels.step(table, {.size = end - begin}, table.weight, Tensor(), in_type(part(gradient), DType::f32),
+                   {.update = constants,
+                    .rounding = {rounding.key, Purpose::rounding, static_cast<std::uint32_t>(step), rounding.stream},
+                    .first_element = rows.whole + begin * rows.stride,
+                    .row_stride = rows.stride});
+    }
+  }
+}
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const OptimizerConfig& config, std::vector<Trained> weights) : Optimizer(config, std::move(weights)) {
+    // A zero velocity gives the same first step as PyTorch's, which begins as the gradient.
+    if (config_.momentum > 0) velocity_ = zeros();
+  }
+  std::vector<State> state() const override { return named("velocity", velocity_); }
+
+ private:
+  void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient) override {
+    Tensor none;
+    Trained& trained = weights_[index];
+    Tensor& velocity = velocity_.empty() ? none : velocity_[index];
+    if (trained.rounding)
+      step_rounded(trained, velocity, gradient, step, constants);
+    else
+      gradient.device().backend().training().sgd(std::get<SgdStep>(constants), gradient, trained.weight, velocity);
+  }
+
+  std::vector<Tensor> velocity_;
+};
+
+class AdamW final : public Optimizer {
+ public:
+  AdamW(const OptimizerConfig& config, std::vector<Trained> weights)
+      : Optimizer(config, std::move(weights)), mean_(zeros()), square_(zeros()) {}
+  std::vector<State> state() const override {
+    std::vector<State> states = named("mean", mean_);
+    for (State& s : named("square", square_)) states.push_back(std::move(s));
+    return states;
+  }
+
+ private:
+  void update(std::size_t index, std::int64_t /*step*/, const OptimizerStep& constants,
+              const Tensor& gradient) override {
+    gradient.device().backend().training().adamw(std::get<AdamWStep>(constants), gradient, weights_[index].weight,
+                                                 mean_[index], square_[index]);
+  }
+
+  std::vector<Tensor> mean_;
+  std::vector<Tensor> square_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::vector<Trained> weights) {
+  if (config.type == OptimizerType::adamw) return std::make_unique<AdamW>(config, std::move(weights));
+  return std::make_unique<Sgd>(config, std::move(weights));
+}
+
+}  // namespace heddle

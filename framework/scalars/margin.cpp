@@ -1,0 +1,132 @@
+#include "framework/scalars/margin.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/description/describe.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+template <>
+std::span<const std::string_view> names_of<MarginGradient>() {
+  static constexpr std::array<std::string_view, 2> names{"exact", "straight_through"};
+  return names;
+}
+
+template <>
+std::span<const std::string_view> names_of<BeyondPi>() {
+  static constexpr std::array<std::string_view, 4> names{"cosine", "linear", "easy", "psi"};
+  return names;
+}
+
+namespace {
+
+constexpr double pi = 3.14159265358979323846;
+
+/// How far below its cosine of -1 a target's phi goes.
+double deepest(const MarginConfig& margin) {
+  switch (margin.type) {
+    case MarginType::adaface:
+      return 2 * margin.adaface.m;
+    case MarginType::curricularface:
+      return margin.curricularface.m * std::sin(margin.curricularface.m);
+    case MarginType::l_softmax:
+      return 2 * static_cast<double>(margin.l_softmax.m);
+    case MarginType::combined:
+      break;
+  }
+  const double taken = std::max(0.0, margin.m3);
+  if (margin.beyond_pi == BeyondPi::psi) return taken + 2 * std::floor((margin.m1 * pi + margin.m2) / pi);
+  return taken + (margin.beyond_pi == BeyondPi::linear ? margin.m2 * std::sin(margin.m2) : 0);
+}
+
+}  // namespace
+
+double largest_logit(const MarginConfig& margin) {
+  if (margin.type == MarginType::curricularface) return 2 * margin.scale;
+  if (margin.type != MarginType::combined) return margin.scale;
+  return margin.scale * (1 + std::max(0.0, -margin.m3));
+}
+
+double smallest_logit(const MarginConfig& margin) {
+  return -margin.scale * (1 + deepest(margin));
+}
+
+RowStatistic row_statistic(const MarginConfig& margin) {
+  switch (margin.type) {
+    case MarginType::adaface:
+      return RowStatistic::inverse_norm;
+    case MarginType::curricularface:
+      return RowStatistic::target_cosine;
+    case MarginType::l_softmax:
+      return RowStatistic::target_radius;
+    case MarginType::combined:
+      break;
+  }
+  return RowStatistic::none;
+}
+
+std::vector<double> initial_running(const MarginConfig& margin) {
+  if (margin.type == MarginType::adaface) return {20, 100};
+  if (margin.type == MarginType::curricularface) return {0};
+  return {};
+}
+
+void describe(Describer& d, MarginConfig& c) {
+  const auto scale = [&c](Describer& inner) {
+    inner.field("scale", c.scale, above(0), "factor on every cosine before the softmax");
+  };
+  constexpr const char* momentum = "weight of a step in the running statistics";
+  const std::array<Describer::Alternative, 4> kinds{
+      {{"combined", "cos(m1 * angle + m2) - m3 for the target: plain softmax, ArcFace, CosFace, SphereFace and more",
+        [&c, scale](Describer& inner) {
+          inner.field("m1", c.m1, above(0), "factor on the target's angle (SphereFace)");
+          inner.field("m2", c.m2, between(0, pi), "radians added to the target's angle (ArcFace)");
+          inner.field("m3", c.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
+          choice(inner, "gradient", c.gradient, "derivative of the target's logit");
+          choice(inner, "beyond_pi", c.beyond_pi,
+                 "where m1 * angle + m2 is beyond pi: its cosine all the same, a straight line (InsightFace until "
+                 "2022), or SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
+          inner.field("filter", c.filter, between(0, 1),
+                      "cosines of other classes above it are multiplied by 0 (interclass filtering); 0: none");
+          scale(inner);
+        }},
+       {"l_softmax", "|w| |x| psi(angle) for the target's product; head.normalize is false",
+        [&c, scale](Describer& inner) {
+          inner.field("m", c.l_softmax.m, between(1, 16), "factor on the target's angle");
+          scale(inner);
+        }},
+       {"adaface", "a margin by the norm of the embedding, an image's quality",
+        [&c, scale](Describer& inner) {
+          inner.field("m", c.adaface.m, between(0, pi / 2), "largest radians added to the angle or taken off it");
+          inner.field("h", c.adaface.h, above(0), "how fast the margin changes with the norm, by its deviation");
+          inner.field("momentum", c.adaface.momentum, between(0, 1), momentum);
+          scale(inner);
+        }},
+       {"curricularface", "ArcFace with weights on hard negatives that rise while the targets' cosines do",
+        [&c, scale](Describer& inner) {
+          inner.field("m", c.curricularface.m, between(0, pi), "radians added to the target's angle");
+          inner.field("momentum", c.curricularface.momentum, between(0, 1), momentum);
+          scale(inner);
+        }}}};
+  int type = static_cast<int>(c.type);
+  d.alternatives(type, kinds, "the kind of margin");
+  c.type = static_cast<MarginType>(type);
+}
+
+void check(const MarginConfig& margin, bool normalize) {
+  if (margin.type == MarginType::l_softmax) {
+    if (normalize) fail<InputError>("head: l_softmax has unnormalised weights: expected \"normalize\": false");
+    return;
+  }
+  if (!normalize && margin.type != MarginType::combined)
+    fail<InputError>("head: margins act on angles: with \"normalize\": false expected type combined or l_softmax");
+  if (!normalize && !margin.is_plain())
+    fail<InputError>(
+        "head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0 and no filter");
+  if (margin.type == MarginType::combined && margin.beyond_pi == BeyondPi::linear && margin.m1 != 1)
+    fail<InputError>("head.margin.beyond_pi: the line continues ArcFace's margin: expected m1 = 1, got {}", margin.m1);
+}
+
+}  // namespace heddle

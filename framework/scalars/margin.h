@@ -1,0 +1,241 @@
+// Margin softmax: what becomes of a row's cosines before the softmax. A margin is four things:
+//
+//   row statistic   what it asks of a row before the row's logits, and the parameter that it makes of it;
+//   target map      the logit of the row's own class: scale * phi(cosine);
+//   negative map    that of every other class: scale * n(cosine);
+//   state           running statistics of the global batch: a step uses those of the steps before it, whatever its
+//                   micro-batches, and adds its own at its end. Saved in checkpoints.
+//
+//   combined        phi(c) = cos(m1 * acos(c) + m2) - m3, n(c) = c, or 0 above the filter (InsightFace's interclass
+//                   filtering). (1, 0, 0) is plain softmax, (1, .5, 0) ArcFace (Deng et al. 2019), (1, 0, .35) CosFace
+//                   (Wang et al. 2018), (1.35, 0, 0) SphereFace (Liu et al. 2017), (4, 0, 0) with psi SphereFace as it
+//                   was published.
+//   l_softmax       of products: |w| |x| psi(c) with psi(theta) = (-1)^k cos(m theta) - 2k (Liu et al. 2016).
+//   adaface         phi(c) = cos(acos(c) - m k) - m (1 + k) with the row's quality k, the embedding's norm by the
+//   norms'
+//                   running mean and deviation (Kim et al. 2022). No gradient goes through the norm.
+//   curricularface  ArcFace for the target; a negative above the target's cos(theta + m) is hard, n(c) = c (t + c) with
+//                   the running mean t of the targets' cosines (Huang et al. 2020). No gradient goes through the
+//                   comparison, as published: negatives depend on the target by it alone. The published code adds a
+//                   batch to t before it uses it; here a step's t is that of the steps before.
+//
+// Scalar code, shared by all backends.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "framework/scalars/host_device.h"
+
+namespace heddle {
+
+class Describer;
+
+enum class MarginType { combined, l_softmax, adaface, curricularface };
+
+/// How the target's logit is differentiated.
+enum class MarginGradient {
+  exact,            // phi'(c)
+  straight_through  // dphi/dc = 1, as InsightFace does since December 2022
+};
+
+/// What phi is where the angle m1 * theta + m2 leaves [0, pi] and its cosine would rise again.
+enum class BeyondPi {
+  cosine,  // the formula goes on
+  linear,  // c - m2 * sin(pi - m2), InsightFace's way until 2022
+  easy,    // its easy margin: none at all for c <= 0
+  psi      // (-1)^k cos(angle) - 2k with k = floor(angle / pi), which falls all the way (SphereFace)
+};
+
+struct LSoftmaxMargin {
+  std::int64_t m = 2;
+};
+struct AdaFaceMargin {
+  double m = 0.4;
+  double h = 0.333;        // qualities of one deviation
+  double momentum = 0.01;  // weight of a step's norms in the running ones
+};
+struct CurricularFaceMargin {
+  double m = 0.5;
+  double momentum = 0.01;
+};
+
+struct MarginConfig {
+  MarginType type = MarginType::combined;
+  double m1 = 1.0;
+  double m2 = 0.0;
+  double m3 = 0.0;
+  double scale = 64.0;
+  MarginGradient gradient = MarginGradient::exact;
+  BeyondPi beyond_pi = BeyondPi::cosine;
+  double filter = 0;  // 0: none
+  LSoftmaxMargin l_softmax{};
+  AdaFaceMargin adaface{};
+  CurricularFaceMargin curricularface{};
+
+  /// Whether it leaves products as they are.
+  bool is_plain() const {
+    return type == MarginType::combined && m1 == 1 && m2 == 0 && m3 == 0 && beyond_pi == BeyondPi::cosine &&
+           filter == 0;
+  }
+};
+
+void describe(Describer& d, MarginConfig& config);
+/// InputError where settings do not go together; `normalize`: logits are of cosines.
+void check(const MarginConfig& margin, bool normalize);
+
+/// No logit of cosines is larger.
+double largest_logit(const MarginConfig& margin);
+/// And none is smaller.
+double smallest_logit(const MarginConfig& margin);
+
+/// What a margin asks of each row before its logits.
+enum class RowStatistic {
+  none,
+  inverse_norm,   // 1 / |x|
+  target_cosine,  // of the row's own class
+  target_radius   // |w| |x| with the weight of the row's own class
+};
+RowStatistic row_statistic(const MarginConfig& margin);
+inline bool has_negative_map(const MarginConfig& margin) {
+  return margin.type == MarginType::curricularface || (margin.type == MarginType::combined && margin.filter > 0);
+}
+/// The running statistics before the first step; empty: the margin has none. AdaFace: mean and deviation of the norms;
+/// CurricularFace: t.
+std::vector<double> initial_running(const MarginConfig& margin);
+
+/// A cosine away from +-1, where acos has an infinite slope, and beyond which rounding puts it.
+template <class T>
+HEDDLE_HOST_DEVICE T inner_cosine(T cosine) {
+  const T bound = T{1} - static_cast<T>(1e-6);
+  return cosine > bound ? bound : cosine < -bound ? -bound : cosine;
+}
+
+/// What of a row's statistic its margin's state is the running statistic of. AdaFace: the norm, within bounds.
+template <class T>
+HEDDLE_HOST_DEVICE T observed_value(const MarginConfig& margin, T statistic) {
+  if (margin.type != MarginType::adaface) return statistic;
+  const T norm = T{1} / statistic;
+  const T least = static_cast<T>(1e-3);
+  const T most = static_cast<T>(100);
+  return norm < least ? least : norm > most ? most : norm;
+}
+
+/// The row's parameter, which its maps take. AdaFace: the quality; CurricularFace: above which cosine a negative is
+/// hard; L-Softmax: |w| |x|.
+template <class T>
+HEDDLE_HOST_DEVICE T row_parameter(const MarginConfig& margin, const double* running, T statistic) {
+  if (margin.type == MarginType::adaface) {
+    const T spread = static_cast<T>(running[1] + 1e-3);
+    const T quality =
+        static_cast<T>(margin.adaface.h) * (observed_value(margin, statistic) - static_cast<T>(running[0])) / spread;
+    return quality < T{-1} ? T{-1} : quality > T{1} ? T{1} : quality;
+  }
+  if (margin.type == MarginType::curricularface)
+    return std::cos(std::acos(inner_cosine(statistic)) + static_cast<T>(margin.curricularface.m));
+  return statistic;
+}
+
+/// Takes a step's rows into the running statistics. moments: how many, the sum of their observed values, and that of
+/// these values' squares.
+HEDDLE_HOST_DEVICE inline void update_running(const MarginConfig& margin, const double* moments, double* running) {
+  const double count = moments[0];
+  if (count == 0) return;
+  const double mean = moments[1] / count;
+  const double share = margin.type == MarginType::adaface ? margin.adaface.momentum : margin.curricularface.momentum;
+  running[0] += share * (mean - running[0]);
+  if (margin.type != MarginType::adaface || count < 2) return;
+  const double square = (moments[2] - count * mean * mean) / (count - 1);
+  running[1] += share * (std::sqrt(square > 0 ? square : 0) - running[1]);
+}
+
+/// phi(c) and its derivative.
+template <class T>
+struct TargetValue {
+  T phi;
+  T slope;
+};
+
+/// psi of the angle factor * theta + shift at c = cos(theta), and its derivative by c.
+template <class T>
+HEDDLE_HOST_DEVICE TargetValue<T> psi_of(T c, T factor, T shift) {
+  const T angle = factor * std::acos(c) + shift;
+  const T turns = std::floor(angle / static_cast<T>(3.14159265358979323846));
+  const T sign = std::fmod(turns, T{2}) == T{0} ? T{1} : T{-1};
+  return {sign * std::cos(angle) - T{2} * turns, sign * factor * std::sin(angle) / std::sqrt(T{1} - c * c)};
+}
+
+template <class T>
+HEDDLE_HOST_DEVICE TargetValue<T> combined_target(const MarginConfig& margin, T cosine) {
+  const T m1 = static_cast<T>(margin.m1);
+  const T m2 = static_cast<T>(margin.m2);
+  const T m3 = static_cast<T>(margin.m3);
+  if (margin.beyond_pi == BeyondPi::easy && cosine <= T{0}) return {cosine, T{1}};
+  if (m1 == T{1} && m2 == T{0}) return {cosine - m3, T{1}};
+  if (margin.beyond_pi == BeyondPi::linear && cosine <= -std::cos(m2)) return {cosine - m2 * std::sin(m2) - m3, T{1}};
+  const T c = inner_cosine(cosine);
+  TargetValue<T> value;
+  if (margin.beyond_pi == BeyondPi::psi) {
+    value = psi_of(c, m1, m2);
+  } else {
+    const T angle = m1 * std::acos(c) + m2;
+    value = {std::cos(angle), m1 * std::sin(angle) / std::sqrt(T{1} - c * c)};
+  }
+  return {value.phi - m3, margin.gradient == MarginGradient::straight_through ? T{1} : value.slope};
+}
+
+template <class T>
+HEDDLE_HOST_DEVICE TargetValue<T> adaface_target(const MarginConfig& margin, T cosine, T quality) {
+  const T m = static_cast<T>(margin.adaface.m);
+  const T c = inner_cosine(cosine);
+  const T least = static_cast<T>(1e-3);
+  const T most = static_cast<T>(3.14159265358979323846) - least;
+  const T taken = m * (T{1} + quality);
+  const T angle = std::acos(c) - m * quality;
+  if (angle < least || angle > most) return {std::cos(angle < least ? least : most) - taken, T{0}};
+  return {std::cos(angle) - taken, std::sin(angle) / std::sqrt(T{1} - c * c)};
+}
+
+/// The target's cosine (L-Softmax: its product w.x) -> phi and its derivative.
+template <class T>
+HEDDLE_HOST_DEVICE TargetValue<T> margin_target(const MarginConfig& margin, T cosine, T parameter = T{0}) {
+  if (margin.type == MarginType::adaface) return adaface_target(margin, cosine, parameter);
+  if (margin.type == MarginType::curricularface)
+    return combined_target(MarginConfig{.m2 = margin.curricularface.m, .beyond_pi = BeyondPi::linear}, cosine);
+  if (margin.type == MarginType::combined) return combined_target(margin, cosine);
+  if (parameter == T{0}) return {cosine, T{1}};
+  const auto value = psi_of(inner_cosine(cosine / parameter), static_cast<T>(margin.l_softmax.m), T{0});
+  return {parameter * value.phi, value.slope};
+}
+
+/// L-Softmax: the derivative of phi by |w| |x| at this product w.x, psi(c) - c psi'(c).
+template <class T>
+HEDDLE_HOST_DEVICE T radial_slope(const MarginConfig& margin, T product, T radius) {
+  if (radius == T{0}) return T{0};
+  const T c = inner_cosine(product / radius);
+  const auto value = psi_of(c, static_cast<T>(margin.l_softmax.m), T{0});
+  return value.phi - c * value.slope;
+}
+
+/// The negative map of a row: n(c) = c up to the threshold, c * (linear + square * c) above it.
+template <class T>
+struct NegativeMap {
+  T threshold = std::numeric_limits<T>::infinity();
+  T linear = T{1};
+  T square = T{0};
+
+  HEDDLE_HOST_DEVICE T value(T c) const { return c > threshold ? c * (linear + square * c) : c; }
+  HEDDLE_HOST_DEVICE T slope(T c) const { return c > threshold ? linear + T{2} * square * c : T{1}; }
+};
+
+template <class T>
+HEDDLE_HOST_DEVICE NegativeMap<T> negative_map(const MarginConfig& margin, const double* running, T parameter) {
+  if (margin.type == MarginType::curricularface) return {parameter, static_cast<T>(running[0]), T{1}};
+  return {static_cast<T>(margin.filter), T{0}, T{0}};
+}
+
+}  // namespace heddle

@@ -1,0 +1,81 @@
+#include "framework/tensors/memory.h"
+
+#include <numeric>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+constexpr std::array<std::string_view, category_count> category_names{"parameters",  "gradients", "optimizer",
+                                                                      "activations", "workspace", "communication"};
+}
+
+std::string_view name_of(Category category) {
+  return category_names[static_cast<std::size_t>(category)];
+}
+
+std::int64_t MemoryUse::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
+void MemoryMeter::charge(Category category, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (budget_ && live_total_ + bytes > *budget_) {
+    std::string held;
+    for (std::size_t i = 0; i < category_count; ++i)
+      held += fmt::format("{}{} {}", i == 0 ? "" : ", ", category_names[i], format_bytes(live_.bytes[i]));
+    fail<OutOfMemory>("rank {}: out of memory: asked for {} of {}, holds {} of its budget of {} ({})", rank_,
+                      format_bytes(bytes), name_of(category), format_bytes(live_total_), format_bytes(*budget_), held);
+  }
+  live_.bytes[static_cast<std::size_t>(category)] += bytes;
+  live_total_ += bytes;
+  note_peak();
+}
+
+void MemoryMeter::release(Category category, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  live_.bytes[static_cast<std::size_t>(category)] -= bytes;
+  live_total_ -= bytes;
+}
+
+void MemoryMeter::move(Category from, Category to, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  live_.bytes[static_cast<std::size_t>(from)] -= bytes;
+  live_.bytes[static_cast<std::size_t>(to)] += bytes;
+}
+
+void MemoryMeter::note_peak() {
+  if (live_total_ <= peak_total_) return;
+  peak_total_ = live_total_;
+  peak_ = live_;
+}
+
+MemoryUse MemoryMeter::live() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+MemoryUse MemoryMeter::peak() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void MemoryMeter::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = live_;
+  peak_total_ = live_total_;
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < units.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2, units[unit]);
+}
+
+}  // namespace heddle

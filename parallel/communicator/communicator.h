@@ -1,0 +1,193 @@
+// The one typed front of communication. Every verb checks its arguments, runs the hooks, compares the ranks' calls, and
+// has a transport move the elements. Verbs start and return `Work`, which turns into its result by waiting:
+//
+//   const Tensor total = world.all_reduce(x);
+//
+// All ranks of a communicator make the same collective calls in the same order. Results are new tensors on the caller's
+// device, charged to the category that was current when the verb was called (the root of a broadcast gets its own
+// tensor back). What is handed over must not be changed before `wait`. Receivers learn shape and dtype from the sender.
+// Zero rows are legal. Reductions run in rank order, rounded to the dtype after each rank, so their bits do not depend
+// on the transport.
+//
+// No wait hangs: it ends by data, or by a RankFailed that says why. Calls that do not match are printed side by side; a
+// rank that throws, ends or stays away is named; ranks that wait for each other in a circle are printed as such, each
+// with its call (a collective waits for the first rank that is missing). Sends are never buffered: a send is complete
+// when the receiver has the tensor, so that two ranks that both wait for their sends first deadlock, and are told, on
+// every transport and at every size.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "framework/tensors/device.h"
+#include "framework/tensors/tensor.h"
+#include "parallel/communicator/rank_clock.h"
+#include "parallel/transports/transport.h"
+
+namespace heddle {
+
+/// Bytes of elements that this rank handed to the transport for others, and got from others; and when the call began
+/// and ended by this rank's clock.
+struct Outcome {
+  std::int64_t sent_bytes = 0;
+  std::int64_t received_bytes = 0;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+
+/// Sees every call of a rank, on all its communicators: `before` when it starts, `after` when it is complete.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void before(const Call& call) = 0;
+  virtual void after(const Call& call, const Outcome& outcome) = 0;
+};
+
+/// Counts bytes. With k ranks, and n bytes of the whole tensor of which this rank holds m (n/k where k divides it; else
+/// its own rows, or the shard of elements that shard.h gives it), a rank
+///                     sends                              receives
+///   all_reduce        (n - m) + (k-1) m                  the same: 2(k-1)/k n where k divides n
+///   reduce            (n - m) + m; the root n - m        (k-1) m; the root (k-1) m + (n - m)
+///   reduce_scatter    n - m                              (k-1) m
+///   all_gather        (k-1) m                            n - m
+///   all_to_all        what it holds for others           what others hold for it
+///   broadcast         nothing; the root (k-1) n          n; the root nothing
+///   gather            m; the root nothing                nothing; the root n - m
+///   scatter           nothing; the root n - m            m; the root nothing
+///   send, recv        n                                  n
+///   exchange          what it sends                      what it receives
+/// barrier and split move no elements.
+class ByteCounter : public Hook {
+ public:
+  void before(const Call&) override {}
+  void after(const Call&, const Outcome& outcome) override {
+    sent_ += outcome.sent_bytes;
+    received_ += outcome.received_bytes;
+  }
+  std::int64_t sent_bytes() const { return sent_; }
+  std::int64_t received_bytes() const { return received_; }
+
+ private:
+  std::int64_t sent_ = 0;
+  std::int64_t received_ = 0;
+};
+
+/// A call that was started.
+class PendingCall;
+/// Completes the call, and if it is a collective all those that this rank started before it; gives its result once.
+std::vector<Tensor> complete(PendingCall& call);
+
+/// What all communicators of one rank share.
+struct RankTraffic {
+  explicit RankTraffic(RankClock rank_clock = RankClock()) : clock(std::move(rank_clock)) {}
+
+  RankClock clock;
+  std::vector<std::shared_ptr<Hook>> hooks;
+  /// Collectives started and not yet complete, oldest first.
+  std::deque<std::shared_ptr<PendingCall>> started;
+};
+
+/// A started call. `wait` returns its result, once no peer reads this rank's tensors any more. The collectives of a
+/// rank complete in the order in which they were started: waiting for one completes the earlier ones too.
+template <class Result>
+class [[nodiscard("the call is complete only after wait()")]] Work {
+ public:
+  explicit Work(std::shared_ptr<PendingCall> call) : call_(std::move(call)) {}
+  /// To be called once.
+  Result wait() {
+    std::vector<Tensor> result = complete(*call_);
+    if constexpr (std::is_same_v<Result, Tensor>) return std::move(result.front());
+    if constexpr (std::is_same_v<Result, std::vector<Tensor>>) return result;
+  }
+  operator Result() && requires(!std::is_void_v<Result>) {  // NOLINT(google-explicit-constructor): it is its result
+    return wait();
+  }
+
+ private:
+  std::shared_ptr<PendingCall> call_;
+};
+
+class Communicator {
+ public:
+  Communicator(std::unique_ptr<Transport> transport, Device& device, std::shared_ptr<RankTraffic> traffic);
+  Communicator(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const;
+  int size() const;
+  Device& device() const { return *device_; }
+
+  /// Root's x on every rank; x is read on the root only and may be undefined elsewhere.
+  Work<Tensor> broadcast(const Tensor& x, int root);
+  /// Elementwise over the ranks' x of one shape and floating dtype; on the root the result, elsewhere no tensor.
+  Work<Tensor> reduce(const Tensor& x, int root, Reduction reduction = Reduction::sum);
+  /// The same, on every rank.
+  Work<Tensor> all_reduce(const Tensor& x, Reduction reduction = Reduction::sum);
+  /// x becomes the result, without a tensor of its size beside it. Until `wait`, x is neither read nor changed. One
+  /// rank may be in place while others are not.
+  Work<void> all_reduce_in_place(Tensor& x, Reduction reduction = Reduction::sum);
+  /// Concatenates the ranks' rows (dimension 0); the numbers of rows may differ.
+  Work<Tensor> all_gather(const Tensor& x);
+  /// The ranks' x of one shape [rows, ..], reduced; this rank gets its rows: shard(rows, size, rank), or rows[rank] of
+  /// the given numbers of rows in rank order.
+  Work<Tensor> reduce_scatter(const Tensor& x, Reduction reduction = Reduction::sum);
+  Work<Tensor> reduce_scatter(const Tensor& x, std::span<const std::int64_t> rows,
+                              Reduction reduction = Reduction::sum);
+  /// parts[p] goes to rank p; element p of the result came from rank p. Any shapes and dtypes.
+  Work<std::vector<Tensor>> all_to_all(std::span<const Tensor> parts);
+  /// On the root every rank's x in rank order, elsewhere nothing.
+  Work<std::vector<Tensor>> gather(const Tensor& x, int root);
+  /// Root's parts[rank]; parts are read on the root only.
+  Work<Tensor> scatter(std::span<const Tensor> parts, int root);
+  Work<void> barrier();
+
+  /// Messages of one pair arrive in the order of their sends. Between start and the receiver's wait, x stays charged to
+  /// the sender. `wait` returns when the receiver has it.
+  Work<void> send(const Tensor& x, int to);
+  Work<Tensor> recv(int from);
+  /// Sends x to one rank and receives from one, the same or another; both start together, so that ranks may all
+  /// exchange at once, in pairs or in a ring.
+  Work<Tensor> exchange(const Tensor& x, int to, int from);
+  Work<Tensor> exchange(const Tensor& x, int peer) { return exchange(x, peer, peer); }
+
+  /// A communicator of the ranks that give the same color, in their present order. Waits.
+  Communicator split(int color);
+  /// Ends every rank of the world, this one by an Error: `rank 1 failed: why`.
+  [[noreturn]] void abort(const std::string& why);
+
+  /// For all communicators of this rank.
+  void add_hook(std::shared_ptr<Hook> hook);
+
+ private:
+  using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
+
+  std::shared_ptr<PendingCall> start(Call call, std::vector<Tensor> offered, Finish finish);
+  std::shared_ptr<PendingCall> start_send(const Tensor& x, int to);
+  std::shared_ptr<PendingCall> start_recv(int from);
+  Call describe(Operation operation, int peer, std::span<const Tensor> parts) const;
+  std::vector<Tensor> for_all(const Tensor& x) const;
+  void check(std::string_view verb, const Tensor& x) const;
+  void check_floating(std::string_view verb, const Tensor& x) const;
+  void check_rows(std::string_view verb, const Tensor& x) const;
+  void check_rank(std::string_view verb, int rank) const;
+  void check_peer(std::string_view verb, std::string_view what, int rank) const;
+  void check_parts(std::string_view verb, std::span<const Tensor> parts) const;
+
+  std::unique_ptr<Transport> transport_;
+  Device* device_;
+  std::shared_ptr<RankTraffic> traffic_;
+  /// Collectives so far, and messages to and from each rank.
+  std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,57 @@
+#include "parallel/communicator/link_model.h"
+
+#include <algorithm>
+#include <map>
+
+namespace heddle {
+
+namespace {
+
+double seconds(const Link& link, double bytes) {
+  return link.latency + bytes / link.bandwidth;
+}
+
+/// One message of so many bytes to and from every other rank, as long as the busiest rank needs for them.
+double direct_exchange(const LinkModel& links, double bytes, std::span<const int> world_ranks) {
+  std::map<std::int64_t, int> ranks_on_node;
+  for (const int rank : world_ranks) ++ranks_on_node[links.node(rank)];
+  const auto ranks = static_cast<int>(world_ranks.size());
+  double longest = 0;
+  for (const auto& [node, here] : ranks_on_node)
+    longest = std::max(
+        longest, (here - 1) * seconds(links.within_node, bytes) + (ranks - here) * seconds(links.between_nodes, bytes));
+  return longest;
+}
+
+}  // namespace
+
+double message_seconds(const LinkModel& links, int from, int to, std::int64_t bytes) {
+  return seconds(links.link(from, to), static_cast<double>(bytes));
+}
+
+double collective_seconds(const LinkModel& links, Operation operation, std::int64_t bytes,
+                          std::span<const int> world_ranks) {
+  const auto whole = static_cast<double>(bytes);
+  const double share = whole / std::max(1.0, static_cast<double>(world_ranks.size()));
+  switch (operation) {
+    case Operation::all_reduce:
+    case Operation::reduce:
+      return 2 * direct_exchange(links, share, world_ranks);
+    case Operation::all_gather:
+    case Operation::reduce_scatter:
+    case Operation::all_to_all:
+    case Operation::gather:
+    case Operation::scatter:
+      return direct_exchange(links, share, world_ranks);
+    case Operation::broadcast:
+    case Operation::send:
+    case Operation::recv:
+      return direct_exchange(links, whole, world_ranks);
+    case Operation::barrier:
+    case Operation::split:
+      return direct_exchange(links, 0, world_ranks);
+  }
+  return 0;
+}
+
+}  // namespace heddle

@@ -1,0 +1,65 @@
+// A call between its start and its completion: the exchange under way, what is left to do with it, and the bytes that
+// it moved. Internal to the communicator.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "framework/tensors/device.h"
+#include "parallel/communicator/communicator.h"
+
+namespace heddle {
+
+class PendingCall {
+ public:
+  /// Makes the result out of the exchange; runs within the memory category of the start.
+  using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
+
+  /// `rank` is this rank of the communicator.
+  PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish);
+  /// Tells the hooks, and goes under way.
+  void start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered);
+  void run();
+  /// A message that is complete only together with this one, after it.
+  void pair_with(std::shared_ptr<PendingCall> partner) { partner_ = std::move(partner); }
+
+  RankTraffic& traffic() { return traffic_; }
+  bool is_message() const { return call_.operation == Operation::send || call_.operation == Operation::recv; }
+  bool is_complete() const { return exchange_ == nullptr; }
+  /// When it ended, once it is complete.
+  double end_seconds() const { return outcome_.end_seconds; }
+  std::vector<Tensor> take_result();
+
+  /// What a finish is made of; the bytes that move between ranks are counted.
+  Device& device() const { return device_; }
+  const Call& call(int rank) const { return *calls_[static_cast<std::size_t>(rank)]; }
+  void receive(std::vector<Tensor> incoming);
+  void reduce(Reduction reduction, Tensor& result);
+  void offer(std::vector<Tensor> offered);
+  void all_reduce(Reduction reduction, std::vector<Tensor> results);
+
+ private:
+  std::int64_t bytes_for_others(std::span<const Tensor> parts) const;
+  void check_agreement() const;
+  double virtual_end() const;
+
+  Call call_;
+  Device& device_;
+  Category category_;
+  int rank_;
+  RankTraffic& traffic_;
+  Finish finish_;
+  std::unique_ptr<Exchange> exchange_;
+  std::shared_ptr<PendingCall> partner_;
+  std::vector<const Call*> calls_;
+  Outcome outcome_;
+  std::optional<std::vector<Tensor>> result_;
+};
+
+/// Completes the oldest collective that this rank has started.
+void complete_oldest(RankTraffic& traffic);
+
+}  // namespace heddle

@@ -1,0 +1,85 @@
+#include "parallel/communicator/rank_clock.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace heddle {
+
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+RankClock::RankClock(Steady::time_point epoch, Computed computed)
+    : epoch_(epoch), computed_(std::move(computed)), began_(computed_()) {}
+
+RankClock::RankClock(int rank, const ClockModel& model, Computed computed)
+    : computed_(std::move(computed)), model_(model), rank_(rank) {
+  communicating_ = 1;
+  go_on();
+}
+
+double RankClock::now() const {
+  if (!model_) return std::chrono::duration<double>(Steady::now() - epoch_).count();
+  return busy_seconds() + waited_;
+}
+
+double RankClock::busy_seconds() const {
+  return communicating_ > 0 ? busy_ : busy_ + (computed_() - began_) * slowness_;
+}
+
+void RankClock::take_turns(std::shared_ptr<ComputingTurn> turn) {
+  stop();
+  turn_ = std::move(turn);
+  go_on();
+}
+
+void RankClock::stop() {
+  busy_ = busy_seconds();
+  ++communicating_;
+  if (std::exchange(has_turn_, false)) turn_->give_up();
+}
+
+void RankClock::go_on(bool in_turn) {
+  if (--communicating_ > 0) return;
+  if (turn_ && in_turn) {
+    turn_->take();
+    has_turn_ = true;
+  }
+  if (model_) {
+    const double u =
+        2 * RandomStream(model_->key, Purpose::jitter, stretch_++, static_cast<std::uint64_t>(rank_)).uniform() - 1;
+    slowness_ = (1 + model_->jitter * u) / model_->speed;
+  }
+  began_ = computed_();
+}
+
+void RankClock::wait_until(double seconds) {
+  if (model_) waited_ += std::max(0.0, seconds - now());
+}
+
+double RankClock::departure(int to, std::int64_t bytes) {
+  if (!model_) return now();
+  double& is_free = link_is_free_[to];
+  const double departs = std::max(now(), is_free);
+  is_free = left(departs, rank_, to, bytes);
+  return departs;
+}
+
+double RankClock::left(double departed, int from, int to, std::int64_t bytes) const {
+  return departed + static_cast<double>(bytes) / model_->links.link(from, to).bandwidth;
+}
+
+double RankClock::arrival(double departed, int from, int to, std::int64_t bytes) const {
+  return departed + message_seconds(model_->links, from, to, bytes);
+}
+
+double RankClock::end(double latest, Operation operation, std::int64_t bytes, std::span<const int> world_ranks) {
+  double& ended = collective_has_ended_[{world_ranks.begin(), world_ranks.end()}];
+  ended = std::max(latest, ended) + collective_seconds(model_->links, operation, bytes, world_ranks);
+  return ended;
+}
+
+}  // namespace heddle

@@ -1,0 +1,75 @@
+// Records what a rank did and when: spans of computing, and every call of its communicators.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/tensors/device.h"
+#include "parallel/communicator/communicator.h"
+#include "parallel/communicator/rank_clock.h"
+
+namespace heddle {
+
+/// A message between two world ranks, named alike by both.
+struct MessageName {
+  int from = 0;
+  int to = 0;
+  std::uint64_t number = 0;                              // 1, 2, .. : of that pair and communicator
+  auto operator<=>(const MessageName&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
+};
+
+/// An interval of one rank's time.
+struct Span {
+  std::string name;
+  bool is_communication = false;
+  double begin_seconds = 0;  // by the rank's clock
+  double seconds = 0;
+  std::int64_t bytes = 0;                // communication: bytes sent
+  std::optional<MessageName> message{};  // of a send or a receive
+};
+
+class Tracer : public Hook {
+ public:
+  /// `clock` is the rank's, `device` too; both outlive the tracer.
+  Tracer(const RankClock& clock, const Device& device) : clock_(clock), device_(device) {}
+
+  /// Nothing is recorded while this is false, so that long runs stay small.
+  void set_recording(bool recording) { recording_ = recording; }
+  std::vector<Span> take_spans() { return std::move(spans_); }
+
+  /// A span of computing, from here to the end of its life.
+  class Computing {
+   public:
+    Computing(Tracer& tracer, std::string name)
+        : tracer_(tracer), name_(std::move(name)), begin_(tracer.settled_now()) {}
+    ~Computing() { tracer_.record({std::move(name_), false, begin_, tracer_.settled_now() - begin_, 0}); }
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+
+   private:
+    Tracer& tracer_;
+    std::string name_;
+    double begin_;
+  };
+
+  void before(const Call& /*call*/) override {}
+  void after(const Call& call, const Outcome& outcome) override;
+
+ private:
+  void record(Span span) {
+    if (recording_) spans_.push_back(std::move(span));
+  }
+  /// When what was begun before is done: a GPU goes on after its kernels were called.
+  double settled_now() const;
+
+  const RankClock& clock_;
+  const Device& device_;
+  bool recording_ = false;
+  std::vector<Span> spans_;
+};
+
+}  // namespace heddle

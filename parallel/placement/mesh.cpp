@@ -1,0 +1,57 @@
+#include "parallel/placement/mesh.h"
+
+#include "framework/error.h"
+
+namespace heddle {
+
+Mesh::Mesh(int dp, int pp, int tp) : sizes_{dp, pp, tp} {
+  for (std::size_t i = 0; i < axis_names.size(); ++i)
+    if (size(static_cast<Axis>(i)) < 1)
+      fail<InputError>("mesh: expected at least one rank along {}, got {}", axis_names[i], size(static_cast<Axis>(i)));
+}
+
+int Mesh::size(AxisSet axes) const {
+  int product = 1;
+  axes.for_each([&](Axis axis) { product *= size(axis); });
+  return product;
+}
+
+Mesh::Coordinates Mesh::coordinates(int rank) const {
+  return {rank / (sizes_.pp * sizes_.tp), rank / sizes_.tp % sizes_.pp, rank % sizes_.tp};
+}
+
+std::vector<int> Mesh::ranks_over(AxisSet axes, int rank) const {
+  const Coordinates here = coordinates(rank);
+  const auto first = [&](Axis axis) { return axes.contains(axis) ? 0 : here[axis]; };
+  const auto last = [&](Axis axis) { return axes.contains(axis) ? size(axis) - 1 : here[axis]; };
+  std::vector<int> ranks;
+  for (int dp = first(Axis::dp); dp <= last(Axis::dp); ++dp)
+    for (int pp = first(Axis::pp); pp <= last(Axis::pp); ++pp)
+      for (int tp = first(Axis::tp); tp <= last(Axis::tp); ++tp) ranks.push_back(this->rank({dp, pp, tp}));
+  return ranks;
+}
+
+AxisSet Mesh::larger_than_one(AxisSet axes) const {
+  AxisSet result;
+  axes.for_each([&](Axis axis) {
+    if (size(axis) > 1) result.insert(axis);
+  });
+  return result;
+}
+
+std::string to_string(const AxisSet& axes) {
+  std::string text;
+  axes.for_each([&](Axis axis) { text += fmt::format("{}{}", text.empty() ? "" : " x ", name_of(axis)); });
+  return text.empty() ? "no axis" : text;
+}
+
+std::string to_string(const Mesh& mesh) {
+  std::string text;
+  for (std::size_t i = 0; i < axis_names.size(); ++i) {
+    const int size = mesh.size(static_cast<Axis>(i));
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis_names[i], size);
+  }
+  return text.empty() ? "1 rank" : text;
+}
+
+}  // namespace heddle

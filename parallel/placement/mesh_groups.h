@@ -1,0 +1,30 @@
+// One rank's communicators over parts of the mesh: the ranks that differ from it along some axes only. Equal groups are
+// one communicator, and the group of all ranks is the world.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "parallel/communicator/communicator.h"
+#include "parallel/placement/mesh.h"
+
+namespace heddle {
+
+class MeshGroups {
+ public:
+  /// All ranks of the world make theirs together; both live as long as this.
+  MeshGroups(Communicator& world, const Mesh& mesh);
+
+  /// The ranks that differ from this one along `axis` only; rank() is the coordinate.
+  Communicator& along(Axis axis) { return over({axis}); }
+  /// The ranks that differ from this one along these axes only, in the order of the world's ranks.
+  Communicator& over(AxisSet axes);
+
+ private:
+  Communicator& world_;
+  Mesh mesh_;
+  /// By AxisSet::index(); none where the group is the world or where an axis has one rank.
+  std::array<std::optional<Communicator>, 8> groups_;
+};
+
+}  // namespace heddle

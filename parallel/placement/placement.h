@@ -1,0 +1,65 @@
+// How a tensor lies on the mesh: along each axis every rank holds all of it, a part of it, or a term of a sum. A
+// placement says so for the value and for its gradient, because the two may differ:
+//
+//   R      replicated, its gradient as well (every rank has the whole gradient)
+//   R/P    replicated, its gradient a partial sum: ranks use the value in different ways
+//   S(d)   shard.h's part of dimension d, of the gradient as well
+//   P      a term of the value, which is the sum over the ranks; its gradient replicated
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/tensors/shape.h"
+#include "parallel/placement/mesh.h"
+#include "parallel/placement/shard.h"
+
+namespace heddle {
+
+enum class Spread { replicated, sharded, partial };
+
+class Placement {
+ public:
+  /// R.
+  constexpr Placement() = default;
+  static constexpr Placement replicate() { return {}; }
+  static constexpr Placement replicate_partial() { return {Spread::replicated, Spread::partial, -1}; }
+  static constexpr Placement shard(int dimension) { return {Spread::sharded, Spread::sharded, dimension}; }
+  static constexpr Placement partial() { return {Spread::partial, Spread::replicated, -1}; }
+
+  constexpr Spread value() const { return value_; }
+  constexpr Spread gradient() const { return gradient_; }
+  /// Of a shard, counted from the front; -1 else.
+  constexpr int dimension() const { return dimension_; }
+  constexpr bool is_shard_of(int dimension) const { return value_ == Spread::sharded && dimension_ == dimension; }
+  constexpr bool operator==(const Placement&) const = default;
+
+ private:
+  constexpr Placement(Spread value, Spread gradient, int dimension)
+      : value_(value), gradient_(gradient), dimension_(dimension) {}
+
+  Spread value_ = Spread::replicated;
+  Spread gradient_ = Spread::replicated;
+  int dimension_ = -1;
+};
+
+/// `R`, `R/P`, `S(0)`, `P`.
+std::string to_string(const Placement& placement);
+
+/// Where several axes shard one dimension, they cut it in the order dp, pp, tp: tp's shards are parts of dp's.
+using Placements = PerAxis<Placement>;
+
+/// `dp S(0), tp R`: the axes of this mesh that have more than one rank; `R` if none has.
+std::string to_string(const Placements& placements, const Mesh& mesh);
+/// R along axes of one rank, where all placements are the same.
+Placements normalised(Placements placements, const Mesh& mesh);
+/// InputError unless every sharded dimension is one of this shape's.
+void check_placements(const Shape& whole, const Placements& placements, const Mesh& mesh);
+
+/// Of every dimension of the whole tensor the part that the rank at these coordinates holds.
+std::vector<ShardRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
+                                  const Mesh::Coordinates& at);
+/// The shape of that box. At the coordinates 0, 0, 0 no dimension is smaller than elsewhere.
+Shape local_shape(const Shape& whole, const Placements& placements, const Mesh& mesh, const Mesh::Coordinates& at);
+
+}  // namespace heddle

@@ -1,0 +1,193 @@
+#include "parallel/placement/redistribute.h"
+
+#include "framework/error.h"
+#include "framework/ops/shape.h"
+
+namespace heddle {
+
+namespace {
+
+/// A tensor cut along one dimension among the ranks of an axis, as matrices: a part is a block of columns.
+class Cut {
+ public:
+  Cut(const Shape& outer, int dimension, const Communicator& along)
+      : outer_(outer),
+        dimension_(dimension),
+        ranks_(along.size()),
+        rows_(outer.product(0, dimension)),
+        inner_(outer.product(dimension + 1, outer.rank())) {}
+
+  int ranks() const { return ranks_; }
+  ShardRange range(int rank) const { return shard(outer_[dimension_], ranks_, rank); }
+  Shape part_shape(int rank) const { return outer_.with(dimension_, range(rank).size); }
+  /// The parts lie one after the other in the whole.
+  bool is_of_rows() const { return rows_ == 1; }
+  std::vector<std::int64_t> part_sizes() const {
+    std::vector<std::int64_t> sizes;
+    for (int p = 0; p < ranks_; ++p) sizes.push_back(part_shape(p).numel());
+    return sizes;
+  }
+
+  /// A rank's part of the whole; a view if the cut is of rows.
+  Tensor part_of(const Tensor& whole, int rank) const {
+    const ShardRange part = range(rank);
+    if (is_of_rows())
+      return whole.reshape({whole.numel()}).rows(part.begin * inner_, part.end() * inner_).reshape(part_shape(rank));
+    Tensor y = Tensor::empty(whole.device(), part_shape(rank), whole.dtype());
+    take(whole, rank, y);
+    return y;
+  }
+  void take(const Tensor& whole, int rank, Tensor& part) const {
+    const std::int64_t columns = range(rank).size * inner_;
+    kernels(whole).copy_columns(whole, outer_[dimension_] * inner_, range(rank).begin * inner_, part, columns, 0, rows_,
+                                columns);
+  }
+  void put(const Tensor& part, int rank, Tensor& whole) const {
+    const std::int64_t columns = range(rank).size * inner_;
+    kernels(whole).copy_columns(part, columns, 0, whole, outer_[dimension_] * inner_, range(rank).begin * inner_, rows_,
+                                columns);
+  }
+  /// All parts, one after the other in one buffer.
+  std::vector<Tensor> parts_within(const Tensor& buffer) const {
+    std::vector<Tensor> parts;
+    std::int64_t begin = 0;
+    for (int p = 0; p < ranks_; ++p) {
+      const Shape shape = part_shape(p);
+      parts.push_back(buffer.rows(begin, begin + shape.numel()).reshape(shape));
+      begin += shape.numel();
+    }
+    return parts;
+  }
+
+ private:
+  static const ElementwiseKernels& kernels(const Tensor& x) { return x.device().backend().elementwise(); }
+
+  Shape outer_;
+  int dimension_;
+  int ranks_;
+  std::int64_t rows_;
+  std::int64_t inner_;
+};
+
+Tensor gather_parts(const Tensor& part, const Cut& cut, const Shape& outer, Communicator& along) {
+  const Tensor flat = part.reshape({part.numel()});
+  if (cut.is_of_rows()) {
+    const Tensor whole = along.all_gather(flat);
+    return whole.reshape(outer);
+  }
+  Tensor buffer;
+  {
+    const MemoryScope scope(part.device(), Category::communication);
+    buffer = along.all_gather(flat);
+  }
+  Tensor whole = Tensor::empty(part.device(), outer, part.dtype());
+  const std::vector<Tensor> parts = cut.parts_within(buffer);
+  for (int p = 0; p < cut.ranks(); ++p) cut.put(parts[static_cast<std::size_t>(p)], p, whole);
+  return whole;
+}
+
+Tensor reduce_to_parts(const Tensor& x, const Cut& cut, Communicator& along) {
+  Tensor flat = x.reshape({x.numel()});
+  if (!cut.is_of_rows()) {
+    const MemoryScope scope(x.device(), Category::communication);
+    flat = Tensor::empty(x.device(), flat.shape(), x.dtype());
+    std::vector<Tensor> parts = cut.parts_within(flat);
+    for (int p = 0; p < cut.ranks(); ++p) cut.take(x, p, parts[static_cast<std::size_t>(p)]);
+  }
+  const Tensor part = along.reduce_scatter(flat, cut.part_sizes());
+  return part.reshape(cut.part_shape(along.rank()));
+}
+
+/// From parts along `from` to parts along `to`.
+Tensor exchange_parts(const Tensor& x, int from, int to, const Shape& outer, Communicator& along) {
+  std::vector<Tensor> arrived;
+  {
+    const MemoryScope scope(x.device(), Category::communication);
+    const Cut outgoing(x.shape(), to, along);
+    std::vector<Tensor> parts;
+    for (int p = 0; p < outgoing.ranks(); ++p) parts.push_back(outgoing.part_of(x, p));
+    arrived = along.all_to_all(parts);
+  }
+  const Cut incoming(outer.with(to, Cut(outer, to, along).range(along.rank()).size), from, along);
+  Tensor y = Tensor::empty(x.device(), outer.with(to, arrived[0].shape()[to]), x.dtype());
+  for (int p = 0; p < incoming.ranks(); ++p) incoming.put(arrived[static_cast<std::size_t>(p)], p, y);
+  return y;
+}
+
+void check(const Placed& x, const Rank& rank) {
+  const Shape expected = local_shape(x.whole, x.where, rank.mesh, rank.coordinates);
+  if (!x.value.defined()) fail<InputError>("redistribute: expected a value, got none");
+  if (x.value.shape() != expected)
+    fail<InputError>("redistribute: expected {}, rank {}'s part of {} placed {}, got {}",
+                     to_string(x.value.dtype(), expected), rank.index, to_string(x.whole),
+                     to_string(x.where, rank.mesh), to_string(x.value.value()));
+}
+
+void check_sum(const Placed& x, const Placements& where, const Rank& rank) {
+  for (const Axis axis : all_axes)
+    if (where[axis].value() == Spread::partial && !is_floating(x.value.dtype()))
+      fail<InputError>("redistribute: a partial sum is of a floating type, got {} placed {}",
+                       to_string(x.value.value()), to_string(where, rank.mesh));
+}
+
+Placed change_dimension(std::string_view name, const Placed& x, int from, int to, Axis axis, Rank& rank) {
+  if (rank.mesh.size(axis) > 1 && !x.where[axis].is_shard_of(from))
+    fail<InputError>("{}: expected a value placed S({}) along {}, got {}", name, from, name_of(axis),
+                     to_string(x.where, rank.mesh));
+  Placements where = x.where;
+  where[axis] = Placement::shard(to);
+  return redistribute(x, where, rank);
+}
+
+}  // namespace
+
+Tensor convert(const Tensor& x, const Half& from, const Half& to, const Shape& outer, Communicator& along) {
+  if (from == to) return x;
+  switch (from.spread) {
+    case Spread::replicated:
+      if (to.spread == Spread::sharded) return Cut(outer, to.dimension, along).part_of(x, along.rank());
+      return along.rank() == 0 ? x : Tensor::zeros_like(x);
+    case Spread::sharded: {
+      const Cut cut(outer, from.dimension, along);
+      if (to.spread == Spread::replicated) return gather_parts(x, cut, outer, along);
+      if (to.spread == Spread::sharded) return exchange_parts(x, from.dimension, to.dimension, outer, along);
+      Tensor y = Tensor::zeros(x.device(), outer, x.dtype());
+      cut.put(x, along.rank(), y);
+      return y;
+    }
+    case Spread::partial:
+      if (to.spread == Spread::sharded) return reduce_to_parts(x, Cut(outer, to.dimension, along), along);
+      return along.all_reduce(x);
+  }
+  return x;
+}
+
+Placed redistribute(const Placed& x, const Placements& to, Rank& rank) {
+  const Placements from = normalised(x.where, rank.mesh);
+  const Placements goal = normalised(to, rank.mesh);
+  check(x, rank);
+  check_sum(x, from, rank);
+  check_placements(x.whole, goal, rank.mesh);
+  check_sum(x, goal, rank);
+  Placed y{x.value, x.whole, from};
+  for (const RedistributionStep& step : redistribution_steps(from, goal, rank.mesh)) {
+    y.where[step.axis] = Placement::replicate();
+    const Shape outer = local_shape(x.whole, y.where, rank.mesh, rank.coordinates);
+    y.where[step.axis] = step.to;
+    Communicator& along = rank.along(step.axis);
+    Tensor value = convert(y.value.value(), value_half(step.from), value_half(step.to), outer, along);
+    y.value = record_collective(std::move(value), {y.value}, [step, outer, &along](const Tensor& dy, Wanted) {
+      return Gradients{convert(dy, gradient_half(step.to), gradient_half(step.from), outer, along)};
+    });
+  }
+  return y;
+}
+
+Placed dp2mp(const Placed& x, int dimension, Axis axis, Rank& rank) {
+  return change_dimension("dp2mp", x, 0, dimension, axis, rank);
+}
+Placed mp2dp(const Placed& x, int dimension, Axis axis, Rank& rank) {
+  return change_dimension("mp2dp", x, dimension, 0, axis, rank);
+}
+
+}  // namespace heddle

@@ -1,0 +1,76 @@
+// NCCL's functions, out of its library, which is opened when this is first made: a program that is linked to it takes
+// 200 MB more, whatever it communicates by. Internal to the binding.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include "framework/error.h"
+#include "parallel/transports/processes/element_path.h"
+
+namespace heddle {
+
+/// By their own names. InputError if the library is not there.
+struct NcclFunctions {
+  NcclFunctions() {
+    // One address for all communicators would let them meet each other's ranks: their ids go with our words.
+    ::unsetenv("NCCL_COMM_ID");
+    // Rings and trees would be connected by the first collective, when kernels may be under way: see lanes.h.
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    const std::string name = "libnccl.so.2";
+    std::string why;
+    void* library = nullptr;
+    for (const std::string& file : {name, HEDDLE_NCCL_LIBRARIES "/" + name}) {
+      library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library != nullptr) break;
+      why += fmt::format("{}{}", why.empty() ? "" : "; ", dlerror());
+    }
+    if (library == nullptr) fail<InputError>("transport nccl: {}", why);
+    const auto find = [&]<class Function>(Function*& function, const char* symbol) {
+      function = reinterpret_cast<Function*>(dlsym(library, symbol));
+      if (function == nullptr) fail<InputError>("transport nccl: {} lacks {}", name, symbol);
+    };
+    find(get_unique_id, "ncclGetUniqueId");
+    find(comm_init_rank_config, "ncclCommInitRankConfig");
+    find(comm_get_async_error, "ncclCommGetAsyncError");
+    find(comm_finalize, "ncclCommFinalize");
+    find(comm_destroy, "ncclCommDestroy");
+    find(comm_abort, "ncclCommAbort");
+    find(get_error_string, "ncclGetErrorString");
+    find(get_last_error, "ncclGetLastError");
+    find(group_start, "ncclGroupStart");
+    find(group_end, "ncclGroupEnd");
+    find(send, "ncclSend");
+    find(recv, "ncclRecv");
+    find(all_gather, "ncclAllGather");
+    find(broadcast, "ncclBroadcast");
+  }
+
+  /// Of a communicator, if there is one.
+  void check(ncclResult_t result, std::string_view call, ncclComm_t comm = nullptr) const {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    const char* const last = get_last_error(comm);
+    fail<ElementsLost>("{}: {}{}{}", call, get_error_string(result), last[0] == '\0' ? "" : ": ", last);
+  }
+
+  decltype(&ncclGetUniqueId) get_unique_id;
+  decltype(&ncclCommInitRankConfig) comm_init_rank_config;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error;
+  decltype(&ncclCommFinalize) comm_finalize;
+  decltype(&ncclCommDestroy) comm_destroy;
+  decltype(&ncclCommAbort) comm_abort;
+  decltype(&ncclGetErrorString) get_error_string;
+  decltype(&ncclGetLastError) get_last_error;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
+  decltype(&ncclSend) send;
+  decltype(&ncclRecv) recv;
+  decltype(&ncclAllGather) all_gather;
+  decltype(&ncclBroadcast) broadcast;
+};
+
+}  // namespace heddle

@@ -1,0 +1,132 @@
+#include "parallel/transports/processes/nccl/nccl_exchange.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace heddle {
+
+namespace {
+
+// Two of every other rank's, in a reduction. Below this a NCCL call takes longer to begin than to move its bytes.
+constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
+
+std::byte* address(const Tensor& x) {
+  return x.as<std::byte>();
+}
+
+}  // namespace
+
+NcclExchange::NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<const Group> group, Call call,
+                           std::vector<Tensor> offered)
+    : CollectiveExchange(office, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
+  for (const int member : this->group().members)
+    if (member != office.rank()) others_.push_back(member);
+}
+
+/// Whether any rank may have some that do not travel with words: the same answer on all of them.
+bool NcclExchange::has_elements() const {
+  return group().size() > 1 && std::any_of(all_calls().begin(), all_calls().end(), [](const Call* call) {
+           return std::any_of(call->parts.begin(), call->parts.end(),
+                              [](const Call::Part& part) { return part.bytes() > max_inline_bytes; });
+         });
+}
+
+/// Whether every rank has the same bytes for all: the last step of an all_reduce is one.
+bool NcclExchange::is_even_all_gather() const {
+  const std::vector<const Call*>& calls = all_calls();
+  const auto ranks = static_cast<std::int64_t>(calls.size());
+  if (call().operation == Operation::all_reduce)
+    return step() == 1 && call().parts[0].shape.numel() % ranks == 0 && !is_inline(offered()[other()]);
+  return call().operation == Operation::all_gather &&
+         std::all_of(calls.begin(), calls.end(), [&](const Call* one) { return one->parts[0] == call().parts[0]; });
+}
+
+/// Until all ranks are at this call, with the memory for it: from here on each does its part without anybody's word.
+/// Also those for which nothing moves: the group's communicator needs all of its ranks.
+void NcclExchange::come_together() {
+  if (lane_ != nullptr) return;
+  office().begin(PostOffice::Kind::ready, offers().name());
+  for (const int p : others_) office().send(p);
+  for (std::size_t p = 0; p < group().size(); ++p)
+    if (p != group().rank) wait_for(p, [&] { return arrival_of(p).ready.has_value(); });
+  const auto is_open = [&] {
+    lane_ = path_.open(group());
+    return lane_ != nullptr;
+  };
+  office().wait(is_open, call(), others_, Awaited::elements_of_group);
+}
+
+void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
+                         std::vector<Tensor> destinations) {
+  steps_begun_ = step() + 1;
+  moves_[buffer] = nullptr;
+  Lane::Issue issue;
+  std::vector<Tensor> memory = offered();
+  memory.insert(memory.end(), destinations.begin(), destinations.end());
+  if (has_elements()) {
+    come_together();
+    if (is_even_all_gather())
+      issue = all_gather(std::exchange(destinations, std::vector<Tensor>(group().size())));  // own elements, too
+    else if (call().operation == Operation::broadcast)
+      issue = broadcast(destinations);
+    else
+      issue = exchange(offset, length, destinations);
+  }
+  // A mark of now, not of the offer: the memory of the destinations was another tensor's until they were made.
+  if (issue) moves_[buffer] = lane_->put(path_.mark(), std::move(issue), std::move(memory));
+  Tensor& own = destinations[group().rank];
+  if (own.defined()) own.copy_from(offered()[group().rank]);
+}
+
+Lane::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations) const {
+  const Tensor& theirs = destinations[other()];
+  const std::int64_t bytes = theirs.bytes();
+  std::byte* const all = address(theirs) - static_cast<std::int64_t>(other()) * bytes;
+  return [own = offered()[other()].data(), all, bytes](NcclCommunicator& ranks) { ranks.all_gather(own, all, bytes); };
+}
+
+Lane::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
+  const auto place = std::find(group().members.begin(), group().members.end(), call().peer) - group().members.begin();
+  const auto root = static_cast<std::size_t>(place);
+  const Tensor x = root == group().rank ? offered()[other()] : destinations[root];
+  return [data = x.data(), bytes = x.bytes(), root](NcclCommunicator& ranks) {
+    ranks.broadcast(data, bytes, static_cast<int>(root));
+  };
+}
+
+/// NCCL's own all-to-all, gather and scatter are such groups of sends, of parts that lie side by side: ours need not.
+Lane::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
+                                   const std::vector<Tensor>& destinations) const {
+  std::vector<NcclPiece> sends;
+  std::vector<NcclPiece> receives;
+  for (std::size_t p = 0; p < group().size(); ++p) {
+    if (p == group().rank) continue;
+    const Tensor& x = offered()[p];
+    if (!is_inline(x) && offset < x.bytes())
+      sends.push_back({static_cast<int>(p), address(x) + offset, std::min(length, x.bytes() - offset)});
+    if (destinations[p].defined())
+      receives.push_back({static_cast<int>(p), destinations[p].data(), destinations[p].bytes()});
+  }
+  if (sends.empty() && receives.empty()) return {};
+  return [sends, receives](NcclCommunicator& ranks) { ranks.exchange(sends, receives); };
+}
+
+void NcclExchange::wait(std::size_t buffer) {
+  const std::shared_ptr<Lane::Operation> move = std::move(moves_[buffer]);
+  if (move == nullptr) return;
+  const auto is_done = [&] {
+    lane_->progress();
+    return move->is_done();
+  };
+  office().wait(is_done, call(), others_, Awaited::elements_of_group);
+}
+
+void NcclExchange::wait_until_read() {
+  // A root that takes nothing itself.
+  if (steps_begun_ <= step())
+    begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::vector<Tensor>(group().size()));
+  wait(0);
+}
+
+}  // namespace heddle

@@ -1,0 +1,116 @@
+#include "parallel/transports/processes/nccl/nccl_path.h"
+
+#include <utility>
+
+#include "parallel/transports/processes/nccl/nccl_exchange.h"
+#include "parallel/transports/processes/post_office.h"
+
+namespace heddle {
+
+namespace {
+
+class LaneTransfer : public WireTransfer {
+ public:
+  LaneTransfer(std::shared_ptr<Lane> lane, std::shared_ptr<Mark> after, Lane::Issue issue, const Tensor& tensor)
+      : lane_(std::move(lane)) {
+    operation_ = lane_->put(std::move(after), std::move(issue), {tensor});
+  }
+
+  bool is_done() override {
+    if (lane_->is_abandoned()) return true;  // nothing is under way any more
+    if (!operation_->is_done()) lane_->progress();
+    return operation_->is_done();
+  }
+  void cancel() override { lane_->abandon(); }
+
+ private:
+  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<Lane::Operation> operation_;
+};
+
+// A message's sender and receiver on the communicator of the two.
+constexpr int sender = 0;
+constexpr int receiver = 1;
+
+}  // namespace
+
+LaneName NcclPath::messages_from(int rank) const {
+  return {.use = NcclUse::messages, .sender = rank, .receiver = office_.rank()};
+}
+
+LaneName NcclPath::messages_to(int rank) const {
+  return {.use = NcclUse::messages, .sender = office_.rank(), .receiver = rank};
+}
+
+void NcclPath::check_gpus(int ranks) {
+  const NcclGpu mine = nccl_.gpu(device_);
+  // The world's calls count from 1.
+  const ExchangeName meeting;
+  Call call;
+  call.rank = office_.rank();
+  LetterWriter& letter = office_.begin(PostOffice::Kind::ready, meeting);
+  letter.put(mine.id);
+  letter.put_text(mine.machine);
+  letter.put_text(mine.address);
+  for (int p = 0; p < ranks; ++p)
+    if (p != office_.rank()) office_.send(p);
+  std::vector<NcclGpu> gpus;
+  for (int p = 0; p < ranks; ++p) {
+    if (p == office_.rank()) {
+      gpus.push_back(mine);
+      continue;
+    }
+    office_.wait([&] { return office_.arrival(meeting, p).ready.has_value(); }, call, p);
+    const Arrival arrival = office_.take_arrival(meeting, p);
+    LetterReader reader(*arrival.ready);
+    NcclGpu& gpu = gpus.emplace_back();
+    gpu.id = reader.get<decltype(gpu.id)>();
+    gpu.machine = reader.get_text();
+    gpu.address = reader.get_text();
+  }
+  for (std::size_t b = 0; b < gpus.size(); ++b)
+    for (std::size_t a = 0; a < b; ++a)
+      if (gpus[a].id == gpus[b].id)
+        fail<InputError>(
+            "transport nccl: ranks {} and {} have the same GPU, {} of {}: each rank needs one of its own, by "
+            "CUDA_VISIBLE_DEVICES and LOCAL_RANK (several ranks on one GPU: transport threads)",
+            a, b, gpus[a].address, gpus[a].machine);
+}
+
+bool NcclPath::may_receive(int from) {
+  return lanes_.open(messages_from(from), {from, office_.rank()}) != nullptr && !lanes_.stand_still();
+}
+
+std::unique_ptr<WireTransfer> NcclPath::receive(int from, int /*tag*/, const Tensor& tensor) {
+  const auto issue = [piece = NcclPiece{sender, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
+    pair.exchange({}, std::span(&piece, 1));
+  };
+  return std::make_unique<LaneTransfer>(lanes_.at(messages_from(from)), mark(), issue, tensor);
+}
+
+std::unique_ptr<WireTransfer> NcclPath::send(int to, int /*tag*/, const Tensor& tensor,
+                                             const std::shared_ptr<Mark>& computed) {
+  const auto issue = [piece = NcclPiece{receiver, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
+    pair.exchange(std::span(&piece, 1), {});
+  };
+  return std::make_unique<LaneTransfer>(lanes_.at(messages_to(to)), computed, issue, tensor);
+}
+
+std::unique_ptr<Exchange> NcclPath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
+  return std::make_unique<NcclExchange>(*this, office_, std::move(group), std::move(call), std::move(offered));
+}
+
+std::shared_ptr<Lane> NcclPath::open(const Group& group) {
+  return lanes_.open({.use = NcclUse::collectives, .group = group.id}, group.members);
+}
+
+void NcclPath::abandon() noexcept {
+  // NCCL may wait for the others' ends of its communicators, and these for the word that this one has failed.
+  constexpr std::chrono::seconds patience{1};
+  (void)office_.wire().flush(patience);
+  // NCCL ends what has begun; what still waits for the device's own work, which waits for nobody, is to begin first.
+  device_.backend().settle();
+  lanes_.abandon();
+}
+
+}  // namespace heddle

@@ -1,0 +1,225 @@
+// Waits for what comes, and the ends of sections, which are waited for, too.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "parallel/transports/processes/element_path.h"
+#include "parallel/transports/processes/post_office.h"
+
+namespace heddle {
+
+namespace {
+
+// How long a rank waits before it asks whether others wait for it in turn, and how often it asks: at most.
+constexpr std::chrono::milliseconds longest_probe_interval = std::chrono::seconds(1);
+// How long others may take to notice a failure, e.g. because they compute: as long as a wait may last, within these.
+constexpr std::chrono::milliseconds least_grace = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds most_grace = std::chrono::minutes(1);
+
+}  // namespace
+
+// ---- waits ---------------------------------------------------------------------------------------------------------
+
+void PostOffice::wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers,
+                      Awaited awaited) {
+  try {
+    if (ready()) return;
+    waiting_.emplace(++waits_, call, peers, awaited);
+    const auto no_longer_waiting = [this](void*) { waiting_.reset(); };
+    const std::unique_ptr<void, decltype(no_longer_waiting)> scope(this, no_longer_waiting);
+    wait_patiently(ready);
+  } catch (const ElementsLost& error) {
+    const RankFailed failure(fmt::format("{}: {}", to_string(call), error.what()));
+    give_up(std::make_exception_ptr(failure));
+    throw failure;
+  } catch (...) {
+    give_up(std::current_exception());
+    throw;
+  }
+}
+
+/// The others hear of it first: a path may have to wait until they give up, too.
+void PostOffice::give_up(const std::exception_ptr& exception) {
+  if (const std::optional<Failure> failure = failure_of(exception)) report(*failure);
+  path_->abandon();
+}
+
+void PostOffice::wait_patiently(const std::function<bool()>& ready) {
+  const Clock::time_point begin = Clock::now();
+  const auto probe_interval = std::min(longest_probe_interval, timeout_ / 4);
+  Clock::time_point next_probe = begin + probe_interval;
+  for (int idle_polls = 0;; ++idle_polls) {
+    poll();
+    if (ready()) return;
+    check();
+    check_time(begin);
+    if (Clock::now() > next_probe) {
+      next_probe = Clock::now() + probe_interval;
+      probe({});
+    }
+    rest(idle_polls);
+  }
+}
+
+/// The time in which the peer waits for others is not its own: whom they wait for is late, not it. A chain of ranks
+/// that wait has as many links as there are ranks, at most.
+void PostOffice::check_time(Clock::time_point begin) const {
+  const Clock::time_point now = Clock::now();
+  if (now - std::max(begin, waiting_->peer_waited) > timeout_ || now - begin > timeout_ * size())
+    fail<RankFailed>("{}: rank {} did not come within {} s", to_string(waiting_->call), waiting_->peer(),
+                     std::chrono::duration<double>(timeout_).count());
+}
+
+void PostOffice::check() {
+  const Section& section = section_of(section_);
+  if (section.first_failed >= 0)
+    fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), section.first_failed,
+                  section.failures.at(section.first_failed).why);
+  const auto peer = static_cast<std::size_t>(waiting_->peer());
+  if (const std::optional<std::string> why = lost(waiting_->peer()))
+    fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
+  if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::word)
+    fail<RankFailed>("{}: rank {} has ended and will not come", to_string(waiting_->call), peer);
+}
+
+void PostOffice::rest(int idle_polls) const {
+  using std::chrono::microseconds;
+  const int patience = is_crowded_ ? 20 : 2000;
+  // What is under way moves only while this process looks at it.
+  if (idle_polls < patience || !transfers_.empty()) {
+    if (is_crowded_) std::this_thread::yield();
+    return;
+  }
+  const int naps = idle_polls - patience;
+  std::this_thread::sleep_for(microseconds(naps < 2000 ? 20 : naps < 20000 ? 100 : 1000));
+}
+
+/// Tells the one that this rank waits for that it does, and who waits for it in turn.
+void PostOffice::probe(WaitChain chain) {
+  // With elements on their way this rank does not depend on what the other does next.
+  if (waiting_->awaited != Awaited::elements_of_group && is_sending_to(waiting_->peer())) return;
+  const WaitLink mine{rank(), waiting_->number, to_string(waiting_->call)};
+  const std::optional<WaitChain> longer = deadlocks_.extend(std::move(chain), mine);
+  if (!longer) return;
+  begin(Kind::probe, section_);
+  put_chain(letter_, *longer);
+  send(waiting_->peer());
+}
+
+void PostOffice::relay(int from, LetterReader& letter) {
+  WaitChain chain = get_chain(letter, size());
+  if (!waiting_) return;
+  begin(Kind::waits_too, section_);
+  letter_.put(chain.back().number);
+  send(from);
+  // Elements between all of a group move without anybody's word.
+  if (is_sending_to(from) || waiting_->awaited == Awaited::elements_of_group) return;
+  probe(std::move(chain));
+}
+
+bool PostOffice::is_sending_to(int peer) const {
+  return std::any_of(transfers_.begin(), transfers_.end(),
+                     [peer](const auto& transfer) { return transfer->is_send && transfer->peer == peer; });
+}
+
+// ---- between sections ----------------------------------------------------------------------------------------------
+
+void PostOffice::report(const Failure& failure, std::uint64_t section) {
+  remember_failure(section_of(section), rank(), failure);
+  begin(Kind::failed, section);
+  letter_.put(failure.kind);
+  letter_.put_text(failure.why);
+  send_to_all();
+}
+
+template <class Ready>
+bool PostOffice::wait_for_others(const Ready& ready) {
+  std::optional<Clock::time_point> deadline;
+  for (int idle_polls = 0; !is_broken_; ++idle_polls) {
+    try {
+      poll();
+    } catch (const ElementsLost& error) {
+      report({Failure::Kind::rank_failed, fmt::format("rank {}: {}", rank(), error.what())});
+      path_->abandon();
+    }
+    if (ready()) return true;
+    const Clock::time_point now = Clock::now();
+    if (!deadline && !section_of(section_).failures.empty()) {
+      path_->abandon();
+      deadline = now + std::clamp(timeout_, least_grace, most_grace);
+    }
+    is_broken_ = deadline && now > *deadline;
+    rest(idle_polls);
+  }
+  return false;
+}
+
+std::map<int, Failure> PostOffice::conclude() {
+  // Others ask for elements only when they have the memory ready: those are still to be handed over.
+  const auto is_send = [](const auto& transfer) { return transfer->is_send; };
+  wait_for_others([&] { return std::none_of(transfers_.begin(), transfers_.end(), is_send); });
+  begin(Kind::ended, section_);
+  send_to_all();
+  Section& section = section_of(section_);
+  section.ended[static_cast<std::size_t>(rank())] = true;
+  const bool is_clean = wait_for_others([&] {
+    for (std::size_t p = 0; p < left_.size(); ++p)
+      if (!section.ended[p] && !left_[p]) return false;
+    return true;
+  });
+  if (is_clean) {
+    // Nobody sends to these any more.
+    for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();
+    transfers_.clear();
+  }
+  std::map<int, Failure> failures = std::move(section.failures);
+  sections_.erase(section_++);
+  return failures;
+}
+
+std::vector<std::string> PostOffice::gather(const std::string& content) {
+  if (rank() != 0) {
+    begin(Kind::gathered, section_);
+    letter_.put_text(content);
+    send(0);
+    return {};
+  }
+  std::vector<std::string> all(left_.size());
+  all[0] = content;
+  wait_for_others([&] {
+    for (int p = 1; p < size(); ++p)
+      if (gathered_[p].empty() && !left_[static_cast<std::size_t>(p)]) return false;
+    return true;
+  });
+  for (int p = 1; p < size(); ++p) {
+    std::deque<std::string>& letters = gathered_[p];
+    if (letters.empty()) continue;
+    all[static_cast<std::size_t>(p)] = std::move(letters.front());
+    letters.pop_front();
+  }
+  return all;
+}
+
+std::optional<std::string> PostOffice::lost(int process) const {
+  const auto found = lost_.find(process);
+  if (found == lost_.end()) return {};
+  return found->second;
+}
+
+void PostOffice::leave(int code) {
+  begin(Kind::ended, no_more_sections);
+  send_to_all();
+  left_[static_cast<std::size_t>(rank())] = true;
+  if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
+    return wire_->leave();
+  const Clock::time_point deadline = Clock::now() + least_grace;
+  for (int idle_polls = 0; !left_[0] && Clock::now() < deadline; ++idle_polls) {
+    poll();
+    rest(idle_polls);
+  }
+  // What was written last is still to be passed on by what started the processes.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  wire_->abort(code);
+}
+
+}  // namespace heddle

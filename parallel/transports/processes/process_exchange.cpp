@@ -1,0 +1,235 @@
+#include "parallel/transports/processes/process_exchange.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/tensors/device.h"
+#include "parallel/transports/processes/element_path.h"
+
+namespace heddle {
+
+namespace {
+
+using Kind = PostOffice::Kind;
+
+void combine(Reduction reduction, std::span<const Tensor> operands, Tensor result) {
+  result.device().backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, operands,
+                                                  std::span(&result, 1));
+}
+
+}  // namespace
+
+std::int64_t moving_bytes(const Tensor& x) {
+  return x.defined() && x.device().has_data() ? x.bytes() : 0;
+}
+
+bool is_inline(const Tensor& x) {
+  return moving_bytes(x) <= max_inline_bytes;
+}
+
+void copy_content(const std::vector<std::byte>& content, const Tensor& x) {
+  if (static_cast<std::int64_t>(content.size()) != x.bytes())
+    fail<RankFailed>("{} bytes came for {}: all processes must run the same build of this program", content.size(),
+                     to_string(x));
+  x.device().backend().copy_from_host(x.data(), content);
+}
+
+void wait_for_elements(PostOffice& office, const Transfers& transfers, const Call& call) {
+  for (const std::shared_ptr<Transfer>& transfer : transfers)
+    office.wait([&] { return transfer->is_done; }, call, transfer->peer, Awaited::elements);
+}
+
+// ---- offers --------------------------------------------------------------------------------------------------------
+
+void Offers::put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call,
+                 const Tensor& for_all) {
+  Step& mine = steps_[static_cast<std::size_t>(step)];
+  mine.to = to;
+  mine.tensors = std::move(tensors);
+  mine.owed.resize(to.size());
+  const auto first =
+      std::find_if(mine.tensors.begin(), mine.tensors.end(), [](const Tensor& x) { return x.defined(); });
+  if (first != mine.tensors.end()) mine.computed = office_.path().mark(first->device());
+  LetterWriter& letter = office_.begin(step == 0 ? Kind::call : Kind::content, name_);
+  letter.put(step);
+  if (step == 0) letter.put_call(call);
+  const void* copied = nullptr;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const Tensor& x = mine.tensors[i];
+    if (to[i] == office_.rank()) continue;
+    const Tensor& travels = for_all.defined() ? for_all : x;
+    const bool has_content = moving_bytes(travels) > 0 && is_inline(travels);
+    if (has_content && (travels.data() != copied || content_.size() != static_cast<std::size_t>(travels.bytes()))) {
+      content_.resize(static_cast<std::size_t>(travels.bytes()));
+      travels.device().backend().copy_to_host(content_, travels.data());
+      copied = travels.data();
+    }
+    if (has_content || step == 0) office_.send(to[i], has_content ? content_ : std::span<const std::byte>());
+    if (!is_inline(x)) mine.owed[i] = x.bytes();
+  }
+  mine.is_offered = true;
+  for (const auto& [from, want] : std::exchange(early_, {})) wanted(from, want);
+}
+
+void Offers::wanted(int from, const Want& want) {
+  Step& step = steps_[static_cast<std::size_t>(want.slice.step)];
+  if (!step.is_offered) {
+    early_.emplace_back(from, want);
+    return;
+  }
+  const auto i = static_cast<std::size_t>(std::find(step.to.begin(), step.to.end(), from) - step.to.begin());
+  if (i == step.to.size() || want.slice.bytes > step.owed[i])
+    fail<StrangeLetter>("a letter that asks for {} bytes that are not its own", want.slice.bytes);
+  const Tensor& x = step.tensors[i];
+  const Tensor slice = Tensor::view(x.storage(), x.byte_offset() + want.slice.offset, {want.slice.bytes}, DType::u8);
+  step.owed[i] -= want.slice.bytes;
+  sent_.push_back(office_.send_elements(from, want.tag, slice, step.computed));
+}
+
+void Offers::wait_until_sent(const Call& call) {
+  for (const Step& step : steps_)
+    for (std::size_t i = 0; i < step.owed.size(); ++i)
+      office_.wait([&] { return step.owed[i] == 0; }, call, step.to[i]);
+  wait_for_elements(office_, sent_, call);
+}
+
+// ---- collectives ---------------------------------------------------------------------------------------------------
+
+CollectiveExchange::CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call,
+                                       std::vector<Tensor> offered, std::int64_t piece_bytes)
+    : office_(office),
+      group_(std::move(group)),
+      call_(std::move(call)),
+      piece_bytes_(piece_bytes),
+      offers_(office, {group_->id, call_.sequence, -1}) {
+  whole_ = whole_of(offered);
+  offers_.put(0, std::move(offered), group_->members, call_, whole_);
+  office_.poll();
+}
+
+std::vector<const Call*> CollectiveExchange::calls() {
+  for (std::size_t p = 0; p < group_->size(); ++p) {
+    if (p == group_->rank) {
+      calls_.push_back(&call_);
+      continue;
+    }
+    // Arrivals stay where they are until they are taken, so that the pointers do.
+    Arrival& arrival = arrival_of(p);
+    wait_for(p, [&] { return arrival.call.has_value(); });
+    calls_.push_back(&*arrival.call);
+  }
+  return calls_;
+}
+
+void CollectiveExchange::receive(std::span<Tensor> incoming) {
+  std::vector<Tensor> destinations(group_->size());
+  for (std::size_t p = 0; p < incoming.size(); ++p)
+    if (incoming[p].defined() && incoming[p].bytes() > 0 && (p == group_->rank || !is_inline(incoming[p])))
+      destinations[p] = incoming[p];
+  begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::move(destinations));
+  for (std::size_t p = 0; p < incoming.size(); ++p)
+    if (p != group_->rank && is_inline(incoming[p])) copy_content_of(p, incoming[p]);
+  wait(0);
+}
+
+void CollectiveExchange::reduce(Reduction reduction, Tensor& result) {
+  const Tensor mine = offered()[group_->rank];
+  if (group_->size() > 1)
+    reduce_pieces(reduction, mine.reshape({-1}), result.reshape({-1}));
+  else if (result.bytes() > 0 && mine.data() != result.data())
+    result.copy_from(mine);
+}
+
+void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
+  if (!whole_.defined()) return Exchange::all_reduce(reduction, rank, std::move(results));
+  const std::size_t peer = 1 - group_->rank;
+  Tensor theirs;
+  {
+    const MemoryScope scope(whole_.device(), Category::communication);
+    theirs = Tensor::empty_like(whole_);
+  }
+  copy_content_of(peer, theirs);
+  std::array<Tensor, 2> operands;
+  operands[group_->rank] = whole_;
+  operands[peer] = theirs;
+  combine(reduction, operands,
+          Tensor::view(results[0].storage(), results[0].byte_offset(), whole_.shape(), whole_.dtype()));
+}
+
+void CollectiveExchange::offer(std::vector<Tensor> offered) {
+  ++step_;
+  offers_.put(step_, std::move(offered), group_->members, call_);
+}
+
+void CollectiveExchange::finish() {
+  wait_until_read();
+  for (std::size_t p = 0; p < group_->size(); ++p)
+    if (p != group_->rank) office_.take_arrival(offers_.name(), group_->members[p]);
+}
+
+/// Two ranks that all_reduce few elements exchange all of them at once, which are no more than the slices of two
+/// steps, and both reduce them. All that this rank offers, where that is so.
+Tensor CollectiveExchange::whole_of(const std::vector<Tensor>& offered) const {
+  if (call_.operation != Operation::all_reduce || offered.size() != 2) return {};
+  const Tensor& first = offered[0];
+  const std::int64_t count = first.numel() + offered[1].numel();
+  const Tensor whole = Tensor::view(first.storage(), first.byte_offset(), {count}, first.dtype());
+  return moving_bytes(whole) > 0 && is_inline(whole) ? whole : Tensor();
+}
+
+void CollectiveExchange::copy_content_of(std::size_t p, const Tensor& destination) {
+  if (moving_bytes(destination) == 0) return;
+  const auto& came = arrival_of(p).content[static_cast<std::size_t>(step_)];
+  wait_for(p, [&] { return came.has_value(); });
+  copy_content(*came, destination);
+}
+
+/// Piece after piece, so that the next one is on its way while this one is reduced. Ranks whose slices are longer have
+/// more pieces: this one takes part in those, too.
+void CollectiveExchange::reduce_pieces(Reduction reduction, const Tensor& mine, const Tensor& result) {
+  std::int64_t longest = 0;
+  for (const Tensor& x : offered()) longest = std::max(longest, x.numel());
+  const std::int64_t length =
+      std::max<std::int64_t>(piece_bytes_ / static_cast<std::int64_t>(size_of(mine.dtype())), 1);
+  const auto ranks = static_cast<std::int64_t>(group_->size());
+  const MemoryScope scope(result.device(), Category::communication);
+  std::array<Tensor, 2> pieces;
+  for (std::size_t b = 0; b < (mine.numel() > length ? 2 : 1); ++b)
+    pieces[b] = Tensor::empty(result.device(), {ranks - 1, std::min(length, mine.numel())}, mine.dtype());
+  begin_piece(0, pieces[0], mine, 0, length);
+  for (std::int64_t at = 0, b = 0; at < longest; at += length, b = 1 - b) {
+    const auto buffer = static_cast<std::size_t>(b);
+    if (at + length < longest) begin_piece(1 - buffer, pieces[1 - buffer], mine, at + length, length);
+    wait(buffer);
+    const std::int64_t count = std::min(length, mine.numel() - at);
+    if (count <= 0) continue;
+    std::vector<Tensor> operands;
+    for (std::size_t p = 0; p < group_->size(); ++p)
+      operands.push_back(p == group_->rank ? mine.rows(at, at + count) : row_of(p, pieces[buffer], count));
+    combine(reduction, operands, result.rows(at, at + count));
+  }
+}
+
+/// Of another rank's elements.
+Tensor CollectiveExchange::row_of(std::size_t p, const Tensor& piece, std::int64_t count) const {
+  const auto row = static_cast<std::int64_t>(p < group_->rank ? p : p - 1);
+  return piece.rows(row, row + 1).reshape({-1}).rows(0, count);
+}
+
+void CollectiveExchange::begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at,
+                                     std::int64_t length) {
+  const std::int64_t count = std::min(length, mine.numel() - at);
+  std::vector<Tensor> destinations(group_->size());
+  for (std::size_t p = 0; p < group_->size() && count > 0; ++p) {
+    if (p == group_->rank) continue;
+    const Tensor destination = row_of(p, piece, count);
+    if (is_inline(mine))
+      copy_content_of(p, destination);
+    else
+      destinations[p] = destination;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(mine.dtype()));
+  begin(buffer, at * size, length * size, std::move(destinations));
+}
+
+}  // namespace heddle

@@ -1,0 +1,131 @@
+// What a rank says and offers in a call among processes, whatever path its elements take. Tensors of a few KiB travel
+// with the words that announce them; larger ones wait where they are until their receiver has the memory ready.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/transport.h"
+
+namespace heddle {
+
+struct Group {
+  std::uint64_t id;
+  std::vector<int> members;  // world ranks
+  std::size_t rank;          // this one's place among them
+  std::size_t size() const { return members.size(); }
+};
+
+/// Tensors of at most so many bytes travel with words.
+constexpr std::int64_t max_inline_bytes = 8192;
+/// Bytes that must move; on plan nothing does.
+std::int64_t moving_bytes(const Tensor& x);
+bool is_inline(const Tensor& x);
+/// What travelled with words, into the tensor.
+void copy_content(const std::vector<std::byte>& content, const Tensor& x);
+
+using Transfers = std::vector<std::shared_ptr<Transfer>>;
+void wait_for_elements(PostOffice& office, const Transfers& transfers, const Call& call);
+
+/// What this rank offers in one exchange, and what became of it.
+class Offers : public Addressee {
+ public:
+  Offers(PostOffice& office, const ExchangeName& name) : office_(office), name_(name) { office_.enroll(name_, *this); }
+  ~Offers() override { office_.discharge(name_); }
+  Offers(const Offers&) = delete;
+  Offers& operator=(const Offers&) = delete;
+
+  const ExchangeName& name() const { return name_; }
+
+  /// To the world ranks `to`: call and small tensors at once, what others have asked for already, and the rest later.
+  /// `for_all`, if it is defined, is what travels to each with the call in place of its own tensor, which is small.
+  void put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call,
+           const Tensor& for_all = {});
+  void wanted(int from, const Want& want) override;
+  void taken() override { is_taken_ = true; }
+  bool is_taken() const { return is_taken_; }
+
+  const std::vector<Tensor>& tensors(int step) const { return steps_[static_cast<std::size_t>(step)].tensors; }
+  const std::shared_ptr<Mark>& computed(int step) const { return steps_[static_cast<std::size_t>(step)].computed; }
+
+  /// Until everybody has asked for what is theirs, and has it.
+  void wait_until_sent(const Call& call);
+
+ private:
+  struct Step {
+    bool is_offered = false;
+    std::vector<int> to;
+    std::vector<Tensor> tensors;
+    std::shared_ptr<Mark> computed;  // when they may be read
+    std::vector<std::int64_t> owed;  // bytes not asked for yet
+  };
+
+  PostOffice& office_;
+  ExchangeName name_;
+  std::array<Step, 2> steps_;
+  std::vector<std::pair<int, Want>> early_;
+  Transfers sent_;
+  std::vector<std::byte> content_;  // of the tensor that was last sent with words
+  bool is_taken_ = false;
+};
+
+/// A collective: all but the way of the larger tensors.
+class CollectiveExchange : public Exchange {
+ public:
+  /// Keeps the group: the communicator may go before its calls are complete.
+  CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
+                     std::int64_t piece_bytes);
+
+  std::vector<const Call*> calls() override;
+  void receive(std::span<Tensor> incoming) override;
+  void reduce(Reduction reduction, Tensor& result) override;
+  void all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) override;
+  void offer(std::vector<Tensor> offered) override;
+  void finish() override;
+
+ protected:
+  /// Begins to move `length` bytes, from `offset` on, of each tensor that is offered in this step and that does not
+  /// travel with words: destinations[p] takes rank p's (this rank's, too) and has as many bytes as there are; undefined
+  /// where nothing comes. Two such moves may be under way, told apart by `buffer`, 0 or 1.
+  virtual void begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
+                     std::vector<Tensor> destinations) = 0;
+  virtual void wait(std::size_t buffer) = 0;
+  /// Until no other rank will read what this one offered.
+  virtual void wait_until_read() = 0;
+
+  PostOffice& office() { return office_; }
+  const Group& group() const { return *group_; }
+  const Call& call() const { return call_; }
+  const std::vector<const Call*>& all_calls() const { return calls_; }
+  Offers& offers() { return offers_; }
+  const std::vector<Tensor>& offered() const { return offers_.tensors(step_); }
+  int step() const { return step_; }
+  Arrival& arrival_of(std::size_t p) { return office_.arrival(offers_.name(), group().members[p]); }
+  template <class Ready>
+  void wait_for(std::size_t p, const Ready& ready) {
+    office_.wait(ready, call_, group().members[p]);
+  }
+
+ private:
+  Tensor whole_of(const std::vector<Tensor>& offered) const;
+  void copy_content_of(std::size_t p, const Tensor& destination);
+  void reduce_pieces(Reduction reduction, const Tensor& mine, const Tensor& result);
+  Tensor row_of(std::size_t p, const Tensor& piece, std::int64_t count) const;
+  void begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at, std::int64_t length);
+
+  PostOffice& office_;
+  std::shared_ptr<const Group> group_;
+  Call call_;
+  std::int64_t piece_bytes_;
+  Offers offers_;
+  Tensor whole_;
+  std::vector<const Call*> calls_;
+  int step_ = 0;
+};
+
+}  // namespace heddle

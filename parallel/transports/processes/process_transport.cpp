@@ -1,0 +1,122 @@
+#include "parallel/transports/processes/process_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/transports/processes/element_path.h"
+#include "parallel/transports/processes/process_exchange.h"
+
+namespace heddle {
+
+namespace {
+
+using Kind = PostOffice::Kind;
+
+class SendExchange : public Exchange {
+ public:
+  SendExchange(PostOffice& office, std::uint64_t group, Call call, Tensor x)
+      : office_(office), call_(std::move(call)), offers_(office, {group, call_.sequence, call_.peer}) {
+    offers_.put(0, {std::move(x)}, {call_.peer}, call_);
+    office_.poll();
+  }
+
+  std::vector<const Call*> calls() override { return {&call_}; }
+  void receive(std::span<Tensor> /*incoming*/) override {}
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
+  void offer(std::vector<Tensor> /*offered*/) override {}
+  void finish() override {
+    offers_.wait_until_sent(call_);
+    office_.wait([&] { return offers_.is_taken(); }, call_, call_.peer);
+  }
+
+ private:
+  PostOffice& office_;
+  Call call_;
+  Offers offers_;
+};
+
+class RecvExchange : public Exchange {
+ public:
+  RecvExchange(PostOffice& office, std::uint64_t group, Call call)
+      : office_(office), call_(std::move(call)), name_{group, call_.sequence, call_.peer} {
+    office_.poll();
+  }
+
+  std::vector<const Call*> calls() override {
+    Arrival& arrival = office_.arrival(name_, call_.peer);
+    office_.wait([&] { return arrival.call.has_value(); }, call_, call_.peer);
+    arrival_ = office_.take_arrival(name_, call_.peer);
+    return {&*arrival_.call};
+  }
+  void receive(std::span<Tensor> incoming) override {
+    const Tensor& x = incoming[0];
+    if (moving_bytes(x) == 0) return;
+    if (is_inline(x)) return copy_content(*arrival_.content[0], x);
+    // Both may have to prepare it, whatever call the sender is in: it is no circle if that waits for this rank.
+    office_.wait([&] { return office_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
+    wait_for_elements(office_, {office_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
+  }
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
+  void offer(std::vector<Tensor> /*offered*/) override {}
+  void finish() override {
+    office_.begin(Kind::taken, name_);
+    office_.send(call_.peer);
+  }
+
+ private:
+  PostOffice& office_;
+  Call call_;
+  ExchangeName name_;
+  Arrival arrival_;
+};
+
+class ProcessTransport : public Transport {
+ public:
+  ProcessTransport(PostOffice& office, Group group)
+      : office_(office), group_(std::make_shared<const Group>(std::move(group))) {}
+
+  int rank() const override { return static_cast<int>(group_->rank); }
+  int size() const override { return static_cast<int>(group_->members.size()); }
+  int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
+
+  std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
+    return office_.path().start(group_, std::move(call), std::move(offered));
+  }
+  std::unique_ptr<Exchange> start_send(Call call, Tensor x, int /*to*/) override {
+    return std::make_unique<SendExchange>(office_, group_->id, std::move(call), std::move(x));
+  }
+  std::unique_ptr<Exchange> start_recv(Call call, int /*from*/) override {
+    return std::make_unique<RecvExchange>(office_, group_->id, std::move(call));
+  }
+  std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
+    // Alike on all members; that two of a rank's groups get one name is as likely as 2^-64.
+    std::uint64_t id = group_->id;
+    for (const std::uint64_t word : {sequence, static_cast<std::uint64_t>(world_rank(members[0]))})
+      id = mixed(id ^ mixed(word + 1));
+    for (int& member : members) member = world_rank(member);
+    return make_process_transport(office_, id, std::move(members));
+  }
+  void abort(std::string_view why) override { office_.report({Failure::Kind::error, std::string(why)}); }
+
+ private:
+  /// SplitMix64.
+  static std::uint64_t mixed(std::uint64_t x) {
+    x += 0x9E3779B97F4A7C15ULL;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+    return x ^ (x >> 31);
+  }
+
+  PostOffice& office_;
+  std::shared_ptr<const Group> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_process_transport(PostOffice& office, std::uint64_t group, std::vector<int> members) {
+  const auto me = std::find(members.begin(), members.end(), office.rank());
+  const auto rank = static_cast<std::size_t>(me - members.begin());
+  return std::make_unique<ProcessTransport>(office, Group{group, std::move(members), rank});
+}
+
+}  // namespace heddle

@@ -1,0 +1,16 @@
+// Ranks as processes: one end of a communicator among them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/transport.h"
+
+namespace heddle {
+
+/// The communicator of these world ranks, in this order; `group` names it, alike on all of them.
+std::unique_ptr<Transport> make_process_transport(PostOffice& office, std::uint64_t group, std::vector<int> members);
+
+}  // namespace heddle

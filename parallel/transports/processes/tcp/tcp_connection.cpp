@@ -1,0 +1,196 @@
+#include "parallel/transports/processes/tcp/tcp_connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "parallel/transports/processes/wire.h"
+
+namespace heddle {
+
+namespace {
+
+bool may_come_later(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+}  // namespace
+
+void TcpConnection::post(std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) {
+  if (!can_write_) return;
+  Frame& frame = letters_.emplace_back();
+  frame.header.kind = more_follow ? Kind::sheet : Kind::last_sheet;
+  frame.header.bytes = static_cast<std::int64_t>(words.size() + content.size());
+  frame.letter.assign(words.begin(), words.end());
+  frame.letter.insert(frame.letter.end(), content.begin(), content.end());
+  write();
+}
+
+std::optional<TcpConnection::Sheet> TcpConnection::next_sheet() {
+  if (sheets_.empty()) return {};
+  Sheet sheet = std::move(sheets_.front());
+  sheets_.pop_front();
+  return sheet;
+}
+
+void TcpConnection::write() {
+  while (write_some()) {
+  }
+}
+
+void TcpConnection::progress() {
+  write();
+  if (is_last_ && can_write_ && is_open() && !frame_.is_begun) {
+    can_write_ = false;
+    socket_.end_writing();
+  }
+  while (read_some()) {
+  }
+}
+
+bool TcpConnection::begin_frame() {
+  if (frame_.is_begun) return true;
+  if (!letters_.empty()) {
+    frame_ = std::move(letters_.front());
+    letters_.pop_front();
+  } else if (!outgoing_.empty()) {
+    frame_ = {};
+    frame_.elements = outgoing_.front();
+    frame_.header = {Kind::elements, frame_.elements->tag, std::min(frame_.elements->left, max_elements)};
+  } else {
+    return false;
+  }
+  frame_.is_begun = true;
+  return true;
+}
+
+void TcpConnection::end_frame() {
+  if (const std::shared_ptr<Elements> elements = std::move(frame_.elements)) {
+    elements->data += frame_.header.bytes;
+    elements->left -= frame_.header.bytes;
+    if (elements->left == 0) {
+      elements->is_done = true;
+      outgoing_.pop_front();
+    }
+  }
+  frame_ = {};
+}
+
+/// False when nothing more can be written now.
+bool TcpConnection::write_some() {
+  if (!can_write_ || !socket_.is_open() || !begin_frame()) return false;
+  const std::span<const std::byte> header = std::as_bytes(std::span(&frame_.header, 1));
+  const std::byte* const content = frame_.elements ? frame_.elements->data : frame_.letter.data();
+  std::array<iovec, 2> parts{};
+  const std::size_t header_left = frame_.at < header.size() ? header.size() - frame_.at : 0;
+  const std::size_t written = frame_.at - (header.size() - header_left);
+  const std::size_t left = static_cast<std::size_t>(frame_.header.bytes) - written;
+  parts[0] = {const_cast<std::byte*>(header.data()) + header.size() - header_left, header_left};
+  parts[1] = {const_cast<std::byte*>(content) + written, left};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t count = ::sendmsg(socket_.number(), &message, MSG_NOSIGNAL);
+  if (count < 0) {
+    // What the other had said before is still to be read: it may be why it ended.
+    if (!may_come_later(errno)) lose(errno);
+    return false;
+  }
+  frame_.at += static_cast<std::size_t>(count);
+  if (static_cast<std::size_t>(count) == header_left + left) end_frame();
+  return true;
+}
+
+/// False when nothing more can be read now.
+bool TcpConnection::read_some() {
+  if (is_gone() || !socket_.is_open()) return false;
+  std::byte* to = nullptr;
+  std::size_t left = 0;
+  if (read_ < sizeof(Header)) {
+    to = reinterpret_cast<std::byte*>(&header_) + read_;
+    left = sizeof(Header) - read_;
+  } else {
+    const std::size_t at = read_ - sizeof(Header);
+    left = static_cast<std::size_t>(header_.bytes) - at;
+    const bool is_dropped = elements_ && elements_->data == nullptr;
+    if (is_dropped) dropped_.resize(left);
+    to = is_dropped ? dropped_.data() : (elements_ ? elements_->data : sheet_.data()) + at;
+  }
+  const ssize_t count = ::recv(socket_.number(), to, left, 0);
+  if (count <= 0) {
+    if (count < 0 && may_come_later(errno)) return false;
+    lose(count < 0 ? errno : 0);
+    const bool is_closed = error_ == 0 || error_ == EPIPE || error_ == ECONNRESET;
+    why_gone_ =
+        is_closed ? "its process is gone" : fmt::format("it does not answer any more: {}", std::strerror(error_));
+    return false;
+  }
+  const bool had_header = read_ >= sizeof(Header);
+  read_ += static_cast<std::size_t>(count);
+  if (!had_header && read_ == sizeof(Header) && !begin_read()) return false;
+  if (read_ >= sizeof(Header) && read_ == sizeof(Header) + static_cast<std::size_t>(header_.bytes)) end_read();
+  return true;
+}
+
+/// Of what follows the header; false where nothing can.
+bool TcpConnection::begin_read() {
+  const std::int64_t bytes = header_.bytes;
+  switch (header_.kind) {
+    case Kind::sheet:
+    case Kind::last_sheet:
+      if (bytes < 0 || bytes > static_cast<std::int64_t>(Wire::max_sheet))
+        return refuse(fmt::format("part of a letter, of {} bytes", bytes));
+      sheet_.resize(static_cast<std::size_t>(bytes));
+      return true;
+    case Kind::elements: {
+      const auto found = incoming_.find(header_.tag);
+      if (bytes <= 0 || bytes > max_elements || found == incoming_.end() || found->second->left < bytes)
+        return refuse(fmt::format("{} bytes of elements, tag {}, which nobody asked for", bytes, header_.tag));
+      elements_ = found->second;
+      return true;
+    }
+  }
+  return refuse(fmt::format("a frame of kind {}", static_cast<std::uint32_t>(header_.kind)));
+}
+
+void TcpConnection::end_read() {
+  if (elements_) {
+    if (elements_->data != nullptr) elements_->data += header_.bytes;
+    elements_->left -= header_.bytes;
+    if (elements_->left == 0) {
+      elements_->is_done = true;
+      incoming_.erase(header_.tag);
+    }
+    elements_ = nullptr;
+  } else {
+    sheets_.push_back({std::move(sheet_), header_.kind == Kind::sheet});
+    sheet_ = {};
+  }
+  read_ = 0;
+}
+
+/// The other is not listened to any more, and can still be told why.
+bool TcpConnection::refuse(std::string_view what) {
+  why_gone_ = fmt::format("it sent {}: all processes must run the same build of this program", what);
+  // Their memory may go now.
+  outgoing_.clear();
+  if (frame_.elements) can_write_ = false;
+  return false;
+}
+
+/// Nothing more can be written; what is not, nobody waits for.
+void TcpConnection::lose(int error) {
+  if (can_write_) error_ = error;
+  can_write_ = false;
+  letters_.clear();
+  outgoing_.clear();
+  frame_ = {};
+}
+
+}  // namespace heddle

@@ -1,0 +1,190 @@
+#include "parallel/transports/processes/tcp/tcp_socket.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+sockaddr_in to_system(const TcpAddress& address) {
+  sockaddr_in system{};
+  system.sin_family = AF_INET;
+  system.sin_addr.s_addr = address.host;
+  system.sin_port = address.port;
+  return system;
+}
+
+using NameOfSocket = int (*)(int, sockaddr*, socklen_t*);
+
+TcpAddress from_system(int number, NameOfSocket name) {
+  sockaddr_in system{};
+  socklen_t size = sizeof(system);
+  (void)name(number, reinterpret_cast<sockaddr*>(&system), &size);
+  return {system.sin_addr.s_addr, system.sin_port};
+}
+
+TcpSocket new_socket() {
+  return TcpSocket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+void set_up_connection(const TcpSocket& socket) {
+  const auto set = [&socket](int level, int option, int value) {
+    (void)::setsockopt(socket.number(), level, option, &value, sizeof(value));
+  };
+  constexpr int silence = static_cast<int>(TcpSocket::longest_silence.count());
+  set(IPPROTO_TCP, TCP_NODELAY, 1);  // words are short and waited for
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, silence / 3);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, silence / 6);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, silence * 1000);
+}
+
+/// False at the deadline.
+bool wait_until_ready(int number, short events, TcpSocket::Deadline deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - TcpSocket::Clock::now());
+    pollfd ready{number, events, 0};
+    const int count = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (count > 0) return true;
+    if (count == 0) return false;
+    if (errno != EINTR) fail("poll: {}", std::strerror(errno));
+  }
+}
+
+/// The system's error, or 0.
+int try_to_connect(const TcpSocket& socket, const TcpAddress& address, TcpSocket::Deadline deadline) {
+  const sockaddr_in there = to_system(address);
+  int error = 0;
+  if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)) != 0) error = errno;
+  if (error == EINPROGRESS) {
+    if (!wait_until_ready(socket.number(), POLLOUT, deadline)) return ETIMEDOUT;
+    socklen_t size = sizeof(error);
+    (void)::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  if (error != 0 || !socket.is_with_itself()) return error;
+  // Closed at once, or who is to listen at this port would find it taken for a minute.
+  const linger at_once{1, 0};
+  (void)::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  return ECONNREFUSED;
+}
+
+}  // namespace
+
+std::string to_string(const TcpAddress& address) {
+  std::array<char, INET_ADDRSTRLEN> host{};
+  (void)::inet_ntop(AF_INET, &address.host, host.data(), host.size());
+  return fmt::format("{}:{}", host.data(), ntohs(address.port));
+}
+
+bool is_loopback(const TcpAddress& address) {
+  return ntohl(address.host) >> 24 == 127;
+}
+
+TcpSocket::TcpSocket(int number) : number_(number) {
+  if (number < 0) fail("socket: {}", std::strerror(errno));
+}
+
+TcpSocket TcpSocket::listen(std::uint16_t port) {
+  TcpSocket socket = new_socket();
+  const int on = 1;
+  (void)::setsockopt(socket.number_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const sockaddr_in here = to_system({INADDR_ANY, htons(port)});
+  if (::bind(socket.number_, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0 ||
+      ::listen(socket.number_, SOMAXCONN) != 0)
+    fail<InputError>("MASTER_PORT: cannot listen on port {}: {}", port, std::strerror(errno));
+  return socket;
+}
+
+TcpAddress TcpSocket::address_of(const std::string& host, std::uint16_t port) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int code = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); code != 0)
+    fail<InputError>("MASTER_ADDR: {}: {}", host, ::gai_strerror(code));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  return {reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr, htons(port)};
+}
+
+TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& whom, Deadline deadline) {
+  for (;;) {
+    TcpSocket socket = new_socket();
+    const int error = try_to_connect(socket, address, deadline);
+    if (error == 0) {
+      set_up_connection(socket);
+      return socket;
+    }
+    if (Clock::now() >= deadline) fail<RankFailed>("{} cannot be reached: {}", whom, std::strerror(error));
+    socket.close();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+TcpAddress TcpSocket::here() const {
+  return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getsockname(n, name, size); });
+}
+
+TcpAddress TcpSocket::there() const {
+  return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getpeername(n, name, size); });
+}
+
+TcpSocket TcpSocket::accept() const {
+  const int number = ::accept4(number_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (number < 0) return {};  // nobody, or who has gone again
+  TcpSocket socket(number);
+  set_up_connection(socket);
+  return socket;
+}
+
+std::optional<std::size_t> TcpSocket::read_some(std::span<std::byte> bytes) const {
+  const ssize_t count = ::recv(number_, bytes.data(), bytes.size(), 0);
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+  return {};
+}
+
+TcpSocket::Outcome TcpSocket::read(std::span<std::byte> bytes, Deadline deadline) const {
+  while (!bytes.empty()) {
+    if (!wait_until_ready(number_, POLLIN, deadline)) return Outcome::late;
+    const std::optional<std::size_t> count = read_some(bytes);
+    if (!count) return Outcome::closed;
+    bytes = bytes.subspan(*count);
+  }
+  return Outcome::done;
+}
+
+TcpSocket::Outcome TcpSocket::write(std::span<const std::byte> bytes, Deadline deadline) const {
+  while (!bytes.empty()) {
+    if (!wait_until_ready(number_, POLLOUT, deadline)) return Outcome::late;
+    const ssize_t count = ::send(number_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return Outcome::closed;
+    if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return Outcome::done;
+}
+
+void TcpSocket::end_writing() const {
+  (void)::shutdown(number_, SHUT_WR);
+}
+
+void TcpSocket::close() {
+  if (number_ >= 0) (void)::close(std::exchange(number_, -1));
+}
+
+}  // namespace heddle

@@ -1,0 +1,130 @@
+#include "parallel/transports/processes/tcp/tcp_wire.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/tcp_connection.h"
+
+namespace heddle {
+
+namespace {
+
+class TcpTransfer : public WireTransfer {
+ public:
+  TcpTransfer(TcpConnection& connection, std::shared_ptr<TcpConnection::Elements> elements, bool is_send)
+      : connection_(connection), elements_(std::move(elements)), is_send_(is_send) {}
+  bool is_done() override { return elements_->is_done || (is_send_ && connection_.is_gone()); }
+  void cancel() override {
+    if (!is_send_) TcpConnection::forget(*elements_);
+  }
+
+ private:
+  TcpConnection& connection_;
+  std::shared_ptr<TcpConnection::Elements> elements_;
+  bool is_send_;
+};
+
+class TcpWire : public Wire {
+ public:
+  TcpWire(const Launch& launch, Met met)
+      : launch_(launch), local_rank_(launch.local_rank.value_or(met.local_rank)), local_size_(met.local_size) {
+    for (TcpSocket& socket : met.sockets) connections_.emplace_back(std::move(socket));
+    is_gone_.resize(connections_.size());
+  }
+
+  int rank() const override { return launch_.rank; }
+  int size() const override { return launch_.size; }
+  int local_size() const override { return local_size_; }
+  int local_rank() const override { return local_rank_; }
+  std::string name() const override { return "sockets"; }
+
+  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
+    connection(to).post(words, content, more_follow);
+  }
+  std::optional<Sheet> next_sheet() override {
+    if (const std::optional<Sheet> sheet = first_sheet()) return sheet;
+    for (TcpConnection& other : connections_) other.progress();
+    return first_sheet();
+  }
+  bool flush(std::chrono::milliseconds patience) noexcept override {
+    const auto deadline = TcpSocket::Clock::now() + patience;
+    for (;;) {
+      for (TcpConnection& other : connections_) other.write();
+      if (std::none_of(connections_.begin(), connections_.end(), std::mem_fn(&TcpConnection::has_letters))) return true;
+      if (TcpSocket::Clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+  std::optional<Gone> next_gone() override {
+    for (int p = 0; p < size(); ++p) {
+      if (is_gone_[static_cast<std::size_t>(p)] || !connection(p).is_gone()) continue;
+      is_gone_[static_cast<std::size_t>(p)] = true;
+      return Gone{p, connection(p).why_gone()};
+    }
+    return {};
+  }
+
+  std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
+    auto elements = make_elements(tag, const_cast<void*>(data), bytes);
+    if (bytes > 0) connection(to).send(elements);
+    return std::make_unique<TcpTransfer>(connection(to), std::move(elements), true);
+  }
+  std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) override {
+    auto elements = make_elements(tag, data, bytes);
+    if (bytes > 0) connection(from).receive(elements);
+    return std::make_unique<TcpTransfer>(connection(from), std::move(elements), false);
+  }
+
+  bool plain(Operation /*operation*/, std::span<float> /*in*/, std::span<float> /*out*/) override { return false; }
+
+  void leave() override { part(std::chrono::seconds(10)); }
+  void abort(int /*code*/) override { part(std::chrono::seconds(1)); }
+
+ private:
+  static std::shared_ptr<TcpConnection::Elements> make_elements(int tag, void* data, std::int64_t bytes) {
+    return std::make_shared<TcpConnection::Elements>(
+        TcpConnection::Elements{static_cast<std::byte*>(data), bytes, tag, bytes == 0});
+  }
+  /// What was said last is still to be written, and what others say to be read: a connection that closes before may
+  /// lose both.
+  void part(std::chrono::seconds patience) {
+    const auto deadline = TcpSocket::Clock::now() + patience;
+    for (TcpConnection& other : connections_) other.end_writing();
+    const auto is_over = [](const TcpConnection& other) { return !other.is_open() || other.is_gone(); };
+    while (!std::all_of(connections_.begin(), connections_.end(), is_over) && TcpSocket::Clock::now() < deadline) {
+      for (TcpConnection& other : connections_) other.progress();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    for (TcpConnection& other : connections_) other.close();
+  }
+  TcpConnection& connection(int p) { return connections_[static_cast<std::size_t>(p)]; }
+  std::optional<Sheet> first_sheet() {
+    for (int p = 0; p < size(); ++p)
+      if (auto sheet = connection(p).next_sheet()) {
+        read_ = std::move(*sheet);
+        return Sheet{p, read_.content, read_.more_follow};
+      }
+    return {};
+  }
+
+  Launch launch_;
+  int local_rank_;
+  int local_size_;
+  std::vector<TcpConnection> connections_;  // this process's own has no socket
+  std::vector<bool> is_gone_;
+  TcpConnection::Sheet read_;
+};
+
+}  // namespace
+
+std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
+                                  const MeetingPatience& patience) {
+  return std::make_unique<TcpWire>(launch, meet(launch, meeting_point, patience));
+}
+
+}  // namespace heddle

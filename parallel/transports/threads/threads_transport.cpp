@@ -1,0 +1,357 @@
+#include "parallel/transports/threads/threads_transport.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "framework/tensors/device.h"
+#include "parallel/transports/threads/waiting_room.h"
+
+namespace heddle {
+
+namespace {
+
+/// Behind the work that makes these tensors, of one rank, what they are to be; null where it is done.
+std::shared_ptr<const Mark> mark_behind(std::span<const Tensor> tensors) {
+  for (const Tensor& x : tensors)
+    if (x.defined()) return x.device().backend().mark();
+  return nullptr;
+}
+
+/// What a rank lets others work on: one tensor for each of them, or none.
+struct Offer {
+  Offer() = default;
+  explicit Offer(std::vector<Tensor> for_ranks) : tensors(std::move(for_ranks)), ready(mark_behind(tensors)) {}
+
+  std::vector<Tensor> tensors;
+  std::shared_ptr<const Mark> ready;
+};
+
+/// What a rank has of the others for the time of some work on it. Null marks, of devices that compute at once, are
+/// nothing to wait for.
+class Borrowed {
+ public:
+  explicit Borrowed(Backend& mine) : mine_(mine) {}
+
+  /// What this rank issues from now on begins when x is ready.
+  void take(const Tensor& x, const std::shared_ptr<const Mark>& ready) {
+    Backend& owner = x.device().backend();
+    if (ready == nullptr || &owner == &mine_) return;
+    mine_.wait_for(ready.get());
+    owners_.push_back(&owner);
+  }
+  /// What the owners issue from now on begins when all that this rank has issued so far is done.
+  void give_back() {
+    if (owners_.empty()) return;
+    const std::shared_ptr<const Mark> done = mine_.mark();
+    for (Backend* const owner : owners_) owner->wait_for(done.get());
+    owners_.clear();
+  }
+
+ private:
+  Backend& mine_;
+  std::vector<Backend*> owners_;
+};
+
+void fetch(const Tensor& from, const std::shared_ptr<const Mark>& ready, Tensor& to) {
+  Borrowed borrowed(to.device().backend());
+  borrowed.take(from, ready);
+  to.copy_from(from);
+  borrowed.give_back();
+}
+
+/// Where one rank's calls are seen by the others. The phase is 4 * sequence + step: 1 and 2 say that offers[step - 1]
+/// may be worked on, `done` that this rank has issued its work on the others'. A slot serves again after max_started
+/// calls.
+struct alignas(64) Slot {
+  static constexpr std::uint64_t done = 3;
+  std::atomic<std::uint64_t> phase{0};
+  Call call;
+  std::array<Offer, 2> offers;
+};
+
+struct Message {
+  Call call;
+  Tensor x;
+  std::shared_ptr<const Mark> ready;
+  std::atomic<bool> taken{false};
+};
+
+/// What one rank has sent to another and that did not take it yet.
+struct Mailbox {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::shared_ptr<Message>> messages;
+  std::atomic<std::uint64_t> sent{0};
+};
+
+/// The shared side of one communicator.
+struct ThreadGroup {
+  explicit ThreadGroup(std::vector<int> world_ranks)
+      : members(std::move(world_ranks)), slots(members.size()), mailboxes(members.size() * members.size()) {}
+
+  std::size_t size() const { return members.size(); }
+  Slot& slot(std::size_t rank, std::uint64_t sequence) { return slots[rank][sequence % Transport::max_started]; }
+  Mailbox& mailbox(int from, int to) {
+    return mailboxes[static_cast<std::size_t>(from) * size() + static_cast<std::size_t>(to)];
+  }
+
+  std::vector<int> members;
+  std::vector<std::array<Slot, Transport::max_started>> slots;
+  std::vector<Mailbox> mailboxes;
+};
+
+}  // namespace
+
+class ThreadsWorld::Shared {
+ public:
+  Shared(int ranks, std::chrono::milliseconds timeout) : room_(ranks, timeout) {
+    std::vector<int> everybody(static_cast<std::size_t>(ranks));
+    std::iota(everybody.begin(), everybody.end(), 0);
+    world_ = std::make_shared<ThreadGroup>(std::move(everybody));
+  }
+
+  WaitingRoom& room() { return room_; }
+  const std::shared_ptr<ThreadGroup>& world() const { return world_; }
+
+  std::shared_ptr<ThreadGroup> split(const ThreadGroup& parent, std::uint64_t sequence,
+                                     const std::vector<int>& members) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<ThreadGroup>& group = groups_[{&parent, sequence, members[0]}];
+    if (group == nullptr) {
+      std::vector<int> world_ranks;
+      for (const int member : members) world_ranks.push_back(parent.members[static_cast<std::size_t>(member)]);
+      group = std::make_shared<ThreadGroup>(std::move(world_ranks));
+    }
+    return group;
+  }
+
+ private:
+  WaitingRoom room_;
+  std::shared_ptr<ThreadGroup> world_;
+  std::mutex mutex_;
+  std::map<std::tuple<const ThreadGroup*, std::uint64_t, int>, std::shared_ptr<ThreadGroup>> groups_;
+};
+
+namespace {
+
+using Shared = ThreadsWorld::Shared;
+
+class ThreadsCollective : public Exchange {
+ public:
+  ThreadsCollective(WaitingRoom& room, ThreadGroup& group, std::size_t rank, Call call, std::vector<Tensor> offered)
+      : room_(room), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
+    mine_.call = std::move(call);
+    publish(std::move(offered));
+  }
+
+  std::vector<const Call*> calls() override {
+    std::vector<const Call*> calls;
+    for (std::size_t p = 0; p < group_.size(); ++p) {
+      wait_for(p, step_);
+      calls.push_back(&group_.slot(p, sequence_).call);
+    }
+    return calls;
+  }
+
+  void receive(std::span<Tensor> incoming) override {
+    for (std::size_t p = 0; p < incoming.size(); ++p)
+      if (incoming[p].defined()) {
+        wait_for(p, step_);
+        if (incoming[p].bytes() > 0) fetch(offer_of(p).tensors[rank_], offer_of(p).ready, incoming[p]);
+      }
+  }
+
+  void reduce(Reduction reduction, Tensor& result) override {
+    wait_for_all(step_);
+    if (result.bytes() > 0) combine(reduction, offered(step_), std::span(&result, 1));
+  }
+
+  void all_reduce(Reduction reduction, int /*rank*/, std::vector<Tensor> results) override {
+    offer(std::move(results));
+    wait_for_all(step_);
+    // Only this rank reads and writes these slices, of every rank's x and of every rank's result.
+    std::vector<Tensor> everywhere = offered(step_);
+    if (everywhere[rank_].bytes() > 0) combine(reduction, offered(step_ - 1), everywhere);
+  }
+
+  void offer(std::vector<Tensor> offered) override {
+    ++step_;
+    publish(std::move(offered));
+  }
+
+  void finish() override {
+    enter(Slot::done);
+    wait_for_all(Slot::done);
+    mine_.offers = {};
+  }
+
+ private:
+  Slot& slot(std::size_t p) const { return group_.slot(p, sequence_); }
+  const Offer& offer_of(std::size_t p) const { return slot(p).offers[step_ - 1]; }
+  /// What every rank offered to this one in that step.
+  std::vector<Tensor> offered(std::uint64_t step) const {
+    std::vector<Tensor> tensors;
+    for (std::size_t p = 0; p < group_.size(); ++p) tensors.push_back(slot(p).offers[step - 1].tensors[rank_]);
+    return tensors;
+  }
+
+  /// `parts` are of all ranks, in their order; `results` either of this rank or of all. The newest marks are behind
+  /// both.
+  void combine(Reduction reduction, const std::vector<Tensor>& parts, std::span<Tensor> results) {
+    Backend& mine = parts[rank_].device().backend();
+    Borrowed borrowed(mine);
+    for (std::size_t p = 0; p < group_.size(); ++p) borrowed.take(parts[p], offer_of(p).ready);
+    if (parts.size() > 1)
+      mine.elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
+    else if (parts[0].data() != results[0].data())
+      results[0].copy_from(parts[0]);
+    borrowed.give_back();
+  }
+
+  void publish(std::vector<Tensor> offered) {
+    mine_.offers[step_ - 1] = Offer(std::move(offered));
+    enter(step_);
+  }
+
+  void enter(std::uint64_t step) {
+    mine_.phase.store(4 * sequence_ + step);
+    room_.notify(group_.members[rank_]);
+  }
+
+  void wait_for_all(std::uint64_t step) const {
+    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, step);
+  }
+
+  void wait_for(std::size_t p, std::uint64_t step) const {
+    const std::atomic<std::uint64_t>& phase = group_.slot(p, sequence_).phase;
+    room_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
+  }
+
+  WaitingRoom& room_;
+  ThreadGroup& group_;
+  std::size_t rank_;
+  std::uint64_t sequence_;
+  Slot& mine_;
+  std::uint64_t step_ = 1;
+};
+
+class SendExchange : public Exchange {
+ public:
+  SendExchange(WaitingRoom& room, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
+      : room_(room), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
+    Mailbox& mailbox = group.mailbox(from, to);
+    {
+      const std::lock_guard lock(mailbox.mutex);
+      mailbox.messages.emplace(message_->call.sequence, message_);
+    }
+    mailbox.sent.store(message_->call.sequence);
+    room_.notify(message_->call.rank);
+  }
+
+  std::vector<const Call*> calls() override { return {&message_->call}; }
+  void receive(std::span<Tensor> /*incoming*/) override {}
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
+  void offer(std::vector<Tensor> /*offered*/) override {}
+  void finish() override {
+    room_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
+  }
+
+ private:
+  WaitingRoom& room_;
+  int peer_;
+  std::shared_ptr<Message> message_;
+};
+
+class RecvExchange : public Exchange {
+ public:
+  RecvExchange(WaitingRoom& room, ThreadGroup& group, Call call, int from, int to)
+      : room_(room), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
+
+  std::vector<const Call*> calls() override {
+    room_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
+    const std::lock_guard lock(mailbox_.mutex);
+    message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
+    return {&message_->call};
+  }
+  void receive(std::span<Tensor> incoming) override {
+    if (incoming[0].bytes() > 0) fetch(message_->x, message_->ready, incoming[0]);
+  }
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
+  void offer(std::vector<Tensor> /*offered*/) override {}
+  void finish() override {
+    message_->x = Tensor();
+    message_->taken.store(true);
+    room_.notify(call_.rank);
+  }
+
+ private:
+  WaitingRoom& room_;
+  Mailbox& mailbox_;
+  Call call_;
+  std::shared_ptr<Message> message_;
+};
+
+class ThreadsTransport : public Transport {
+ public:
+  ThreadsTransport(std::shared_ptr<Shared> shared, std::shared_ptr<ThreadGroup> group, int rank)
+      : shared_(std::move(shared)), group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(group_->size()); }
+  int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
+
+  std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
+    return std::make_unique<ThreadsCollective>(shared_->room(), *group_, static_cast<std::size_t>(rank_),
+                                               std::move(call), std::move(offered));
+  }
+  std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
+    auto message = std::make_shared<Message>();
+    message->call = std::move(call);
+    message->ready = mark_behind(std::span(&x, 1));
+    message->x = std::move(x);
+    return std::make_unique<SendExchange>(shared_->room(), *group_, std::move(message), rank_, to);
+  }
+  std::unique_ptr<Exchange> start_recv(Call call, int from) override {
+    return std::make_unique<RecvExchange>(shared_->room(), *group_, std::move(call), from, rank_);
+  }
+  std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
+    const auto me = std::find(members.begin(), members.end(), rank_);
+    const int rank = static_cast<int>(me - members.begin());
+    return std::make_unique<ThreadsTransport>(shared_, shared_->split(*group_, sequence, members), rank);
+  }
+  void abort(std::string_view why) override { shared_->room().failed(world_rank(rank_), why); }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<ThreadGroup> group_;
+  int rank_;
+};
+
+}  // namespace
+
+ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds timeout)
+    : shared_(std::make_shared<Shared>(ranks, timeout)) {}
+ThreadsWorld::~ThreadsWorld() = default;
+
+std::unique_ptr<Transport> ThreadsWorld::connect(int rank) {
+  return std::make_unique<ThreadsTransport>(shared_, shared_->world(), rank);
+}
+void ThreadsWorld::ended(int rank) {
+  shared_->room().ended(rank);
+}
+void ThreadsWorld::failed(int rank, std::string_view why) {
+  shared_->room().failed(rank, why);
+}
+void ThreadsWorld::returned(int rank) {
+  shared_->room().returned(rank);
+}
+void ThreadsWorld::await(int count, std::chrono::milliseconds patience,
+                         const std::function<void(const std::string& why)>& on_stall) {
+  shared_->room().await(count, patience, on_stall);
+}
+
+}  // namespace heddle

@@ -1,0 +1,143 @@
+#include "parallel/transports/threads/waiting_room.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+/// Told to others while this lives, with the mutex held at both ends of it.
+class WaitingRoom::Sleeping {
+ public:
+  Sleeping(WaitingRoom& room, const Call& call, int peer, std::function<bool()> is_ready)
+      : room_(room), sleeper_(room.sleepers_[static_cast<std::size_t>(call.rank)]) {
+    sleeper_.call = &call;
+    sleeper_.peer = peer;
+    sleeper_.is_ready = std::move(is_ready);
+    ++room_.asleep_;
+  }
+  ~Sleeping() {
+    --room_.asleep_;
+    sleeper_.call = nullptr;
+    sleeper_.woke = std::chrono::steady_clock::now();
+  }
+  Sleeping(const Sleeping&) = delete;
+  Sleeping& operator=(const Sleeping&) = delete;
+
+ private:
+  WaitingRoom& room_;
+  Sleeper& sleeper_;
+};
+
+WaitingRoom::WaitingRoom(int ranks, std::chrono::milliseconds timeout)
+    : timeout_(timeout),
+      // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
+      spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
+      sleepers_(static_cast<std::size_t>(ranks)),
+      has_ended_(static_cast<std::size_t>(ranks)),
+      is_away_(static_cast<std::size_t>(ranks), true) {}
+
+void WaitingRoom::pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer) {
+  const double seconds = std::chrono::duration<double>(timeout_).count();
+  const auto begin = std::chrono::steady_clock::now();
+  auto deadline = begin + timeout_;
+  std::unique_lock lock(mutex_);
+  // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
+  const Sleeping sleeping(*this, call, peer, std::move(ready));
+  Sleeper& me = sleepers_[static_cast<std::size_t>(call.rank)];
+  bool is_late = false;
+  while (!me.is_ready()) {
+    if (failed_rank_ >= 0)
+      fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
+    check_for_deadlock(call.rank);
+    if (has_ended_[static_cast<std::size_t>(peer)] && !me.is_ready())
+      fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
+    // The time in which the peer waits for others is not its own. A chain of waits has as many links as ranks, at most.
+    const Sleeper& other = sleepers_[static_cast<std::size_t>(peer)];
+    if (is_late) {
+      const auto awake_since = other.call != nullptr ? std::chrono::steady_clock::now() : other.woke;
+      deadline =
+          std::min(std::max(begin, awake_since) + timeout_, begin + timeout_ * static_cast<int>(sleepers_.size()));
+    }
+    if (is_late && std::chrono::steady_clock::now() >= deadline)
+      fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer, seconds);
+    is_late = me.woken.wait_until(lock, deadline) == std::cv_status::timeout;
+  }
+}
+
+/// With the mutex held, by a rank that goes to sleep. Each sleeper needs one rank: if they lead back to this one, and
+/// none of them has become ready meanwhile, none ever will. The last to fall asleep finds the circle.
+void WaitingRoom::check_for_deadlock(int rank) const {
+  std::vector<int> circle;
+  int next = rank;
+  do {
+    const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(next)];
+    if (sleeper.call == nullptr || sleeper.is_ready()) return;
+    circle.push_back(next);
+    next = sleeper.peer;
+  } while (next != rank && circle.size() < sleepers_.size());
+  if (next != rank) return;
+  std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
+  std::string text;
+  for (const int member : circle) {
+    const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(member)];
+    text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*sleeper.call), sleeper.peer);
+  }
+  fail<RankFailed>("deadlock: {}", text);
+}
+
+void WaitingRoom::notify(int rank) {
+  if (asleep_.load() == 0) return;
+  const std::lock_guard lock(mutex_);
+  // Nobody else is woken: with many ranks on few cores that would cost more than the work.
+  for (Sleeper& sleeper : sleepers_)
+    if (sleeper.call != nullptr && sleeper.peer == rank && sleeper.is_ready()) sleeper.woken.notify_one();
+}
+
+void WaitingRoom::failed(int rank, std::string_view why) {
+  const std::lock_guard lock(mutex_);
+  if (failed_rank_ < 0) {
+    failed_rank_ = rank;
+    why_ = why;
+  }
+  for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
+  news_.notify_all();
+}
+
+void WaitingRoom::ended(int rank) {
+  const std::lock_guard lock(mutex_);
+  has_ended_[static_cast<std::size_t>(rank)] = true;
+  for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
+}
+
+void WaitingRoom::returned(int rank) {
+  const std::lock_guard lock(mutex_);
+  is_away_[static_cast<std::size_t>(rank)] = false;
+  news_.notify_all();
+}
+
+void WaitingRoom::await(int count, std::chrono::milliseconds patience,
+                        const std::function<void(const std::string& why)>& on_stall) {
+  const auto first_away = [&] { return std::find(is_away_.begin(), is_away_.begin() + count, true); };
+  const auto all_are_back = [&] { return first_away() == is_away_.begin() + count; };
+  std::unique_lock lock(mutex_);
+  news_.wait(lock, [&] { return all_are_back() || failed_rank_ >= 0; });
+  if (news_.wait_for(lock, patience, all_are_back)) return;
+  const std::string why =
+      fmt::format("rank {} failed: {}; rank {} did not end within {} s after that", failed_rank_, why_,
+                  first_away() - is_away_.begin(), std::chrono::duration<double>(patience).count());
+  lock.unlock();
+  if (on_stall) on_stall(why);
+}
+
+}  // namespace heddle

@@ -1,0 +1,70 @@
+// Where the ranks of one process wait for each other: briefly by spinning, then asleep until the rank that they wait
+// for wakes them. Every wait ends: who waits for a rank that failed or ended, or with others in a circle, is told.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/transports/transport.h"
+
+namespace heddle {
+
+class WaitingRoom {
+ public:
+  WaitingRoom(int ranks, std::chrono::milliseconds timeout);
+
+  /// Returns when `ready`, which only world rank `peer` can make true, before it calls `notify`. `call` is the waiting
+  /// rank's. Stopped if a rank failed; RankFailed if `peer` has ended, does not come within the timeout, or waits for
+  /// this rank itself, directly or through others.
+  template <class Ready>
+  void wait(const Ready& ready, const Call& call, int peer) {
+    for (int i = 0; i < spins_; ++i) {
+      if (ready()) return;
+      pause_briefly();
+    }
+    sleep([&ready] { return ready(); }, call, peer);
+  }
+  /// To be called by a rank after every change that others may wait for.
+  void notify(int rank);
+
+  void failed(int rank, std::string_view why);
+  void ended(int rank);
+  void returned(int rank);
+  /// See ThreadsWorld.
+  void await(int count, std::chrono::milliseconds patience,
+             const std::function<void(const std::string& why)>& on_stall);
+
+ private:
+  /// A rank, and if it is asleep, what it waits for: only `peer` can make it ready.
+  struct Sleeper {
+    std::condition_variable woken;
+    const Call* call = nullptr;
+    int peer = 0;
+    std::function<bool()> is_ready;
+    std::chrono::steady_clock::time_point woke{};  // when it last stopped waiting
+  };
+  class Sleeping;
+
+  static void pause_briefly();
+  void sleep(std::function<bool()> ready, const Call& call, int peer);
+  void check_for_deadlock(int rank) const;
+
+  const std::chrono::milliseconds timeout_;
+  const int spins_;
+  std::mutex mutex_;
+  std::atomic<int> asleep_{0};
+  std::vector<Sleeper> sleepers_;  // by world rank, as what follows
+  std::vector<bool> has_ended_;
+  std::vector<bool> is_away_;  // its thread has not ended
+  std::condition_variable news_;
+  int failed_rank_ = -1;
+  std::string why_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,110 @@
+#include "experiments/program/bench/bench.h"
+
+#include <algorithm>
+#include <array>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/config/study.h"
+#include "experiments/program/bench/machine.h"
+#include "experiments/training/experiment.h"
+#include "framework/error.h"
+#include "tests/support/called.h"
+
+namespace heddle {
+namespace {
+
+using test::call;
+using test::Called;
+
+TEST_CASE("bench: rows as JSON keep all keys, null where nothing was measured") {
+  const std::array<BenchRow, 1> rows{{{.name = "matmul", .value = 50, .unit = "GFLOP/s", .limit = 100, .share = 0.5}}};
+  CHECK(bench_json(rows) == R"({
+  "rows": [
+    {
+      "name": "matmul",
+      "value": 50.0,
+      "unit": "GFLOP/s",
+      "limit": 100.0,
+      "share": 0.5,
+      "peer": null
+    }
+  ]
+}
+)");
+}
+
+TEST_CASE("bench: an unknown name lists the known ones") {
+  CHECK_THROWS_WITH_AS(run_bench("op", {}),
+                       "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head or gpu",
+                       InputError);
+}
+
+TEST_CASE("bench: PLSC's protocol gives each run's middle half of the steps, and the median run") {
+  const Called called = call({"bench", "head", "--protocol", "plsc", "--json", "--runs", "3", "--set", "model.type=mlp",
+                              "--set", "data.image=[1,8,8]", "--set", "train.steps=8", "--set", "train.batch=16",
+                              "--set", "data.identities=50", "--set", "head.classes=60"});
+  REQUIRE(called.code == 0);
+  const auto rows = nlohmann::json::parse(called.out)["rows"];
+  REQUIRE(rows.size() == 5);
+  std::vector<double> rates;
+  for (int run = 0; run < 3; ++run) {
+    CHECK(rows[run]["name"] == fmt::format("run {}, steps 2 to 6", run + 1));
+    CHECK(rows[run]["unit"] == "images/s");
+    rates.push_back(rows[run]["value"]);
+  }
+  std::sort(rates.begin(), rates.end());
+  CHECK(rows[3]["name"] == "median of 3 runs of 8 steps");
+  CHECK(rows[3]["value"] == rates[1]);
+  CHECK(rows[4]["unit"] == "GB");
+  CHECK(rows[4]["value"] > 0);
+}
+
+TEST_CASE("bench: what a protocol does not take is refused") {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    const Called called = call(arguments);
+    CHECK(called.code == 2);
+    return called.err;
+  };
+  CHECK(said({"bench", "ops", "--protocol", "plsc"}) ==
+        "heddle: --protocol plsc is one of the head's: heddle bench head --protocol plsc\n");
+  CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "train.steps=1"}) ==
+        "heddle: train.steps: expected at least 2 for the protocol, got 1\n");
+  CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "head.clases=9"}) ==
+        "heddle: --set head.clases: unknown key; did you mean \"classes\"?\n");
+  CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "mesh.tp=600"}) ==
+        "heddle: the protocol plsc: /mesh: expected at most 1024 ranks, got 2 x 1 x 600\n");
+  CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "device=plan"}) ==
+        "heddle: device: the protocol measures: expected cpu or cuda\n");
+  CHECK(said({"bench", "head", "--protocol", "other"}).find("--protocol") != std::string::npos);
+  CHECK(said({"bench", "head", "--set", "train.steps=4"}).find("--protocol") != std::string::npos);
+  CHECK(said({"bench", "head", "--runs", "2"}).find("--protocol") != std::string::npos);
+  CHECK(said({"bench", "head", "--protocol", "plsc", "--threads", "1"}).find("--protocol") != std::string::npos);
+}
+
+TEST_CASE("bench: a protocol that runs out of memory says so as a run does") {
+  CHECK(call({"bench", "head", "--protocol", "plsc", "--runs", "1", "--set", "memory_budget=1000", "--set",
+              "model.type=mlp", "--set", "data.image=[1,4,4]", "--set", "head.classes=93431", "--set", "train.steps=2"})
+            .code == 3);
+}
+
+TEST_CASE("bench: the protocol's own experiment is PLSC's recipe") {
+  // Its plan: 128 images a rank, all classes of MS1MV3, a tenth of them in a step.
+  const auto study = read_study_text<Experiment>(plsc_experiment(), "plsc");
+  const Experiment& experiment = study.variants.at(0).root;
+  CHECK(experiment.train.steps == 200);
+  CHECK(experiment.train.batch == 128 * mesh_of(experiment).size());
+  CHECK(experiment.model.type == ModelType::iresnet50);
+  CHECK(experiment.head.sample.rate == 0.1);
+}
+
+TEST_CASE("bench: the shortest of several calls counts") {
+  int calls = 0;
+  CHECK(shortest_seconds([&] { ++calls; }, 0) < 1);
+  CHECK(calls == 4);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,424 @@
+// The program as its users meet it: arguments in; text, files and an exit code out.
+#include "experiments/program/command_line.h"
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/results_folder.h"
+#include "tests/support/called.h"
+#include "tests/support/experiment_files.h"
+#include "tests/support/program.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+
+using test::call;
+using test::Called;
+using test::Files;
+using test::summary;
+
+/// A few steps of a small network on drawn faces.
+Json small_study() {
+  return Json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"dp": 2},
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
+             "test_per_identity": 2},
+    "model": {"type": "mlp", "hidden": [12], "embedding": 5, "dropout": 0.2, "embedding_norm": true},
+    "head": {"classes": 9},
+    "train": {"batch": 8, "micro_batches": 2, "steps": 6}})");
+}
+
+}  // namespace
+
+TEST_CASE("run trains, prints one table and leaves a results folder") {
+  Files files;
+  const Called called = call({"run", files.write(small_study()), "--out", files.path("out")});
+  CHECK(called.code == 0);
+  CHECK(called.out.find("small") != std::string::npos);
+  for (const char* name :
+       {"experiment.json", "summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv"})
+    CHECK(std::filesystem::exists(files.path("out") + "/" + name));
+  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/small/step-000006/rank-1.safetensors"));
+}
+
+TEST_CASE("the effective experiment that a run writes gives the same run again") {
+  Files files;
+  const Called first = call({"run", files.write(small_study()), "--out", files.path("a"), "--json"});
+  const Called second = call({"run", files.path("a") + "/experiment.json", "--out", files.path("b"), "--json"});
+  REQUIRE(second.code == 0);
+  CHECK(summary(first)["variants"][0]["loss_per_step"] == summary(second)["variants"][0]["loss_per_step"]);
+}
+
+TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the accuracy of the whole run") {
+  Files files;
+  Json experiment = small_study();
+  experiment["train"]["save_every"] = 4;
+  experiment["evaluation"] = Json::object();
+  const std::string file = files.write(experiment);
+  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
+  REQUIRE(whole.code == 0);
+  // The same run with a bound on its time: killed after step 4 was saved.
+  REQUIRE(call({"run", file, "--out", files.path("cut"), "--set", "train.steps=4"}).code == 0);
+  const Called resumed = call({"run", file, "--out", files.path("cut"), "--json", "--resume"});
+  REQUIRE(resumed.code == 0);
+  const Json losses = summary(whole)["variants"][0]["loss_per_step"];
+  const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
+  CHECK(losses.size() == 6);
+  CHECK(rest == losses);
+  CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
+}
+
+TEST_CASE("a run that does not resume leaves no checkpoint of an earlier one to resume") {
+  Files files;
+  const std::string file = files.write(small_study());
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=3"}).code == 0);
+  const std::string checkpoints = files.path("out") + "/checkpoint/small/";
+  CHECK_FALSE(std::filesystem::exists(checkpoints + "step-000006"));
+  CHECK(std::filesystem::exists(checkpoints + "step-000003"));
+}
+
+TEST_CASE("a checkpoint whose files are of different steps is refused") {
+  Files files;
+  const std::string file = files.write(small_study());
+  REQUIRE(call({"run", file, "--out", files.path("a"), "--set", "train.steps=2"}).code == 0);
+  REQUIRE(call({"run", file, "--out", files.path("b"), "--set", "train.steps=3"}).code == 0);
+  const std::string in_a = files.path("a") + "/checkpoint/small/step-000002/rank-";
+  std::filesystem::copy_file(files.path("b") + "/checkpoint/small/step-000003/rank-1.safetensors",
+                             in_a + "1.safetensors", std::filesystem::copy_options::overwrite_existing);
+  const Called resumed = call({"run", file, "--out", files.path("a"), "--resume"});
+  CHECK(resumed.code == 2);
+  CHECK(resumed.err.find(in_a + "1.safetensors: is of another checkpoint than " + in_a + "0.safetensors") !=
+        std::string::npos);
+  std::filesystem::rename(files.path("b") + "/checkpoint/small/step-000003",
+                          files.path("b") + "/checkpoint/small/step-000004");
+  const Called renamed = call({"run", file, "--out", files.path("b"), "--resume"});
+  CHECK(renamed.code == 2);
+  CHECK(renamed.err.find("step-000004: was saved with steps = 3, this run has 4: it would not go on as the same run") !=
+        std::string::npos);
+}
+
+TEST_CASE("resuming on another number of ranks goes on, and says that it may round otherwise") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
+  const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--json", "--set", "mesh.dp=1",
+                               "--set", "train.micro_batches=4"});
+  REQUIRE(resumed.code == 0);
+  CHECK(resumed.err.find("resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the "
+                         "losses agree within rounding\n") != std::string::npos);
+  const Json losses = summary(whole)["variants"][0]["loss_per_step"];
+  const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
+  REQUIRE(rest.size() == losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    CHECK(rest[i].get<double>() == doctest::Approx(losses[i].get<double>()).epsilon(2e-5));
+}
+
+TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
+  Files files;
+  const std::string file = files.write(small_study());
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
+  const std::vector<std::string> more{"run", file, "--out", files.path("out"), "--set", "head.classes=13"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& others) {
+    arguments.insert(arguments.end(), others.begin(), others.end());
+    return call(arguments);
+  };
+  const std::string before = files.contents("out");
+  const Called refused = with(more, {"--resume"});
+  CHECK(refused.code == 2);
+  CHECK(files.contents("out") == before);
+  CHECK(refused.err.find("rank-0.safetensors: head.weight is of f32[9,5], this run needs f32[13,5]") !=
+        std::string::npos);
+  const Called alone = with(more, {"--fresh-head"});
+  CHECK(alone.code == 2);
+  CHECK(alone.err.find("--fresh-head requires --resume") != std::string::npos);
+  const Called begun = with(more, {"--resume", "--fresh-head"});
+  CHECK(begun.code == 0);
+  CHECK(begun.err.find("begins a new head of 13 classes\n") != std::string::npos);
+  CHECK(begun.err.find("going on after step 2\n") != std::string::npos);
+}
+
+TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const std::string folder = files.path("out") + "/checkpoint/small/step-000006";
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  const std::vector<std::string> resume{"run", file, "--out", files.path("out"), "--resume", "--set", "train.steps=8"};
+  std::vector<std::string> changed = resume;
+  changed.insert(changed.end(), {"--set", "train.optimizer.lr=0.2"});
+  const Called other = call(changed);
+  CHECK(other.code == 2);
+  CHECK(
+      other.err.find("step-000006: was saved by another experiment (train.optimizer.lr was 0.1, is 0.2): what may "
+                     "change is how long it trains, what it saves, how it is evaluated and how it lies on its ranks") !=
+      std::string::npos);
+  {
+    std::fstream weights(folder + "/rank-1.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekp(-5, std::ios::end);
+    weights.put('?');
+  }
+  const std::string before = files.contents("out");
+  const Called damaged = call(resume);
+  CHECK(damaged.code == 2);
+  CHECK(files.contents("out") == before);
+  CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum is not the one beside it") != std::string::npos);
+}
+
+TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the other variants still run") {
+  Files files;
+  Json experiment = small_study();
+  experiment["variants"] =
+      Json::parse(R"([{"name": "tight", "patch": {"memory_budget": 4000}}, {"name": "wide", "patch": {}}])");
+  const Called called = call({"run", files.write(experiment), "--out", files.path("out"), "--json"});
+  CHECK(called.code == 3);
+  const Json variants = summary(called)["variants"];
+  CHECK(variants[0]["status"] == "out_of_memory");
+  const std::string error = variants[0]["error"];
+  CHECK(error.starts_with("rank "));
+  CHECK(error.find(": out of memory: asked for ") != std::string::npos);
+  CHECK(error.find(" of its budget of 3.91 KiB") != std::string::npos);
+  CHECK(variants[1]["status"] == "ok");
+}
+
+TEST_CASE("a model that does not fit is reported with what was held of it") {
+  Files files;
+  const Called called =
+      call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set", "memory_budget=3200"});
+  CHECK(called.code == 3);
+  std::int64_t held = 0;
+  const Json ranks = summary(called)["variants"][0]["ranks"];
+  for (const Json& rank : ranks) held += rank["peak_bytes"]["parameters"].get<std::int64_t>();
+  CHECK(held > 0);
+}
+
+TEST_CASE("plan's operations a step are the training's, with or without an evaluation") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const auto operations = [](const Called& called) {
+    return summary(called)["variants"][0]["flops_per_step"].get<std::int64_t>();
+  };
+  const std::int64_t alone = operations(call({"plan", file, "--json"}));
+  CHECK(alone > 0);
+  CHECK(operations(call({"plan", file, "--json", "--set", "evaluation={}"})) == alone);
+  CHECK(operations(call({"plan", file, "--json", "--set", "train.steps=2"})) == alone);
+}
+
+TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of whom they waited for") {
+  Files files;
+  const Called called =
+      call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set", "timeout=1e-9"});
+  CHECK(called.code == 4);
+  const Json variant = summary(called)["variants"][0];
+  CHECK(variant["status"] == "failed");
+  CHECK(variant["error"].get<std::string>().find("rank ") != std::string::npos);
+}
+
+TEST_CASE("a training that diverges is stopped at its step, and keeps its last finite checkpoint") {
+  Files files;
+  const Called called = call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set",
+                              "train.optimizer.lr=1e300", "--set", "train.save_every=1"});
+  CHECK(called.code == 4);
+  const Json variant = summary(called)["variants"][0];
+  CHECK(variant["status"] == "failed");
+  CHECK(variant["error"].get<std::string>().find("the training has diverged") != std::string::npos);
+  CHECK(variant["steps"].get<int>() < 6);
+}
+
+TEST_CASE("a batch too small for the embedding's batch norm is refused before anything runs") {
+  Files files;
+  const Called called = call({"validate", files.write(small_study()), "--set", "train.batch=7"});
+  CHECK(called.code == 2);
+  CHECK(called.err ==
+        "heddle: --set train.batch: expected at least 8, got 7: the model's batch norm needs two samples in each part "
+        "of the batch, and there are dp * micro_batches = 4 parts\n");
+}
+
+TEST_CASE("validate names what is wrong with every file, and says which are valid") {
+  Files files;
+  const std::string good = files.write(small_study());
+  const Called called = call({"validate", "no/such.json", good, "nor/this.json"});
+  CHECK(called.code == 2);
+  CHECK(called.out == good + ": valid, 1 variant\n");
+  CHECK(called.err ==
+        "heddle: no/such.json: cannot be read: No such file or directory\n"
+        "nor/this.json: cannot be read: No such file or directory\n");
+}
+
+TEST_CASE("two runs do not write into one folder at the same time") {
+  Files files;
+  const ResultsFolder first(files.path("out"), "{}", false);
+  const Called second = call({"run", files.write(small_study()), "--out", files.path("out")});
+  CHECK(second.code == 2);
+  CHECK(second.err.find("another run is writing its results there") != std::string::npos);
+}
+
+TEST_CASE("plan counts the traffic of all steps, though it walks two") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const auto sent = [&](const char* steps) {
+    return summary(call({"plan", file, "--json", "--set", steps}))["variants"][0]["ranks"][1]["sent_bytes"]
+        .get<std::int64_t>();
+  };
+  CHECK(sent("train.steps=3000000000") == 3'000'000'000 * sent("train.steps=1"));
+}
+
+TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
+  Files files;
+  Json experiment = small_study();
+  experiment["evaluation"] = Json::object();
+  experiment["head"]["logits"] = "gathered";
+  experiment["train"]["clip"] = {{"norm", 1}};
+  const std::string file = files.write(experiment);
+  const Json run = summary(call({"run", file, "--out", files.path("out"), "--json"}))["variants"][0];
+  const Called planned = call({"plan", file, "--json"});
+  REQUIRE(planned.code == 0);
+  const Json plan = summary(planned)["variants"][0];
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
+      CHECK(plan["ranks"][rank][key] == run["ranks"][rank][key]);
+  CHECK(plan["loss_per_step"][0].is_null());
+}
+
+TEST_CASE("plan's time of a step is its operations at the profile's rate, and its bytes on the links") {
+  Files files;
+  Json experiment = small_study();
+  experiment["mesh"]["dp"] = 1;
+  experiment["profile"] = {{"flops", 1e6}, {"bandwidth", 1e20}};
+  const Json computing = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
+  CHECK(computing["clock"] == "virtual");
+  const double seconds = computing["flops_per_step"].get<double>() / 1e6;
+  CHECK(computing["step_seconds"]["median"].get<double>() == doctest::Approx(seconds));
+  CHECK(computing["samples_per_second"].get<double>() == doctest::Approx(8 / seconds));
+  CHECK(computing["ranks"][0]["busy_seconds"].get<double>() == doctest::Approx(6 * seconds));
+
+  // Two ranks of equal shards, to which computing and latency cost nothing: each byte that one sends takes its time.
+  experiment["mesh"]["dp"] = 2;
+  experiment["head"]["classes"] = 10;
+  experiment["profile"]["flops"] = 1e20;
+  experiment["links"] = {{"latency", 0}, {"bandwidth", 1e3}};
+  const Json sending = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
+  CHECK(sending["step_seconds"]["median"].get<double>() ==
+        doctest::Approx(sending["ranks"][0]["sent_bytes"].get<double>() / 6 / 1e3));
+}
+
+TEST_CASE("tables say which times are not the wall's") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const auto notes = [&](const Called& called) {
+    CHECK(called.code == 0);
+    std::string found;
+    std::istringstream lines(called.out);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("times are ")) found += line + "\n";
+    return found;
+  };
+  CHECK(notes(call({"plan", file})) == "times are modelled: kernels by `profile`, messages by `links`\n");
+  CHECK(notes(call({"run", file, "--out", files.path("wall")})).empty());
+  CHECK(notes(call({"run", file, "--out", files.path("virtual"), "--set", "clock=virtual"})) ==
+        "times are virtual: each rank's own CPU time, and messages by `links`\n");
+}
+
+TEST_CASE("with a virtual clock a run tells the time that its links would take") {
+  Files files;
+  Json experiment = small_study();
+  experiment["clock"] = "virtual";
+  experiment["links"] = {{"latency", 1000}};
+  const Json run = summary(call({"run", files.write(experiment), "--out", files.path("out"), "--json"}))["variants"][0];
+  CHECK(run["clock"] == "virtual");
+  CHECK(run["step_seconds"]["min"].get<double>() > 1000);
+  CHECK(run["ranks"][0]["busy_seconds"].get<double>() < 1000);
+}
+
+TEST_CASE("layers to recompute that cannot be are found in every variant before the first one runs") {
+  Files files;
+  Json experiment = small_study();
+  const auto error = [&](const Json& pipeline) {
+    experiment["variants"] = {{{"name", "a"}, {"patch", Json::object()}},
+                              {{"name", "b"}, {"patch", Json::object()}},
+                              {{"name", "c"}, {"patch", {{"pipeline", pipeline}}}}};
+    const std::string file = files.write(experiment);
+    const Called validated = call({"validate", file});
+    const Called run = call({"run", file, "--out", files.path("out")});
+    CHECK(validated.code == 2);
+    CHECK(run.code == 2);
+    CHECK(run.err == validated.err);
+    CHECK_FALSE(std::filesystem::exists(files.path("out")));
+    const std::string place = "heddle: " + file + ": /variants/2/patch/pipeline/recompute_layers: ";
+    CHECK(validated.err.starts_with(place));
+    return validated.err.substr(std::min(place.size(), validated.err.size()));
+  };
+  CHECK(error({{"recompute_layers", {"*", "no.such"}}}) == "model: no layer's name matches \"no.such\"\n");
+  CHECK(error({{"recompute", "sqrt"}, {"recompute_layers", {"*"}}}) ==
+        "expected none, for with pipeline.recompute = sqrt all layers are recomputed\n");
+}
+
+TEST_CASE("errors of an experiment name file, place and what was expected; exit code 2") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const auto error = [&](const std::string& set) {
+    const Called called = call({"validate", file, "--set", set});
+    CHECK(called.code == 2);
+    return called.err;
+  };
+  CHECK(error("train.bach=3") == "heddle: --set train.bach: unknown key; did you mean \"batch\"?\n");
+  CHECK(error("train.batch=\"many\"").find("--set train.batch: expected an integer") != std::string::npos);
+  CHECK(error("model.type=resnet19").find("did you mean \"resnet18\"?") != std::string::npos);
+  CHECK(error("head.classes=5") ==
+        fmt::format("heddle: {}: expected at least the data's 6 identities, got 5\n", "--set head.classes"));
+  CHECK(error("data.image=[2,8,8]") ==
+        "heddle: --set data.image: /data/image/0: expected 1 (gray) or 3 (colour) channels, got 2\n");
+  CHECK(error("data.train_per_identity=9223372036854775807").find("--set data.train_per_identity: expected") !=
+        std::string::npos);
+  CHECK(call({"validate", file, "--set", "clock=virtual", "--set", "threads=2"}).err ==
+        "heddle: --set threads: expected 1, got 2: a virtual clock sees the CPU time of a rank's own thread only\n");
+  CHECK(error("ranks.speed=[1,1,2]") ==
+        "heddle: --set ranks.speed: expected at most 2 speeds, one for each rank, got 3\n");
+  CHECK(error("mesh={\"dp\": 1024, \"tp\": 1024}")
+            .find("small.json: /mesh: expected at most 1024 ranks, got 1024 x 1 x 1024\n") != std::string::npos);
+  CHECK(error("mesh={\"dp\": 2, \"pp\": 1024}")
+            .find("small.json: /mesh: expected at most 1024 ranks, got 2 x 1024 x 1\n") != std::string::npos);
+  CHECK(error("ranks.speed=[0]") ==
+        "heddle: --set ranks.speed: /ranks/speed/0: expected a number from 1e-06 to 1000000, got 0\n");
+  CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");
+  CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
+  CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
+  CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
+  CHECK(error("device=gpu") ==
+        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+}
+
+TEST_CASE("wrong calls say what is wrong and exit with 2") {
+  CHECK(call({"run", "any.json", "--out", ""}).err.starts_with("--out: expected a folder, got \"\"\n"));
+  CHECK(call({}).code == 2);
+  CHECK(call({"fly"}).code == 2);
+  CHECK(call({"run"}).code == 2);
+  const Called missing = call({"run", "no/such.json"});
+  CHECK(missing.code == 2);
+  CHECK(missing.err == "heddle: no/such.json: cannot be read: No such file or directory\n");
+  CHECK(call({"list", "modles"}).code == 2);
+  CHECK(call({"help", "train.optimiser"}).code == 2);
+}
+
+TEST_CASE("schema, help, list and version answer on stdout") {
+  CHECK(Json::parse(call({"schema"}).out).contains("properties"));
+  std::ifstream shipped(test::source_folder() / "experiments/experiment.schema.json");
+  std::stringstream text;
+  text << shipped.rdbuf();
+  CHECK(text.str() == call({"schema"}).out);
+  CHECK(call({"help", "train.optimizer"}).out.find("nesterov") != std::string::npos);
+  CHECK(call({"list", "models"}).out.find("iresnet100") != std::string::npos);
+  CHECK(call({"list", "layers"}).out.find("global_average_pool") != std::string::npos);
+  CHECK(call({"--version"}).out.starts_with("heddle "));
+  CHECK(call({"--help"}).code == 0);
+}
+
+}  // namespace heddle

@@ -1,0 +1,327 @@
+// `heddle explain`: the planner's figures as a user meets them, beside what a run sends.
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/program/command_line.h"
+#include "tests/support/called.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+
+using test::Called;
+
+Called call(const std::vector<std::string>& arguments, const Json& experiment) {
+  const Scratch folder;
+  const std::string file = (folder / "small.json").string();
+  std::ofstream(file) << experiment.dump();
+  std::vector<std::string> all = arguments;
+  all.insert(all.begin() + 1, file);
+  return test::call(all);
+}
+
+Json explained(const Json& experiment, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments{"explain", "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Called called = call(arguments, experiment);
+  CHECK(called.err.empty());
+  REQUIRE(called.code == 0);
+  return Json::parse(called.out)["variants"][0];
+}
+
+/// A column-parallel and a row-parallel layer on two ranks, in two micro-batches of 4 samples.
+Json two_layers() {
+  return Json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"tp": 2},
+    "links": {"latency": 1e-3, "bandwidth": 1e6}, "profile": {"flops": 1e6, "bandwidth": 1e9},
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4},
+    "model": {"type": "mlp", "hidden": [32], "embedding": 8,
+              "placements": [{"layers": "layers.0", "parallel": "column"}, {"layers": "fc", "parallel": "row"}]},
+    "head": {"classes": 10},
+    "train": {"batch": 8, "micro_batches": 2, "steps": 2}})");
+}
+
+/// Sums of bytes and seconds over all collectives that stand anywhere in a tree.
+void add_collectives(const Json& json, Json& sums) {
+  if (json.is_object() && json.contains("operation")) {
+    Json& sum = sums[json["of"].get<std::string>()];
+    if (sum.is_null()) sum = Json::object();
+    sum["bytes"] = sum.value("bytes", std::int64_t{0}) + json["bytes"].get<std::int64_t>();
+    sum["seconds"] = sum.value("seconds", 0.0) + json["seconds"].get<double>();
+    return;
+  }
+  if (json.is_structured())
+    for (const Json& member : json) add_collectives(member, sums);
+}
+
+}  // namespace
+
+TEST_CASE("explain prints layers, what moves between them, and the sums") {
+  const Called called = call({"explain"}, two_layers());
+  CHECK(called.code == 0);
+  CHECK(called.out == R"(small: tp 2, 4 samples in each of 2 micro-batches
+layer                      type           tp  weights    FLOP   sent  messages
+input                         -            R        -       -      -         -
+flatten                 flatten  replicate R        -       -      -         -
+ flatten             no message     R -> R/P                       -         -
+layers.0                 linear  column S(1)     1040  32.8 k      -         -
+layers.0.relu              relu   group S(1)        -       -      -         -
+fc                       linear        row P      136  6.14 k      -         -
+ fc            > reduce_scatter    P -> S(0)                   128 B   2.13 ms
+ fc                < all_gather    P -> S(0)                   128 B   2.13 ms
+head                       head  column S(1)       40  2.56 k  448 B   14.4 ms
+
+a rank, a step   sent     time
+activations     704 B  18.7 ms
+weights             -        -
+gradients           -        -
+statistics          -        -
+communication   704 B  18.7 ms
+computing           -  41.5 ms
+memory a rank: 14.1 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
+)");
+}
+
+/// A head of a thousand classes on four ranks, on which arithmetic takes all of the time.
+Json large_head(const char* patch = "{}") {
+  Json experiment = two_layers();
+  experiment["mesh"] = {{"dp", 4}};
+  experiment["model"].erase("placements");
+  experiment["head"]["classes"] = 1000;
+  experiment.merge_patch(Json::parse(patch));
+  return experiment;
+}
+
+TEST_CASE("explain shows a replicated head where its embeddings are") {
+  const Called called = call({"explain"}, large_head(R"({"head": {"parallel": "replicated"}})"));
+  REQUIRE(called.code == 0);
+  const std::size_t row = called.out.find("\nhead ");
+  REQUIRE(row != std::string::npos);
+  CHECK(called.out.substr(row + 1, 60).find("data S(0)") != std::string::npos);
+  CHECK(explained(large_head(R"({"head": {"parallel": "replicated"}})"))["head"]["parallel"] == "replicated");
+  CHECK(explained(large_head())["head"]["parallel"] == "sharded");
+}
+
+TEST_CASE("explain counts what a rank keeps of the head as it is trained") {
+  const auto kept = [](const char* patch) {
+    const auto of_classes = [&](std::int64_t classes) {
+      Json experiment = large_head(patch);
+      experiment["head"]["classes"] = classes;
+      return explained(experiment)["totals"]["memory"]["parameters"].get<std::int64_t>();
+    };
+    return of_classes(2000) - of_classes(1000);  // the model's part is the same
+  };
+  constexpr std::int64_t table = 1000 * 8 * 4;
+  CHECK(kept("{}") == 2 * table / 4);
+  CHECK(kept(R"({"train": {"optimizer": {"type": "adamw"}}})") == 3 * table / 4);
+  CHECK(kept(R"({"train": {"forward_only": true}})") == table / 4);
+  CHECK(kept(R"({"head": {"parallel": "replicated"}})") == 3 * table);
+  CHECK(kept(R"({"head": {"parallel": "replicated"}, "train": {"forward_only": true}})") == table);
+  CHECK(kept(R"({"head": {"parallel": "replicated"}, "train": {"shard": "optimizer"}})") == 2 * table + table / 4);
+}
+
+TEST_CASE("explain counts the products that a head's way computes, and those for a norm, and none of a forward pass") {
+  const auto flops = [](const char* patch) { return explained(large_head(patch))["head"]["flops"].get<double>(); };
+  const double product = 2.0 * 4 * 2 * 250 * 8;  // a rank's classes, all samples
+  CHECK(flops("{}") == 4 * product);
+  CHECK(flops(R"({"head": {"logits": "fused", "stash": true}})") == 3 * product);
+  CHECK(flops(R"({"train": {"clip": {"norm": 1}}})") == 6 * product);
+  CHECK(flops(R"({"head": {"logits": "fused", "stash": true}, "train": {"clip": {"norm": 1}}})") == 4 * product);
+  CHECK(flops(R"({"head": {"parallel": "replicated"}, "train": {"clip": {"norm": 1}}})") == 4 * product);
+  const Json forward = explained(large_head(R"({"train": {"forward_only": true}})"))["head"];
+  CHECK(forward["flops"] == 0);
+  CHECK(forward["collectives"].empty());
+}
+
+TEST_CASE("explain's head that samples touches the sampled classes alone") {
+  const auto seconds = [](double rate) {
+    Json experiment = large_head(R"({"profile": {"flops": 1e18, "bandwidth": 1e6}})");
+    experiment["head"]["classes"] = 1000000;
+    experiment["head"]["sample"] = {{"rate", rate}};
+    return explained(experiment)["head"]["seconds"].get<double>();
+  };
+  CHECK(seconds(0.1) / seconds(1) == doctest::Approx(0.1).epsilon(1e-3));
+}
+
+TEST_CASE("a replicated head's gradient is what explain says it is on its way as") {
+  const Json head = explained(large_head(R"({"head": {"parallel": "replicated"}})"))["head"];
+  std::map<std::string, std::int64_t> bytes;
+  for (const Json& collective : head["collectives"]) bytes[collective["of"]] += collective["bytes"].get<std::int64_t>();
+  CHECK(bytes["gradients"] == 2 * 3 * 1000 * 8 * 4 / 4);
+  CHECK(bytes["activations"] == 2 * 3 * 4);  // the loss of each micro-batch
+}
+
+TEST_CASE("explain's totals are the sums of what its rows say") {
+  Json experiment = two_layers();
+  experiment["mesh"]["dp"] = 2;
+  experiment["model"]["embedding_norm"] = true;
+  experiment["model"]["placements"].push_back({{"layers", "layers.0"}, {"parallel", "parameter"}, {"over", "dp"}});
+  const Json variant = explained(experiment);
+  Json sums;
+  for (const char* part : {"layers", "head", "redistributions"}) add_collectives(variant[part], sums);
+  for (const char* cargo : {"activations", "weights", "gradients", "statistics"}) {
+    CAPTURE(cargo);
+    CHECK(variant["totals"][cargo]["bytes"] == sums[cargo]["bytes"]);
+    CHECK(variant["totals"][cargo]["seconds"].get<double>() == doctest::Approx(sums[cargo]["seconds"].get<double>()));
+    CHECK(variant["totals"][cargo]["bytes"] > 0);
+  }
+}
+
+TEST_CASE("what explain says that a rank sends in a step, it sends") {
+  const std::vector<std::string> sets{"{}", R"({"mesh": {"dp": 2, "tp": 2}})",
+                                      R"({"mesh": {"dp": 2, "tp": 1}, "train": {"shard": "optimizer"}})",
+                                      R"({"mesh": {"dp": 2}, "model": {"embedding_norm": true}})",
+                                      R"({"mesh": {"dp": 4, "tp": 1}, "model": {"placements": [
+                                            {"layers": "*", "parallel": "data"},
+                                            {"layers": "fc", "parallel": "parameter"}]}})"};
+  for (const std::string& patch : sets) {
+    CAPTURE(patch);
+    Json experiment = two_layers();
+    experiment["train"]["batch"] = 16;
+    experiment.merge_patch(Json::parse(patch));
+    const auto sent = [&](int steps) {
+      const Called called = call({"plan", "--json", "--set", fmt::format("train.steps={}", steps)}, experiment);
+      REQUIRE(called.code == 0);
+      return Json::parse(called.out)["variants"][0]["ranks"][0]["sent_bytes"].get<std::int64_t>();
+    };
+    CHECK(explained(experiment)["totals"]["communication"]["bytes"] == sent(2) - sent(1));
+  }
+}
+
+TEST_CASE("explain says along which axes the classes are shared, and what copies of them add up") {
+  Json experiment = two_layers();
+  experiment["mesh"] = {{"dp", 2}, {"tp", 2}};
+  experiment["head"]["over"] = {"tp"};
+  const Json head = explained(experiment)["head"];
+  CHECK(head["parallel"] == "sharded");
+  CHECK(head["over"] == Json{"tp"});
+  Json gradients;
+  for (const Json& collective : head["collectives"])
+    if (collective["of"] == "gradients") gradients = collective;
+  CHECK(gradients["operation"] == "all_reduce");
+  CHECK(gradients["bytes"] == 5 * 8 * 4);
+  const std::string text = call({"explain"}, experiment).out;
+  const std::size_t begin = text.find("\nhead ") + 1;
+  const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+  CHECK(line.find("data S(0)  column S(1)") != std::string::npos);
+}
+
+/// The two layers on two stages.
+Json two_stages() {
+  Json experiment = two_layers();
+  experiment["mesh"] = {{"pp", 2}};
+  experiment["model"].erase("placements");
+  experiment["model"]["stages"] = {{"balance", {1, 1}}};
+  experiment["head"]["over"] = {"dp", "tp"};
+  return experiment;
+}
+
+TEST_CASE("explain prints stages and what crosses between them") {
+  const Called called = call({"explain"}, two_stages());
+  CHECK(called.code == 0);
+  CHECK(called.out == R"(small: pp 2, 4 samples in each of 2 micro-batches
+layer              type   stage  weights    FLOP      sent  messages
+input                 -       -        -       -         -         -
+flatten         flatten       0        -       -         -         -
+layers.0         linear       0     2080  65.5 k         -         -
+layers.0.relu      relu       0        -       -         -         -
+ layers.0.relu   > send  0 -> 1                   1.00 KiB   3.02 ms
+ layers.0.relu   < send  0 -> 1                   1.00 KiB   3.02 ms
+fc               linear       1      264  12.3 k         -         -
+head               head       -       80  5.12 k         -         -
+
+all stages, a step      sent     time
+activations                -        -
+weights                    -        -
+gradients                  -        -
+statistics                 -        -
+between stages      2.00 KiB  6.05 ms
+communication       2.00 KiB  6.05 ms
+computing                  -  83.0 ms
+
+stage  pp  begins with  layers  weights  time a step  memory a rank
+0       0      flatten       3     2080      65.5 ms       29.4 KiB
+1       1           fc       1      344      17.4 ms       4.22 KiB
+)");
+}
+
+TEST_CASE("a cut by time leaves a slow rank less to do") {
+  Json experiment = two_stages();
+  experiment["model"].erase("stages");
+  experiment["clock"] = "virtual";
+  const auto second_begins_with = [&experiment] {
+    return explained(experiment)["stages"][1]["first_layer"].get<std::string>();
+  };
+  CHECK(second_begins_with() == "layers.0.relu");
+  experiment["ranks"] = {{"speed", {0.01}}};
+  CHECK(second_begins_with() == "layers.0");
+}
+
+TEST_CASE("what explain says that crosses a cut, the ranks on its sides send") {
+  const Json experiment = two_stages();
+  const auto sent = [&](int steps) {
+    const Called called = call({"plan", "--json", "--set", fmt::format("train.steps={}", steps)}, experiment);
+    REQUIRE(called.code == 0);
+    std::vector<std::int64_t> bytes;
+    const Json summary = Json::parse(called.out);
+    for (const Json& rank : summary["variants"][0]["ranks"]) bytes.push_back(rank["sent_bytes"]);
+    return bytes;
+  };
+  const Json variant = explained(experiment);
+  CHECK(variant["layers"][2]["stage"] == 0);
+  CHECK(variant["layers"][3]["stage"] == 1);
+  CHECK(variant["stages"][1]["first_layer"] == "fc");
+  const Json& cut = variant["cuts"][0];
+  CHECK(cut["values"] == Json{"layers.0.relu"});
+  CHECK(cut["forward"]["bytes"] == sent(2)[0] - sent(1)[0]);
+  const std::int64_t loss = 8;  // goes to rank 0, too
+  CHECK(cut["backward"]["bytes"] == sent(2)[1] - sent(1)[1] - loss);
+  CHECK(cut["forward"]["bytes"] == 2 * 4 * 32 * 4);
+}
+
+TEST_CASE("placements auto are no slower than the plain choices that fit, and stay within the budget") {
+  Json experiment = two_layers();
+  experiment["model"]["hidden"] = {512, 512};
+  experiment["model"]["placements"] = Json::array();
+  for (const std::int64_t budget : {0, 3000000, 2500000}) {
+    CAPTURE(budget);
+    experiment["memory_budget"] = budget;
+    const Json variant = explained(experiment, {"--placements", "auto"});
+    const auto seconds = [](const Json& totals) {
+      return totals["communication"]["seconds"].get<double>() + totals["computing"]["seconds"].get<double>();
+    };
+    CHECK(variant["placements"] == "auto");
+    if (budget > 0) CHECK(variant["totals"]["memory"]["total"] <= budget);
+    std::vector<std::string> names;
+    for (const Json& choice : variant["choices"]) {
+      names.push_back(choice["name"]);
+      CAPTURE(names.back());
+      if (choice["fits"]) CHECK(seconds(variant["totals"]) <= seconds(choice["totals"]) + 1e-9);
+    }
+    CHECK(names == std::vector<std::string>{"as written", "data", "column and row", "parameter", "auto"});
+  }
+}
+
+TEST_CASE("explain says what does not fit, and where") {
+  Json experiment = two_layers();
+  experiment["memory_budget"] = 5000;
+  CHECK(call({"explain", "--placements", "auto"}, experiment).err ==
+        "heddle: small: the model: no placement fits into 4.57 KiB a rank, the least that is possible is 15.3 KiB (the "
+        "head takes 320 B of the 4.88 KiB of memory_budget)\n");
+  experiment = two_layers();
+  experiment["model"]["placements"][0] = {{"layers", "layers.0"}, {"parallel", "group"}};
+  const Called called = call({"explain"}, experiment);
+  CHECK(called.code == 2);
+  CHECK(called.err.find("layers.0: cannot be placed as group over tp (2 ranks): it has one group only") !=
+        std::string::npos);
+  CHECK(call({"explain", "--placements", "best"}, two_layers()).code == 2);
+}
+
+}  // namespace heddle

@@ -1,0 +1,448 @@
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/event_file.h"
+#include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
+#include "experiments/results/text.h"
+#include "experiments/results/trace.h"
+#include "experiments/training/gather_ranks.h"
+#include "framework/files/crc32c.h"
+#include "tests/support/sample_results.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+/// `a.b` for every key of nested objects; `[]` for the elements of a list, taken from its first.
+std::vector<std::string> keys_of(const OrderedJson& json, const std::string& prefix = "") {
+  std::vector<std::string> keys;
+  if (json.is_array() && !json.empty()) return keys_of(json[0], prefix + "[]");
+  if (!json.is_object()) return {prefix};
+  for (const auto& [key, value] : json.items())
+    for (const std::string& inner : keys_of(value, prefix.empty() ? key : prefix + "." + key)) keys.push_back(inner);
+  return keys;
+}
+
+TEST_CASE("summary.json has the stable keys in their order, and no others") {
+  const OrderedJson summary = OrderedJson::parse(summary_json(run_result()));
+  CHECK(keys_of(summary) == std::vector<std::string>{"name",
+                                                     "versions.heddle",
+                                                     "versions.compiler",
+                                                     "host.system",
+                                                     "host.processor",
+                                                     "host.cores",
+                                                     "host.memory_bytes",
+                                                     "variants[].name",
+                                                     "variants[].status",
+                                                     "variants[].error",
+                                                     "variants[].steps",
+                                                     "variants[].loss.first",
+                                                     "variants[].loss.last",
+                                                     "variants[].loss_per_step[]",
+                                                     "variants[].skipped_steps",
+                                                     "variants[].step_seconds.median",
+                                                     "variants[].step_seconds.min",
+                                                     "variants[].step_seconds.max",
+                                                     "variants[].samples_per_second",
+                                                     "variants[].device",
+                                                     "variants[].clock",
+                                                     "variants[].batch",
+                                                     "variants[].head.classes",
+                                                     "variants[].head.features",
+                                                     "variants[].head.ranks",
+                                                     "variants[].head.copies",
+                                                     "variants[].head.parallel",
+                                                     "variants[].head.logits",
+                                                     "variants[].head.stash",
+                                                     "variants[].head.rate",
+                                                     "variants[].head.weights",
+                                                     "variants[].head.momentum",
+                                                     "variants[].head.product_type",
+                                                     "variants[].schedule",
+                                                     "variants[].recompute",
+                                                     "variants[].stages",
+                                                     "variants[].stage_begins",
+                                                     "variants[].micro_batches",
+                                                     "variants[].bubble_fraction",
+                                                     "variants[].ideal_speedup",
+                                                     "variants[].kept_micro_batches",
+                                                     "variants[].kept_inputs",
+                                                     "variants[].speedup_over_first",
+                                                     "variants[].speedup_over_naive",
+                                                     "variants[].share_of_ideal",
+                                                     "variants[].predicted_seconds",
+                                                     "variants[].sent_in_step",
+                                                     "variants[].ranks[].rank",
+                                                     "variants[].ranks[].coordinates.dp",
+                                                     "variants[].ranks[].coordinates.pp",
+                                                     "variants[].ranks[].coordinates.tp",
+                                                     "variants[].ranks[].peak_bytes.total",
+                                                     "variants[].ranks[].peak_bytes.parameters",
+                                                     "variants[].ranks[].peak_bytes.gradients",
+                                                     "variants[].ranks[].peak_bytes.optimizer",
+                                                     "variants[].ranks[].peak_bytes.activations",
+                                                     "variants[].ranks[].peak_bytes.workspace",
+                                                     "variants[].ranks[].peak_bytes.communication",
+                                                     "variants[].ranks[].reserved_bytes",
+                                                     "variants[].ranks[].sent_bytes",
+                                                     "variants[].ranks[].received_bytes",
+                                                     "variants[].ranks[].busy_seconds",
+                                                     "variants[].ranks[].utilisation",
+                                                     "variants[].evaluation.rank1",
+                                                     "variants[].evaluation.verification.accuracy",
+                                                     "variants[].evaluation.verification.deviation",
+                                                     "variants[].evaluation.verification.threshold",
+                                                     "variants[].evaluation.verification.tar_at_far.1e-3",
+                                                     "variants[].evaluation.verification.tar_at_far.1e-4"});
+}
+
+TEST_CASE("summary.json gives what was measured: times without the first step, speed against the first variant") {
+  const OrderedJson summary = OrderedJson::parse(summary_json(run_result()));
+  CHECK(summary["name"] == "study");
+  const OrderedJson& sharded = summary["variants"][1];
+  CHECK(sharded["status"] == "ok");
+  CHECK(sharded["error"].is_null());
+  CHECK(sharded["steps"] == 3);
+  CHECK(sharded["loss"] == OrderedJson{{"first", 40.5}, {"last", 20.125}});
+  CHECK(sharded["loss_per_step"] == OrderedJson{40.5, 30.25, 20.125});
+  CHECK(sharded["step_seconds"] == OrderedJson{{"median", 0.5}, {"min", 0.25}, {"max", 0.75}});
+  CHECK(sharded["samples_per_second"] == 128.0);
+  CHECK(sharded["clock"] == "wall");
+  CHECK(sharded["bubble_fraction"] == 0.0);
+  CHECK(sharded["ideal_speedup"].is_null());
+  CHECK(sharded["speedup_over_first"] == 2.0);
+  CHECK(sharded["evaluation"].is_null());
+  CHECK(sharded["sent_in_step"] == OrderedJson{{"counted", 21 * mebi},
+                                               {"formula",
+                                                {{"total", 21 * mebi},
+                                                 {"activations", mebi},
+                                                 {"weights", 2 * mebi},
+                                                 {"gradients", 3 * mebi},
+                                                 {"statistics", 4 * mebi},
+                                                 {"head", 11 * mebi},
+                                                 {"stages", 0}}}});
+  const OrderedJson& rank = sharded["ranks"][3];
+  CHECK(rank["coordinates"] == OrderedJson{{"dp", 3}, {"pp", 0}, {"tp", 0}});
+  CHECK(rank["peak_bytes"]["total"] == 13 * mebi + 512);
+  CHECK(rank["peak_bytes"]["activations"] == 4 * mebi);
+  CHECK(rank["reserved_bytes"] == 48 * mebi);
+  CHECK(rank["sent_bytes"] == 1003);
+  CHECK(rank["received_bytes"] == 2003);
+  CHECK(rank["busy_seconds"] == 1.5);
+}
+
+TEST_CASE("what was not measured is null, also in a variant that failed and where a loss is no number") {
+  RunResult run = run_result();
+  run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();
+  run.variants[0].evaluation->verification.reset();
+  const OrderedJson summary = OrderedJson::parse(summary_json(run));
+  CHECK(summary["variants"][0]["evaluation"] == OrderedJson{{"rank1", 0.99}, {"verification", nullptr}});
+  CHECK(summary["variants"][1]["loss"]["last"].is_null());
+  run.variants[1].pipeline.emplace();  // without the ranks' busy times
+  CHECK(OrderedJson::parse(summary_json(run))["variants"][1]["bubble_fraction"].is_null());
+  const OrderedJson& failed = summary["variants"][2];
+  CHECK(failed["status"] == "out_of_memory");
+  CHECK(failed["error"] == "rank 1: out of memory");
+  CHECK(failed["steps"] == 0);
+  CHECK(failed["loss_per_step"] == OrderedJson::array());
+  CHECK(failed["ranks"] == OrderedJson::array());
+  for (const char* key : {"samples_per_second", "speedup_over_first", "sent_in_step", "evaluation"})
+    CHECK(failed[key].is_null());
+  for (const char* key : {"median", "min", "max"}) CHECK(failed["step_seconds"][key].is_null());
+  for (const char* key : {"first", "last"}) CHECK(failed["loss"][key].is_null());
+}
+
+ChosenConvolution chosen_convolution(const std::string& part, std::int64_t workspace) {
+  return {.geometry = "[8,56,56,64] -> [8,56,56,64], kernel 3x3, stride 1x1, padding 1x1",
+          .part = part,
+          .dtype = "bf16",
+          .algorithm = "implicit_precomp_gemm",
+          .math = "tensor_op",
+          .workspace = workspace,
+          .adds_bias = true};
+}
+
+TEST_CASE("summary.json says how convolutions were computed where that was chosen: those of all ranks, each once") {
+  RunResult run = run_result();
+  const ChosenConvolution forward = chosen_convolution("forward", 512);
+  run.variants[1].ranks[0].convolutions = {forward};
+  run.variants[1].ranks[1].convolutions = {
+      {.geometry = forward.geometry, .part = "backward_input", .dtype = "f64", .algorithm = "plain"}, forward};
+  const OrderedJson summary = OrderedJson::parse(summary_json(run));
+  CHECK_FALSE(summary["variants"][0].contains("convolutions"));
+  CHECK(summary["variants"][1]["convolutions"] == OrderedJson{{{"geometry", forward.geometry},
+                                                               {"part", "backward_input"},
+                                                               {"dtype", "f64"},
+                                                               {"algorithm", "plain"},
+                                                               {"math", nullptr},
+                                                               {"workspace", 0},
+                                                               {"adds_bias", false}},
+                                                              {{"geometry", forward.geometry},
+                                                               {"part", "forward"},
+                                                               {"dtype", "bf16"},
+                                                               {"algorithm", "implicit_precomp_gemm"},
+                                                               {"math", "tensor_op"},
+                                                               {"workspace", 512},
+                                                               {"adds_bias", true}}});
+}
+
+TEST_CASE("a rank's row travels between processes as it was measured") {
+  RankResult sent = rank_result(1, mebi);
+  sent.busy_in_step = {0.5, 0.25};
+  sent.trace = {{"conv", false, 1, 0.5, 0, {}}, {"send", true, 1.5, 0.25, 77, MessageName{0, 1, 5}}};
+  sent.convolutions = {chosen_convolution("forward", 512), chosen_convolution("backward_weight", 0)};
+  RankResult came;
+  read_letter(to_letter(sent), came);
+  CHECK(came.peak.bytes == sent.peak.bytes);
+  CHECK(came.reserved_bytes == 48 * mebi);
+  CHECK(came.sent_bytes == 1001);
+  CHECK(came.received_bytes == 2001);
+  CHECK(came.busy_seconds == 1.5);
+  CHECK(came.busy_in_step == sent.busy_in_step);
+  REQUIRE(came.trace.size() == 2);
+  CHECK(came.trace[0].name == "conv");
+  CHECK_FALSE(came.trace[0].message);
+  CHECK(came.trace[1].bytes == 77);
+  REQUIRE(came.trace[1].message);
+  CHECK(came.trace[1].message->number == 5);
+  CHECK(came.convolutions == sent.convolutions);
+}
+
+TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") {
+  RunResult run;
+  run.variants = {variant_result("a,\"b\"", 1, 1)};
+  CHECK(memory_csv(run) ==
+        "variant,rank,category,bytes\n"
+        "\"a,\"\"b\"\"\",0,parameters,4194304\n"
+        "\"a,\"\"b\"\"\",0,gradients,3145728\n"
+        "\"a,\"\"b\"\"\",0,optimizer,2097152\n"
+        "\"a,\"\"b\"\"\",0,activations,1048576\n"
+        "\"a,\"\"b\"\"\",0,workspace,512\n"
+        "\"a,\"\"b\"\"\",0,communication,0\n");
+}
+
+TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one after another") {
+  CHECK(schedule_csv(variant_result("a", 2, 1)) == "0F0,0B0,0F1,0B1\n0F0,0B0,0F1,0B1\n");
+}
+
+TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {
+  RunResult run = run_result();
+  const Span compute{.name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
+  const Span message{
+      .name = "all_reduce", .is_communication = true, .begin_seconds = 1.5, .seconds = 0.25, .bytes = 77};
+  for (VariantResult& variant : run.variants)
+    for (RankResult& rank : variant.ranks) rank.trace = {compute, message};
+  const Scratch scratch;
+  AtomicFile file(scratch / "trace.json");
+  write_trace(file, run);
+  file.commit();
+  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  std::vector<OrderedJson> intervals;
+  int processes = 0;
+  for (const OrderedJson& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") intervals.push_back(event);
+    processes += event["name"] == "process_name" ? 1 : 0;
+  }
+  CHECK(processes == 4);
+  REQUIRE(intervals.size() == 10);
+  CHECK(intervals[0] ==
+        OrderedJson::parse(R"({"ph":"X","name":"conv\"1\"","cat":"compute","pid":0,"tid":0,"ts":1e6,"dur":5e5,
+                                        "args":{"variant":"serial"}})"));
+  CHECK(intervals[1] ==
+        OrderedJson::parse(R"({"ph":"X","name":"all_reduce","cat":"communication","pid":0,"tid":1,"ts":1.5e6,
+                                        "dur":2.5e5,"args":{"variant":"serial","bytes":77}})"));
+  CHECK(intervals[9]["pid"] == 3);
+  CHECK(intervals[2]["ts"] == 1.75e6);  // where the first variant ended
+}
+
+TEST_CASE("trace.json has an arrow from each send to its receive, if both were recorded, in each variant anew") {
+  RunResult run;
+  run.variants.resize(2);
+  const auto span = [](const char* name, double begin, double seconds, MessageName message) {
+    return Span{name, true, begin, seconds, 8, message};
+  };
+  for (VariantResult& variant : run.variants) {
+    variant.ranks.resize(2);
+    variant.ranks[1].rank = 1;
+    variant.ranks[0].trace = {span("send", 1, 1, {0, 1, 5}), span("send", 2, 1, {0, 1, 6}),
+                              span("recv", 4, 0, {1, 0, 1})};
+    variant.ranks[1].trace = {span("recv", 0, 2.5, {0, 1, 5}), span("send", 3, 0.5, {1, 0, 1}),
+                              span("recv", 3, 1, {0, 1, 7})};
+  }
+  const Scratch scratch;
+  AtomicFile file(scratch / "trace.json");
+  write_trace(file, run);
+  file.commit();
+  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  std::string ends;
+  for (const OrderedJson& event : trace["traceEvents"]) {
+    if (!event.contains("id")) continue;
+    CHECK(event.contains("bp") == (event["ph"] == "f"));
+    ends += fmt::format("{}{} rank {} track {} at {:.3f}\n", event["ph"].get<std::string>(), event["id"].get<int>(),
+                        event["pid"].get<int>(), event["tid"].get<int>(), event["ts"].get<double>());
+  }
+  CHECK(ends ==
+        "s1 rank 0 track 2 at 1000000.000\nf2 rank 0 track 1 at 4000000.000\n"
+        "f1 rank 1 track 1 at 2499999.999\ns2 rank 1 track 2 at 3000000.000\n"
+        "s3 rank 0 track 2 at 5000000.000\nf4 rank 0 track 1 at 8000000.000\n"
+        "f3 rank 1 track 1 at 6499999.999\ns4 rank 1 track 2 at 7000000.000\n");
+}
+
+TEST_CASE("crc32c gives the published values") {
+  CHECK(crc32c("") == 0);
+  CHECK(crc32c("123456789") == 0xE3069283);
+  CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);  // RFC 3720, B.4
+  CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43);
+  const std::string text = "a text in two pieces, of which none need be a multiple of eight bytes long";
+  for (std::size_t i = 0; i <= text.size(); ++i)
+    CHECK(crc32c(text.substr(i), crc32c(text.substr(0, i))) == crc32c(text));
+}
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+TEST_CASE("the event file is the one that TensorBoard's own writer makes") {
+  CHECK(hex(event_file_header(2.5)) ==
+        "1800000000000000a37f4b220900000000000004401a0d627261696e2e4576656e743a32b19bcaec");
+  const std::vector<std::pair<std::string, double>> scalars{{"loss", 0.5}, {"learning_rate", -2}};
+  CHECK(hex(scalars_event(1.0, 300, scalars)) ==
+        "31000000000000009d8383e909000000000000f03f10ac022a230a0b0a046c6f7373150000003f0a140a0d6c6561726e696e675f726174"
+        "6515000000c0d4e9ee86");
+}
+
+std::vector<OrderedJson> metrics_of(const fs::path& folder) {
+  std::vector<OrderedJson> lines;
+  for (const std::string& line : lines_of(read_file(folder / "metrics.jsonl", mebi)))
+    lines.push_back(OrderedJson::parse(line));
+  return lines;
+}
+
+TEST_CASE("a results folder holds a step's metrics as soon as the step is over") {
+  const Scratch scratch;
+  ResultsFolder folder(scratch / "a/b", "{}\n", false);
+  folder.begin_variant("serial", 0, 64);
+  StepRecord record = step_record(0, 1.0 / 3, 0.5);
+  folder.step(record);
+  record.step = 1;
+  record.gradient_norm = 2.5;
+  record.loss_scale = 32768;
+  record.is_skipped = true;
+  record.loss.reset();
+  record.seconds = 0;
+  folder.step(record);
+  const auto lines = metrics_of(folder.path());
+  REQUIRE(lines.size() == 2);
+  CHECK(keys_of(lines[0]) == std::vector<std::string>{"variant", "step", "loss", "learning_rate", "gradient_norm",
+                                                      "loss_scale", "skipped", "seconds", "samples_per_second",
+                                                      "time"});
+  CHECK(lines[0]["variant"] == "serial");
+  CHECK(lines[0]["loss"] == 1.0 / 3);
+  CHECK(lines[0]["gradient_norm"].is_null());
+  CHECK(lines[0]["samples_per_second"] == 128.0);
+  CHECK(lines[1]["loss"].is_null());
+  CHECK(lines[1]["gradient_norm"] == 2.5);
+  CHECK(lines[0]["loss_scale"].is_null());
+  CHECK(lines[0]["skipped"] == false);
+  CHECK(lines[1]["loss_scale"] == 32768);
+  CHECK(lines[1]["skipped"] == true);
+  CHECK(lines[1]["samples_per_second"].is_null());
+  CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
+}
+
+TEST_CASE("a results folder holds its files, and a study's schedules a folder a variant") {
+  const Scratch scratch;
+  const RunResult run = run_result();
+  ResultsFolder folder(scratch / "a", "{\"name\": 1}\n", false);
+  folder.write(run);
+  CHECK(read_file(folder.path() / "experiment.json", mebi) == "{\"name\": 1}\n");
+  CHECK(read_file(folder.path() / "summary.json", mebi) == summary_json(run));
+  CHECK(read_file(folder.path() / "memory.csv", mebi) == memory_csv(run));
+  CHECK(read_file(folder.path() / "schedule.csv", mebi) == schedule_csv(run.variants[0]));
+  CHECK(read_file(folder.path() / "variants/sharded/schedule.csv", mebi) == schedule_csv(run.variants[1]));
+  CHECK(OrderedJson::parse(read_file(folder.path() / "trace.json", mebi)).contains("traceEvents"));
+}
+
+TEST_CASE("a new run replaces an earlier one's files and leaves all others") {
+  const Scratch scratch;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("old", 0, 1);
+    folder.step(step_record(0, 1, 1));
+    folder.write(run_result());
+  }
+  write_file_atomically(scratch / "a/notes.txt", "mine");
+  write_file_atomically(scratch / "a/variants/serial/notes.txt", "mine");
+  ResultsFolder folder(scratch / "a", "{}\n", false);
+  CHECK(fs::exists(scratch / "a/summary.json"));  // a run that fails before it begins costs nothing
+  folder.begin_variant("new", 0, 1);
+  CHECK(read_file(scratch / "a/metrics.jsonl", 100).empty());
+  for (const char* const gone : {"a/summary.json", "a/memory.csv", "a/trace.json", "a/schedule.csv",
+                                 "a/tensorboard/old", "a/variants/sharded", "a/variants/serial/schedule.csv"})
+    CHECK_FALSE(fs::exists(scratch / gone));
+  CHECK(read_file(scratch / "a/notes.txt", 100) == "mine");
+  CHECK(read_file(scratch / "a/variants/serial/notes.txt", 100) == "mine");
+}
+
+TEST_CASE("a resumed run keeps the steps before its first one, and drops later ones and a torn last line") {
+  const Scratch scratch;
+  const fs::path events = scratch / "a/tensorboard/x/events.out.tfevents.heddle";
+  std::uintmax_t two_steps = 0;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("before", 0, 8);
+    folder.step(step_record(7, 1, 1));
+    folder.begin_variant("x", 0, 8);
+    for (int step = 0; step < 4; ++step) {
+      folder.step(step_record(step, 10.0 - step, 0.5));
+      if (step == 1) two_steps = fs::file_size(events);
+    }
+  }
+  std::ofstream(scratch / "a/metrics.jsonl", std::ios::app) << "{\"variant\": \"x\", \"ste";
+  ResultsFolder folder(scratch / "a", "{}\n", true);
+  const std::vector<StepRecord> kept = folder.begin_variant("x", 2, 8);
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[1].step == 1);
+  CHECK(kept[1].loss == 9.0);
+  CHECK(kept[1].seconds == 0.5);
+  CHECK(fs::file_size(events) == two_steps);
+  folder.step(step_record(2, 3.5, 0.5));
+  const auto lines = metrics_of(folder.path());
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0]["variant"] == "before");
+  CHECK(lines[3]["step"] == 2);
+  CHECK(lines[3]["loss"] == 3.5);
+}
+
+TEST_CASE("a results folder that cannot be made is an error that names it") {
+  const Scratch scratch;
+  write_file_atomically(scratch / "file", "");
+  const fs::path path = scratch / "file/results";
+  CHECK(message_of([&] { ResultsFolder folder(path, "{}", false); }) ==
+        path.string() + ": cannot be made a folder: Not a directory");
+}
+
+TEST_CASE("different variants have different folders, all of them harmless names") {
+  CHECK(folder_name("gpipe_v2.1-a") == "gpipe_v2.1-a");
+  CHECK(folder_name("..") == "%2E.");
+  CHECK(folder_name("a/b c") == "a%2Fb%20c");
+  CHECK(folder_name("a%2Fb") == "a%252Fb");
+  CHECK(folder_name("") == "%");
+  const std::string one = folder_name(std::string(300, 'a') + "1");
+  CHECK(one.size() < 255);
+  CHECK(one != folder_name(std::string(300, 'a') + "2"));
+}
+
+}  // namespace
+}  // namespace heddle

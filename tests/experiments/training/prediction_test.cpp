@@ -1,0 +1,187 @@
+#include "experiments/training/prediction.h"
+
+#include <doctest/doctest.h>
+
+#include "experiments/training/run.h"
+#include "parallel/pipeline/schedules.h"
+#include "tests/support/layouts.h"
+
+namespace heddle::test {
+namespace {
+
+/// Four stages of unequal convolutions on plan, whose clock has no noise.
+Experiment planned_pipeline() {
+  Experiment experiment = small_experiment(50, 96, 16, DType::f32);
+  experiment.device = DeviceType::plan;
+  experiment.model.type = ModelType::resnet18;
+  experiment.data.synthetic_identities.image = {3, 32, 32};
+  experiment.mesh.pp = 4;
+  experiment.train.micro_batches = 6;
+  experiment.train.steps = 3;
+  experiment.links.within_node = {.latency = 1e-5, .bandwidth = 1e9};
+  return experiment;
+}
+
+double apart(const Experiment& experiment, StageProfiles& profiles) {
+  RunSettings settings;
+  settings.profiles = &profiles;
+  const VariantResult result = run_variant(experiment, "a", settings);
+  REQUIRE(result.status == VariantResult::Status::ok);
+  REQUIRE(result.pipeline->predicted_seconds);
+  return *result.pipeline->predicted_seconds / step_seconds(result)->median - 1;
+}
+
+TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds of schedules, heads and speeds") {
+  StageProfiles profiles;
+  for (const char* schedule : {"naive", "gpipe", "1f1b"})
+    for (const Recompute recompute : {Recompute::never, Recompute::always})
+      for (const AxisSet over : {last_stage, every_axis}) {
+        CAPTURE(schedule);
+        CAPTURE(static_cast<int>(recompute));
+        Experiment experiment = planned_pipeline();
+        experiment.pipeline.schedule = schedule;
+        experiment.pipeline.recompute = recompute;
+        experiment.head.over = over;
+        CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+        experiment.ranks.speed = {1, 0.5};
+        CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+      }
+}
+
+TEST_CASE("on plan a step clipped by the norm, for which a head computes its gradients twice, takes as predicted") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.head.classes = 200'000;
+  experiment.train.clip.norm = 1;
+  for (const AxisSet over : {last_stage, every_axis})
+    for (const bool stash : {false, true}) {
+      CAPTURE(to_string(over));
+      CAPTURE(stash);
+      experiment.head.over = over;
+      experiment.head.logits = Logits::fused;
+      experiment.head.stash = stash;
+      CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+    }
+}
+
+TEST_CASE("on plan a step takes as long as predicted where copies of a head add up their gradients") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  // A backbone so small that the sums of its own gradients, which are not predicted, take next to no time.
+  experiment.model = {.type = ModelType::mlp, .embedding = 64, .hidden = {8, 8}};
+  experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};
+  // A head whose products take longer than its steps: these go by the classes that a rank has, those by its rows, too.
+  experiment.head.classes = 200'000;
+  experiment.train.batch = 6144;
+  experiment.links.within_node.bandwidth = 1e8;
+  experiment.head.logits = Logits::fused;
+  for (const AxisSet& over : {AxisSet{Axis::dp}, AxisSet{Axis::pp}, AxisSet{Axis::tp}, every_axis})
+    for (const double norm : {0.0, 1.0}) {
+      CAPTURE(to_string(over));
+      CAPTURE(norm);
+      experiment.head.over = over;
+      experiment.train.clip.norm = norm;
+      CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+    }
+}
+
+TEST_CASE("a forward pass takes as long as its schedule predicts") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.train.forward_only = true;
+  CHECK(std::abs(apart(experiment, profiles)) < 0.01);
+}
+
+TEST_CASE("variants of a study share the profiles that do not depend on what they differ in") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 1);
+  experiment.links.within_node.latency = 1;
+  experiment.ranks.jitter = 0.1;
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 1);
+  // The order of a schedule decides what is in the caches.
+  experiment.pipeline.schedule = "gpipe";
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 2);
+  experiment.pipeline.recompute = Recompute::always;
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 3);
+  experiment.train.micro_batches = 12;
+  (void)apart(experiment, profiles);
+  CHECK(profiles.size() == 4);
+}
+
+TEST_CASE("the times of the applications add up to those of the stages") {
+  StageProfiles profiles;
+  const Experiment experiment = planned_pipeline();
+  const auto dataset = make_dataset(experiment.data, {1});
+  const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+  const auto plan = plan_run(experiment, model, mesh_of(experiment));
+  const StageProfile profile = profile_stages(experiment, *dataset, *plan, profiles).front();
+  const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);
+  REQUIRE(seconds.size() == model->applications().size());
+  for (int stage = 0; stage < plan->stages(); ++stage) {
+    double sum = 0;
+    for (std::int64_t i = plan->range(stage).begin; i < plan->range(stage).end(); ++i)
+      sum += seconds[static_cast<std::size_t>(i)];
+    const StageCosts& costs = profile.later[static_cast<std::size_t>(stage)];
+    CHECK(costs.forward + costs.backward_input + costs.backward_weight == doctest::Approx(sum).epsilon(0.03));
+  }
+}
+
+TEST_CASE("a cut by measured time knows the head: a large one on the last stage leaves it fewer layers") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.model.stages.by = StagesBy::time;
+  experiment.head.classes = 100'000;
+  const auto dataset = make_dataset(experiment.data, {1});
+  const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+  const auto last_begin = [&](const AxisSet& over) {
+    experiment.head.over = over;
+    const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);
+    return plan_run(experiment, model, mesh_of(experiment), seconds)->cut.begins.back();
+  };
+  CHECK(last_begin(last_stage) > last_begin(every_axis));
+}
+
+TEST_CASE("the ideal speed-up over naive is the formula's, for any chunks; recomputation in naive's gaps is no gain") {
+  const auto ideal = [](const char* name, const ScheduleShape& shape, Recompute recompute = Recompute::never) {
+    return ideal_speedup(with_communication(with_recompute(make_schedule(name, shape), recompute)), recompute);
+  };
+  for (const int p : {2, 4, 8})
+    for (const int m : {8, 16, 32}) {
+      const ScheduleShape shape{.ranks = p, .micro_batches = m};
+      CHECK(ideal("naive", shape) == doctest::Approx(1));
+      for (const char* name : {"gpipe", "1f1b"}) CHECK(ideal(name, shape) == doctest::Approx(m * p / (m + p - 1.0)));
+    }
+  // naive: four forwards, one recomputation that no rank's waiting hides, four backwards; gpipe: three ranks' forwards
+  // and backwards beside eight micro-batches of a whole rank.
+  const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
+  CHECK(ideal("gpipe", shape, Recompute::always) == doctest::Approx(8 * 13.0 / (3 * 3 + 8 * 4)));
+  CHECK(ideal("naive", shape, Recompute::always) == doctest::Approx(1));
+  // A head over all ranks holds nobody up.
+  for (const LossRanks head : {LossRanks::last_stage, LossRanks::all})
+    CHECK(ideal_speedup(with_communication(with_loss(one_f_one_b(shape), head)), Recompute::never) ==
+          doctest::Approx(8 * 4 / (8 + 4 - 1.0)));
+  CHECK(ideal_speedup(forward_only({0, 1, 2, 3}, 4), Recompute::never) == doctest::Approx(4 * 4.0 / (4 + 3)));
+}
+
+TEST_CASE("what ranks keep for backward is the formulas', inputs alone where the rest is recomputed") {
+  const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
+  const auto kept = [&](const char* name, Recompute recompute = Recompute::never) {
+    return kept_micro_batches(
+        with_communication(with_loss(with_recompute(make_schedule(name, shape), recompute), LossRanks::all)));
+  };
+  const std::vector<double> none(4, 0);
+  CHECK(kept("gpipe").values == std::vector<double>(4, 8));
+  CHECK(kept("gpipe").inputs == none);
+  CHECK(kept("1f1b").values == std::vector<double>{4, 3, 2, 1});
+  CHECK(kept("zb_h1").values == std::vector<double>{4, 3, 2, 1});
+  CHECK(kept("gpipe", Recompute::always).values == std::vector<double>(4, 1));
+  CHECK(kept("gpipe", Recompute::always).inputs == std::vector<double>(4, 8));
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,87 @@
+#include "parallel/placement/mesh.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/placement/shard.h"
+#include "parallel/world.h"
+#include "tests/support/ranks.h"
+
+namespace heddle {
+
+TEST_CASE("shards follow InsightFace's formula: contiguous, the first ones longer, empty when there are too many") {
+  static_assert(shard(10, 4, 0) == ShardRange{0, 3});
+  static_assert(shard(10, 4, 2) == ShardRange{6, 2});
+  for (const std::int64_t total : {0, 1, 2, 7, 10, 1000})
+    for (const std::int64_t parts : {1, 2, 3, 8}) {
+      std::int64_t next = 0;
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const ShardRange range = shard(total, parts, i);
+        CHECK(range.begin == next);
+        CHECK(range.size == total / parts + (i < total % parts ? 1 : 0));
+        next = range.end();
+      }
+      CHECK(next == total);
+    }
+}
+
+TEST_CASE("the tensor axis is the fastest, and coordinates lead back to the rank") {
+  const Mesh mesh(2, 3, 4);
+  CHECK(mesh.size() == 24);
+  CHECK(mesh.coordinates(1) == Mesh::Coordinates{0, 0, 1});
+  CHECK(mesh.coordinates(4) == Mesh::Coordinates{0, 1, 0});
+  CHECK(mesh.coordinates(12) == Mesh::Coordinates{1, 0, 0});
+  for (int rank = 0; rank < mesh.size(); ++rank) CHECK(mesh.rank(mesh.coordinates(rank)) == rank);
+  CHECK(to_string(mesh) == "dp 2 x pp 3 x tp 4");
+  CHECK(to_string(Mesh(1, 1, 2)) == "tp 2");
+  CHECK(to_string(Mesh()) == "1 rank");
+}
+
+TEST_CASE("ranks over some axes differ along these only") {
+  const Mesh mesh(2, 3, 2);
+  const int rank = mesh.rank({1, 2, 1});
+  CHECK(mesh.ranks_over({}, rank) == std::vector{rank});
+  CHECK(mesh.ranks_over({Axis::dp}, rank) == std::vector{mesh.rank({0, 2, 1}), rank});
+  CHECK(mesh.ranks_over({Axis::tp, Axis::dp}, rank) ==
+        std::vector{mesh.rank({0, 2, 0}), mesh.rank({0, 2, 1}), mesh.rank({1, 2, 0}), rank});
+  CHECK(mesh.ranks_over({Axis::dp, Axis::pp, Axis::tp}, rank).size() == 12);
+}
+
+TEST_CASE("sets of axes are equal whatever the order, and print in the mesh's") {
+  CHECK(AxisSet{Axis::tp, Axis::dp} == AxisSet{Axis::dp, Axis::tp});
+  CHECK(to_string(AxisSet{Axis::tp, Axis::dp}) == "dp x tp");
+  CHECK(to_string(AxisSet{}) == "no axis");
+  CHECK(Mesh(2, 1, 3).larger_than_one({Axis::dp, Axis::pp}) == AxisSet{Axis::dp});
+}
+
+TEST_CASE("a rank has one communicator for each part of the mesh, and equal groups are the same one") {
+  WorldOptions options = test::ranks(12);
+  options.mesh = Mesh(2, 3, 2);
+  run_ranks(options, [](Rank& rank) {
+    const Mesh::Coordinates at = rank.coordinates;
+    for (const Axis axis : all_axes) {
+      CHECK(rank.along(axis).size() == rank.mesh.size(axis));
+      CHECK(rank.along(axis).rank() == at[axis]);
+    }
+    CHECK(rank.over({Axis::pp, Axis::tp}).rank() == at.pp * 2 + at.tp);
+    CHECK(&rank.over({Axis::pp, Axis::tp}) == &rank.over({Axis::tp, Axis::pp}));
+    CHECK(&rank.over({Axis::dp, Axis::pp, Axis::tp}) == &rank.world);
+    CHECK(rank.over({}).size() == 1);
+    // The members: their world ranks add up.
+    const Tensor total =
+        rank.over({Axis::dp, Axis::tp}).all_reduce(Tensor::full(rank.device, {1}, DType::f64, rank.index));
+    CHECK(total.item() == 4 * (2 * at.pp) + 2 * (0 + 6) + 2 * (0 + 1));
+  });
+  options.mesh = Mesh(1, 1, 12);
+  run_ranks(options, [](Rank& rank) {
+    CHECK(&rank.along(Axis::tp) == &rank.world);
+    CHECK(&rank.over({Axis::dp, Axis::tp}) == &rank.world);
+    CHECK(rank.along(Axis::dp).size() == 1);
+  });
+}
+
+TEST_CASE("a mesh axis without ranks is an error") {
+  CHECK_THROWS_WITH_AS(Mesh(2, 0, 1), "mesh: expected at least one rank along pp, got 0", InputError);
+}
+
+}  // namespace heddle

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# Many processes, with the given MPIs (openmpi, mpich) or each that is here: the suite of the transports; runs that must
+# be those of threads; and what happens when processes fail, stall or are killed.
+# shellcheck disable=SC2009
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # CI is root
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
+
+on() {  # on RANKS COMMAND..: with this MPI's mpirun
+  local more=()
+  [[ $mpi == openmpi ]] && more=(--oversubscribe)
+  timeout -k 5 120 "mpirun.$mpi" "${more[@]}" -n "$@" </dev/null
+}
+call() {  # call RANKS ARGUMENTS..: the launcher on so many ranks; leaves its output in $out, $err and $code
+  on "$1" ./heddle "${@:2}" >"$work/out" 2>"$work/err"
+  code=$?
+  out=$(<"$work/out") err=$(<"$work/err")
+}
+when() {  # when FILE PATTERN: waits until it is there
+  local end=$((SECONDS + 60))
+  until grep -qs "$2" "$1"; do
+    ((SECONDS < end)) || { is "$2 appears in $1 within 60 s" yes no; cat "$work/err"; return; }
+    sleep 0.1
+  done
+}
+# The process of this executable and of this test whose environment has a line like PATTERN.
+process() {  # process EXECUTABLE [PATTERN]
+  local folder
+  for folder in /proc/[0-9]*; do
+    [[ $(readlink "$folder/exe") == */$1 ]] || continue
+    grep -qsF "$work" "$folder/cmdline" || continue
+    [[ ${2-} ]] && ! tr '\0' '\n' <"$folder/environ" | grep -qxE "$2" && continue
+    echo "${folder#/proc/}"
+    return
+  done 2>/dev/null
+}
+program_of_rank() { process "heddle_$mpi" "(OMPI_COMM_WORLD|PMI)_RANK=$1"; }
+
+cat >"$work/small.json" <<'JSON'
+{
+  "name": "small", "mesh": {"dp": 4}, "threads": 1, "seed": 3,
+  "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 16, 16]},
+  "model": {"type": "mlp", "hidden": [64], "embedding": 32, "embedding_norm": true},
+  "head": {"classes": 1003}, "train": {"batch": 22, "steps": 4, "save_every": 2}, "evaluation": {},
+  "variants": [{"name": "gathered", "patch": {"head": {"logits": "gathered"}}},
+               {"name": "two", "patch": {"mesh": {"dp": 2}}}, {"name": "sharded", "patch": {}}]
+}
+JSON
+
+cat >"$work/pipelines.json" <<'JSON'
+{
+  "name": "pipelines", "mesh": {"pp": 4}, "threads": 1, "seed": 3,
+  "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 8, 8]},
+  "model": {"type": "resnet18", "stem": "small", "embedding": 32, "dropout": 0.2},
+  "head": {"classes": 103, "over": ["dp", "tp"]}, "train": {"batch": 19, "micro_batches": 8, "steps": 2}, "evaluation": {},
+  "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always"}}},
+               {"name": "zb_v", "patch": {"pipeline": {"schedule": "zb_v"}}},
+               {"name": "interleaved", "patch": {"pipeline": {"schedule": "interleaved", "chunks": 2}}},
+               {"name": "dp", "patch": {"mesh": {"dp": 2, "pp": 2}, "pipeline": {"schedule": "zb_h1"}, "train": {"micro_batches": 4}}},
+               {"name": "all", "patch": {"head": {"over": "all"}, "pipeline": {"schedule": "gpipe"}}}]
+}
+JSON
+
+pipelines() {
+  ./heddle run "$work/pipelines.json" --out "$work/stages" --json >"$work/stages.json" 2>"$work/err"
+  call 4 run "$work/pipelines.json" --out "$work/stages_$mpi" --json
+  is "pipelines end well" 0 "$code"
+  is "their losses have the bits of threads" "$(losses "$work/stages.json")" "$(losses "$work/out")"
+  is "their ranks sent the bytes of threads" "$(grep sent_bytes "$work/stages.json")" "$(grep sent_bytes "$work/out")"
+  is "their checkpoints have the bytes of threads" "" "$(diff -rq "$work/stages/checkpoint" "$work/stages_$mpi/checkpoint" 2>&1)"
+
+  on 3 ./heddle run "$work/pipelines.json" --out "$work/unequal" : \
+    -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
+    >"$work/out" 2>"$work/err"
+  is "another experiment is wrong input" 2 $?
+  has "the rank and the key are told" "rank 3 was given another experiment than rank 0: data.identities is 20, there 19" \
+    "$(<"$work/err")"
+}
+
+failures() {
+  call 4 run "$work/nothing.json"
+  is "a missing file is wrong input" 2 "$code"
+  is "it is told once" 1 "$(grep -c 'nothing.json' <<<"$err")"
+  call 4 run "$work/small.json" --out "$work/none" --set mesh.dp=2
+  is "a job of another size is wrong input" 2 "$code"
+  has "both numbers are told" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    call 4 run "$work/small.json" --out "$work/gpu" --set device=cuda
+    is "no GPU is wrong input" 2 "$code"
+    is "it is told once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
+  fi
+  call 4 run "$work/small.json" --out "$work/memory" --set memory_budget=100000
+  is "out of memory keeps its exit code" 3 "$code"
+  has "out of memory is in the results of rank 0" '"status": "out_of_memory"' "$(<"$work/memory/summary.json")"
+  has "what the others held is there too" '"rank": 3' "$(<"$work/memory/summary.json")"
+  is "where rank 3 held something" 0 "$(grep -c '"peak_bytes":.*"total": 0,' "$work/memory/summary.json")"
+
+  local signal pid start
+  for signal in KILL SEGV; do
+    : >"$work/err"
+    on 4 ./heddle run "$work/small.json" --out "$work/killed" --set train.steps=1000000 >"$work/out" 2>"$work/err" &
+    when "$work/killed/metrics.jsonl" '"step": *3'
+    pid=$(program_of_rank 2)
+    start=$SECONDS
+    kill -s "$signal" "$pid"
+    wait $!
+    is "a program killed by SIG$signal ends the job with 4" 4 $?
+    has "the dead rank is named" "heddle: rank 2: process $pid (" "$(<"$work/err")"
+    has "the signal is named" "was killed by SIG$signal" "$(<"$work/err")"
+    is "within 10 s" 1 $((SECONDS - start < 10))
+    sleep 0.5
+    is "no process is left" "" "$(left_behind)"
+    rm -rf "$work/killed"
+  done
+
+  on 4 ./heddle run "$work/small.json" --out "$work/stopped" --set train.steps=1000000 --set timeout=2 \
+    >"$work/out" 2>"$work/err" &
+  when "$work/stopped/metrics.jsonl" '"step": *3'
+  kill -STOP "$(program_of_rank 1)"
+  wait $!
+  is "a stalled rank ends the job with 4" 4 $?
+  has "the stalled rank is named" "rank 1 did not come within 2 s" "$(<"$work/stopped/summary.json")"
+  sleep 0.5
+  is "not even the stopped process is left" "" "$(left_behind)"
+
+  on 4 ./heddle run "$work/small.json" --out "$work/ended" --set train.steps=1000000 >"$work/out" 2>"$work/err" &
+  when "$work/ended/metrics.jsonl" '"step": *3'
+  kill -TERM "$(process "$(basename "$(readlink -f "$(command -v "mpirun.$mpi")")")")"
+  wait $!
+  sleep 0.5
+  is "ending mpirun leaves no process" "" "$(left_behind)"
+}
+
+(($#)) || set -- openmpi mpich
+for mpi; do
+  if ! command -v "mpirun.$mpi" >/dev/null; then
+    echo "not run: $mpi: no mpirun.$mpi"
+    continue
+  fi
+  for ranks in 2 4; do
+    on "$ranks" ./heddle test --no-intro >"$work/out" 2>&1
+    code=$?
+    grep -v 'passed over\|^$\|^=*$\|^TEST CASE\|_test.cpp:[0-9]*:$' "$work/out"
+    read -r good _ bad _ < <(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$work/out" | tail -n 1)
+    ((code && !${bad:=1})) && bad=1
+    echo "$mpi, $ranks processes: ${good:=0} passed, $bad failed"
+    passed=$((passed + good)) failed=$((failed + bad))
+  done
+
+  ./heddle run "$work/small.json" --out "$work/threads" --json >"$work/threads.json" 2>"$work/err"
+  call 4 run "$work/small.json" --out "$work/$mpi" --json
+  is "a run ends well" 0 "$code"
+  is "one process prints" 1 "$(grep -c '"variants"' <<<"$out")"
+  is "the losses have the bits of threads" "$(losses "$work/threads.json")" "$(losses "$work/out")"
+  is "the checkpoints have the bytes of threads" "" "$(diff -rq "$work/threads/checkpoint" "$work/$mpi/checkpoint" 2>&1)"
+  is "each rank sent the bytes of threads" "$(grep sent_bytes "$work/threads.json")" "$(grep sent_bytes "$work/out")"
+  declare -A names=([openmpi]="Open MPI" [mpich]=MPICH)
+  has "the summary names the MPI" "\"processes\": \"${names[$mpi]} " "$out"
+  call 4 run "$work/small.json" --out "$work/threads" --json --resume --set train.steps=6
+  is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
+  call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3
+  is "three processes go on with what four had" 0 "$code"
+  has "it is told" "resumes on another layout (saved on dp 4" "$err"
+  call 4 list models
+  is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"
+  pipelines
+  failures
+  rm -rf "$work"/{stages,unequal,threads,memory,stopped,ended} "${work:?}/$mpi" "${work:?}/stages_$mpi"
+done
+echo "$passed passed, $failed failed"
+((failed == 0))

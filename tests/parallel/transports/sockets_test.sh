@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# Processes that meet by sockets: a run that must be that of threads; and how each of them ends, with what words, when
+# they cannot meet or one is killed.
+# shellcheck disable=SC2009
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
+unset RANK WORLD_SIZE LOCAL_RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
+
+start() {  # start RANK SIZE OUT ARGUMENTS..: in the background; its output and exit code go to $work/{out,err,code}.RANK
+  (
+    RANK=$1 WORLD_SIZE=$2 timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/$3" "${@:4}" \
+      >"$work/out.$1" 2>"$work/err.$1"
+    echo $? >"$work/code.$1"
+  ) &
+}
+codes() { cat "$work"/code.* | xargs; }  # of all, once they have ended; forgotten then
+said() { grep '^heddle: ' "$work/err.$1"; }
+next_port() {  # below those that the system gives to who connects
+  MASTER_PORT=$((MASTER_PORT + 1))
+  rm -f "$work"/{out,err,code}.*
+}
+when() {  # when FILE PATTERN: waits until it is there
+  local end=$((SECONDS + 60))
+  until grep -qs "$2" "$1"; do
+    ((SECONDS < end)) || { is "$2 appears in $1 within 60 s" yes no; return; }
+    sleep 0.1
+  done
+}
+program_of_rank() {
+  local folder
+  for folder in /proc/[0-9]*; do
+    [[ $(readlink "$folder/exe") == */experiments/heddle ]] || continue
+    grep -qsF "$work" "$folder/cmdline" || continue
+    tr '\0' '\n' <"$folder/environ" | grep -qx "RANK=$1" && echo "${folder#/proc/}"
+  done 2>/dev/null
+}
+
+cat >"$work/small.json" <<'JSON'
+{
+  "name": "small", "mesh": {"dp": 2}, "threads": 1, "seed": 3,
+  "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 16, 16]},
+  "model": {"type": "mlp", "hidden": [64], "embedding": 32, "embedding_norm": true},
+  "head": {"classes": 1003}, "train": {"batch": 22, "steps": 4}, "evaluation": {},
+  "variants": [{"name": "first", "patch": {}}, {"name": "second", "patch": {"head": {"logits": "gathered"}}}]
+}
+JSON
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 7000))
+
+./heddle run "$work/small.json" --set mesh.dp=4 --out "$work/threads" --json >"$work/threads.json" 2>/dev/null
+for rank in 3 2 1 0; do start $rank 4 sockets --set mesh.dp=4 --json; done
+wait
+is "a run ends well" "0 0 0 0" "$(codes)"
+is "its losses have the bits of threads" "$(losses "$work/threads.json")" "$(losses "$work/out.0")"
+is "its checkpoints have the bytes of threads" "" "$(diff -rq "$work/threads/checkpoint" "$work/sockets/checkpoint" 2>&1)"
+is "only the first prints" "" "$(cat "$work"/{out,err}.[123])"
+has "the summary names the sockets" '"processes": "sockets"' "$(<"$work/out.0")"
+
+for victim in 1 0; do
+  next_port
+  for rank in 0 1; do start $rank 2 killed --set train.steps=1000000; done
+  when "$work/killed/metrics.jsonl" '"step": *3'
+  pid=$(program_of_rank $victim)
+  before=$SECONDS
+  kill -KILL "$pid"
+  wait
+  is "a killed process ends the job with 4" "4 4" "$(codes)"
+  has "rank $victim and its signal are named" "heddle: rank $victim: process $pid (" "$(said $victim)"
+  is "within 10 s" 1 $((SECONDS - before < 10))
+  if ((victim)); then
+    has "the results name it" "rank 1: its process is gone" "$(<"$work/killed/summary.json")"
+    is "and so does what is printed, which is no further variant's" "1 0" \
+      "$(grep -c 'rank 1: its process is gone' "$work/out.0") $(grep -c second "$work/out.0")"
+  else
+    is "who is left names rank 0" "heddle: rank 1: rank 0: its process is gone" "$(said 1)"
+  fi
+  is "no process is left" "" "$(left_behind)"
+  rm -rf "$work/killed"
+done
+
+next_port
+export HEDDLE_MEETING_SECONDS=2
+start 0 2 none
+MASTER_PORT=$((MASTER_PORT + 5000)) start 1 2 none
+wait
+is "two places to meet end the job with 4" "4 4" "$(codes)"
+is "rank 0 names who did not come" "heddle: rank 1 did not come to 127.0.0.1:$MASTER_PORT within 2 s" "$(said 0)"
+is "rank 1 names where it looked" \
+  "heddle: rank 1: rank 0 at 127.0.0.1:$((MASTER_PORT + 5000)) cannot be reached: Connection refused" "$(said 1)"
+
+next_port
+start 0 2 none
+sleep 0.5
+RANK=0 WORLD_SIZE=2 ./heddle run "$work/small.json" --out "$work/none" >"$work/out" 2>"$work/err"
+is "a port in use is wrong input" 2 $?
+is "the port is named" "heddle: MASTER_PORT: cannot listen on port $MASTER_PORT: Address already in use" "$(<"$work/err")"
+wait
+
+next_port
+start 0 4 none
+start 1 5 none
+wait
+is "processes of two jobs are wrong input" "2 2" "$(codes)"
+has "both are told rank and size" "WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 0)"
+has "both are told rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 1)"
+
+next_port
+start 0 2 none
+start 1 2 none --set seed=7
+wait
+is "other experiments are wrong input" "2 2" "$(codes)"
+is "the key and the rank are named" "heddle: rank 1 was given another experiment than rank 0: seed is 3, there 7" "$(said 0)"
+next_port
+start 0 2 none
+start 1 2 none --resume
+wait
+has "so are other options" "heddle: rank 1 was called with --out \"" "$(said 0)"
+
+# One path, of which each process sees its own machine's folder.
+cat >"$work/faces.json" <<'END'
+{"name": "faces", "mesh": {"dp": 2}, "data": {"type": "image_folder", "path": "faces", "image": [1, 8, 8],
+ "train_per_identity": 2}, "model": {"type": "mlp", "hidden": [8], "embedding": 4}, "head": {"classes": 3},
+ "train": {"batch": 4, "steps": 1}}
+END
+next_port
+heddle=$PWD/heddle
+[[ ! ${HEDDLE_BUILD_DIR-} ]] || HEDDLE_BUILD_DIR=$(realpath "$HEDDLE_BUILD_DIR")
+for rank in 0 1; do
+  for person in a b c; do
+    [[ $rank$person == 1c ]] && continue
+    mkdir -p "$work/machine.$rank/faces/$person"
+    for image in 1 2 3 4; do
+      { printf 'P5 8 8 255\n'; printf "%064d" 0; } >"$work/machine.$rank/faces/$person/$image.pgm"
+    done
+  done
+  (cd "$work/machine.$rank" && RANK=$rank WORLD_SIZE=2 exec "$heddle" run ../faces.json --out "$work/none" \
+    >"$work/out.$rank" 2>"$work/err.$rank") &
+done
+wait
+has "unequal data is told with the rank" "heddle: rank 1: data: 2 identities, 4 training images" "$(said 0)"
+
+next_port
+start 0 2 none --set train.steps=-1
+start 1 2 none --set train.steps=-1
+wait
+is "a wrong file ends all with 2" "2 2" "$(codes)"
+is "it is told once" "1 0" "$(grep -c 'train' "$work/err.0") $(grep -c '' "$work/err.1")"
+
+wrong() {  # wrong WORDS VARIABLE=VALUE..: a process with these ends with 2 and these words
+  (
+    export RANK=1 WORLD_SIZE=2
+    export "${@:2}"
+    ./heddle run "$work/small.json" --out "$work/none" >"$work/out" 2>"$work/err"
+  )
+  is "${*:2} is wrong input" 2 $?
+  has "${*:2} is told" "$1" "$(<"$work/err")"
+}
+for rank in 0 1; do
+  prefix='heddle: '
+  ((rank)) && prefix='heddle: rank 1: '
+  wrong "${prefix}MASTER_ADDR: no.such.host.invalid: " RANK=$rank MASTER_ADDR=no.such.host.invalid
+  wrong "${prefix}MASTER_PORT: expected a port of [1, 65535], got '65536'" RANK=$rank MASTER_PORT=65536
+  wrong "${prefix}WORLD_SIZE: expected a number of [1, 1024], got 0" RANK=$rank WORLD_SIZE=0
+  wrong "${prefix}HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got 'soon'" RANK=$rank HEDDLE_MEETING_SECONDS=soon
+done
+wrong "heddle: rank 5: RANK: expected one of [0, 4), got 5" RANK=5 WORLD_SIZE=4
+wrong "heddle: RANK and WORLD_SIZE: expected two numbers, got 'first' and '2'" RANK=first
+wrong "heddle: MASTER_ADDR and MASTER_PORT: expected a host and a port, got '127.0.0.1' and nothing" MASTER_PORT=
+wrong "heddle: MASTER_ADDR and MASTER_PORT: expected a host and a port, got nothing and nothing" MASTER_ADDR= MASTER_PORT=
+is "no process is left in the end" "" "$(left_behind)"
+
+echo "$passed passed, $failed failed"
+((failed == 0))

@@ -1,0 +1,177 @@
+// A connection by sockets between two processes: its end, what must not be on it, and how it is set up.
+#include "parallel/transports/processes/tcp/tcp_connection.h"
+
+#include <functional>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "framework/error.h"
+#include "parallel/transports/processes/wire.h"
+#include "tests/support/local_job.h"
+#include "tests/support/raw_sockets.h"
+
+namespace heddle::test {
+
+namespace {
+
+struct Pair {
+  TcpSocket listening = TcpSocket::listen(0);
+  TcpSocket one = connected_to(ntohs(listening.here().port));
+  TcpSocket other = accepted_by(listening);
+};
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+void progress_until(TcpConnection& connection, const std::function<bool()>& ready) {
+  for (const auto end = soon(); !ready() && TcpSocket::Clock::now() < end;) connection.progress();
+  CHECK(ready());
+}
+
+/// Why a connection is gone to which this was said.
+std::string refused(const TcpConnection::Header& header) {
+  Pair pair;
+  TcpConnection connection(std::move(pair.one));
+  std::vector<std::byte> memory(100);
+  connection.receive(std::make_shared<TcpConnection::Elements>(TcpConnection::Elements{memory.data(), 100, 5, false}));
+  say(pair.other, header);
+  progress_until(connection, [&] { return connection.is_gone(); });
+  // The other can still be told.
+  connection.post(bytes_of("no"), {}, false);
+  const auto told = hear<TcpConnection::Header>(pair.other);
+  CHECK(told.kind == TcpConnection::Kind::last_sheet);
+  CHECK(told.bytes == 2);
+  return connection.why_gone();
+}
+
+int option_of(const TcpSocket& socket, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  CHECK(::getsockopt(socket.number(), level, option, &value, &size) == 0);
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("sockets: what a process said last is read, though it was gone before it could be answered") {
+  Pair pair;
+  TcpConnection connection(std::move(pair.one));
+  {
+    TcpConnection other(std::move(pair.other));
+    connection.post(bytes_of("which it never reads"), {}, false);
+    other.post(bytes_of("no more thread"), bytes_of(" on the bobbin"), true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }  // the system tells that there was something left to read: writing now fails
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 3; ++i) connection.post(bytes_of("to nobody"), {}, false);
+  progress_until(connection, [&] { return connection.is_gone(); });
+  const std::optional<TcpConnection::Sheet> sheet = connection.next_sheet();
+  REQUIRE(sheet);
+  CHECK(sheet->content == bytes_of("no more thread on the bobbin"));
+  CHECK(sheet->more_follow);
+  CHECK(connection.why_gone() == "its process is gone");
+}
+
+TEST_CASE("sockets: two that end their writing have read all that the other wrote") {
+  Pair pair;
+  TcpConnection one(std::move(pair.one));
+  TcpConnection other(std::move(pair.other));
+  const std::vector<std::byte> words(Wire::max_sheet);
+  for (int i = 0; i < 200; ++i) one.post(words, {}, false);  // more than the system takes at once
+  one.end_writing();
+  other.end_writing();
+  int sheets = 0;
+  progress_until(other, [&] {
+    one.progress();
+    while (other.next_sheet()) ++sheets;
+    return one.is_gone() && other.is_gone();
+  });
+  CHECK(sheets == 200);
+}
+
+TEST_CASE("sockets: a frame that cannot be is refused before anything is done with it") {
+  using Kind = TcpConnection::Kind;
+  const std::string same_build = ": all processes must run the same build of this program";
+  CHECK(refused({static_cast<Kind>(77), 0, 0}) == "it sent a frame of kind 77" + same_build);
+  for (const std::int64_t bytes : {std::int64_t{-1}, std::int64_t{16385}, std::int64_t{1} << 60})
+    CHECK(refused({Kind::sheet, 0, bytes}) == fmt::format("it sent part of a letter, of {} bytes", bytes) + same_build);
+  for (const std::int64_t bytes : {std::int64_t{-8}, std::int64_t{0}, std::int64_t{101}, std::int64_t{1} << 60})
+    CHECK(refused({Kind::elements, 5, bytes}) ==
+          fmt::format("it sent {} bytes of elements, tag 5, which nobody asked for", bytes) + same_build);
+  CHECK(refused({Kind::elements, 6, 100}) ==
+        "it sent 100 bytes of elements, tag 6, which nobody asked for" + same_build);
+}
+
+TEST_CASE("sockets: a receive that was given up is written to no more") {
+  Pair pair;
+  TcpConnection connection(std::move(pair.one));
+  std::vector<std::byte> memory(100);
+  const auto elements =
+      std::make_shared<TcpConnection::Elements>(TcpConnection::Elements{memory.data(), 100, 5, false});
+  connection.receive(elements);
+  const std::vector<std::byte> half(50, std::byte{1});
+  say(pair.other, TcpConnection::Header{TcpConnection::Kind::elements, 5, 100});
+  CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
+  progress_until(connection, [&] { return memory[49] == std::byte{1}; });
+  TcpConnection::forget(*elements);
+  CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
+  // What comes then is understood.
+  say(pair.other, TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, 3});
+  CHECK(::send(pair.other.number(), half.data(), 3, 0) == 3);
+  std::optional<TcpConnection::Sheet> sheet;
+  progress_until(connection, [&] {
+    if (!sheet) sheet = connection.next_sheet();
+    return sheet.has_value();
+  });
+  CHECK(sheet->content.size() == 3);
+  CHECK_FALSE(connection.is_gone());
+  CHECK(std::all_of(memory.begin() + 50, memory.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_CASE("sockets: both ends notice within a minute that the other's machine is gone") {
+  const Pair pair;
+  for (const TcpSocket* end : {&pair.one, &pair.other}) {
+    CHECK(option_of(*end, SOL_SOCKET, SO_KEEPALIVE) != 0);
+    const int idle = option_of(*end, IPPROTO_TCP, TCP_KEEPIDLE);
+    const int interval = option_of(*end, IPPROTO_TCP, TCP_KEEPINTVL);
+    CHECK(idle + interval * option_of(*end, IPPROTO_TCP, TCP_KEEPCNT) == 60);
+    CHECK(option_of(*end, IPPROTO_TCP, TCP_USER_TIMEOUT) == 60000);
+    CHECK(option_of(*end, IPPROTO_TCP, TCP_NODELAY) != 0);
+  }
+}
+
+TEST_CASE("sockets: a socket that has reached itself is known") {
+  const TcpSocket itself(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::bind(itself.number(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  address.sin_port = itself.here().port;
+  REQUIRE(::connect(itself.number(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  CHECK(itself.is_with_itself());
+  const Pair pair;
+  CHECK_FALSE(pair.one.is_with_itself());
+  CHECK_FALSE(pair.other.is_with_itself());
+}
+
+TEST_CASE("sockets: who connects where nobody listens reaches nobody, not even itself") {
+  // The system gives even ports to those who connect, one after the other: this one's turn comes several times.
+  const TcpAddress nobody = TcpSocket::address_of("127.0.0.1", static_cast<std::uint16_t>((free_port() + 1) & ~1));
+  int reached = 0;
+  for (int i = 0; i < 40000; ++i) {
+    try {
+      (void)TcpSocket::connect(nobody, "nobody", TcpSocket::Clock::now());
+      ++reached;
+    } catch (const RankFailed&) {  // once, as the deadline is now
+    }
+  }
+  CHECK(reached == 0);
+}
+
+}  // namespace heddle::test
