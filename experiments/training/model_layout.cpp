@@ -1,4 +1,4 @@
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 
 #include <algorithm>
 #include <numeric>
