@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/convolution.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "tests/support/agreement.h"
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"

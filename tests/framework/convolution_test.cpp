@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/pooling.h"
 #include "framework/scalars/random.h"
 #include "framework/tensors/device.h"

@@ -7,9 +7,9 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/reduction.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/leaves.h"
 #include "tests/support/transports.h"

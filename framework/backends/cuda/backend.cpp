@@ -4,8 +4,8 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle {
