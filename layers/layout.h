@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "framework/tensors/shape.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/placement/mesh.h"
 #include "parallel/placement/placement.h"
-#include "parallel/placement/shard.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "parallel/communicator/computing_turn.h"
+#include "parallel/communicator/core_lock.h"
 
 #include <sched.h>
 

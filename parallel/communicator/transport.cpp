@@ -1,4 +1,4 @@
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 #include <array>
 
