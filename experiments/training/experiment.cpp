@@ -1,55 +1,12 @@
 #include "experiments/training/experiment.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "framework/description/describe.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
-
-template <>
-std::span<const std::string_view> names_of<DeviceType>() {
-  static constexpr std::array<std::string_view, 3> names{"cpu", "cuda", "plan"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<TransportType>() {
-  static constexpr std::array<std::string_view, 3> names{"threads", "mpi", "nccl"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ClockType>() {
-  static constexpr std::array<std::string_view, 2> names{"wall", "virtual"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<TrainDType>() {
-  static constexpr std::array<std::string_view, 4> names{"f32", "f64", "bf16", "f16"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ShardedState>() {
-  static constexpr std::array<std::string_view, 2> names{"none", "optimizer"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<Recompute>() {
-  static constexpr std::array<std::string_view, 4> names{"never", "always", "except_last", "sqrt"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<Receives>() {
-  static constexpr std::array<std::string_view, 2> names{"at_use", "early"};
-  return names;
-}
 
 static void describe(Describer& d, MeshConfig& c) {
   d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");

@@ -43,8 +43,8 @@ std::vector<LayerOption> options_along(Axis axis, const ModelDescription& model,
       why_not = std::get<Refusal>(option).why;
   }
   if (offered.empty())
-    fail<InputError>("{}: cannot be placed as {} over {} ({} ranks): {}", application.name,
-                     names_of<Parallel>()[static_cast<std::size_t>(kinds[0])], name_of(axis), use.ranks, why_not);
+    fail<InputError>("{}: cannot be placed as {} over {} ({} ranks): {}", application.name, name_of(kinds[0]),
+                     name_of(axis), use.ranks, why_not);
   return offered;
 }
 
