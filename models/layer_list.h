@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "framework/tensors/image_shape.h"
 #include "layers/convolution.h"
 #include "layers/linear.h"
 #include "layers/model_description.h"
 #include "layers/normalization.h"
-#include "models/image_shape.h"
 
 namespace heddle {
 

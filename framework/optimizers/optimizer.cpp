@@ -108,7 +108,7 @@ std::vector<Optimizer::State> Optimizer::named(const std::string& prefix, const 
 namespace {
 
 /// Some rows of a flat tensor [n].
-Tensor rows_of(const Tensor& flat, const WeightRows& rows, std::int64_t begin, std::int64_t end) {
+Tensor rows_between(const Tensor& flat, const WeightRows& rows, std::int64_t begin, std::int64_t end) {
   return flat.rows(rows.held + begin * rows.columns, rows.held + end * rows.columns)
       .reshape({end - begin, rows.columns});
 }
@@ -125,7 +125,7 @@ void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& 
     const std::int64_t at_once = std::max<std::int64_t>(most_elements / rows.columns, 1);
     for (std::int64_t begin = 0; begin < rows.rows; begin += at_once) {
       const std::int64_t end = std::min(begin + at_once, rows.rows);
-      const auto part = [&](const Tensor& x) { return x.defined() ? rows_of(flat(x), rows, begin, end) : x; };
+      const auto part = [&](const Tensor& x) { return x.defined() ? rows_between(flat(x), rows, begin, end) : x; };
       ClassTable table{.weight = part(trained.weight), .momentum = part(velocity)};
       kernels.step(table, {.size = end - begin}, table.weight, Tensor(), in_type(part(gradient), DType::f32),
                    {.update = constants,
