@@ -16,7 +16,7 @@
 #include "tests/support/layouts.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::loss_scale_test {
 
 namespace {
 
@@ -251,4 +251,4 @@ TEST_CASE("what is said of 16-bit types goes with train.dtype; errors name file 
         "heddle: --set train.loss_scale.backoff_factor: expected a number > 0 and < 1, got 1\n");
 }
 
-}  // namespace heddle
+}  // namespace heddle::loss_scale_test

@@ -17,7 +17,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::stage_balance_test {
 
 namespace {
 
@@ -238,4 +238,4 @@ TEST_CASE("times that were measured, and a head on the last stage, move the cut"
   CHECK(cut_of(model, experiment, plan, schedule).begins.back() == model.last_value() - 1);
 }
 
-}  // namespace heddle
+}  // namespace heddle::stage_balance_test

@@ -17,7 +17,7 @@
 #include "tests/support/random_model.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::stage_cut_test {
 
 namespace {
 
@@ -394,4 +394,4 @@ TEST_CASE("stages on the ranks of a mesh with pp pass on their parts and give th
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::stage_cut_test

@@ -4,7 +4,7 @@
 #include "experiments/training/run.h"
 #include "tests/support/layouts.h"
 
-namespace heddle {
+namespace heddle::sent_bytes_test {
 
 namespace {
 
@@ -163,4 +163,4 @@ TEST_CASE("rank 0 sends in a step what the formulas say: layers placed in every 
     }
 }
 
-}  // namespace heddle
+}  // namespace heddle::sent_bytes_test
