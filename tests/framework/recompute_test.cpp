@@ -14,7 +14,7 @@
 #include "tests/support/leaves.h"
 #include "tests/support/transports.h"
 
-namespace heddle::test {
+namespace heddle::test::recompute_test {
 namespace {
 
 using Inputs = std::span<const Variable>;
@@ -242,4 +242,4 @@ TEST_CASE("A chain of 100,000 segments is walked and dropped without recursion")
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::recompute_test

@@ -11,7 +11,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::collective_ops_test {
 
 namespace {
 
@@ -175,4 +175,4 @@ TEST_CASE("collectives in the graph say what they expected") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::collective_ops_test

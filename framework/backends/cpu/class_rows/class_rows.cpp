@@ -226,15 +226,6 @@ void update_row(const AdamWUpdate<C>& update, std::int64_t columns, const C* gra
   }
 }
 
-template <class C>
-SgdUpdate<C> update_in(const SgdStep& step) {
-  return SgdUpdate<C>(step);
-}
-template <class C>
-AdamWUpdate<C> update_in(const AdamWStep& step) {
-  return AdamWUpdate<C>(step);
-}
-
 class CpuClassRows final : public ClassRowKernels {
  public:
   void load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
