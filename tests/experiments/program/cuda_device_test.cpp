@@ -9,6 +9,7 @@
 #include "framework/backends/backend.h"
 #include "framework/error.h"
 #include "tests/support/called.h"
+#include "tests/support/environment_variable.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {
@@ -148,6 +149,19 @@ TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, say
     CHECK(call({"--version"}).out.ends_with("; without cuda: " + absence + ")\n"));
   }
   CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("a place on the machine that is none is reported by the process that was given it") {
+  const EnvironmentVariable rank("RANK", "1");
+  const EnvironmentVariable size("WORLD_SIZE", "2");
+  const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");
+  const EnvironmentVariable port("MASTER_PORT", "29500");
+  for (const char* const place : {"-1", "first", "1 ", ""}) {
+    const EnvironmentVariable local("LOCAL_RANK", place);
+    const Called called = call({"run", "none.json"});
+    CHECK(called.code == 2);
+    CHECK(called.err == fmt::format("heddle: LOCAL_RANK: expected a number from 0 on, got '{}'\n", place));
+  }
 }
 
 }  // namespace
