@@ -170,7 +170,7 @@ check_files() {  # check_files DOCUMENT: names such as `experiments/quickstart.j
   while IFS= read -r name; do
     if compgen -G "$name" >/dev/null; then pass; else fail "$1: \`$name\` does not exist"; fi
   done < <(prose "$1" | grep -oE '`(framework|parallel|layers|models|experiments|notebooks_export|tests|docs)/[^` ]*`' |
-    tr -d '`' | grep -vE 'DATE|NAME' | sort -u)
+    tr -d '`' | grep -vE "DATE|NAME|THEME" | sort -u)
 }
 
 for document in "${documents[@]}"; do
