@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 #include "experiments/training/run_plan.h"
 #include "framework/backends/backend.h"
 #include "framework/error.h"

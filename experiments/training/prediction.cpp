@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "experiments/training/median.h"
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
 

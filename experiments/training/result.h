@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "experiments/training/evaluation.h"
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 #include "framework/kernels/convolution.h"
 #include "framework/tensors/memory.h"
 #include "parallel/communicator/tracer.h"

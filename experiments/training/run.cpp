@@ -317,7 +317,7 @@ VariantResult run_variant(const Experiment& experiment, const std::string& name,
   std::shared_ptr<const Dataset> dataset = settings.dataset;
   std::shared_ptr<const ModelDescription> model;
   std::vector<double> seconds;  // of each layer
-  const bool cuts_by_time = experiment.mesh.pp > 1 && experiment.model.stages.by == StagesBy::time;
+  const bool cuts_by_time = experiment.mesh.pp > 1 && experiment.model.stages.by == BalanceBy::time;
   together(settings.job, [&] {
     if (dataset == nullptr) dataset = make_dataset(experiment.data, key);
     if (experiment.head.classes < dataset->classes())

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "experiments/config/writer.h"
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
 #include "framework/tensors/device.h"

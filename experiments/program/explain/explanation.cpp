@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "experiments/training/placement.h"
+#include "experiments/training/model_layout.h"
 #include "experiments/training/run_plan.h"
 #include "framework/error.h"
 #include "framework/tensors/memory.h"

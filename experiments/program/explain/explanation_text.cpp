@@ -94,8 +94,7 @@ class LayersTable {
     const ModelDescription::Application& application = e_.model.applications()[index];
     std::string placed = placement([&](Axis axis) {
       const LayerOption& option = e_.plan.layers[index][axis];
-      return fmt::format("{} {}", names_of<Parallel>()[static_cast<std::size_t>(option.kind)],
-                         to_string(option.output));
+      return fmt::format("{} {}", name_of(option.kind), to_string(option.output));
     });
     add_costs({application.name, shorten(application.layer->type(), type_width)}, std::move(placed),
               e_.report.layers[index]);
