@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "experiments/config/wording.h"
+#include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
 
 namespace heddle {
