@@ -1,44 +1,30 @@
-// From an experiment to the plan of its model on its mesh.
+// Where an experiment's model lies on its mesh: how its layers are placed, and where it is cut into stages.
 #pragma once
 
-#include "experiments/training/run_plan.h"
-#include "layers/planner/plan_report.h"
+#include <span>
+
+#include "experiments/training/experiment.h"
 #include "layers/planner/planner.h"
+#include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace heddle {
 
-/// Of a run of this experiment on a mesh; the budget is what the head leaves of the experiment's.
+/// What the planner is asked for a run of this experiment on a mesh. Its memory budget is what the head leaves of the
+/// experiment's.
 PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh);
 
-/// What one rank's part of the head costs; `last_rank`: the coordinate along pp of the ranks that have the embeddings.
-LayerCosts head_costs(const Experiment& experiment, const ModelDescription& model, const PlannerOptions& options,
-                      int last_rank);
-
-/// What rank 0 hands to the transport in a step, by formula: the head's part, what crosses from stage to stage, and the
-/// model's by what it carries.
-struct StepBytes {
-  PerCargo<std::int64_t> model{};
-  std::int64_t head = 0;
-  std::int64_t stages = 0;
-  std::int64_t total() const;
-};
-/// How many squares the ranks add up for the gradients' norm: one a parameter, and the head's.
-std::int64_t squares_of(const ModelDescription& model);
-/// Without recomputation.
-StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
-
-/// The plan that a run follows. Where none fits into the budget by the planner's estimate, the one that is best without
-/// a budget: the rank's meter has the last word.
+/// The placements that a run follows. Where none fit into the budget by the planner's estimate, those that are best
+/// without a budget: the rank's meter has the last word.
 PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
 
-/// What the layers load the schedule's stages with, each weighed by itself; the last one bears the head if that lies on
+/// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on
 /// its ranks alone.
 StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
                        const Schedule& schedule, BalanceBy by);
 
-/// Where the model is cut into the schedule's stages, as its configuration says. `seconds`: measured ones of each
-/// application in a step; if there are none, the profile's.
+/// Where the model is cut into the schedule's stages, as its configuration says. `seconds` are measured for each
+/// application in a step; if there are none, the profile's are taken.
 StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
                 const Schedule& schedule, std::span<const double> seconds = {});
 

@@ -8,16 +8,16 @@
 
 namespace heddle {
 
-/// Seconds of a step: the median of what each measured step predicts. Layers that are split over tp are taken to share
-/// their time evenly; what they tell each other is left out, and so are the sums of gradients over dp.
+/// The seconds of a step: the median of what each measured step predicts. Layers that are split over tp are assumed to
+/// share their time evenly. Their messages are left out, and so are the sums of gradients over dp.
 double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps);
 
-/// How many times as fast as `naive`, with as many ranks and the same recomputation, a schedule is where all stages
-/// take equally long and messages no time: gpipe on p ranks without recomputation m p / (m + p - 1) times.
+/// The speed of a schedule over `naive` with as many ranks and the same recomputation, where all stages take equally
+/// long and messages take no time. For gpipe on p ranks without recomputation it is m p / (m + p - 1).
 double ideal_speedup(Schedule schedule, Recompute recompute);
 
-/// Of each rank, the most micro-batches whose values it keeps for backward at one time, where a rank's stages have even
-/// shares of them (what the schedule's formula gives), and the most whose inputs alone it keeps to recompute the rest.
+/// For each rank, the most micro-batches whose values it keeps for backward at one time, where a rank's stages have
+/// even shares of them (as in the schedule's formula), and the most whose inputs alone it keeps, to recompute the rest.
 struct KeptMicroBatches {
   std::vector<double> values{};
   std::vector<double> inputs{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "experiments/training/head_costs.h"
 #include "experiments/training/model_layout.h"
 #include "experiments/training/run_plan.h"
 #include "framework/error.h"
