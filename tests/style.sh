@@ -20,7 +20,7 @@ files() {  # files PATTERN FOLDER...
 search() { xargs -d '\n' -r grep -nHE "$1" --; }
 upwards() { files '\.(h|cpp|cu|cuh)$' "$1" | search "#include \"($2)/"; }
 
-# experiments -> notebooks_export, models -> layers -> parallel -> framework
+# experiments/program -> notebooks_export, results, config -> training -> data, models -> layers -> parallel -> framework
 rule "an include runs up the house" "$(
   upwards framework 'parallel|layers|models|notebooks_export|experiments|tests'
   upwards parallel 'layers|models|notebooks_export|experiments|tests'
@@ -28,7 +28,12 @@ rule "an include runs up the house" "$(
   upwards models 'notebooks_export|experiments|tests'
   upwards notebooks_export 'parallel|layers|models|experiments|tests'
   upwards experiments 'tests'
+  upwards experiments/data 'parallel|layers|models|notebooks_export|experiments/(training|config|results|program)'
+  upwards experiments/training 'notebooks_export|experiments/(config|results|program)'
+  upwards experiments/config 'notebooks_export|experiments/(results|program)'
+  upwards experiments/results 'notebooks_export|experiments/(config|program)'
 )"
+rule "training knows JSON or a command line" "$(files '\.(h|cpp)$' experiments/training experiments/data | search '#include <(nlohmann|CLI)/')"
 rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' "${all[@]}" | search '#include "\.')"
 rule "a file is longer than 450 lines" "$(
   files '\.(h|cpp|cu|cuh|sh|py)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l | awk '$2 != "total" && $1 > 450')"
