@@ -6,10 +6,11 @@
 #include <optional>
 #include <vector>
 
+#include "framework/description/enum_table.h"
 #include "framework/tensors/shape.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/placement/mesh.h"
 #include "parallel/placement/placement.h"
-#include "parallel/placement/shard.h"
 
 namespace heddle {
 
@@ -22,6 +23,15 @@ enum class Parallel {
   row,     // input channels: outputs are partial sums (Megatron's row parallel)
   group    // channels from input to output: groups of a convolution, or any layer that treats channels alike
 };
+template <>
+inline constexpr auto enum_names<Parallel> = enum_table<Parallel>({
+    {Parallel::replicate, "replicate"},
+    {Parallel::data, "data"},
+    {Parallel::parameter, "parameter"},
+    {Parallel::column, "column"},
+    {Parallel::row, "row"},
+    {Parallel::group, "group"},
+});
 
 /// What a layer takes and gives along one axis.
 struct LayerOption {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace heddle {
 
 class Describer;
 
-/// One row of the model table each; `model_type_names` gives their names in this order.
+/// Each has a row in the table of models.
 enum class ModelType {
   mlp,
   resnet18,
@@ -39,7 +40,7 @@ enum class Stem { imagenet, small };
 struct PlacementConfig {
   std::string layers;  // a name, in which `*` stands for any text
   Parallel parallel = Parallel::data;
-  AxisChoice over = AxisChoice::automatic;
+  std::optional<Axis> over{};  // dp or tp; if empty: tp if the mesh has several ranks there, else dp
 };
 
 /// The defaults are torchvision's resnext50_32x4d.
@@ -60,13 +61,11 @@ struct MobileFaceNetConfig {
   std::int64_t scale = 2;                        // of the blocks' channels: 64 and 128 times this
 };
 
-/// What decides where the model is cut. automatic: the balance or the layers' own stages, if there are, else the time.
-enum class StagesBy { automatic, time, parameters, memory };
-
 /// How the layers fall to pipeline stages.
 struct StagesConfig {
   std::vector<std::int64_t> balance{};  // weighted layers of each stage
-  StagesBy by = StagesBy::automatic;
+  /// What is shared out evenly. If empty: the balance or the stages that layers name decide, if any, else the time.
+  std::optional<BalanceBy> by{};
 };
 
 struct ModelConfig {

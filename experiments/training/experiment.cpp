@@ -1,55 +1,12 @@
 #include "experiments/training/experiment.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "framework/description/describe.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
-
-template <>
-std::span<const std::string_view> names_of<DeviceType>() {
-  static constexpr std::array<std::string_view, 3> names{"cpu", "cuda", "plan"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<TransportType>() {
-  static constexpr std::array<std::string_view, 3> names{"threads", "mpi", "nccl"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ClockType>() {
-  static constexpr std::array<std::string_view, 2> names{"wall", "virtual"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<TrainDType>() {
-  static constexpr std::array<std::string_view, 4> names{"f32", "f64", "bf16", "f16"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ShardedState>() {
-  static constexpr std::array<std::string_view, 2> names{"none", "optimizer"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<Recompute>() {
-  static constexpr std::array<std::string_view, 4> names{"never", "always", "except_last", "sqrt"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<Receives>() {
-  static constexpr std::array<std::string_view, 2> names{"at_use", "early"};
-  return names;
-}
 
 static void describe(Describer& d, MeshConfig& c) {
   d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");
@@ -157,12 +114,13 @@ void describe(Describer& d, Experiment& c) {
          "the device of each rank whose time plan predicts: a kernel takes as long as its operations or its bytes");
   object(d, "mesh", c.mesh, "the mesh of ranks");
   object(d, "pipeline", c.pipeline, "how the stages along pp share a step");
-  d.field("seed", c.seed, between(0, 9007199254740992.0), "all random numbers follow from it");
+  d.field("seed", c.seed, between(0, largest_exact_integer), "all random numbers follow from it");
   d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("tf32", c.tf32,
           "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");
-  d.field("memory_budget", c.memory_budget, between(0, 9007199254740992.0), "bytes that a rank may hold; 0: no bound");
+  d.field("memory_budget", c.memory_budget, between(0, largest_exact_integer),
+          "bytes that a rank may hold; 0: no bound");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another is an error");
   describe_data(d, "data", c.data);

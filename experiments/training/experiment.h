@@ -8,6 +8,7 @@
 
 #include "experiments/data/dataset.h"
 #include "framework/backends/backend.h"
+#include "framework/description/enum_table.h"
 #include "framework/optimizers/learning_rate.h"
 #include "framework/optimizers/loss_scale.h"
 #include "framework/optimizers/optimizer.h"
@@ -24,11 +25,44 @@ namespace heddle {
 class Describer;
 
 enum class DeviceType { cpu, cuda, plan };
+template <>
+inline constexpr auto enum_names<DeviceType> = enum_table<DeviceType>({
+    {DeviceType::cpu, "cpu"},
+    {DeviceType::cuda, "cuda"},
+    {DeviceType::plan, "plan"},
+});
+
 enum class TransportType { threads, mpi, nccl };
+template <>
+inline constexpr auto enum_names<TransportType> = enum_table<TransportType>({
+    {TransportType::threads, "threads"},
+    {TransportType::mpi, "mpi"},
+    {TransportType::nccl, "nccl"},
+});
+
 enum class ClockType { wall, virtual_time };
+template <>
+inline constexpr auto enum_names<ClockType> = enum_table<ClockType>({
+    {ClockType::wall, "wall"},
+    {ClockType::virtual_time, "virtual"},
+});
+
 enum class TrainDType { f32, f64, bf16, f16 };
+template <>
+inline constexpr auto enum_names<TrainDType> = enum_table<TrainDType>({
+    {TrainDType::f32, "f32"},
+    {TrainDType::f64, "f64"},
+    {TrainDType::bf16, "bf16"},
+    {TrainDType::f16, "f16"},
+});
+
 /// What ranks with equal copies of the parameters share out.
 enum class ShardedState { none, optimizer };
+template <>
+inline constexpr auto enum_names<ShardedState> = enum_table<ShardedState>({
+    {ShardedState::none, "none"},
+    {ShardedState::optimizer, "optimizer"},
+});
 
 struct MeshConfig {
   std::int64_t dp = 1;

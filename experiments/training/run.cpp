@@ -61,7 +61,7 @@ class VariantRun {
 
  private:
   bool leads() const { return settings_.job == nullptr || settings_.job->rank() == 0; }
-  bool cuts_by_time() const { return experiment_.mesh.pp > 1 && experiment_.model.stages.by == StagesBy::time; }
+  bool cuts_by_time() const { return experiment_.mesh.pp > 1 && experiment_.model.stages.by == BalanceBy::time; }
 
   /// Opens the data, and makes the model that takes its images.
   void open_data() {

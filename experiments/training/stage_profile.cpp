@@ -17,7 +17,7 @@ namespace heddle {
 namespace {
 
 /// The first step also builds the kernels, and makes what stays. On plan all others are alike.
-std::int64_t steps_of(const Experiment& experiment) {
+std::int64_t profiled_steps(const Experiment& experiment) {
   return experiment.device == DeviceType::plan ? 2 : 4;
 }
 
@@ -38,7 +38,7 @@ Experiment serial_experiment(const Experiment& experiment) {
   serial.memory_budget = 0;
   const std::int64_t parts = experiment.train.micro_batches * experiment.mesh.dp;
   serial.train.batch = shard(experiment.train.batch, parts, 0).size * serial.train.micro_batches;
-  serial.train.steps = steps_of(experiment);
+  serial.train.steps = profiled_steps(experiment);
   serial.train.shard = ShardedState::none;
   serial.train.save_every = 0;
   serial.evaluate = false;

@@ -13,13 +13,20 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeindex>
 #include <vector>
 
+#include "framework/description/enum_table.h"
+
 namespace heddle {
+
+/// 2^53. Every integer up to here is a double, so that bounds of integers may be doubles.
+inline constexpr double largest_exact_integer = 0x1p53;
 
 /// The numbers that a field accepts.
 struct Range {
@@ -107,20 +114,69 @@ class Describer {
   }
 };
 
-/// Names of an enumeration in order of their values (0, 1, ...). Specialise it: `template <> ... names_of<Logits>()`.
-template <class Enum>
-std::span<const std::string_view> names_of();
-
-template <class Enum>
-std::string_view name_of(Enum value) {
-  return names_of<Enum>()[static_cast<std::size_t>(value)];
-}
-
+/// One of an enum's names (`enum_names`).
 template <class Enum>
 void choice(Describer& d, Key key, Enum& value, std::string_view help) {
   int index = static_cast<int>(value);
-  d.choice(key, index, names_of<Enum>(), help);
+  d.choice(key, index, enum_names<Enum>.rows(), help);
   value = static_cast<Enum>(index);
+}
+
+/// The name of one of `values`, or `none` for an empty optional.
+template <class Enum>
+void choice(Describer& d, Key key, std::optional<Enum>& value, std::string_view none, std::span<const Enum> values,
+            std::string_view help) {
+  std::vector<std::string_view> names{none};
+  int index = 0;
+  for (const Enum each : values) {
+    if (value == each) index = static_cast<int>(names.size());
+    names.push_back(name_of(each));
+  }
+  d.choice(key, index, names, help);
+  value = index == 0 ? std::nullopt : std::optional(values[static_cast<std::size_t>(index) - 1]);
+}
+
+/// Any name of an enum, or `none` for an empty optional.
+template <class Enum>
+void choice(Describer& d, Key key, std::optional<Enum>& value, std::string_view none, std::string_view help) {
+  choice(d, key, value, none, std::span<const Enum>(all_of<Enum>), help);
+}
+
+/// A row in the table of a tagged union's alternatives. A row may have more members, such as a function that makes what
+/// the alternative describes.
+template <class Config>
+struct AlternativeRow {
+  std::string_view name;  ///< the value of "type"
+  std::string_view help;
+  void (*describe)(Describer&, Config&);
+};
+
+/// The alternatives of a table, which has `name`, `help` and `describe` in each row. An empty optional has no default:
+/// leaving out "type" is an error. `common` describes the fields that follow those of every alternative.
+template <class Type, class Enum, class Row, class Config>
+void alternatives(Describer& d, Type& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
+                  std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
+  std::vector<Describer::Alternative> kinds;
+  for (const Row& row : table.rows())
+    kinds.push_back({row.name, row.help, [&config, describe = row.describe, common](Describer& inner) {
+                       describe(inner, config);
+                       if (common != nullptr) common(inner, config);
+                     }});
+  int index = -1;
+  if constexpr (std::is_same_v<Type, Enum>)
+    index = static_cast<int>(type);
+  else if (type)
+    index = static_cast<int>(*type);
+  d.alternatives(index, kinds, help);
+  if (index >= 0) type = static_cast<Enum>(index);
+}
+
+/// A nested object that is nothing but the alternatives of a table.
+template <class Enum, class Row, class Config>
+void tagged(Describer& d, Key key, Enum& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
+            std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
+  d.object(
+      key, [&](Describer& inner) { alternatives(inner, type, table, config, "which kind it is", common); }, help);
 }
 
 /// A nested struct that has its own `describe`.

@@ -194,4 +194,14 @@ struct AdamWUpdate {
   }
 };
 
+/// The update that a step prescribes, computed in T.
+template <class T>
+SgdUpdate<T> update_in(const SgdStep& step) {
+  return SgdUpdate<T>(step);
+}
+template <class T>
+AdamWUpdate<T> update_in(const AdamWStep& step) {
+  return AdamWUpdate<T>(step);
+}
+
 }  // namespace heddle

@@ -82,6 +82,17 @@ inline constexpr DType dtype_of = [] {
   }
 }();
 
+/// An element as another type. The 16-bit formats are converted by way of f32, the only type they know.
+template <class To, class From>
+HEDDLE_HOST_DEVICE To convert_element(From value) {
+  if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
+    return To(static_cast<float>(value));
+  else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>)
+    return static_cast<To>(static_cast<float>(value));
+  else
+    return static_cast<To>(value);
+}
+
 /// The type that arithmetic on T is done in: f64 for f64, f32 for every narrower floating type.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -1,5 +1,5 @@
 // A stretch of things, one rank's among all: of a batch, of classes, of one dimension of a tensor. How a total falls to
-// ranks is decided where ranks are known (parallel/placement/shard.h).
+// ranks is decided where ranks are known (parallel/communicator/shard.h).
 #pragma once
 
 #include <cstdint>

@@ -141,6 +141,9 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
+/// Consecutive blocks of x: block i has rows[i] rows. Copies nothing.
+std::vector<Tensor> split_rows(const Tensor& x, std::span<const std::int64_t> rows);
+
 /// `f32[32,512]`, or `none`.
 std::string to_string(const Tensor& tensor);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "framework/description/enum_table.h"
 #include "framework/optimizers/optimizer.h"
 #include "framework/scalars/margin.h"
 #include "framework/tensors/dtype.h"
@@ -18,6 +19,11 @@ enum class HeadParallel {
   sharded,    // each of the head's ranks has a part of them, and sees the embeddings of all
   replicated  // each rank has all of them and its own embeddings; gradients are summed, as plain data parallelism does
 };
+template <>
+inline constexpr auto enum_names<HeadParallel> = enum_table<HeadParallel>({
+    {HeadParallel::sharded, "sharded"},
+    {HeadParallel::replicated, "replicated"},
+});
 
 /// Where the logits live. All give the same loss and gradients.
 enum class Logits {
@@ -26,19 +32,51 @@ enum class Logits {
   sharded,     // they stay where they are; ranks exchange a maximum and two sums a row
   fused        // nowhere: class tiles are computed, summed up and forgotten, and computed again for the weights
 };
+template <>
+inline constexpr auto enum_names<Logits> = enum_table<Logits>({
+    {Logits::gathered, "gathered"},
+    {Logits::transposed, "transposed"},
+    {Logits::sharded, "sharded"},
+    {Logits::fused, "fused"},
+});
 
 /// Which ranks get the losses of which samples.
 enum class LossReduction {
   all_reduce,     // each all of them
   reduce_scatter  // each its own samples', as PLSC's distributed classifier
 };
+template <>
+inline constexpr auto enum_names<LossReduction> = enum_table<LossReduction>({
+    {LossReduction::all_reduce, "all_reduce"},
+    {LossReduction::reduce_scatter, "reduce_scatter"},
+});
 
 /// How the weights are drawn.
 enum class HeadInit { normal, unit };
+template <>
+inline constexpr auto enum_names<HeadInit> = enum_table<HeadInit>({
+    {HeadInit::normal, "normal"},
+    {HeadInit::unit, "unit"},
+});
 
 /// In which type the classes' weights are kept between steps. They are computed with in f32 (f64 with train.dtype f64).
 enum class WeightState { f32, bf16, f16, int8 };
+template <>
+inline constexpr auto enum_names<WeightState> = enum_table<WeightState>({
+    {WeightState::f32, "f32"},
+    {WeightState::bf16, "bf16"},
+    {WeightState::f16, "f16"},
+    {WeightState::int8, "int8"},
+});
+
 enum class MomentumState { f32, bf16, f16, none };
+template <>
+inline constexpr auto enum_names<MomentumState> = enum_table<MomentumState>({
+    {MomentumState::f32, "f32"},
+    {MomentumState::bf16, "bf16"},
+    {MomentumState::f16, "f16"},
+    {MomentumState::none, "none"},
+});
 
 /// In which type rows of embeddings and classes are multiplied. Sums are f32 (f64 with train.dtype f64).
 enum class ProductType {
@@ -47,6 +85,12 @@ enum class ProductType {
   f32,        // or f64 with train.dtype f64
   bf16
 };
+template <>
+inline constexpr auto enum_names<ProductType> = enum_table<ProductType>({
+    {ProductType::automatic, "auto"},
+    {ProductType::f32, "f32"},
+    {ProductType::bf16, "bf16"},
+});
 
 /// What happens in a step to the rows that are not in its sample.
 enum class Unsampled {
@@ -54,6 +98,12 @@ enum class Unsampled {
   dense,   // a step with a gradient of zero: weights decay and move on by their momentum (PartialFC 2)
   lazy     // the same, but taken when the row is next needed, all missed steps in one; sgd with f32 state only
 };
+template <>
+inline constexpr auto enum_names<Unsampled> = enum_table<Unsampled>({
+    {Unsampled::frozen, "frozen"},
+    {Unsampled::dense, "dense"},
+    {Unsampled::lazy, "lazy"},
+});
 
 /// PartialFC's sample of the classes (An et al. 2021): all that the batch has, filled up with others.
 struct SampleConfig {

@@ -11,7 +11,7 @@ namespace {
 using Edge = LayeredGraph::Edge;
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_way = std::numeric_limits<double>::infinity();
 
 /// The rest of the way from each node to the goal, cheapest by what `weigh` makes of an edge; of equal ways the one
 /// that pays late.
@@ -51,13 +51,13 @@ struct RestOfWay {
 constexpr std::int64_t far_away = std::numeric_limits<std::int64_t>::max() / 4;
 
 auto by_cost(const LayeredGraph& graph) {
-  return RestOfWay(graph, PathCost{infinity, infinity}, [](const Edge& edge) { return edge.cost; });
+  return RestOfWay(graph, PathCost{no_way, no_way}, [](const Edge& edge) { return edge.cost; });
 }
 auto by_bytes(const LayeredGraph& graph) {
   return RestOfWay(graph, far_away, [](const Edge& edge) { return edge.bytes; });
 }
 auto by_both(const LayeredGraph& graph, double seconds_a_byte) {
-  return RestOfWay(graph, infinity, [seconds_a_byte](const Edge& edge) {
+  return RestOfWay(graph, no_way, [seconds_a_byte](const Edge& edge) {
     return edge.cost.first + seconds_a_byte * static_cast<double>(edge.bytes);
   });
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/description/enum_table.h"
 #include "layers/planner/plan_costs.h"
 #include "layers/stages/stage_cut.h"
 
@@ -39,7 +40,14 @@ struct StageLoads {
 /// contiguous cuts. Every stage has a layer: InputError if there are too few.
 StageCut most_even_cut(const StageLoads& loads, int stages);
 
+/// What the cut of a model shares out evenly.
 enum class BalanceBy { time, parameters, memory };
+template <>
+inline constexpr auto enum_names<BalanceBy> = enum_table<BalanceBy>({
+    {BalanceBy::time, "time"},
+    {BalanceBy::parameters, "parameters"},
+    {BalanceBy::memory, "memory"},
+});
 /// Of a plan: its estimated seconds a step, sums of gradients left out; elements that a rank keeps; or bytes, those of
 /// values that backward needs being `held`.
 StageLoads loads_of(const ModelDescription& model, const PlacementPlan& plan, const PlannerOptions& options,

@@ -1,6 +1,7 @@
 // Passes: from a schedule to one that says more. Order: with_recompute, with_loss, with_communication.
 #pragma once
 
+#include "framework/description/enum_table.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace heddle {
@@ -13,6 +14,13 @@ enum class Recompute {
   sqrt          // no R: the stage keeps the values at the ends of about sqrt(n) segments of its n layers (Chen et al.
                 // 2016, "Training deep nets with sublinear memory cost")
 };
+template <>
+inline constexpr auto enum_names<Recompute> = enum_table<Recompute>({
+    {Recompute::never, "never"},
+    {Recompute::always, "always"},
+    {Recompute::except_last, "except_last"},
+    {Recompute::sqrt, "sqrt"},
+});
 
 /// An R before each B or I of a micro-batch that is recomputed; as late as can be, which is before an overlapped pair.
 Schedule with_recompute(Schedule schedule, Recompute mode);
@@ -31,6 +39,11 @@ enum class Receives {
   at_use,  // just before the action that needs it
   early    // one computing action earlier, so that it is on its way meanwhile
 };
+template <>
+inline constexpr auto enum_names<Receives> = enum_table<Receives>({
+    {Receives::at_use, "at_use"},
+    {Receives::early, "early"},
+});
 
 /// Sends and receives between stages on different ranks. Two ranks' receives stand in the order of the sends, so that
 /// messages of one pair need no names. Overlapped actions stay side by side: their receives stand before, their sends

@@ -6,8 +6,9 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "framework/description/enum_table.h"
 
 namespace heddle {
 
@@ -23,7 +24,20 @@ enum class ActionKind {
   send_backward,    // the gradient of what the stage was given, to the stage before
   recv_backward     // the gradient of what the stage made
 };
-inline constexpr std::size_t action_kinds = 10;
+/// As PyTorch's schedule files write them.
+template <>
+inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
+    {ActionKind::forward, "F"},
+    {ActionKind::backward, "B"},
+    {ActionKind::backward_input, "I"},
+    {ActionKind::backward_weight, "W"},
+    {ActionKind::recompute, "R"},
+    {ActionKind::loss, "H"},
+    {ActionKind::send_forward, "SEND_F"},
+    {ActionKind::recv_forward, "RECV_F"},
+    {ActionKind::send_backward, "SEND_B"},
+    {ActionKind::recv_backward, "RECV_B"},
+});
 
 constexpr bool is_message(ActionKind kind) {
   return kind >= ActionKind::send_forward;
@@ -45,8 +59,6 @@ struct Action {
 
 /// `2F0`: in stage 2 the forward of micro-batch 0; PyTorch's notation, plus R and H.
 std::string to_string(const Action& action);
-/// `F`, `SEND_F`.
-std::string_view name_of(ActionKind kind);
 
 struct Schedule {
   int micro_batches = 0;

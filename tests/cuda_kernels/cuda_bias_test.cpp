@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/convolution.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "tests/support/agreement.h"
 
 namespace heddle::test {

@@ -10,7 +10,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
 
-namespace heddle::test {
+namespace heddle::test::cuda_class_rows_test {
 
 TEST_SUITE_BEGIN(beside_cpu);
 
@@ -389,4 +389,4 @@ TEST_CASE("class row kernels: an index outside the table is told of once") {
 
 TEST_SUITE_END();
 
-}  // namespace heddle::test
+}  // namespace heddle::test::cuda_class_rows_test

@@ -7,12 +7,12 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/convolution.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "tests/support/agreement.h"
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
 
-namespace heddle::test {
+namespace heddle::test::cuda_convolution_test {
 
 TEST_SUITE_BEGIN(beside_cpu);
 
@@ -321,4 +321,4 @@ TEST_CASE("f32 is multiplied in TF32 where that is asked for, and nowhere else")
 
 TEST_SUITE_END();
 
-}  // namespace heddle::test
+}  // namespace heddle::test::cuda_convolution_test

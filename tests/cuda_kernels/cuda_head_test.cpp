@@ -9,7 +9,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
 
-namespace heddle::test {
+namespace heddle::test::cuda_head_test {
 
 TEST_SUITE_BEGIN(beside_cpu);
 
@@ -339,4 +339,4 @@ TEST_CASE("head kernels: 16-bit logits are refused") {
 
 TEST_SUITE_END();
 
-}  // namespace heddle::test
+}  // namespace heddle::test::cuda_head_test

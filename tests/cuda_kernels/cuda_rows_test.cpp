@@ -7,7 +7,7 @@
 
 #include "tests/support/agreement.h"
 
-namespace heddle::test {
+namespace heddle::test::cuda_rows_test {
 
 TEST_SUITE_BEGIN(beside_cpu);
 
@@ -249,4 +249,4 @@ TEST_CASE("Of several indices outside the rows the first is named, at the latest
 }  // namespace
 TEST_SUITE_END();
 
-}  // namespace heddle::test
+}  // namespace heddle::test::cuda_rows_test

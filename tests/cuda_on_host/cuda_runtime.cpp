@@ -100,12 +100,12 @@ class Block {
   void* own_ = nullptr;
 };
 
-thread_local Block* block = nullptr;
+thread_local Block* own_block = nullptr;
 
 void Block::begin() {
-  (*block->thread_)();
-  block->current_->has_ended = true;
-  block->wait();
+  (*own_block->thread_)();
+  own_block->current_->has_ended = true;
+  own_block->wait();
 }
 
 /// Blocks outlive the threads of the host that run them: no rank makes a thousand stacks anew.
@@ -143,18 +143,18 @@ class LentBlock {
 
 void __syncthreads() {
   const dim3 index = threadIdx;
-  block->wait();
+  own_block->wait();
   threadIdx = index;
 }
 
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
   thread_local const LentBlock lent;
-  block = lent.get();
+  own_block = lent.get();
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   for (unsigned i = 0; i < config.gridDim.x; ++i) {
     blockIdx = dim3(i);
-    block->run(thread, config.blockDim.x);
+    own_block->run(thread, config.blockDim.x);
   }
 }
 

@@ -149,7 +149,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, Kind kind, const C
 }
 
 template <class F>
-void visit(cudnnDataType_t type, F&& f) {
+void visit_layout(cudnnDataType_t type, F&& f) {
   switch (type) {
     case CUDNN_DATA_DOUBLE:
       return f(double{});
@@ -172,7 +172,7 @@ std::int64_t size_of(const cudnnFilterStruct& weight) {
 template <class Descriptor>
 std::vector<float> widened(const Descriptor& layout, const cudnnConvolutionStruct& operation, const void* data) {
   std::vector<float> values;
-  visit(layout.type, [&]<class T>(T) {
+  visit_layout(layout.type, [&]<class T>(T) {
     const T* const from = static_cast<const T*>(data);
     for (std::int64_t i = 0; i < size_of(layout); ++i) values.push_back(static_cast<float>(from[i]));
   });
@@ -182,7 +182,7 @@ std::vector<float> widened(const Descriptor& layout, const cudnnConvolutionStruc
 }
 template <class Descriptor, class Sum>
 void narrow(const Descriptor& layout, const std::vector<Sum>& values, void* data) {
-  visit(layout.type, [&]<class T>(T) {
+  visit_layout(layout.type, [&]<class T>(T) {
     T* const to = static_cast<T*>(data);
     for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(static_cast<float>(values[i]));
   });

@@ -69,7 +69,7 @@ Streams& streams() {
 }
 
 std::atomic<std::int64_t> device_wide{0};
-std::atomic<std::int64_t> waits{0};
+std::atomic<std::int64_t> host_waits{0};
 
 }  // namespace
 
@@ -83,7 +83,7 @@ struct EventOnHost {
 };
 
 CallsOnHost calls_on_host() {
-  return {.device_wide = device_wide, .waits = waits};
+  return {.device_wide = device_wide, .waits = host_waits};
 }
 void count_device_wide() {
   ++device_wide;
@@ -119,7 +119,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  ++waits;
+  ++host_waits;
   stream->stream->run_to(stream->stream->put_so_far());
   return cudaSuccess;
 }
@@ -138,7 +138,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  ++waits;
+  ++host_waits;
   if (event->stream) event->stream->run_to(event->end);
   return cudaSuccess;
 }

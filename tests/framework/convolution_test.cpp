@@ -8,41 +8,17 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/pooling.h"
 #include "framework/scalars/random.h"
 #include "framework/tensors/device.h"
+#include "tests/framework/exact_values.h"
 #include "tests/support/devices.h"
 
-namespace heddle {
+namespace heddle::convolution_test {
 namespace {
 
-/// Values in [-1, 1] that bf16 holds exactly, so that one reference serves every type.
-std::vector<double> draw(std::int64_t count, std::uint64_t index) {
-  RandomStream stream({.seed = 5}, Purpose::test, 0, index);
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) value = std::round(stream.uniform() * 128 - 64) / 64;
-  return values;
-}
-
-Tensor tensor_of(Device& device, const Shape& shape, DType dtype, const std::vector<double>& values) {
-  return visit_floating(dtype, "test", [&]<class T>(T) {
-    std::vector<T> narrow;
-    for (const double value : values) narrow.push_back(static_cast<T>(static_cast<Compute<T>>(value)));
-    return Tensor::from_host(device, shape, narrow);
-  });
-}
-
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
+using namespace test::exact_values;
 
 struct Case {
   std::string name;
@@ -76,11 +52,12 @@ Result run(Device& device, const Case& c, DType dtype) {
   const auto dweight = std::make_shared<Accumulator>(Category::gradients);
   const auto dbias = std::make_shared<Accumulator>(Category::gradients);
   const Shape bias_shape{c.weight[0]};
-  const Variable x = Variable::input(tensor_of(device, c.x, dtype, draw(c.x.numel(), 1)), dx);
-  const Variable weight = Variable::parameter(tensor_of(device, c.weight, dtype, draw(c.weight.numel(), 2)), dweight);
-  const Variable bias = Variable::parameter(tensor_of(device, bias_shape, dtype, draw(c.weight[0], 3)), dbias);
+  const Variable x = Variable::input(test::tensor(device, c.x, draw(c.x.numel(), 1), dtype), dx);
+  const Variable weight =
+      Variable::parameter(test::tensor(device, c.weight, draw(c.weight.numel(), 2), dtype), dweight);
+  const Variable bias = Variable::parameter(test::tensor(device, bias_shape, draw(c.weight[0], 3), dtype), dbias);
   const Variable y = conv2d(x, weight, bias, c.options);
-  backward({{y, tensor_of(device, y.shape(), dtype, draw(y.shape().numel(), 4))}});
+  backward({{y, test::tensor(device, y.shape(), draw(y.shape().numel(), 4), dtype)}});
   return {y.value().to_doubles(), dx->gradient().to_doubles(), dweight->gradient().to_doubles(),
           dbias->gradient().to_doubles()};
 }
@@ -180,8 +157,8 @@ TEST_CASE("conv2d: Winograd in f32 stays within 1e-5 (rms) of f64, at edges too;
 
 TEST_CASE("conv2d: a changed weight is packed again, and packed copies are workspace") {
   Device device = test::make_device();
-  const Tensor x = tensor_of(device, {2, 6, 6, 16}, DType::f32, draw(2 * 36 * 16, 1));
-  Tensor weight = tensor_of(device, {32, 3, 3, 16}, DType::f32, draw(32 * 9 * 16, 2));
+  const Tensor x = test::tensor(device, {2, 6, 6, 16}, draw(2 * 36 * 16, 1), DType::f32);
+  Tensor weight = test::tensor(device, {32, 3, 3, 16}, draw(32 * 9 * 16, 2), DType::f32);
   const auto sum_of_squares = [&] {
     const std::vector<double> y = conv2d(x, weight, {}, {}).value().to_doubles();
     return dot(y, y);
@@ -189,9 +166,9 @@ TEST_CASE("conv2d: a changed weight is packed again, and packed copies are works
   const double before = sum_of_squares();
   const std::int64_t held = device.meter().live()[Category::workspace];
   CHECK(sum_of_squares() == before);
-  weight.copy_from(tensor_of(device, {32, 3, 3, 16}, DType::f32, draw(32 * 9 * 16, 9)));
+  weight.copy_from(test::tensor(device, {32, 3, 3, 16}, draw(32 * 9 * 16, 9), DType::f32));
   CHECK(sum_of_squares() != before);
-  weight.copy_from(tensor_of(device, {32, 3, 3, 16}, DType::f32, draw(32 * 9 * 16, 2)));
+  weight.copy_from(test::tensor(device, {32, 3, 3, 16}, draw(32 * 9 * 16, 2), DType::f32));
   CHECK(sum_of_squares() == before);
   CHECK(device.meter().live()[Category::workspace] == held);
   weight = Tensor();
@@ -231,7 +208,7 @@ TEST_CASE("conv2d: gradients of a weight that is used again are added with the b
     const auto thirds = [&](const Shape& of, std::uint64_t index) {  // whose sums are rounded
       std::vector<double> values = draw(of.numel(), index);
       for (double& value : values) value /= 3;
-      return tensor_of(device, of, DType::f32, values);
+      return test::tensor(device, of, values, DType::f32);
     };
     const Shape shape{16, 3, 3, channels};
     const Tensor weight = thirds(shape, 1);
@@ -260,109 +237,6 @@ TEST_CASE("conv2d: gradients of a weight that is used again are added with the b
   }
 }
 
-TEST_CASE("matmul: every transposition in every type, with its gradients") {
-  Device device = test::make_device();
-  const std::int64_t m = 5;
-  const std::int64_t n = 7;
-  const std::int64_t k = 9;
-  const std::vector<double> dy = draw(m * n, 3);
-  for (const bool ta : {false, true})
-    for (const bool tb : {false, true}) {
-      const Shape a_shape = ta ? Shape{k, m} : Shape{m, k};
-      const Shape b_shape = tb ? Shape{n, k} : Shape{k, n};
-      const std::vector<double> a = draw(m * k, 1);
-      const std::vector<double> b = draw(k * n, 2);
-      const auto at = [&](const std::vector<double>& v, bool t, std::int64_t rows, std::int64_t columns, std::int64_t i,
-                          std::int64_t j) { return v[static_cast<std::size_t>(t ? j * rows + i : i * columns + j)]; };
-      std::vector<double> y;
-      for (std::int64_t i = 0; i < m; ++i)
-        for (std::int64_t j = 0; j < n; ++j) {
-          double sum = 0;
-          for (std::int64_t l = 0; l < k; ++l) sum += at(a, ta, m, k, i, l) * at(b, tb, k, n, l, j);
-          y.push_back(sum);
-        }
-      for (const auto& [dtype, tolerance] :
-           {std::pair{DType::f64, 1e-13}, {DType::f32, 2e-6}, {DType::bf16, 2e-2}, {DType::f16, 2e-3}}) {
-        CAPTURE(name_of(dtype));
-        const auto da = std::make_shared<Accumulator>(Category::gradients);
-        const auto db = std::make_shared<Accumulator>(Category::gradients);
-        const Variable product = matmul(Variable::parameter(tensor_of(device, a_shape, dtype, a), da),
-                                        Variable::parameter(tensor_of(device, b_shape, dtype, b), db), ta, tb);
-        backward({{product, tensor_of(device, {m, n}, dtype, dy)}});
-        CHECK(largest_difference(product.value().to_doubles(), y) < 4 * tolerance);
-        CHECK(std::abs(dot(a, da->gradient().to_doubles()) - dot(y, dy)) < 100 * tolerance);
-        CHECK(std::abs(dot(b, db->gradient().to_doubles()) - dot(y, dy)) < 100 * tolerance);
-        // c = alpha * a * b + beta * c
-        Tensor c = tensor_of(device, {m, n}, dtype, dy);
-        gemm(tensor_of(device, a_shape, dtype, a), ta, tensor_of(device, b_shape, dtype, b), tb, 0.5, -2, c);
-        std::vector<double> expected(y.size());
-        for (std::size_t i = 0; i < y.size(); ++i) expected[i] = 0.5 * y[i] - 2 * dy[i];
-        CHECK(largest_difference(c.to_doubles(), expected) < 4 * tolerance);
-      }
-    }
-}
-
-TEST_CASE("matmul: empty operands") {
-  Device device = test::make_device();
-  const auto ones = [&](const Shape& shape) { return Tensor::full(device, shape, DType::f32, 1); };
-  CHECK(matmul(ones({0, 3}), ones({3, 2})).shape() == Shape{0, 2});
-  CHECK(matmul(ones({2, 0}), ones({0, 3})).value().to_host<float>() == std::vector<float>(6, 0.0F));
-  Tensor c = ones({2, 2});
-  gemm(ones({2, 0}), false, ones({0, 2}), false, 1, 3, c);
-  CHECK(c.to_host<float>() == std::vector<float>(4, 3.0F));
-  gemm(ones({2, 0}), false, ones({0, 2}), false, 1, 3, c, ones({2}));
-  CHECK(c.to_host<float>() == std::vector<float>(4, 10.0F));
-}
-
-TEST_CASE("A packed operand gives gemm's products, also of other numbers of rows, and is planned to the byte") {
-  constexpr std::int64_t rows = 96;
-  const auto multiply = [](Device& device, DType dtype, bool transpose, std::int64_t m, double beta, bool packs) {
-    const std::int64_t n = 70;
-    const std::int64_t k = 40;
-    const Shape shape = transpose ? Shape{n, k} : Shape{k, n};
-    const Tensor a = tensor_of(device, {m, k}, dtype, draw(m * k, 1));
-    const Tensor b = tensor_of(device, shape, dtype, draw(k * n, 2));
-    Tensor c = tensor_of(device, {m, n}, dtype, draw(m * n, 3));
-    if (packs)
-      PackedOperand(b, transpose, rows, 2).multiply(a, beta, c);
-    else
-      gemm(a, false, b, transpose, 1, beta, c);
-    return c;
-  };
-  for (const auto& [dtype, tolerance] :
-       {std::pair{DType::f64, 1e-13}, {DType::f32, 1e-5}, {DType::bf16, 0.1}, {DType::f16, 0.02}})
-    for (const bool transpose : {false, true})
-      for (const std::int64_t m : {rows, rows - 1, std::int64_t{1}})
-        for (const double beta : {0.0, 1.0}) {
-          CAPTURE(name_of(dtype));
-          CAPTURE(transpose);
-          CAPTURE(m);
-          CAPTURE(beta);
-          Device device = test::make_device();
-          const Tensor packed = multiply(device, dtype, transpose, m, beta, true);
-          const auto peak = device.meter().peak();
-          const Tensor plain = multiply(device, dtype, transpose, m, beta, false);
-          CHECK(largest_difference(packed.to_doubles(), plain.to_doubles()) < tolerance);
-          Device planned = test::make_device("plan");
-          (void)multiply(planned, dtype, transpose, m, beta, true);
-          CHECK(planned.meter().peak().bytes == peak.bytes);
-        }
-}
-
-TEST_CASE("linear and matmul: errors print the shapes") {
-  Device device = test::make_device();
-  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(device, shape, DType::f32); };
-  CHECK_THROWS_WITH_AS(matmul(zeros({2, 3}), zeros({3, 4}), false, true),
-                       "matmul: f32[2,3] and f32[3,4] transposed do not fit", InputError);
-  CHECK_THROWS_WITH_AS(linear(zeros({2, 3}), zeros({4, 5}), {}),
-                       "linear: f32[2,3] does not fit a weight f32[4,5] of [out, in]", InputError);
-  CHECK_THROWS_WITH_AS(linear(zeros({2, 3}), zeros({4, 3}), zeros({3})), "linear: expected a bias f32[4], got f32[3]",
-                       InputError);
-  Tensor c = zeros({2, 4});
-  CHECK_THROWS_WITH_AS(gemm(zeros({2, 3}), false, zeros({3, 4}), false, 1, 0, c, zeros({2})),
-                       "matmul: expected a bias f32[4], got f32[2]", InputError);
-}
-
 TEST_CASE("pooling: values, ties, padding and adjoints") {
   Device device = test::make_device();
   const Tensor x = Tensor::from_host<double>(device, {1, 3, 3, 1}, {1, 2, 2, -4, 5, 5, -7, -8, -9});
@@ -388,12 +262,12 @@ TEST_CASE("pooling: values, ties, padding and adjoints") {
       const Shape shape{3, 7, 5, 19};
       const PoolOptions options{.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}, .count_padding = counts};
       const auto gradient = std::make_shared<Accumulator>(Category::gradients);
-      const Variable input = Variable::input(tensor_of(device, shape, dtype, draw(shape.numel(), 1)), gradient);
+      const Variable input = Variable::input(test::tensor(device, shape, draw(shape.numel(), 1), dtype), gradient);
       for (const auto pool : {average_pool2d, max_pool2d}) {
         gradient->clear();
         const Variable out = pool(input, options);
         const std::vector<double> dy = draw(out.shape().numel(), 2);
-        backward({{out, tensor_of(device, out.shape(), dtype, dy)}});
+        backward({{out, test::tensor(device, out.shape(), dy, dtype)}});
         const double expected = dot(out.value().to_doubles(), dy);
         const double got = dot(input.value().to_doubles(), gradient->gradient().to_doubles());
         CHECK(std::abs(got - expected) < (dtype == DType::f64 ? 1e-11 : dtype == DType::f32 ? 1e-4 : 2.0));
@@ -411,4 +285,4 @@ TEST_CASE("pooling: errors") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::convolution_test

@@ -7,7 +7,7 @@
 #include "framework/tensors/shard_range.h"
 #include "tests/support/devices.h"
 
-namespace heddle::test {
+namespace heddle::test::draw_window_test {
 namespace {
 
 using Box = std::vector<ShardRange>;
@@ -50,4 +50,4 @@ TEST_CASE("Dropout's masks of blocks of samples and channels are the blocks of t
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::draw_window_test

@@ -12,7 +12,7 @@
 #include "tests/support/layouts.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::loss_scale_test {
 
 namespace {
 
@@ -178,4 +178,4 @@ TEST_CASE("layouts skip the same steps as one rank") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::loss_scale_test

@@ -12,7 +12,7 @@
 #include "framework/tensors/device.h"
 #include "tests/support/devices.h"
 
-namespace heddle {
+namespace heddle::normalization_test {
 namespace {
 
 std::vector<double> draw(std::int64_t count, std::uint64_t index, double mean = 0) {
@@ -20,14 +20,6 @@ std::vector<double> draw(std::int64_t count, std::uint64_t index, double mean = 
   std::vector<double> values(static_cast<std::size_t>(count));
   for (double& value : values) value = mean + stream.normal();
   return values;
-}
-
-Tensor tensor_of(Device& device, const Shape& shape, DType dtype, const std::vector<double>& values) {
-  return visit_floating(dtype, "test", [&]<class T>(T) {
-    std::vector<T> narrow;
-    for (const double value : values) narrow.push_back(static_cast<T>(static_cast<Compute<T>>(value)));
-    return Tensor::from_host(device, shape, narrow);
-  });
 }
 
 /// One way to use the norm: what it has besides x.
@@ -83,17 +75,17 @@ Result run(Device& device, const Case& c, DType dtype, const std::vector<std::ve
     const bool is_image = i == 0 || i == 4;
     if (!values[i].empty())
       inputs[i] = Variable::input(
-          tensor_of(device, is_image ? norm_shape : Shape{channels}, is_image ? dtype : type, values[i]),
+          test::tensor(device, is_image ? norm_shape : Shape{channels}, values[i], is_image ? dtype : type),
           accumulators[i]);
   }
   const NormEpilogue epilogue{.activation = c.activation, .slope = inputs[3], .residual = inputs[4]};
   Tensor statistics;
   const Variable y =
       c.is_inference
-          ? batch_norm_inference(inputs[0], tensor_of(device, {channels}, type, draw(channels, 7, 3)),
+          ? batch_norm_inference(inputs[0], test::tensor(device, {channels}, draw(channels, 7, 3), type),
                                  Tensor::full(device, {channels}, type, 2), inputs[1], inputs[2], 1e-3, epilogue)
           : batch_norm(inputs[0], inputs[1], inputs[2], 1e-3, epilogue, statistics);
-  backward({{y, tensor_of(device, norm_shape, dtype, draw(norm_shape.numel(), 6))}});
+  backward({{y, test::tensor(device, norm_shape, draw(norm_shape.numel(), 6), dtype)}});
   Result result{y.value().to_doubles(), {}, statistics.defined() ? statistics.to_doubles() : std::vector<double>()};
   for (const auto& accumulator : accumulators)
     result.gradients.push_back(accumulator->gradient().defined() ? accumulator->gradient().to_doubles()
@@ -171,7 +163,7 @@ TEST_CASE("batch_norm: a large mean does not blur a small deviation, f32") {
   std::vector<double> values = draw(20000 * 3, 8);
   for (double& value : values) value = 4096 + std::round(value * 1024) / 1024;
   values[0] = 0;  // an outlier in front, which must not become the centre
-  const Tensor x = tensor_of(device, {20000, 3}, DType::f32, values);
+  const Tensor x = test::tensor(device, {20000, 3}, values, DType::f32);
   Tensor statistics;
   batch_norm(x, {}, {}, 1e-5, {}, statistics);
   const std::vector<double> got = statistics.to_doubles();
@@ -189,11 +181,11 @@ TEST_CASE("batch_norm: the same bits for any number of threads, f32") {
     const Shape large{70, 9, 9, 20};
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);
     const auto dgamma = std::make_shared<Accumulator>(Category::gradients);
-    const Variable x = Variable::input(tensor_of(device, large, DType::f32, draw(large.numel(), 1)), gradient);
+    const Variable x = Variable::input(test::tensor(device, large, draw(large.numel(), 1), DType::f32), gradient);
     const Variable gamma = Variable::parameter(Tensor::full(device, {20}, DType::f32, 1.5), dgamma);
     Tensor statistics;
     const Variable y = batch_norm(x, gamma, {}, 1e-5, {.activation = NormActivation::relu}, statistics);
-    backward({{y, tensor_of(device, large, DType::f32, draw(large.numel(), 2))}});
+    backward({{y, test::tensor(device, large, draw(large.numel(), 2), DType::f32)}});
     std::vector<double> all = y.value().to_doubles();
     for (const Tensor& tensor : {statistics, gradient->gradient(), dgamma->gradient()})
       for (const double value : tensor.to_doubles()) all.push_back(value);
@@ -231,4 +223,4 @@ TEST_CASE("batch_norm: errors print the shapes") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::normalization_test

@@ -8,7 +8,7 @@
 #include "framework/optimizers/learning_rate.h"
 #include "tests/support/devices.h"
 
-namespace heddle::test {
+namespace heddle::test::optimizer_test {
 namespace {
 
 const std::vector<std::vector<double>> gradients{
@@ -208,4 +208,4 @@ TEST_CASE("Learning rates warm up and then follow their schedule") {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::optimizer_test

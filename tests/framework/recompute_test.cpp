@@ -7,14 +7,14 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/reduction.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/leaves.h"
 #include "tests/support/transports.h"
 
-namespace heddle::test {
+namespace heddle::test::recompute_test {
 namespace {
 
 using Inputs = std::span<const Variable>;
@@ -242,4 +242,4 @@ TEST_CASE("A chain of 100,000 segments is walked and dropped without recursion")
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::recompute_test

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/backends/cpu/draws.h"
+#include "framework/backends/cpu/loops/draws.h"
 #include "framework/scalars/scalar.h"
 #include "tests/support/devices.h"
 

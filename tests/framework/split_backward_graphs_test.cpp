@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "parallel/communicator/collective_ops.h"
 #include "parallel/placement/flat_shard.h"
 #include "parallel/placement/gathered_weights.h"

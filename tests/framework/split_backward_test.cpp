@@ -11,7 +11,7 @@
 
 #include "framework/ops/convolution.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
 #include "tests/support/leaves.h"
 #include "tests/support/operation_cases.h"

@@ -9,7 +9,7 @@
 #include "framework/ops/rows.h"
 #include "tests/support/devices.h"
 
-namespace heddle {
+namespace heddle::world_test {
 
 namespace {
 
@@ -213,4 +213,4 @@ TEST_CASE("a transport that does not exist is an error that says which ones do")
                        InputError);
 }
 
-}  // namespace heddle
+}  // namespace heddle::world_test

@@ -13,9 +13,9 @@ TEST_CASE("a shard of every new model trains as the whole does") {
        .resnext = {.blocks = {1, 1, 1, 1}, .cardinality = 4, .width = 2}},
       {.type = ModelType::vgg11, .dropout = 0.2, .vgg = {.norms = true, .hidden = {12}}},
       {.type = ModelType::mobilefacenet, .mobilefacenet = {.blocks = {1, 1, 1, 1}, .scale = 1}}};
-  const std::vector<PlacementConfig> placements{{"layer*.conv2", Parallel::group, AxisChoice::tp},
-                                                {"classifier.0", Parallel::column, AxisChoice::tp},
-                                                {"layers.*.layers.1.layers.0", Parallel::group, AxisChoice::tp}};
+  const std::vector<PlacementConfig> placements{{"layer*.conv2", Parallel::group, Axis::tp},
+                                                {"classifier.0", Parallel::column, Axis::tp},
+                                                {"layers.*.layers.1.layers.0", Parallel::group, Axis::tp}};
   for (std::size_t i = 0; i < configs.size(); ++i) {
     configs[i].embedding = 6;
     configs[i].placements = {placements[i]};

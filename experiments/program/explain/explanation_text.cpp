@@ -90,8 +90,7 @@ class LayersTable {
         row(application.name, shorten(application.layer->type(), type_width), fmt::format("{}", stage_of(e_, index)));
     for (const Axis axis : axes_) {
       const LayerOption& option = e_.plan.layers[index][axis];
-      cells.push_back(
-          fmt::format("{} {}", names_of<Parallel>()[static_cast<std::size_t>(option.kind)], to_string(option.output)));
+      cells.push_back(fmt::format("{} {}", name_of(option.kind), to_string(option.output)));
     }
     add_costs(std::move(cells), e_.report.layers[index]);
   }

@@ -11,7 +11,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::layer_list_test {
 
 namespace {
 
@@ -183,4 +183,4 @@ TEST_CASE("the embedding of a model written out is what its last layer gives") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::layer_list_test

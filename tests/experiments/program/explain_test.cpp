@@ -10,7 +10,7 @@
 #include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::explain_test {
 
 namespace {
 
@@ -324,4 +324,4 @@ TEST_CASE("explain says what does not fit, and where") {
   CHECK(call({"explain", "--placements", "best"}, two_layers()).code == 2);
 }
 
-}  // namespace heddle
+}  // namespace heddle::explain_test

@@ -11,7 +11,7 @@
 #include "tests/support/layouts.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::checkpoint_test {
 
 namespace {
 
@@ -378,4 +378,4 @@ TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options 
   CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no InputError");
 }
 
-}  // namespace heddle
+}  // namespace heddle::checkpoint_test

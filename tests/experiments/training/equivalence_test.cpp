@@ -7,7 +7,7 @@
 #include "layers/normalization.h"
 #include "tests/support/random_model.h"
 
-namespace heddle {
+namespace heddle::equivalence_test {
 
 namespace {
 
@@ -141,4 +141,4 @@ TEST_CASE("running statistics are those of the whole batch, whatever its cut") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::equivalence_test

@@ -10,7 +10,7 @@
 #include "tests/support/random_model.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::pipeline_test {
 
 namespace {
 
@@ -192,4 +192,4 @@ TEST_CASE("plan knows what the ranks of pipelines hold and send, to the byte") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::pipeline_test

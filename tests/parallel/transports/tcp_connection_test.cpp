@@ -14,7 +14,7 @@
 #include "tests/support/local_job.h"
 #include "tests/support/raw_sockets.h"
 
-namespace heddle::test {
+namespace heddle::test::tcp_connection_test {
 
 namespace {
 
@@ -174,4 +174,4 @@ TEST_CASE("sockets: who connects where nobody listens reaches nobody, not even i
   CHECK(reached == 0);
 }
 
-}  // namespace heddle::test
+}  // namespace heddle::test::tcp_connection_test
