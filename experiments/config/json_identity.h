@@ -1,7 +1,7 @@
 // The experiment of a checkpoint as JSON, which a reader of the checkpoint's metadata can use as an experiment file.
 #pragma once
 
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 
 namespace heddle {
 

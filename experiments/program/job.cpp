@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "experiments/config/first_change.h"
-#include "experiments/training/world_options.h"
+#include "experiments/training/ranks/world_options.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <optional>
 
-#include "experiments/training/checkpoint.h"
-#include "experiments/training/embed.h"
+#include "experiments/training/checkpoints/checkpoint.h"
+#include "experiments/training/evaluation/embed.h"
+#include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/run.h"
-#include "experiments/training/step_bytes.h"
 #include "experiments/training/trainer.h"
 #include "framework/tensors/device.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "experiments/training/experiment.h"
+#include "experiments/training/layout/run_plan.h"
 #include "experiments/training/result.h"
-#include "experiments/training/run_plan.h"
 #include "parallel/rank.h"
 
 namespace heddle {

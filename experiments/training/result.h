@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/training/evaluation.h"
-#include "experiments/training/step_bytes.h"
+#include "experiments/training/evaluation/evaluation.h"
+#include "experiments/training/layout/step_bytes.h"
 #include "framework/kernels/convolution.h"
 #include "framework/tensors/memory.h"
 #include "parallel/communicator/tracer.h"

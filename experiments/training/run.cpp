@@ -3,12 +3,12 @@
 #include <memory>
 #include <utility>
 
-#include "experiments/training/gather_ranks.h"
-#include "experiments/training/job_agreement.h"
-#include "experiments/training/pipeline_result.h"
-#include "experiments/training/prediction.h"
+#include "experiments/training/prediction/pipeline_result.h"
+#include "experiments/training/prediction/prediction.h"
 #include "experiments/training/rank_run.h"
-#include "experiments/training/world_options.h"
+#include "experiments/training/ranks/gather_ranks.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "experiments/training/ranks/world_options.h"
 #include "framework/description/describe.h"
 #include "parallel/world.h"
 

@@ -20,11 +20,11 @@
 #include <memory>
 #include <string>
 
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/experiment.h"
+#include "experiments/training/prediction/stage_profile.h"
 #include "experiments/training/result.h"
 #include "experiments/training/run_observer.h"
-#include "experiments/training/stage_profile.h"
 #include "parallel/transports/processes/processes.h"
 
 namespace heddle {

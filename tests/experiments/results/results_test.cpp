@@ -11,7 +11,7 @@
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
 #include "experiments/results/trace.h"
-#include "experiments/training/gather_ranks.h"
+#include "experiments/training/ranks/gather_ranks.h"
 #include "framework/files/crc32c.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"

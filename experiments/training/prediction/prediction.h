@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "experiments/training/stage_profile.h"
+#include "experiments/training/prediction/stage_profile.h"
 
 namespace heddle {
 

@@ -1,6 +1,6 @@
-#include "experiments/training/pipeline_result.h"
+#include "experiments/training/prediction/pipeline_result.h"
 
-#include "experiments/training/prediction.h"
+#include "experiments/training/prediction/prediction.h"
 #include "framework/description/describe.h"
 #include "layers/stages/stage_cut.h"
 

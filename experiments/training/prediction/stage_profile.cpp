@@ -1,12 +1,12 @@
-#include "experiments/training/stage_profile.h"
+#include "experiments/training/prediction/stage_profile.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
-#include "experiments/training/model_layout.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/ranks/world_options.h"
 #include "experiments/training/trainer.h"
-#include "experiments/training/world_options.h"
 #include "framework/description/plain_text.h"
 #include "framework/tensors/device.h"
 #include "parallel/pipeline/passes.h"

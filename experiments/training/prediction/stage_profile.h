@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {

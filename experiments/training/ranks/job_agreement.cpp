@@ -1,4 +1,4 @@
-#include "experiments/training/job_agreement.h"
+#include "experiments/training/ranks/job_agreement.h"
 
 #include "framework/error.h"
 #include "framework/files/crc32c.h"

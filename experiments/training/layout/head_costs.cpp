@@ -1,4 +1,4 @@
-#include "experiments/training/head_costs.h"
+#include "experiments/training/layout/head_costs.h"
 
 namespace heddle {
 

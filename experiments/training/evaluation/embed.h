@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "experiments/training/evaluation.h"
+#include "experiments/training/evaluation/evaluation.h"
 #include "experiments/training/trainer.h"
 
 namespace heddle {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 #include "layers/planner/plan_report.h"
 
 namespace heddle {

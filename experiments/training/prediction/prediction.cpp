@@ -1,11 +1,11 @@
-#include "experiments/training/prediction.h"
+#include "experiments/training/prediction/prediction.h"
 
 #include <algorithm>
 
-#include "experiments/training/head_costs.h"
+#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/median.h"
-#include "experiments/training/model_layout.h"
-#include "experiments/training/step_bytes.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/training/world_options.h"
+#include "experiments/training/ranks/world_options.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "experiments/training/gather_ranks.h"
+#include "experiments/training/ranks/gather_ranks.h"
 
 #include <algorithm>
 #include <concepts>

@@ -1,4 +1,4 @@
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "experiments/training/checkpoint_files.h"
+#include "experiments/training/checkpoints/checkpoint_files.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/files/crc32c.h"

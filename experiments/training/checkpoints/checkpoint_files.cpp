@@ -1,4 +1,4 @@
-#include "experiments/training/checkpoint_files.h"
+#include "experiments/training/checkpoints/checkpoint_files.h"
 
 #include <algorithm>
 #include <charconv>

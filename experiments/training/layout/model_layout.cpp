@@ -1,9 +1,9 @@
-#include "experiments/training/model_layout.h"
+#include "experiments/training/layout/model_layout.h"
 
 #include <algorithm>
 #include <set>
 
-#include "experiments/training/head_costs.h"
+#include "experiments/training/layout/head_costs.h"
 #include "layers/stages/stage_cut.h"
 
 namespace heddle {

@@ -1,9 +1,9 @@
-#include "experiments/training/step_bytes.h"
+#include "experiments/training/layout/step_bytes.h"
 
 #include <numeric>
 
-#include "experiments/training/head_costs.h"
-#include "experiments/training/model_layout.h"
+#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/model_layout.h"
 #include "layers/stages/stage_cut.h"
 
 namespace heddle {
