@@ -1,5 +1,5 @@
 // Runs that go on: on the ranks that saved bit for bit, on others with the same bits of all that was saved.
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 
 #include <functional>
 

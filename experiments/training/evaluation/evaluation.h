@@ -18,7 +18,8 @@ struct Embeddings {
   std::span<const std::int64_t> labels;
 };
 
-/// The share of test rows whose nearest row of the gallery, by cosine, has their label; the first one of equals counts.
+/// The share of test rows whose nearest row of the gallery, by cosine, has their label. Among equally near rows the
+/// first one counts.
 double rank1(const Embeddings& gallery, const Embeddings& test);
 
 struct Pair {
@@ -28,14 +29,14 @@ struct Pair {
   bool operator==(const Pair&) const = default;
 };
 
-/// At most `count` pairs of different images, none twice: as many of one identity as of two, by turns. Fewer where the
-/// labels give fewer. Drawn by the seed.
+/// Draws at most `count` pairs of different images, none twice: alternately a pair of one identity and a pair of two.
+/// There are fewer where the labels give fewer.
 std::vector<Pair> balanced_pairs(std::span<const std::int64_t> labels, std::int64_t count, RandomKey key);
 
 struct VerificationOptions {
-  std::int64_t pairs = 6000;  ///< for the accuracy; as many as LFW has
+  std::int64_t pairs = 6000;  ///< for the accuracy; LFW has as many
   std::int64_t folds = 10;
-  std::int64_t impostor_pairs = 1'000'000;  ///< at most, for the false accept rates; likewise genuine pairs
+  std::int64_t impostor_pairs = 1'000'000;  ///< at most, for the false accept rates; also the most genuine pairs
 };
 
 struct TarAtFar {
@@ -55,8 +56,9 @@ struct Verification {
 
 /// The protocol of LFW on pairs of the given images. Accuracy: balanced pairs in contiguous folds; a pair is one person
 /// when its squared distance is below a threshold, the best of 0, 0.01 ... 3.99 on the other folds (the lowest of
-/// equals). True accept rate: share of genuine pairs nearer than the nearest impostor pair that may not pass. There are
-/// fewer folds when a fold would hold less than 2 pairs, and nothing at all when fewer than 2 folds are left.
+/// equals). True accept rate: the share of genuine pairs that are nearer than the nearest impostor pair that may not
+/// pass. There are fewer folds when a fold would hold less than 2 pairs, and no result when fewer than 2 folds are
+/// left.
 std::optional<Verification> verification(const Embeddings& images, const VerificationOptions& options, RandomKey key);
 
 }  // namespace heddle

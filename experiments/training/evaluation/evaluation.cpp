@@ -1,4 +1,4 @@
-#include "experiments/training/evaluation.h"
+#include "experiments/training/evaluation/evaluation.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "experiments/training/embed.h"
+#include "experiments/training/evaluation/embed.h"
 
 #include <algorithm>
 #include <numeric>

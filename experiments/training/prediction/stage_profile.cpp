@@ -1,13 +1,13 @@
-#include "experiments/training/stage_profile.h"
+#include "experiments/training/prediction/stage_profile.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
-#include "experiments/config/writer.h"
-#include "experiments/training/model_layout.h"
-#include "experiments/training/run.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/ranks/world_options.h"
 #include "experiments/training/trainer.h"
+#include "framework/description/plain_text.h"
 #include "framework/tensors/device.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/simulation.h"
@@ -17,11 +17,11 @@ namespace heddle {
 namespace {
 
 /// The first step also builds the kernels, and makes what stays. On plan all others are alike.
-std::int64_t steps_of(const Experiment& experiment) {
+std::int64_t profiled_steps(const Experiment& experiment) {
   return experiment.device == DeviceType::plan ? 2 : 4;
 }
 
-/// Of a step's actions. Not the median: a step is the sum of what its actions take, the slow ones too.
+/// The mean time of a step's actions. The median would not do: a step is the sum of its actions, the slow ones too.
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -38,15 +38,15 @@ Experiment serial_experiment(const Experiment& experiment) {
   serial.memory_budget = 0;
   const std::int64_t parts = experiment.train.micro_batches * experiment.mesh.dp;
   serial.train.batch = shard(experiment.train.batch, parts, 0).size * serial.train.micro_batches;
-  serial.train.steps = steps_of(experiment);
+  serial.train.steps = profiled_steps(experiment);
   serial.train.shard = ShardedState::none;
   serial.train.save_every = 0;
   serial.evaluate = false;
   return serial;
 }
 
-/// All stages on one rank, one micro-batch after the other, as a rank does the layers of its stage: each meets its
-/// weights as cold, or as warm.
+/// All stages on one rank, one micro-batch after the other, as a rank does the layers of its stage: each finds its
+/// weights in the cache, or not, as it would there.
 Schedule one_by_one(int stages, int micro_batches) {
   Schedule schedule{micro_batches, std::vector<int>(static_cast<std::size_t>(stages), 0), {{}}};
   std::vector<Action>& list = schedule.ranks[0];
@@ -89,7 +89,7 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
   return plan;
 }
 
-/// What a rank recorded: seconds by a span's name.
+/// The seconds that a rank recorded, by the span's name.
 class Samples {
  public:
   explicit Samples(const std::vector<Span>& spans) {
@@ -101,7 +101,7 @@ class Samples {
     const auto found = seconds_.find(name);
     return found == seconds_.end() ? 0 : mean(found->second);
   }
-  /// Of some micro-batches.
+  /// The mean over some micro-batches.
   double mean_of(ActionKind kind, int stage, const ShardRange& micro_batches) const {
     std::vector<double> all;
     for (int i = static_cast<int>(micro_batches.begin); i < micro_batches.end(); ++i)
@@ -170,9 +170,9 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
   return steps;
 }
 
-/// Where the measured steps of this experiment and cut are kept; none if it was not measured yet.
+/// The measured steps of this experiment and cut; none if it was not measured yet.
 std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& plan, StageProfiles& known) {
-  std::string key = write_json([copy = serial](Describer& d) mutable { describe(d, copy); });
+  std::string key = plain_text([copy = serial](Describer& d) mutable { describe(d, copy); });
   key += name_of(serial.planned);
   for (const int begin : plan.cut.begins) key += fmt::format(" {}", begin);
   return known[key];
@@ -193,7 +193,7 @@ const std::vector<StageProfile>& profile_stages(const Experiment& experiment, co
 
 namespace {
 
-/// Of all parameters, those of each application.
+/// The share of each application in the number of parameters.
 std::vector<double> shares_of_parameters(const ModelDescription& model) {
   std::vector<double> shares;
   for (const auto& application : model.applications()) {

@@ -1,8 +1,8 @@
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 
 #include <algorithm>
 
-#include "experiments/training/model_layout.h"
+#include "experiments/training/layout/model_layout.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"

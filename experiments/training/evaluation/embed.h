@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "experiments/training/evaluation.h"
+#include "experiments/training/evaluation/evaluation.h"
 #include "experiments/training/trainer.h"
 
 namespace heddle {
@@ -14,8 +14,8 @@ struct EmbeddedSplit {
   Embeddings view() const { return {values, labels}; }
 };
 
-/// Each rank embeds its share of the images, then rank 0 gets all; the others, and plan, get nothing. With flip, an
-/// embedding is the sum of those of the image and of its mirror image. A collective call.
+/// Each rank embeds its share of the images, then rank 0 receives all embeddings; other ranks, and all ranks on plan,
+/// get an empty result. With `flip`, the embeddings of an image and of its mirror image are added. A collective call.
 EmbeddedSplit embed_split(const EvaluationConfig& config, const Dataset& dataset, Split split, Trainer& trainer);
 
 }  // namespace heddle

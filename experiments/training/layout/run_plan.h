@@ -18,8 +18,9 @@ struct RunPlan {
   StageCut cut;
   /// Stages keep the ends of segments of their layers only.
   bool has_sqrt_segments = false;
-  /// A training step; with train.forward_only a forward pass of as many micro-batches, which is the same where the
-  /// schedule is of a file without backward; with an evaluation one of `embedding_batches`.
+  /// The programs of a training step; with train.forward_only, of a forward pass of as many micro-batches, which is the
+  /// same program where the schedule comes from a file without backward; with an evaluation, of a forward pass of
+  /// `embedding_batches`.
   std::shared_ptr<const PipelineProgram> training;
   std::shared_ptr<const PipelineProgram> forward;
   std::shared_ptr<const PipelineProgram> embedding;
@@ -34,17 +35,17 @@ struct RunPlan {
   int last_rank() const { return rank_of().back(); }
 };
 
-/// p, m and v of the experiment's schedule.
+/// The numbers of ranks, micro-batches and chunks that the experiment's schedule is made for.
 ScheduleShape shape_of(const Experiment& experiment);
-/// The experiment's schedule with its recomputation, its loss and its messages; a file's that is forward only, with
-/// train.forward_only, has messages alone. InputError where the schedule does not take the mesh or the micro-batches,
-/// or names the wrong cell of a file.
+/// The experiment's schedule with its recomputation, its loss and its messages. A forward-only schedule from a file,
+/// which needs train.forward_only, has messages alone. InputError where the schedule does not take the mesh or the
+/// micro-batches; for a file it names the wrong cell.
 Schedule schedule_of(const Experiment& experiment);
-/// The model with its layers marked that are recomputed one by one. InputError where a pattern matches none, and where
-/// all layers are recomputed by segments.
+/// The model with those layers marked that are recomputed one by one. InputError where a pattern matches no layer, and
+/// where all layers are recomputed by segments.
 ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline);
 
-/// `seconds`: of each application's forward and backward, measured; if empty, those of the profile.
+/// `seconds` are measured for each application's forward and backward; if there are none, the profile's are taken.
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
                                         const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
                                         const std::vector<double>& seconds = {});

@@ -1,7 +1,8 @@
-// With one process a rank, each knows only its own row of a result: rank 0 gathers them.
+// With one process for each rank, every process knows its own row of a result only: rank 0 gathers them.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "experiments/training/result.h"
 #include "parallel/transports/processes/processes.h"
@@ -13,7 +14,7 @@ namespace heddle {
 void gather_ranks(VariantResult& result, Processes& job);
 
 /// What a process measured of its row, as it travels, and back: all but what follows from the mesh.
-std::string to_letter(const RankResult& row);
-void read_letter(const std::string& letter, RankResult& row);
+std::string serialized(const RankResult& row);
+void deserialize(std::string_view text, RankResult& row);
 
 }  // namespace heddle

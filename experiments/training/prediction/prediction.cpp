@@ -1,9 +1,11 @@
-#include "experiments/training/prediction.h"
+#include "experiments/training/prediction/prediction.h"
 
 #include <algorithm>
 
+#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/median.h"
-#include "experiments/training/model_layout.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -73,7 +75,7 @@ class Prediction {
     return stages;
   }
 
-  /// Of a step: those that come with the loss, or with the weights.
+  /// The seconds of the head's messages in a step: of those that come with the loss, or of those with the weights.
   double head_message_seconds(bool with_loss) const {
     if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
     double seconds = 0;
@@ -88,7 +90,7 @@ class Prediction {
     return head_message_seconds(false) / (is_summed_twice ? 2 : 1);
   }
 
-  /// A step's part of a rank, of what a micro-batch and all classes take.
+  /// A rank's part of a step in seconds, from those of one micro-batch and all classes.
   double head_seconds(double of_micro_batch, int rank) const {
     if (!trains_head(rank)) return 0;
     return of_micro_batch * micro_batches() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
@@ -97,7 +99,7 @@ class Prediction {
     return head_seconds(profile_.head_weight, rank) + (trains_head(rank) ? sum_seconds() : 0);
   }
 
-  /// Between the verdict and the updates, where gradients are clipped by the norm of all of them.
+  /// The seconds between the verdict and the updates, where gradients are clipped by their common norm.
   double norm_seconds() const {
     if (experiment_.train.forward_only || experiment_.train.clip.norm == 0) return 0;
     double slowest = 0;
@@ -154,13 +156,13 @@ class Prediction {
   double verdict_seconds() const {
     if (!experiment_.is_virtual_time()) return 0;
     const std::vector<int> ranks = mesh_.ranks_over({Axis::pp}, 0);
-    const bool tells_loss = !experiment_.train.forward_only && !head_is_everywhere();
+    const bool sends_loss = !experiment_.train.forward_only && !head_is_everywhere();
     constexpr std::int64_t number = sizeof(double);
     const double overflow = experiment_.has_loss_scale() ? collective_seconds(experiment_.links, Operation::all_reduce,
                                                                               number, mesh_.ranks_over(every_axis, 0))
                                                          : 0;
-    return overflow + collective_seconds(experiment_.links, tells_loss ? Operation::broadcast : Operation::barrier,
-                                         tells_loss ? number : 0, ranks);
+    return overflow + collective_seconds(experiment_.links, sends_loss ? Operation::broadcast : Operation::barrier,
+                                         sends_loss ? number : 0, ranks);
   }
 
   const Experiment& experiment_;

@@ -1,4 +1,4 @@
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,9 @@
 
 #include <fmt/ranges.h>
 
-#include "experiments/config/first_change.h"
-#include "experiments/config/wording.h"
-#include "experiments/config/writer.h"
-#include "experiments/training/checkpoint_files.h"
+#include "experiments/training/checkpoints/checkpoint_files.h"
+#include "framework/description/describe.h"
+#include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
 
 namespace heddle {
@@ -20,9 +19,9 @@ namespace {
 constexpr std::string_view step_prefix = "step-";
 /// The step in which the saved head began to train.
 constexpr const char* head_begun = "head_begun";
-/// All that must stay as it was, in words.
-constexpr const char* experiment_text = "experiment_json";
-/// Of training in f16.
+/// All that must stay as it was, in the form that follows this.
+constexpr std::string_view experiment_prefix = "experiment_";
+/// The state of the loss scale, in f16 only.
 constexpr const char* loss_scale = "loss_scale";
 
 std::optional<std::int64_t> steps_of(const std::string& folder) {
@@ -63,7 +62,7 @@ Experiment without_course(Experiment experiment) {
   return experiment;
 }
 
-/// Less who does which part of the work: that changes the results by rounding only.
+/// The experiment less its layout, which changes the results by rounding only.
 Experiment without_layout(Experiment experiment) {
   const Experiment defaults;
   experiment.mesh = defaults.mesh;
@@ -90,7 +89,7 @@ Experiment without_layout(Experiment experiment) {
   return experiment;
 }
 
-/// Less the classes and what they are learned from.
+/// The experiment less its classes and the data that they are learned from.
 Experiment without_head(Experiment experiment) {
   const Experiment defaults;
   experiment.head = defaults.head;
@@ -98,15 +97,15 @@ Experiment without_head(Experiment experiment) {
   return experiment;
 }
 
-std::string text_of(Experiment experiment) {
-  return write_json([&experiment](Describer& d) { describe(d, experiment); });
+std::string checksum_of(const std::string& text) {
+  return fmt::format("{:08x}", crc32c(text));
 }
 
-std::string checksum_of(const Experiment& experiment) {
-  return fmt::format("{:08x}", crc32c(text_of(experiment)));
+std::string text_key(const ExperimentIdentity& form) {
+  return fmt::format("{}{}", experiment_prefix, form.form);
 }
 
-/// Those by whose statistics batch norms normalise a batch; 0 without such layers.
+/// The number of sample groups by whose statistics batch norms normalise a batch; 0 without such layers.
 std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const ModelDescription& model) {
   const auto& layers = model.applications();
   if (std::none_of(layers.begin(), layers.end(), [](const auto& a) { return a.layer->type() == "batch_norm"; }))
@@ -114,8 +113,8 @@ std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const
   return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
 }
 
-/// What the files of all ranks say of the run. The model's sizes show in its tensors.
-SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
+/// The metadata that the files of all ranks have in common. The model's sizes show in its tensors.
+SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const ExperimentIdentity& form) {
   const Experiment course = without_course(trainer.experiment());
   const Experiment learning = without_layout(course);
   const Mesh& mesh = trainer.rank().mesh;
@@ -129,10 +128,10 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done) {
                                {"sampled_shards", std::to_string(trainer.sample_shards())},
                                {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
                                {head_begun, std::to_string(trainer.head_first_step())},
-                               {"layout", checksum_of(course)},
-                               {"experiment", checksum_of(learning)},
-                               {"backbone", checksum_of(without_head(learning))},
-                               {experiment_text, text_of(learning)}};
+                               {"layout", checksum_of(form.text(course))},
+                               {"experiment", checksum_of(form.text(learning))},
+                               {"backbone", checksum_of(form.text(without_head(learning)))},
+                               {text_key(form), form.text(learning)}};
   if (trainer.loss_scale()) identity.emplace(loss_scale, trainer.loss_scale()->to_text());
   return identity;
 }
@@ -159,8 +158,8 @@ std::int64_t saved_count(const SafetensorsMetadata& saved, const std::string& ke
   return count;
 }
 
-/// In how many shards a run that goes on samples its classes, where it is not the number that it would take by itself:
-/// what the experiment leaves open stays as it was, however many ranks there are now.
+/// The number of shards in which a run that goes on samples its classes, where that is not the number that it would
+/// take by itself: what the experiment leaves open stays as it was, however many ranks there are now.
 std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved) {
   const HeadConfig& head = trainer.experiment().head;
   if (!head.samples() || head.sample.shards > 0) return {};
@@ -170,11 +169,12 @@ std::optional<std::int64_t> kept_shards(const Trainer& trainer, const Safetensor
   return shards;
 }
 
-/// What was saved and what is here, as the two say it.
+/// Compares the metadata of a checkpoint with those that this run would write.
 class Comparison {
  public:
-  Comparison(std::filesystem::path folder, const SafetensorsMetadata& saved, const SafetensorsMetadata& here)
-      : folder_(std::move(folder)), saved_(saved), here_(here) {}
+  Comparison(std::filesystem::path folder, const SafetensorsMetadata& saved, const SafetensorsMetadata& here,
+             const ExperimentIdentity& form)
+      : folder_(std::move(folder)), saved_(saved), here_(here), form_(form) {}
 
   std::string saved(const std::string& key) const {
     const auto found = saved_.find(key);
@@ -222,18 +222,24 @@ class Comparison {
 
  private:
   std::string first_change(std::span<const std::string_view> except) const {
-    const auto found = saved_.find(experiment_text);
+    const std::string key = text_key(form_);
+    const auto found = saved_.find(key);
     if (found == saved_.end()) return {};
-    const std::optional<Change> change = heddle::first_change(found->second, here(experiment_text), except);
+    const std::optional<Change> change = form_.first_change(found->second, here(key), except);
     return change ? fmt::format(" ({} was {}, is {})", change->key, change->before, change->now) : "";
   }
 
   std::filesystem::path folder_;
   const SafetensorsMetadata& saved_;
   const SafetensorsMetadata& here_;
+  const ExperimentIdentity& form_;
 };
 
 }  // namespace
+
+std::string ExperimentIdentity::plain_text_of(const Experiment& experiment) {
+  return plain_text([copy = experiment](Describer& d) mutable { describe(d, copy); });
+}
 
 std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
   return path_ / fmt::format("{}{:06}", step_prefix, steps_done);
@@ -264,7 +270,7 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   std::vector<StateTensor> state = trainer.backbone_state();
   for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
   std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
-  write_rank_file(partial, rank.index, state, identity_of(trainer, steps_done));
+  write_rank_file(partial, rank.index, state, identity_of(trainer, steps_done, identity_));
   rank.world.barrier().wait();
   if (rank.index != 0) return;
   std::filesystem::remove_all(target);
@@ -278,8 +284,8 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   std::optional<std::int64_t> shards;
   if (head == SavedHead::kept) shards = kept_shards(trainer, files.identity());
   if (shards) trainer.sample_in(*shards);
-  const SafetensorsMetadata here = identity_of(trainer, steps_done);
-  const Comparison comparison(step_folder(steps_done), files.identity(), here);
+  const SafetensorsMetadata here = identity_of(trainer, steps_done, identity_);
+  const Comparison comparison(step_folder(steps_done), files.identity(), here, identity_);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
   std::vector<StateTensor> wanted = trainer.backbone_state();
   if (head == SavedHead::kept)
@@ -298,11 +304,11 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   // No rank goes on before all files are known to be sound.
   rank.world.barrier().wait();
   if (head == SavedHead::left) return {};
-  std::string told = comparison.difference();
+  std::string remark = comparison.difference();
   if (shards)
-    told += fmt::format("{}classes are sampled in {} shards as before (head.sample.shards)", told.empty() ? "" : "; ",
-                        *shards);
-  return told;
+    remark += fmt::format("{}classes are sampled in {} shards as before (head.sample.shards)",
+                          remark.empty() ? "" : "; ", *shards);
+  return remark;
 }
 
 }  // namespace heddle

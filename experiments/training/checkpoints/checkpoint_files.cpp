@@ -1,4 +1,4 @@
-#include "experiments/training/checkpoint_files.h"
+#include "experiments/training/checkpoints/checkpoint_files.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "experiments/config/wording.h"
+#include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
 
 namespace heddle {
