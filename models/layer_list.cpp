@@ -24,7 +24,7 @@ namespace {
 
 constexpr double largest_size = 1e9;
 
-/// A layer to be made.
+/// A layer that is to be made.
 struct Given {
   const LayerConfig& config;
   const std::string& name;
@@ -34,7 +34,7 @@ struct Given {
   std::int64_t channels() const { return first.back(); }
 };
 
-/// As messages show the shape of samples: [n,8,8,16].
+/// The shape of samples as messages print it: [n,8,8,16].
 std::string words(const Shape& sample) {
   return fmt::format("[n,{}]", fmt::join(sample.dimensions(), ","));
 }
@@ -217,7 +217,7 @@ void describe(Describer& d, LayerConfig& config) {
   alternatives(d, config.type, layer_table, config, "what the layer does");
 }
 
-/// Every value but the last goes somewhere: the weights of a layer that nobody reads would decay and nothing else.
+/// Checks that every value but the last is read: otherwise the weights of its layer would only decay.
 static void check_read(const ModelDescription& model) {
   std::vector<bool> read(static_cast<std::size_t>(model.last_value()) + 1);
   for (const ModelDescription::Application& application : model.applications())

@@ -12,9 +12,9 @@ namespace heddle {
 namespace {
 
 constexpr double least_scale = 1e-4;
-constexpr double most_scale = 0x1p100;  // of f32 gradients
+constexpr double most_scale = 0x1p100;  // so that f32 gradients do not overflow
 
-/// The number that the text begins with, and a space after it, taken off. False if there is none.
+/// Takes the number with which the text begins, and a space after it, off the text. False if there is none.
 template <class Number>
 bool take(std::string_view& text, Number& number) {
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -113,10 +113,11 @@ Tensor rows_between(const Tensor& flat, const WeightRows& rows, std::int64_t beg
       .reshape({end - begin, rows.columns});
 }
 
-/// As a head's 16-bit class rows are stepped, whose kernels round each element by the draw of its place in the whole.
+/// Steps a 16-bit weight like the class rows of a head, whose kernels round each element by the draw of its index in
+/// the whole parameter.
 void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
                   const OptimizerStep& constants) {
-  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // of a gradient in f32, so that it stays in the cache
+  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // a gradient of this size stays in the cache in f32
   const auto flat = [](const Tensor& x) { return x.defined() ? x.reshape({x.numel()}) : x; };
   const WeightRounding& rounding = *trained.rounding;
   const ClassRowKernels& kernels = gradient.device().backend().class_rows();
@@ -139,7 +140,7 @@ void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& 
 class Sgd final : public Optimizer {
  public:
   Sgd(const OptimizerConfig& config, std::vector<Trained> weights) : Optimizer(config, std::move(weights)) {
-    // A zero velocity gives the same first step as PyTorch's, which begins as the gradient.
+    // A zero velocity gives the same first step as PyTorch's velocity, which starts as the gradient.
     if (config_.momentum > 0) velocity_ = zeros();
   }
   std::vector<State> state() const override { return named("velocity", velocity_); }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-/// How far below its cosine of -1 a target's phi goes.
+/// How far below -1 a target's phi goes.
 double deepest(const MarginConfig& margin) {
   switch (margin.type) {
     case MarginType::adaface:

@@ -21,7 +21,7 @@ void check_stages(int stages, std::size_t layers) {
     fail<InputError>("model: expected at most {} stages, one a layer, got {}", layers, stages);
 }
 
-/// Of each application.
+/// One for each application.
 std::vector<bool> main_path(const ModelDescription& model) {
   const auto& applications = model.applications();
   std::vector<bool> is_main(applications.size());
@@ -61,8 +61,8 @@ class EvenCut {
     return slowness_[stage] * (each_[end] - each_[begin]) + in_flight_[stage] * (held_[end] - held_[begin]);
   }
 
-  /// Calls f(stage, end, row before, least) for all ends of all stages; each has a layer, and leaves one for each that
-  /// follows. `least` is what f is to find, of the first stages up to the end.
+  /// Calls f(stage, end, row before, least) for all ends of all stages. Each stage has a layer and leaves one for each
+  /// later stage. f sets `least`, the least value for the first stages up to the end.
   template <class F>
   double fill(F&& f) const {
     std::vector<double> before(layers() + 1, infinity);
@@ -76,7 +76,7 @@ class EvenCut {
     return before.back();
   }
 
-  /// A stage's load only grows as its begin goes back: no begin before the one where it passes the best can win.
+  /// A stage's load only grows as its begin moves back, so no begin before the one where it exceeds the best can win.
   double least_bound() const {
     return fill([&](std::size_t stage, std::size_t end, const std::vector<double>& before) {
       double best = infinity;
@@ -111,7 +111,7 @@ class EvenCut {
   }
 
   std::size_t stages_;
-  // Sums over the first layers.
+  // Prefix sums over the layers.
   std::vector<double> each_;
   std::vector<double> held_;
   std::vector<double> in_flight_;
@@ -181,7 +181,7 @@ StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64
   for (const std::int64_t count : counts.first(counts.size() - 1)) {
     first += static_cast<std::size_t>(count);
     int begin = layers[first];
-    // A shortcut's layers that stand before its block's.
+    // Layers of a shortcut that come before those of its block.
     while (!is_main[static_cast<std::size_t>(begin) - 1]) --begin;
     cut.begins.push_back(begin);
   }
