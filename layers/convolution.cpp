@@ -38,7 +38,7 @@ class ConvolutionDescription final : public LayerDescription {
                                             std::span<const Shape> /*inputs*/) const override {
     if (kind == Parallel::group) return group_option(use);
     if (o_.groups > 1 && (kind == Parallel::column || kind == Parallel::row))
-      return Refusal{fmt::format("it has {} groups: group is what cuts it by channels", o_.groups)};
+      return Refusal{fmt::format("it has {} groups: only group cuts it by channels", o_.groups)};
     return weighted_option({.kind = kind,
                             .use = use,
                             .channel_dimension = 3,

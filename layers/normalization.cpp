@@ -42,7 +42,7 @@ class BatchNormDescription final : public LayerDescription {
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
     // Along dp the samples of each rank are a group.
     if (use.axis == Axis::dp && !options_.synchronized && kind != Parallel::data)
-      return Refusal{"it normalises each dp rank's samples by themselves, unless it is synchronized"};
+      return Refusal{"it normalises the samples of each dp rank separately unless it is synchronized"};
     auto option = samples_or_channels(kind, use, inputs, inputs[0], parameters().size());
     auto* const possible = std::get_if<LayerOption>(&option);
     // A parameter that is not trained has no gradient to sum.

@@ -21,7 +21,7 @@ std::array<int, 4> blocks_of(ModelType type) {
     case ModelType::iresnet100:
       return {3, 13, 30, 3};
     default:
-      fail("iresnet: model type {} is of another family", static_cast<int>(type));
+      fail("iresnet: model type {} belongs to another family", static_cast<int>(type));
   }
 }
 

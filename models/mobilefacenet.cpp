@@ -53,8 +53,8 @@ class MobileFaceNetBuilder {
 
 ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape& image) {
   if (image.height != image.width)
-    fail<InputError>("mobilefacenet: expected square images, for its last kernel is one, got {} x {}", image.height,
-                     image.width);
+    fail<InputError>("mobilefacenet: expected square images, because its last kernel is square, got {} x {}",
+                     image.height, image.width);
   MobileFaceNetBuilder builder(image, config.synchronized_norms);
   ModelDescription& model = builder.model;
   const auto& blocks = config.mobilefacenet.blocks;

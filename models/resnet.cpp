@@ -25,7 +25,7 @@ Variant variant_of(ModelType type) {
     case ModelType::resnet50:
       return {.blocks = {3, 4, 6, 3}, .bottleneck = true};
     default:
-      fail("resnet: model type {} is of another family", static_cast<int>(type));
+      fail("resnet: model type {} belongs to another family", static_cast<int>(type));
   }
 }
 

@@ -35,7 +35,7 @@ std::span<const std::int64_t> features_of(ModelType type) {
     case ModelType::vgg19:
       return vgg19;
     default:
-      fail("vgg: model type {} is of another family", static_cast<int>(type));
+      fail("vgg: model type {} belongs to another family", static_cast<int>(type));
   }
 }
 

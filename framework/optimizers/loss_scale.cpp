@@ -27,12 +27,14 @@ bool take(std::string_view& text, Number& number) {
 }  // namespace
 
 void describe(Describer& d, LossScaleConfig& c) {
-  d.field("init_scale", c.init_scale, between(least_scale, most_scale), "the scale that a run begins with");
-  d.field("growth_factor", c.growth_factor, at_least(1), "what it is multiplied by after growth_interval good steps");
+  d.field("init_scale", c.init_scale, between(least_scale, most_scale), "the scale at the beginning of a run");
+  d.field("growth_factor", c.growth_factor, at_least(1),
+          "factor by which the scale is multiplied after growth_interval good steps");
   d.field("backoff_factor", c.backoff_factor,
           Range{.minimum = 0, .maximum = 1, .minimum_excluded = true, .maximum_excluded = true},
-          "what it is multiplied by after an overflow");
-  d.field("growth_interval", c.growth_interval, between(1, 4e9), "steps without an overflow after which it grows");
+          "factor by which the scale is multiplied after an overflow");
+  d.field("growth_interval", c.growth_interval, between(1, 4e9),
+          "number of steps without an overflow after which the scale grows");
 }
 
 void LossScale::end_step(bool overflowed) {

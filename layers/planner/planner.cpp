@@ -172,7 +172,7 @@ class Planner {
     if (!options_.memory_budget) return shortest_path(graph);
     std::optional<GraphPath> path = shortest_path_within(graph, *options_.memory_budget);
     if (!path)
-      fail<InputError>("the model: no placement fits into {} a rank, the least that is possible is {}",
+      fail<InputError>("the model: no placement fits into {} per rank, the least that is possible is {}",
                        format_bytes(*options_.memory_budget), format_bytes(path_of_fewest_bytes(graph).bytes));
     return *std::move(path);
   }

@@ -18,7 +18,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void check_stages(int stages, std::size_t layers) {
   if (static_cast<std::size_t>(stages) > layers)
-    fail<InputError>("model: expected at most {} stages, one a layer, got {}", layers, stages);
+    fail<InputError>("model: expected at most {} stages, one per layer, got {}", layers, stages);
 }
 
 /// One for each application.
@@ -195,9 +195,9 @@ StageCut cut_as_named(const ModelDescription& model, int stages) {
     const int last = cut.stages() - 1;
     const int stage = application.stage.value_or(last);
     if (i == 0 && stage != 0)
-      fail<InputError>("model: {}: expected stage 0, for it is the first layer, got {}", application.name, stage);
+      fail<InputError>("model: {}: expected stage 0 for the first layer, got {}", application.name, stage);
     if (stage != last && stage != last + 1)
-      fail<InputError>("model: {}: expected stage {} or {}, for the layer before it is in stage {}, got {}",
+      fail<InputError>("model: {}: expected stage {} or {}, because the layer before it is in stage {}, got {}",
                        application.name, last, last + 1, last, stage);
     if (stage > last) cut.begins.push_back(i);
   }

@@ -52,7 +52,7 @@ class CsvReader {
 
   Schedule read(std::string_view text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-    if (text.empty()) fail<InputError>("{}: expected one row a rank, the file is empty", name_);
+    if (text.empty()) fail<InputError>("{}: expected one row per rank, the file is empty", name_);
     split(text, '\n', [&](std::string_view row) { read_row(row); });
     const auto stages = static_cast<std::size_t>(stages_);
     if (computing_ < stages * static_cast<std::size_t>(schedule_.micro_batches)) {

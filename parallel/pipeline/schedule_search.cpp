@@ -45,8 +45,8 @@ void check_size(const SearchSpace& space) {
     cells += space.ranks * chunks * (chunks + 1) / 2 * micro_batches;
   if (cells > most_cells_weighed)
     fail<InputError>(
-        "search: expected at most {} cells to weigh in all, got {:.0f} of {} stages, up to {} micro-batches and up to "
-        "{} chunks",
+        "search: expected at most {} cells to try in all, got {:.0f} of {} stages, up to {} micro-batches and up to {} "
+        "chunks",
         most_cells_weighed, cells, space.ranks, std::max(space.micro_batches, space.most_micro_batches),
         space.most_chunks);
 }

@@ -229,8 +229,8 @@ Schedule v_half(const ScheduleShape& shape) {
   return VShapedScheduler(shape, {{2, 1, 2, 1}, 1, false}).run();
 }
 
-/// floor(p / 3) + 1 micro-batches are alive on the rank that keeps the most, less than half a micro-batch fewer on the
-/// others; the bubble is about two thirds of 1f1b's.
+/// At most floor(p / 3) + 1 micro-batches are alive, and on every rank at most half of one fewer; the bubble is about
+/// two thirds of 1f1b's.
 ///
 ///   0: F0             f0 F1 i0 w0       f1 F2 I0 i1 W0 w1 f2 F3 I1 i2 W1 w2 f3    I2 i3 W2 w3       I3 W3
 ///   1:    F0       f0       F1 i0 w0 f1    I0 F2 W0 i1 f2 w1 I1 F3 W1 i2 f3 w2 I2 W2    i3 w3    I3 W3

@@ -80,7 +80,7 @@ class ListChecker {
     const Action& a = list[at(first)];
     const Action& b = list[at(first) + 1];
     if (end - first == 2 && (is_pair(a, b) || is_pair(b, a))) return {};
-    return "overlaps what is not one forward and one backward of different cells";
+    return "overlaps, but the pair is not one forward and one backward of different cells";
   }
 
   /// Checks that such a cell exists, belongs to this rank and has not come before.
