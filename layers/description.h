@@ -15,7 +15,7 @@
 
 #include "layers/layer.h"
 #include "layers/layout.h"
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

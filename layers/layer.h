@@ -10,7 +10,7 @@
 
 #include "framework/autograd/autograd.h"
 #include "layers/parameter.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/rank.h"
 
 namespace heddle {

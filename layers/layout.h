@@ -9,9 +9,9 @@
 
 #include "framework/description/enum_table.h"
 #include "framework/tensors/shape.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/placement/mesh.h"
 #include "parallel/placement/placement.h"
-#include "parallel/placement/shard.h"
 
 namespace heddle {
 

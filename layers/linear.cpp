@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/shape.h"
 
 namespace heddle {

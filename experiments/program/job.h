@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "experiments/config/study.h"
 #include "experiments/training/experiment.h"
@@ -17,18 +16,9 @@ namespace heddle {
 /// once. `on_wait` is told whom it waits for where that takes long.
 std::unique_ptr<Processes> join_processes(const std::function<void(const std::string&)>& on_wait);
 
-/// Runs the body, and with a job so that it fails on all processes by the same error or on none.
-void together(Processes* job, const std::function<void()>& body);
-
-/// Rank 0's numbers on all processes.
-std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
-
 /// InputError unless all processes were given the same experiments, in `text`, and the same options. Names the first
 /// rank that was not, and what differs.
 void check_same_call(const std::string& text, const std::string& options, Processes* job);
-
-/// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
-void check_same_data(const Dataset& dataset, Processes* job);
 
 /// In a job the ranks of every variant are its processes, whatever the file says about the transport (nccl with device
 /// cuda, else mpi): the largest mesh must have as many, and those beyond a smaller variant's mesh sit it out. Without a

@@ -1,5 +1,5 @@
 // A contiguous range of a batch, of classes or of one dimension of a tensor: usually the part that one rank holds.
-// parallel/placement/shard.h decides how a total is divided among ranks.
+// parallel/communicator/shard.h decides how a total is divided among ranks.
 #pragma once
 
 #include <cstdint>

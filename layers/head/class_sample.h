@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/scalars/random.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

@@ -87,14 +87,14 @@ Bound lagrangian_bound(const LayeredGraph& graph, std::int64_t budget, GraphPath
   return bound;
 }
 
-constexpr std::uint32_t no_path = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t no_label = std::numeric_limits<std::uint32_t>::max();
 
 /// A path to a node that no other path to it beats in both cost and bytes.
 struct Label {
   PathCost cost{};
   std::int64_t bytes = 0;
-  std::uint32_t before = no_path;  // the path to the begin of the last edge
-  std::uint32_t edge = 0;          // the last one
+  std::uint32_t before = no_label;  // the path to the begin of the last edge
+  std::uint32_t edge = 0;           // the last one
 };
 /// The paths to one node, ascending in bytes and therefore descending in cost.
 using Front = std::vector<Label>;
@@ -186,7 +186,7 @@ class FrontSearch {
 
   GraphPath path_to(const Label& end) const {
     GraphPath path{{}, end.cost, end.bytes};
-    for (Followed way{end.before, end.edge}; way.before != no_path; way = followed_[way.before])
+    for (Followed way{end.before, end.edge}; way.before != no_label; way = followed_[way.before])
       path.choices.push_back(graph_.edges[way.edge].choice);
     std::reverse(path.choices.begin(), path.choices.end());
     return path;

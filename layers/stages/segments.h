@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "layers/model_description.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

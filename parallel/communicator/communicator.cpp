@@ -8,7 +8,7 @@
 
 #include "framework/error.h"
 #include "parallel/communicator/pending_call.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "framework/scalars/random.h"
-#include "parallel/communicator/computing_turn.h"
+#include "parallel/communicator/core_lock.h"
 #include "parallel/communicator/link_model.h"
 
 namespace heddle {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "framework/tensors/shape.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/placement/mesh.h"
-#include "parallel/placement/shard.h"
 
 namespace heddle {
 

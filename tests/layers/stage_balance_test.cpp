@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/placement.h"
+#include "experiments/training/layout/model_layout.h"
 #include "framework/scalars/random.h"
 #include "layers/activation.h"
 #include "layers/planner/plan_report.h"

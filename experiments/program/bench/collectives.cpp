@@ -13,7 +13,7 @@
 
 #include "experiments/program/bench/bench.h"
 #include "framework/tensors/device.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/world.h"
 

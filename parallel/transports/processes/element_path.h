@@ -9,9 +9,9 @@
 #include "framework/tensors/device.h"
 #include "framework/tensors/mark.h"
 #include "framework/tensors/tensor.h"
+#include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/letter.h"
 #include "parallel/transports/processes/wire.h"
-#include "parallel/transports/transport.h"
 
 namespace heddle {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/wire.h"
-#include "parallel/transports/transport.h"
 
 namespace heddle {
 

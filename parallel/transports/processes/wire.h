@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

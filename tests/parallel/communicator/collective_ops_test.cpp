@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "tests/support/transports.h"
 
 namespace heddle::test::rank_clock_test {
