@@ -14,7 +14,7 @@
 namespace heddle {
 namespace {
 
-constexpr std::array types{
+constexpr std::array schedule_table{
     ScheduleType{"naive", "one rank computes at a time, micro-batch by micro-batch", naive, 1, 1},
     ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe, 1, 1},
     ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b, 1,
@@ -35,7 +35,7 @@ constexpr std::array types{
 
 const ScheduleType& type_named(std::string_view name) {
   std::vector<std::string> names;
-  for (const ScheduleType& type : types) {
+  for (const ScheduleType& type : schedule_table) {
     if (type.name == name) return type;
     names.emplace_back(type.name);
   }
@@ -100,11 +100,11 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
 }
 
 std::span<const ScheduleType> schedule_types() {
-  return types;
+  return schedule_table;
 }
 
 int usual_chunks(std::string_view name) {
-  for (const ScheduleType& type : types)
+  for (const ScheduleType& type : schedule_table)
     if (type.name == name) return type.least_chunks == type.most_chunks ? type.least_chunks : 2;
   return 1;
 }
