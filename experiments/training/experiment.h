@@ -24,7 +24,6 @@ namespace heddle {
 class Describer;
 
 enum class DeviceType { cpu, cuda, plan };
-enum class TransportType { threads, mpi, nccl };
 enum class ClockType { wall, virtual_time };
 enum class TrainDType { f32, f64, bf16, f16 };
 /// What ranks with equal copies of the parameters share out.
@@ -89,7 +88,7 @@ struct Experiment {
   std::string name;
   DeviceType device = DeviceType::cpu;
   DeviceType planned = DeviceType::cpu;  // whose bytes plan counts: not of the file, but of the command
-  TransportType transport = TransportType::threads;
+  std::string transport = "threads";     // a name of transport_types()
   ClockType clock = ClockType::wall;
   LinkModel links;
   RanksConfig ranks;

@@ -16,6 +16,9 @@
 
 namespace heddle {
 
+/// The largest number of ranks of a run.
+inline constexpr int most_ranks = 1024;
+
 enum class Operation {
   broadcast,
   reduce,
