@@ -80,8 +80,8 @@ static Shape weight_shape(const ConvolutionLayerOptions& options) {
   return {options.out, options.kernel, options.kernel, options.in / options.groups};
 }
 
-static Weights make_weights(Construction& construction, const std::string& name, const ConvolutionLayerOptions& options,
-                            const LayerLayout& layout) {
+static Weights convolution_weights(Construction& construction, const std::string& name,
+                                   const ConvolutionLayerOptions& options, const LayerLayout& layout) {
   const auto fan_out = static_cast<double>(options.out * options.kernel * options.kernel / options.groups);
   Parameter weight = make_parameter(construction, name + ".weight", layout.part(0, weight_shape(options)),
                                     Initial::normal(options.deviation.value_or(std::sqrt(2.0 / fan_out))));
@@ -98,7 +98,7 @@ Convolution::Convolution(Construction& construction, const std::string& name, co
                .padding = {options.padding, options.padding},
                .dilation = {options.dilation, options.dilation},
                .groups = options.groups},
-      weights_(make_weights(construction, name, options, layout)) {
+      weights_(convolution_weights(construction, name, options, layout)) {
   // The groups whose channels this rank has.
   const std::int64_t outputs = layout.part(0, weight_shape(options)).box[0].size;
   if (options.groups > 1) options_.groups = options.groups * outputs / options.out;

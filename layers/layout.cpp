@@ -1,17 +1,10 @@
 #include "layers/layout.h"
 
 #include <algorithm>
-#include <array>
 
 #include "framework/description/describe.h"
 
 namespace heddle {
-
-template <>
-std::span<const std::string_view> names_of<Parallel>() {
-  static constexpr std::array<std::string_view, 6> names{"replicate", "data", "parameter", "column", "row", "group"};
-  return names;
-}
 
 ParameterPart ParameterPart::all_of(const Shape& whole) {
   ParameterPart part{.whole = whole, .box = {}, .sharded = {}, .partial = {}};

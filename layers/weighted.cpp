@@ -1,7 +1,7 @@
 #include "layers/weighted.h"
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "parallel/placement/gathered_weights.h"
 
 namespace heddle {

@@ -1,7 +1,6 @@
 #include "models/layer_list.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -15,23 +14,11 @@
 namespace heddle {
 
 template <>
-std::span<const std::string_view> names_of<AxisChoice>() {
-  static constexpr std::array<std::string_view, 3> names{"automatic", "dp", "tp"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ParallelChoice>() {
-  static constexpr std::array<std::string_view, 7> names{"automatic", "replicate", "data", "parameter",
-                                                         "column",    "row",       "group"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<NormActivation>() {
-  static constexpr std::array<std::string_view, 3> names{"none", "relu", "prelu"};
-  return names;
-}
+inline constexpr auto enum_names<NormActivation> = enum_table<NormActivation>({
+    {NormActivation::none, "none"},
+    {NormActivation::relu, "relu"},
+    {NormActivation::prelu, "prelu"},
+});
 
 namespace {
 
@@ -145,26 +132,34 @@ struct LayerRow {
   DescriptionPointer (*make)(const Given&);
 };
 
-// In the order of LayerType.
-constexpr std::array<LayerRow, 15> layer_table{
-    {{"linear", "fully connected layer", describe_linear, make_linear},
-     {"conv2d", "convolution", describe_convolution, make_convolution},
-     {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm},
+constexpr auto layer_table = enum_table<LayerType, LayerRow>({
+    {LayerType::linear, {"linear", "fully connected layer", describe_linear, make_linear}},
+    {LayerType::conv2d, {"conv2d", "convolution", describe_convolution, make_convolution}},
+    {LayerType::batch_norm,
+     {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm}},
+    {LayerType::layer_norm,
      {"layer_norm", "norm over the last dimension", describe_layer_norm,
-      [](const Given& given) { return LayerNorm::describe(given.channels(), given.config.layer_norm_epsilon); }},
-     {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>},
-     {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>},
-     {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>},
-     {"gelu", "x times the normal distribution function of x", describe_nothing, make_activation<ActivationKind::gelu>},
+      [](const Given& given) { return LayerNorm::describe(given.channels(), given.config.layer_norm_epsilon); }}},
+    {LayerType::relu, {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>}},
+    {LayerType::sigmoid, {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>}},
+    {LayerType::tanh, {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>}},
+    {LayerType::gelu,
+     {"gelu", "x times the normal distribution function of x", describe_nothing,
+      make_activation<ActivationKind::gelu>}},
+    {LayerType::prelu,
      {"prelu", "ReLU with a trained slope below zero, one a channel", describe_nothing,
-      [](const Given& given) { return PRelu::describe(given.channels()); }},
+      [](const Given& given) { return PRelu::describe(given.channels()); }}},
+    {LayerType::dropout,
      {"dropout", "sets values to zero at random", describe_dropout,
-      [](const Given& given) { return Dropout::describe(given.config.dropout); }},
-     {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::describe(); }},
-     {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>},
-     {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>},
-     {"global_average_pool", "mean of each channel: an image becomes a vector", describe_nothing, make_global_pool},
-     {"flatten", "an image becomes a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}}};
+      [](const Given& given) { return Dropout::describe(given.config.dropout); }}},
+    {LayerType::add, {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::describe(); }}},
+    {LayerType::max_pool, {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>}},
+    {LayerType::average_pool, {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>}},
+    {LayerType::global_average_pool,
+     {"global_average_pool", "mean of each channel: an image becomes a vector", describe_nothing, make_global_pool}},
+    {LayerType::flatten,
+     {"flatten", "an image becomes a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}},
+});
 
 /// The values that layers may name as inputs.
 class Names {
@@ -214,22 +209,12 @@ std::vector<int> inputs_of(const LayerConfig& layer, const std::string& name, co
 void describe(Describer& d, LayerConfig& config) {
   d.field("name", config.name, "begins the names of its parameters; empty: TYPE_INDEX, counted from 0");
   d.field("inputs", config.inputs, between(0, 2), "layers before it, or \"input\"; none: the layer before it");
-  choice(d, "parallel", config.parallel, "how it is split; automatic: as costs the least communication");
-  choice(d, "over", config.over, "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
+  choice(d, "parallel", config.parallel, "automatic", "how it is split; automatic: as costs the least communication");
+  choice(d, "over", config.over, "automatic", std::span<const Axis>(layer_axes),
+         "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
   d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
   d.field("recompute", config.recompute, "its values are not kept for backward, but made again there");
-  std::vector<Describer::Alternative> alternatives;
-  for (const LayerRow& row : layer_table)
-    alternatives.push_back(
-        {row.name, row.help, [&config, fields = row.describe](Describer& inner) { fields(inner, config); }});
-  d.alternatives(config.type, alternatives, "what the layer does");
-}
-
-PlacementWish placement_wish(Parallel parallel, AxisChoice over) {
-  PlacementWish wish{.kind = parallel};
-  if (over == AxisChoice::dp) wish.over = Axis::dp;
-  if (over == AxisChoice::tp) wish.over = Axis::tp;
-  return wish;
+  alternatives(d, config.type, layer_table, config, "what the layer does");
 }
 
 /// Every value but the last goes somewhere: the weights of a layer that nobody reads would decay and nothing else.
@@ -249,7 +234,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
   names.add("input", 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerConfig& layer = layers[i];
-    const LayerRow& row = layer_table.at(static_cast<std::size_t>(layer.type));
+    const LayerRow& row = layer_table[layer.type.value()];
     const std::string name = layer.name.empty() ? fmt::format("{}_{}", row.name, i) : layer.name;
     check_name(name, i, names);
     const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());
@@ -262,8 +247,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
     names.add(name, model.apply(name, std::move(description), inputs));
     if (layer.stage >= 0) model.name_stage(model.last_value(), static_cast<int>(layer.stage));
     if (layer.recompute) model.recompute(name);
-    if (layer.parallel != ParallelChoice::automatic)
-      model.place(name, placement_wish(static_cast<Parallel>(static_cast<int>(layer.parallel) - 1), layer.over));
+    if (layer.parallel) model.place(name, {.kind = *layer.parallel, .over = layer.over});
   }
   check_read(model);
   return model;

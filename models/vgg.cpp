@@ -13,18 +13,19 @@ namespace heddle {
 
 namespace {
 
-constexpr std::int64_t pool = 0;
+constexpr std::int64_t max_pool = 0;
 
 /// Output channels of the convolutions, with the poolings between them.
 std::span<const std::int64_t> features_of(ModelType type) {
-  static constexpr std::array<std::int64_t, 13> vgg11{64,  pool, 128,  pool, 256, 256, pool,
-                                                      512, 512,  pool, 512,  512, pool};
-  static constexpr std::array<std::int64_t, 15> vgg13{64,   64,  pool, 128,  128, pool, 256, 256,
-                                                      pool, 512, 512,  pool, 512, 512,  pool};
-  static constexpr std::array<std::int64_t, 18> vgg16{64,   64,  pool, 128, 128,  pool, 256, 256, 256,
-                                                      pool, 512, 512,  512, pool, 512,  512, 512, pool};
-  static constexpr std::array<std::int64_t, 21> vgg19{64,  64,  pool, 128, 128,  pool, 256, 256, 256, 256, pool,
-                                                      512, 512, 512,  512, pool, 512,  512, 512, 512, pool};
+  static constexpr std::array<std::int64_t, 13> vgg11{64,  max_pool, 128,      max_pool, 256, 256,     max_pool,
+                                                      512, 512,      max_pool, 512,      512, max_pool};
+  static constexpr std::array<std::int64_t, 15> vgg13{64,       64,  max_pool, 128,      128, max_pool, 256,     256,
+                                                      max_pool, 512, 512,      max_pool, 512, 512,      max_pool};
+  static constexpr std::array<std::int64_t, 18> vgg16{
+      64, 64, max_pool, 128, 128, max_pool, 256, 256, 256, max_pool, 512, 512, 512, max_pool, 512, 512, 512, max_pool};
+  static constexpr std::array<std::int64_t, 21> vgg19{64,  64,       max_pool, 128,      128, max_pool, 256,
+                                                      256, 256,      256,      max_pool, 512, 512,      512,
+                                                      512, max_pool, 512,      512,      512, 512,      max_pool};
   switch (type) {
     case ModelType::vgg11:
       return vgg11;
@@ -46,7 +47,7 @@ void append_features(ModelDescription& model, const ModelConfig& config, std::in
   int index = 0;
   const auto next = [&index] { return fmt::format("features.{}", index++); };
   for (const std::int64_t out : features_of(config.type)) {
-    if (out == pool) {
+    if (out == max_pool) {
       model.then(next(), Pool::describe(PoolOp::max, {.kernel = {2, 2}, .stride = {2, 2}}));
       continue;
     }

@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 packed=$PWD/build/gpu
 
 pack() {
-  ./heddle setup || exit
+  ./heddle setup cuda || exit
   ./heddle test --count >/dev/null || exit
   rm -rf "$packed"
   mkdir -p "$packed/lib"
@@ -44,7 +44,7 @@ if [[ -f build/gpu.tar.gz ]]; then
   export LD_LIBRARY_PATH=$packed/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   program=$packed/heddle tests=$packed/heddle_tests
 else
-  ./heddle setup && ./heddle test --count >/dev/null || exit
+  ./heddle setup cuda && ./heddle test --count >/dev/null || exit
   program=$PWD/build/release/experiments/heddle tests=$PWD/build/release/tests/heddle_tests
 fi
 export HEDDLE_PROGRAM=$program HEDDLE_SOURCE_DIR=$PWD HEDDLE_TEST_BACKEND=cuda

@@ -26,7 +26,7 @@ class Dataset {
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size(Split split) const = 0;
   virtual std::int64_t label(Split split, std::int64_t index) const = 0;
-  /// Names a sample in messages: a file, or "identity 3, training sample 5".
+  /// The name of a sample in messages: a file, or "identity 3, training image 5".
   virtual std::string sample_name(Split split, std::int64_t index) const = 0;
   /// Writes one image, pixels (x / 255 - 0.5) / 0.5. Raises InputError with the file's name if it is broken.
   virtual void read(Split split, std::int64_t index, std::span<float> pixels) const = 0;
@@ -73,7 +73,7 @@ std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey 
 void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_t> indices, std::span<float> nhwc);
 
 /// The same from the training split, augmented. `indices` is a slice of the global batch of `step` that begins at its
-/// element `first`: an image's draws depend on its place in the global batch, not on who reads it.
+/// element `first`: an image's draws depend on its place in the global batch, not on the rank that reads it.
 void read_training_batch(const Dataset& dataset, std::span<const std::int64_t> indices,
                          const AugmentationConfig& augmentation, RandomKey key, std::int64_t step, std::int64_t first,
                          std::span<float> nhwc);

@@ -89,7 +89,8 @@ void ImageFolder::list_identities() {
          return entry.is_directory(ignored);
        }))
     identities_.push_back({.folder = std::move(name), .files = {}, .first_test = 0});
-  if (identities_.empty()) fail<InputError>("image folder \"{}\": one folder an identity expected, none found", path_);
+  if (identities_.empty())
+    fail<InputError>("image folder \"{}\": expected one folder for each identity, found none", path_);
   if (identities_.size() == 1)
     fail<InputError>("image folder \"{}\": a single identity, \"{}\"; at least 2 are needed to tell apart", path_,
                      identities_.front().folder);

@@ -1,5 +1,5 @@
-// One folder an identity, one file an image. Files are decoded and resized when they are asked for; nothing is kept but
-// their names.
+// One folder for each identity, one file for each image. Files are decoded and resized when they are read; only their
+// names are kept.
 #pragma once
 
 #include <string_view>

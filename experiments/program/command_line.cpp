@@ -74,7 +74,8 @@ class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
-/// `cpu, cuda 13.0, nccl 2.28`: what experiments can be computed on, and what goes between GPUs.
+/// `cpu, cuda 13.0, nccl 2.28`: the devices that experiments can be computed on, and the library between GPUs. Without
+/// CUDA the text gives the reason and how to build it in.
 std::string devices_text() {
   std::string text = "cpu";
   for (const auto& [library, version] : cuda_versions())
@@ -82,6 +83,7 @@ std::string devices_text() {
   for (const TransportType& transport : transport_types())
     if (const std::string version = transport.version == nullptr ? "" : transport.version(); !version.empty())
       text += fmt::format(", {} {}", transport.name, version);
+  if (const std::string absence = cuda_absence(); !absence.empty()) text += "; without cuda: " + absence;
   return text;
 }
 

@@ -1,9 +1,7 @@
 // What a run is to the job of processes that mpirun started it in.
 #pragma once
 
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "experiments/config/study.h"
 #include "experiments/training/experiment.h"
@@ -11,18 +9,9 @@
 
 namespace heddle {
 
-/// Runs the body, and with a job so that it fails on all processes by the same error or on none.
-void together(Processes* job, const std::function<void()>& body);
-
-/// Rank 0's numbers on all processes.
-std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
-
 /// InputError unless all processes were given the same experiments, in `text`, and the same options. Names the first
 /// rank that was not, and what differs.
 void check_same_call(const std::string& text, const std::string& options, Processes* job);
-
-/// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
-void check_same_data(const Dataset& dataset, Processes* job);
 
 /// In a job the ranks of every variant are its processes, whatever transport the file names (nccl with device cuda,
 /// otherwise processes). InputError unless the job has as many processes as the largest mesh has ranks; processes

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "experiments/config/wording.h"
-#include "experiments/training/placement.h"
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/run_plan.h"
 #include "framework/backends/backend.h"
 #include "framework/error.h"
 #include "parallel/transports/transports.h"

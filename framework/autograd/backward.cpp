@@ -48,7 +48,7 @@ void accumulate(Tensor& sum, Tensor gradient) {
   sum.device().backend().elementwise().scale_add(1, gradient, 1, sum);
 }
 
-void check(const Root& root) {
+void check_root(const Root& root) {
   if (!root.output.leads().anywhere())
     fail<InputError>("backward: {} does not lead to a parameter or an input", to_string(root.output.value()));
   if (root.gradient.defined() && root.output.defined() &&
@@ -117,7 +117,7 @@ bool is_older(const GraphNode* a, const GraphNode* b) {
 void GraphWalk::run(std::vector<Root> roots) {
   for (const NodePointer& collective : collectives_of(roots)) arrive(collective, Tensor());
   for (Root& root : roots) {
-    check(root);
+    check_root(root);
     if (root.gradient.defined()) arrive(root.output.node(), std::move(root.gradient));
   }
   roots.clear();

@@ -113,5 +113,7 @@ std::span<const std::string_view> backend_names();
 std::vector<std::pair<std::string, std::string>> backend_versions();
 /// Those of CUDA and its libraries; empty in a program built without.
 std::vector<std::pair<std::string, std::string>> cuda_versions();
+/// Why this program was built without CUDA, and how it is built in; empty in a program built with it.
+std::string cuda_absence();
 
 }  // namespace heddle

@@ -163,6 +163,16 @@ double Tensor::item() const {
   return to_doubles()[0];
 }
 
+std::vector<Tensor> split_rows(const Tensor& x, std::span<const std::int64_t> rows) {
+  std::vector<Tensor> blocks;
+  std::int64_t begin = 0;
+  for (const std::int64_t count : rows) {
+    blocks.push_back(x.rows(begin, begin + count));
+    begin += count;
+  }
+  return blocks;
+}
+
 std::string to_string(const Tensor& tensor) {
   return tensor.defined() ? to_string(tensor.dtype(), tensor.shape()) : std::string("none");
 }

@@ -1,59 +1,9 @@
 #include "layers/head/head_config.h"
 
-#include <array>
-
 #include "framework/description/describe.h"
 #include "framework/error.h"
 
 namespace heddle {
-
-template <>
-std::span<const std::string_view> names_of<HeadParallel>() {
-  static constexpr std::array<std::string_view, 2> names{"sharded", "replicated"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<Logits>() {
-  static constexpr std::array<std::string_view, 4> names{"gathered", "transposed", "sharded", "fused"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<LossReduction>() {
-  static constexpr std::array<std::string_view, 2> names{"all_reduce", "reduce_scatter"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<HeadInit>() {
-  static constexpr std::array<std::string_view, 2> names{"normal", "unit"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<WeightState>() {
-  static constexpr std::array<std::string_view, 4> names{"f32", "bf16", "f16", "int8"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<MomentumState>() {
-  static constexpr std::array<std::string_view, 4> names{"f32", "bf16", "f16", "none"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ProductType>() {
-  static constexpr std::array<std::string_view, 3> names{"auto", "f32", "bf16"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<Unsampled>() {
-  static constexpr std::array<std::string_view, 3> names{"frozen", "dense", "lazy"};
-  return names;
-}
 
 namespace {
 
@@ -92,7 +42,7 @@ void describe(Describer& d, HeadConfig& c) {
           "classes that are computed with at once; 0: by the embedding's size, on a GPU 32,768");
   unsigned over = c.over.index();
   d.subset(
-      "over", over, axis_names, "all",
+      "over", over, enum_names<Axis>.rows(), "all",
       "mesh axes along whose ranks the classes are shared; ranks along the others hold copies of them, see samples "
       "of their own, and add up the gradients. With pp the ranks of all pipeline stages have classes and meet for "
       "each micro-batch, without it those of the last stage. (On plan the tiles of copies are walked one by one: 10^8 "

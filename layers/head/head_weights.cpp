@@ -1,6 +1,6 @@
 // Phase 2 of the head: the weights' gradient, tile by tile, and what becomes of it.
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
 #include "layers/head/head.h"
 #include "layers/head/tile_logits.h"

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/shape.h"
 #include "framework/tensors/device.h"
 #include "layers/head/tile_logits.h"

@@ -1,7 +1,7 @@
 #include "layers/head/tile_logits.h"
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {

@@ -43,8 +43,8 @@ std::vector<LayerOption> options_along(Axis axis, const ModelDescription& model,
       why_not = std::get<Refusal>(option).why;
   }
   if (offered.empty())
-    fail<InputError>("{}: cannot be placed as {} over {} ({} ranks): {}", application.name,
-                     names_of<Parallel>()[static_cast<std::size_t>(kinds[0])], name_of(axis), use.ranks, why_not);
+    fail<InputError>("{}: cannot be placed as {} over {} ({} ranks): {}", application.name, name_of(kinds[0]),
+                     name_of(axis), use.ranks, why_not);
   return offered;
 }
 
@@ -56,7 +56,7 @@ bool go_together(Parallel a, Parallel b) {
   return !(cuts_channels(a) && cuts_channels(b)) && !(a == Parallel::parameter && b == Parallel::parameter);
 }
 
-constexpr std::size_t most_states = 50000;
+constexpr std::size_t most_plan_states = 50000;
 
 /// The problem's steps: the model's input, its layers, its output.
 class Planner {
@@ -74,7 +74,7 @@ class Planner {
     problem_.steps.push_back(
         {.inputs = {last_value()}, .choices = {{.wanted = {index_in(values_[last_value()].wanted, output_)}}}});
     price_values();
-    const GraphPath path = find_path(graph_of(problem_, most_states));
+    const GraphPath path = find_path(graph_of(problem_, most_plan_states));
     PlacementPlan plan{.mesh = options_.mesh, .input = values_[0].made[path.choices[0]], .output = output_};
     for (std::size_t i = 0; i < layers_.size(); ++i) plan.layers.push_back(layers_[i][path.choices[i + 1]]);
     return plan;

@@ -24,17 +24,6 @@ std::vector<std::int64_t> shard_sizes(std::int64_t total, int parts) {
   return sizes;
 }
 
-/// Consecutive blocks of so many rows.
-std::vector<Tensor> split_rows(const Tensor& x, std::span<const std::int64_t> rows) {
-  std::vector<Tensor> blocks;
-  std::int64_t begin = 0;
-  for (const std::int64_t count : rows) {
-    blocks.push_back(x.rows(begin, begin + count));
-    begin += count;
-  }
-  return blocks;
-}
-
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, Device& device, std::shared_ptr<RankTraffic> traffic)

@@ -1,14 +1,8 @@
 #include "parallel/communicator/transport.h"
 
-#include <array>
-
 namespace heddle {
 
 namespace {
-
-constexpr std::array<std::string_view, 12> operation_names{"broadcast",      "reduce",     "all_reduce", "all_gather",
-                                                           "reduce_scatter", "all_to_all", "gather",     "scatter",
-                                                           "barrier",        "split",      "send",       "recv"};
 
 std::string what_it_does(const Call& call) {
   const std::string name(name_of(call.operation));
@@ -32,10 +26,6 @@ std::string what_it_does(const Call& call) {
 }
 
 }  // namespace
-
-std::string_view name_of(Operation operation) {
-  return operation_names[static_cast<std::size_t>(operation)];
-}
 
 std::string to_string(const Call& call) {
   const bool is_message = call.operation == Operation::send || call.operation == Operation::recv;

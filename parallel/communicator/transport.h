@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/description/enum_table.h"
 #include "framework/error.h"
 #include "framework/tensors/tensor.h"
 
@@ -33,7 +34,22 @@ enum class Operation {
   send,
   recv
 };
-std::string_view name_of(Operation operation);
+template <>
+inline constexpr auto enum_names<Operation> = enum_table<Operation>({
+    {Operation::broadcast, "broadcast"},
+    {Operation::reduce, "reduce"},
+    {Operation::all_reduce, "all_reduce"},
+    {Operation::all_gather, "all_gather"},
+    {Operation::reduce_scatter, "reduce_scatter"},
+    {Operation::all_to_all, "all_to_all"},
+    {Operation::gather, "gather"},
+    {Operation::scatter, "scatter"},
+    {Operation::barrier, "barrier"},
+    {Operation::split, "split"},
+    {Operation::send, "send"},
+    {Operation::recv, "recv"},
+});
+
 enum class Reduction { sum, max };
 
 /// What a rank says about a call before any element moves: compared between ranks, shown in errors and to hooks; from

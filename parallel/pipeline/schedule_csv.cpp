@@ -1,7 +1,6 @@
 #include "parallel/pipeline/schedule_csv.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdint>
 #include <optional>
@@ -120,8 +119,7 @@ class CsvReader {
     const bool sharding = kind == "UNSHARD" || kind == "RESHARD" || kind == "REDUCE_GRAD";
     if (stage && rest.empty() && (micro_batch || sharding)) {
       if (sharding) return std::nullopt;
-      for (std::size_t i = 0; i < action_kinds; ++i) {
-        const auto candidate = static_cast<ActionKind>(i);
+      for (const ActionKind candidate : all_of<ActionKind>) {
         if (kind != name_of(candidate)) continue;
         if (is_message(candidate)) return std::nullopt;
         if (is_computing(candidate)) {

@@ -14,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double not_yet = std::numeric_limits<double>::infinity();
 
 /// What a rank keeps for backward, and the most of it.
 class Held {
@@ -58,7 +58,7 @@ class Simulator {
         input_there_(at(schedule.stages()) * at(schedule.micro_batches)),
         gradient_there_(input_there_.size()),
         is_recomputed_(input_there_.size()),
-        loss_begin_(at(schedule.micro_batches), never),
+        loss_begin_(at(schedule.micro_batches), not_yet),
         free_(schedule.ranks.size()),
         held_(schedule.ranks.size()) {
     check_costs();
@@ -147,7 +147,7 @@ class Simulator {
   /// A loss of several ranks begins when the last of them is there: the first visit of one finds them all before it.
   double loss_begin(const Action& action) {
     double& begin = loss_begin_[at(action.micro_batch)];
-    if (begin == never) {
+    if (begin == not_yet) {
       begin = 0;
       for (const int rank : loss_ranks_) begin = std::max(begin, free_[at(rank)]);
     }
@@ -220,7 +220,7 @@ class Simulator {
     Simulation simulation;
     double last = 0;
     for (const double free : free_) last = std::max(last, free);
-    double begin = never;
+    double begin = not_yet;
     double end = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const Held& held = held_[at(rank)];
@@ -240,7 +240,7 @@ class Simulator {
   const SimulationCosts& costs_;
   bool has_messages_ = false;
   std::vector<int> loss_ranks_;
-  double slowest_at_loss_ = never;
+  double slowest_at_loss_ = not_yet;
   std::vector<double> input_there_;     // of each stage and micro-batch: when
   std::vector<double> gradient_there_;  // that of its output
   std::vector<bool> is_recomputed_;

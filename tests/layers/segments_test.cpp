@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 #include "layers/activation.h"
 #include "layers/linear.h"
 #include "layers/model.h"

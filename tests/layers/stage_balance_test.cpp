@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/placement.h"
+#include "experiments/training/layout/model_layout.h"
 #include "framework/scalars/random.h"
 #include "layers/activation.h"
 #include "layers/planner/plan_report.h"
@@ -17,7 +17,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::stage_balance_test {
 
 namespace {
 
@@ -203,11 +203,11 @@ TEST_CASE("an experiment's cut is the balance it gives, what its layers name, or
     return most_even_cut(loads, 4);
   };
   CHECK(cut() == even(BalanceBy::time, {}));
-  experiment.model.stages.by = StagesBy::time;
+  experiment.model.stages.by = BalanceBy::time;
   CHECK(cut() == even(BalanceBy::time, {}));
-  experiment.model.stages.by = StagesBy::parameters;
+  experiment.model.stages.by = BalanceBy::parameters;
   CHECK(cut() == even(BalanceBy::parameters, {}));
-  experiment.model.stages.by = StagesBy::memory;
+  experiment.model.stages.by = BalanceBy::memory;
   CHECK(cut() == even(BalanceBy::memory, {8, 8, 8, 8}));
   const Schedule streaming = make_schedule("1f1b", {.ranks = 4, .micro_batches = 8});
   CHECK(cut_of(model, experiment, plan, streaming) == even(BalanceBy::memory, {4, 3, 2, 1}));
@@ -215,9 +215,9 @@ TEST_CASE("an experiment's cut is the balance it gives, what its layers name, or
         even(BalanceBy::memory, {1, 1, 1, 1}));
   experiment.model.stages = {.balance = {5, 4, 4, 5}};
   CHECK(first_layers(model, cut())[3] == "layer4.0.conv1");
-  experiment.model.stages.by = StagesBy::time;
+  experiment.model.stages.by = BalanceBy::time;
   CHECK(message_of([&] { (void)cut(); }) == "model.stages: expected either balance or by, got both");
-  experiment.model.stages = {.by = StagesBy::memory};
+  experiment.model.stages = {.by = BalanceBy::memory};
   ModelDescription named = model;
   named.name_stage(1, 0);
   CHECK(message_of([&] { (void)cut_of(named, experiment, plan, schedule); }) ==
@@ -238,4 +238,4 @@ TEST_CASE("times that were measured, and a head on the last stage, move the cut"
   CHECK(cut_of(model, experiment, plan, schedule).begins.back() == model.last_value() - 1);
 }
 
-}  // namespace heddle
+}  // namespace heddle::stage_balance_test

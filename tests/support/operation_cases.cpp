@@ -4,10 +4,10 @@
 
 #include "framework/ops/convolution.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
 #include "framework/ops/pooling.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/reduction.h"
 #include "framework/ops/rows.h"
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"

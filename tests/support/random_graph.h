@@ -5,7 +5,7 @@
 
 #include "framework/autograd/recompute.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
 #include "tests/support/leaves.h"
 

@@ -12,7 +12,7 @@
 #include "experiments/program/bench/machine.h"
 #include "experiments/training/median.h"
 #include "framework/ops/convolution.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
 #include "parallel/world.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
 #include "parallel/communicator/shard.h"
 

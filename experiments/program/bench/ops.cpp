@@ -4,9 +4,9 @@
 
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
-#include "framework/backends/cpu/primitives.h"
+#include "framework/backends/cpu/convolution/primitives.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
 #include "framework/tensors/device.h"
 

@@ -8,7 +8,7 @@
 #include "experiments/program/bench/backbone.h"
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
 #include "parallel/world.h"
 

@@ -1,6 +1,6 @@
 #include "framework/kernels/needs.h"
 
-#include "framework/backends/cpu/primitives.h"
+#include "framework/backends/cpu/convolution/primitives.h"
 
 namespace heddle {
 

@@ -4,8 +4,8 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle {
@@ -115,6 +115,10 @@ std::vector<std::pair<std::string, std::string>> cuda_versions() {
   return {{"cuda", fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)},
           {"cublasLt", fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR)},
           {"cudnn", fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR)}};
+}
+
+std::string cuda_absence() {
+  return {};
 }
 
 }  // namespace heddle

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "framework/backends/backend.h"
-#include "framework/backends/cuda/context.h"
+#include "framework/backends/cuda/device/context.h"
 
 namespace heddle::cuda {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <mutex>
 
-#include "framework/backends/cuda/cudnn_convolution.h"
+#include "framework/backends/cuda/convolution/cudnn_convolution.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle {

@@ -6,7 +6,7 @@
 #include <omp.h>
 
 #include "experiments/data/dataset.h"
-#include "experiments/training/evaluation.h"
+#include "experiments/training/evaluation/evaluation.h"
 
 using namespace heddle;
 

@@ -1,5 +1,5 @@
 // Parts of tensors in the files of a checkpoint: whoever reads them finds the same bits, and no broken file passes.
-#include "experiments/training/checkpoint_files.h"
+#include "experiments/training/checkpoints/checkpoint_files.h"
 
 #include <cstring>
 #include <fstream>

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/convolution.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/tiles.h"
 #include "tests/support/devices.h"
 #include "tests/support/operation_cases.h"

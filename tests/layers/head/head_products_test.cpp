@@ -1,7 +1,7 @@
 // The type that embeddings and classes are multiplied in.
 #include <doctest/doctest.h>
 
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "tests/support/devices.h"
 #include "tests/support/head_training.h"
 

@@ -6,12 +6,12 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::collective_ops_test {
 
 namespace {
 
@@ -175,4 +175,4 @@ TEST_CASE("collectives in the graph say what they expected") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::collective_ops_test

@@ -10,7 +10,8 @@
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
 
-using namespace heddle;
+namespace heddle::schedule_csv_test {
+
 using enum ActionKind;
 using namespace std::string_literals;
 
@@ -97,3 +98,5 @@ TEST_CASE("schedule csv: no text makes it do anything but read a schedule or ref
   }
   CHECK(refused > 4000);
 }
+
+}  // namespace heddle::schedule_csv_test

@@ -17,7 +17,8 @@
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/validation.h"
 
-using namespace heddle;
+namespace heddle::schedule_validation_test {
+
 using enum ActionKind;
 
 namespace {
@@ -281,3 +282,5 @@ TEST_CASE("check: draws the cells around the fault") {
         "rank 0   ..  0B3      0B4      0B5      0B6      0B7\n"
         "rank 1   ..  1B3      1B4      1B5      1B6     ><\n");
 }
+
+}  // namespace heddle::schedule_validation_test

@@ -4,8 +4,8 @@
 
 #include "framework/ops/convolution.h"
 #include "framework/ops/elementwise.h"
-#include "framework/ops/linear.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/linear_algebra.h"
+#include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "parallel/placement/flat_shard.h"
 #include "tests/support/transports.h"

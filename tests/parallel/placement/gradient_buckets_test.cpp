@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/reduce.h"
+#include "framework/ops/reduction.h"
 #include "framework/optimizers/optimizer.h"
 #include "parallel/placement/flat_shard.h"
 #include "tests/support/transports.h"

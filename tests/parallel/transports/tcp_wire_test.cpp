@@ -12,250 +12,248 @@
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
-"tests/support/environment_variable.h"
-#include "tests/support/local_job.h"
+#include "tests/support/environment_variable.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
+#include "tests/support/processes/traffic.h"
 #include "tests/support/ranks.h"
-#include "tests/support/raw_sockets.h"
-#include "tests/support/traffic.h"
 
-    namespace heddle::test {
+namespace heddle::test {
 
-  namespace {
+namespace {
 
-  WorldOptions by_sockets(int count) {
-    WorldOptions options = ranks(count);
-    options.transport = "processes";
-    return options;
-  }
+WorldOptions by_sockets(int count) {
+  WorldOptions options = ranks(count);
+  options.transport = "processes";
+  return options;
+}
 
-  /// A job of two in which this process is rank 1 without a program, and says this to rank 0 while that waits: the
-  /// error there.
-  std::string error_after(const std::function<void(const TcpSocket&)>& say_to_first) {
-    const MeetingPoint point{"127.0.0.1", free_port()};
-    std::string error;
-    std::jthread first([&] {
-      Processes job(join_by_tcp({0, 2}, point));
-      WorldOptions options = by_sockets(2);
-      options.processes = &job;
-      error = message_of([&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); });
-      job.leave(4);
-    });
-    TcpSocket to_first = connected_to(point.port);
-    say(to_first, hello_of(1, 2));
-    CHECK(hear<TcpAnswer>(to_first).kind == TcpAnswer::Kind::hellos);
-    for (int p = 0; p < 2; ++p) CHECK(hear<TcpHello>(to_first).rank == p);
-    say_to_first(to_first);
-    to_first.end_writing();
-    first.join();
-    return error;
-  }
+/// A job of two in which this process is rank 1 without a program, and says this to rank 0 while that waits: the error
+/// there.
+std::string error_after(const std::function<void(const TcpSocket&)>& say_to_first) {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  std::string error;
+  std::jthread first([&] {
+    Processes job(join_by_tcp({0, 2}, point));
+    WorldOptions options = by_sockets(2);
+    options.processes = &job;
+    error = message_of([&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); });
+    job.leave(4);
+  });
+  TcpSocket to_first = connected_to(point.port);
+  say(to_first, hello_of(1, 2));
+  CHECK(hear<TcpAnswer>(to_first).kind == TcpAnswer::Kind::hellos);
+  for (int p = 0; p < 2; ++p) CHECK(hear<TcpHello>(to_first).rank == p);
+  say_to_first(to_first);
+  to_first.end_writing();
+  first.join();
+  return error;
+}
 
-  /// A whole letter of these bytes.
-  void post(const TcpSocket& to, const LetterWriter& letter) {
-    say(to,
-        TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, static_cast<std::int64_t>(letter.bytes().size())});
-    CHECK(to.write(letter.bytes(), soon()) == TcpSocket::Outcome::done);
-  }
-  LetterWriter letter_of(PostOffice::Kind kind) {
-    LetterWriter letter;
-    letter.put(kind);
-    letter.put(std::uint64_t{0});  // the first section
-    return letter;
-  }
-  /// About the first call of all ranks.
-  LetterWriter letter_about_call(PostOffice::Kind kind) {
-    LetterWriter letter = letter_of(kind);
-    letter.put(std::uint64_t{0});
-    letter.put(std::uint64_t{1});
-    letter.put(false);
-    return letter;
-  }
+/// A whole letter of these bytes.
+void post(const TcpSocket& to, const LetterWriter& letter) {
+  say(to, TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, static_cast<std::int64_t>(letter.bytes().size())});
+  CHECK(to.write(letter.bytes(), soon()) == TcpSocket::Outcome::done);
+}
+LetterWriter letter_of(PostOffice::Kind kind) {
+  LetterWriter letter;
+  letter.put(kind);
+  letter.put(std::uint64_t{0});  // the first section
+  return letter;
+}
+/// About the first call of all ranks.
+LetterWriter letter_about_call(PostOffice::Kind kind) {
+  LetterWriter letter = letter_of(kind);
+  letter.put(std::uint64_t{0});
+  letter.put(std::uint64_t{1});
+  letter.put(false);
+  return letter;
+}
 
-  TEST_CASE("sockets: elements of every size arrive, and reductions have the bits of threads") {
-    for (const std::int64_t size : {0, 2049, 100001, 1300001}) {
-      CAPTURE(size);
-      std::vector<std::vector<std::byte>> of_threads(3);
-      run_ranks(ranks(3), [&](Rank& rank) {
-        of_threads[static_cast<std::size_t>(rank.index)] = traffic(rank, size, DType::f32);
-      });
-      run_in_processes(
-          by_sockets(3),
-          [&](Rank& rank) {
-            CHECK((traffic(rank, size, DType::f32) == of_threads[static_cast<std::size_t>(rank.index)]));
-          },
-          Connection::sockets);
-    }
-  }
-
-  TEST_CASE("sockets: words do not wait for elements that are on their way to the same process") {
+TEST_CASE("sockets: elements of every size arrive, and reductions have the bits of threads") {
+  for (const std::int64_t size : {0, 2049, 100001, 1300001}) {
+    CAPTURE(size);
+    std::vector<std::vector<std::byte>> of_threads(3);
+    run_ranks(ranks(3),
+              [&](Rank& rank) { of_threads[static_cast<std::size_t>(rank.index)] = traffic(rank, size, DType::f32); });
     run_in_processes(
-        by_sockets(2),
-        [](Rank& rank) {
-          const Tensor large = Tensor::full(rank.device, {5000000}, DType::f32, rank.index);
-          Work<Tensor> exchange = rank.world.exchange(large, 1 - rank.index);
-          for (int i = 0; i < 50; ++i) rank.world.barrier().wait();
-          CHECK(exchange.wait().to_doubles()[4999999] == 1 - rank.index);
+        by_sockets(3),
+        [&](Rank& rank) {
+          CHECK((traffic(rank, size, DType::f32) == of_threads[static_cast<std::size_t>(rank.index)]));
         },
         Connection::sockets);
   }
+}
 
-  TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank") {
-    const MeetingPoint point{"127.0.0.1", free_port()};
-    std::vector<std::string> errors(3);
-    {
-      std::vector<std::jthread> threads;
-      for (int p = 0; p < 3; ++p)
-        threads.emplace_back([&, p] {
-          Processes job(join_by_tcp({p, 3}, point));
-          if (p == 1) return;  // without a word
-          WorldOptions options = by_sockets(3);
-          options.processes = &job;
-          const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
-          errors[static_cast<std::size_t>(p)] = message_of(meets);
-          CHECK_FALSE(job.is_whole());
-          CHECK(job.lost(1) == "rank 1: its process is gone");
-          CHECK_FALSE(job.lost(2 - p));
-          // It stays so.
-          CHECK(message_of(meets).ends_with(": rank 1: its process is gone"));
-          job.leave(4);
-        });
-    }
-    CHECK(errors[0] == "rank 1: its process is gone");
-    CHECK(errors[2] == "rank 1: its process is gone");
+TEST_CASE("sockets: words do not wait for elements that are on their way to the same process") {
+  run_in_processes(
+      by_sockets(2),
+      [](Rank& rank) {
+        const Tensor large = Tensor::full(rank.device, {5000000}, DType::f32, rank.index);
+        Work<Tensor> exchange = rank.world.exchange(large, 1 - rank.index);
+        for (int i = 0; i < 50; ++i) rank.world.barrier().wait();
+        CHECK(exchange.wait().to_doubles()[4999999] == 1 - rank.index);
+      },
+      Connection::sockets);
+}
+
+TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank") {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  std::vector<std::string> errors(3);
+  {
+    std::vector<std::jthread> threads;
+    for (int p = 0; p < 3; ++p)
+      threads.emplace_back([&, p] {
+        Processes job(join_by_tcp({p, 3}, point));
+        if (p == 1) return;  // without a word
+        WorldOptions options = by_sockets(3);
+        options.processes = &job;
+        const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
+        errors[static_cast<std::size_t>(p)] = message_of(meets);
+        CHECK_FALSE(job.is_whole());
+        CHECK(job.lost(1) == "rank 1: its process is gone");
+        CHECK_FALSE(job.lost(2 - p));
+        // It stays so.
+        CHECK(message_of(meets).ends_with(": rank 1: its process is gone"));
+        job.leave(4);
+      });
   }
+  CHECK(errors[0] == "rank 1: its process is gone");
+  CHECK(errors[2] == "rank 1: its process is gone");
+}
 
-  TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
-    const MeetingPoint point{"127.0.0.1", free_port()};
-    constexpr int sheets = 4000;  // more than the systems' buffers hold
-    std::latch flush_was_tried(1);
-    std::jthread second([&] {
-      TcpSocket to_first = connected_to(point.port);
-      say(to_first, hello_of(1, 2));
-      (void)hear<TcpAnswer>(to_first);
-      for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
-      flush_was_tried.wait();
-      for (int i = 0; i < sheets; ++i)
-        (void)hear_text(to_first, static_cast<std::size_t>(hear<TcpConnection::Header>(to_first).bytes));
-    });
-    const std::unique_ptr<Wire> wire = join_by_tcp({0, 2}, point);
-    CHECK(wire->flush(std::chrono::milliseconds(0)));
-    const std::vector<std::byte> sheet(Wire::max_sheet);
-    for (int i = 0; i < sheets; ++i) wire->post(1, sheet, {}, false);
-    CHECK_FALSE(wire->flush(std::chrono::milliseconds(10)));
-    flush_was_tried.count_down();
-    CHECK(wire->flush(std::chrono::seconds(20)));
-  }
-
-  TEST_CASE("sockets: a process that is gone after it ended a section fails the next one, and not that") {
-    const MeetingPoint point{"127.0.0.1", free_port()};
-    std::string of_ended;
-    std::string of_next;
-    std::latch other_is_gone(1);
-    std::jthread first([&] {
-      Processes job(join_by_tcp({0, 2}, point));
-      other_is_gone.wait();
-      of_ended = message_of([&] { job.together([] {}); });
-      of_next = message_of([&] { job.together([] {}); });
-      job.leave(4);
-    });
+TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  constexpr int sheets = 4000;  // more than the systems' buffers hold
+  std::latch flush_was_tried(1);
+  std::jthread second([&] {
     TcpSocket to_first = connected_to(point.port);
     say(to_first, hello_of(1, 2));
     (void)hear<TcpAnswer>(to_first);
     for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
-    post(to_first, letter_of(PostOffice::Kind::ended));
-    to_first.close();
-    other_is_gone.count_down();
-    first.join();
-    CHECK(of_ended == "no error");
-    CHECK(of_next == "rank 1: its process is gone");
-  }
+    flush_was_tried.wait();
+    for (int i = 0; i < sheets; ++i)
+      (void)hear_text(to_first, static_cast<std::size_t>(hear<TcpConnection::Header>(to_first).bytes));
+  });
+  const std::unique_ptr<Wire> wire = join_by_tcp({0, 2}, point);
+  CHECK(wire->flush(std::chrono::milliseconds(0)));
+  const std::vector<std::byte> sheet(Wire::max_sheet);
+  for (int i = 0; i < sheets; ++i) wire->post(1, sheet, {}, false);
+  CHECK_FALSE(wire->flush(std::chrono::milliseconds(10)));
+  flush_was_tried.count_down();
+  CHECK(wire->flush(std::chrono::seconds(20)));
+}
 
-  TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tells their places") {
-    in_processes(
-        3,
-        [](Processes& job) {
-          CHECK(job.local_size() == 3);
-          CHECK(job.local_rank() == job.rank());
-          CHECK(job.name() == "sockets");
-        },
-        Connection::sockets);
-    CHECK(join_by_tcp({0, 1, 5}, {"127.0.0.1", free_port()})->local_rank() == 5);
-  }
+TEST_CASE("sockets: a process that is gone after it ended a section fails the next one, and not that") {
+  const MeetingPoint point{"127.0.0.1", free_port()};
+  std::string of_ended;
+  std::string of_next;
+  std::latch other_is_gone(1);
+  std::jthread first([&] {
+    Processes job(join_by_tcp({0, 2}, point));
+    other_is_gone.wait();
+    of_ended = message_of([&] { job.together([] {}); });
+    of_next = message_of([&] { job.together([] {}); });
+    job.leave(4);
+  });
+  TcpSocket to_first = connected_to(point.port);
+  say(to_first, hello_of(1, 2));
+  (void)hear<TcpAnswer>(to_first);
+  for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
+  post(to_first, letter_of(PostOffice::Kind::ended));
+  to_first.close();
+  other_is_gone.count_down();
+  first.join();
+  CHECK(of_ended == "no error");
+  CHECK(of_next == "rank 1: its process is gone");
+}
 
-  TEST_CASE("sockets: what no process of this program says ends the job, with who said it and what") {
-    const std::string same_build = ": all processes must run the same build of this program";
+TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tells their places") {
+  in_processes(
+      3,
+      [](Processes& job) {
+        CHECK(job.local_size() == 3);
+        CHECK(job.local_rank() == job.rank());
+        CHECK(job.name() == "sockets");
+      },
+      Connection::sockets);
+  CHECK(join_by_tcp({0, 1, 5}, {"127.0.0.1", free_port()})->local_rank() == 5);
+}
+
+TEST_CASE("sockets: what no process of this program says ends the job, with who said it and what") {
+  const std::string same_build = ": all processes must run the same build of this program";
+  CHECK(error_after([](const TcpSocket& to) {
+          say(to, "GET / HTTP/1.1\r\nHost: here\r\n\r\n");
+        }).starts_with("rank 1: it sent a frame of kind "));
+  CHECK(error_after([](const TcpSocket& to) {
+          say(to, TcpConnection::Header{TcpConnection::Kind::sheet, 0, std::int64_t{1} << 60});
+        }) == "rank 1: it sent part of a letter, of 1152921504606846976 bytes" + same_build);
+  using Kind = PostOffice::Kind;
+  CHECK(error_after([](const TcpSocket& to) { post(to, letter_of(static_cast<Kind>(99))); }) ==
+        "rank 1 sent a letter of kind 99" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_of(Kind::gathered);
+          letter.put(std::size_t{1} << 60);  // bytes of text
+          post(to, letter);
+        }) == "rank 1 sent a letter that ends too early" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_of(Kind::probe);
+          letter.put(std::size_t{1} << 60);  // links
+          post(to, letter);
+        }) == "rank 1 sent a chain of 1152921504606846976 waits" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_about_call(Kind::content);
+          letter.put(2);
+          post(to, letter);
+        }) == "rank 1 sent a letter about step 2 of a call" + same_build);
+  CHECK(error_after([](const TcpSocket& to) {
+          LetterWriter letter = letter_about_call(Kind::call);
+          letter.put(0);
+          Call call;
+          LetterWriter parts;
+          parts.put_call(call);
+          // Up to the number of tensors, which comes last where there are none.
+          letter.put_bytes(std::span(parts.bytes()).first(parts.bytes().size() - sizeof(std::size_t)));
+          letter.put(std::size_t{1} << 60);
+          post(to, letter);
+        }) == "rank 1 sent a letter about 1152921504606846976 tensors" + same_build);
+}
+
+TEST_CASE("sockets: why a process failed is known to the others, though it is gone at once") {
+  for (int i = 0; i < 20; ++i)
     CHECK(error_after([](const TcpSocket& to) {
-            say(to, "GET / HTTP/1.1\r\nHost: here\r\n\r\n");
-          }).starts_with("rank 1: it sent a frame of kind "));
-    CHECK(error_after([](const TcpSocket& to) {
-            say(to, TcpConnection::Header{TcpConnection::Kind::sheet, 0, std::int64_t{1} << 60});
-          }) == "rank 1: it sent part of a letter, of 1152921504606846976 bytes" + same_build);
-    using Kind = PostOffice::Kind;
-    CHECK(error_after([](const TcpSocket& to) { post(to, letter_of(static_cast<Kind>(99))); }) ==
-          "rank 1 sent a letter of kind 99" + same_build);
-    CHECK(error_after([](const TcpSocket& to) {
-            LetterWriter letter = letter_of(Kind::gathered);
-            letter.put(std::size_t{1} << 60);  // bytes of text
+            LetterWriter letter = letter_of(PostOffice::Kind::failed);
+            letter.put(Failure::Kind::rank_failed);
+            letter.put_text("rank 1: no more thread on the bobbin");
             post(to, letter);
-          }) == "rank 1 sent a letter that ends too early" + same_build);
-    CHECK(error_after([](const TcpSocket& to) {
-            LetterWriter letter = letter_of(Kind::probe);
-            letter.put(std::size_t{1} << 60);  // links
-            post(to, letter);
-          }) == "rank 1 sent a chain of 1152921504606846976 waits" + same_build);
-    CHECK(error_after([](const TcpSocket& to) {
-            LetterWriter letter = letter_about_call(Kind::content);
-            letter.put(2);
-            post(to, letter);
-          }) == "rank 1 sent a letter about step 2 of a call" + same_build);
-    CHECK(error_after([](const TcpSocket& to) {
-            LetterWriter letter = letter_about_call(Kind::call);
-            letter.put(0);
-            Call call;
-            LetterWriter parts;
-            parts.put_call(call);
-            // Up to the number of tensors, which comes last where there are none.
-            letter.put_bytes(std::span(parts.bytes()).first(parts.bytes().size() - sizeof(std::size_t)));
-            letter.put(std::size_t{1} << 60);
-            post(to, letter);
-          }) == "rank 1 sent a letter about 1152921504606846976 tensors" + same_build);
-  }
+          }) == "rank 1: no more thread on the bobbin");
+}
 
-  TEST_CASE("sockets: why a process failed is known to the others, though it is gone at once") {
-    for (int i = 0; i < 20; ++i)
-      CHECK(error_after([](const TcpSocket& to) {
-              LetterWriter letter = letter_of(PostOffice::Kind::failed);
-              letter.put(Failure::Kind::rank_failed);
-              letter.put_text("rank 1: no more thread on the bobbin");
-              post(to, letter);
-            }) == "rank 1: no more thread on the bobbin");
-  }
+TEST_CASE("the environment tells a process its rank and where the others are, in this order of names") {
+  CHECK_FALSE(launch_of_environment());
+  const EnvironmentVariable slurm_rank("SLURM_PROCID", "3");
+  const EnvironmentVariable slurm_size("SLURM_STEP_NUM_TASKS", "4");
+  const EnvironmentVariable slurm_local("SLURM_LOCALID", "1");
+  const auto is = [](int rank, int size, std::optional<int> local_rank) {
+    const std::optional<Launch> launch = launch_of_environment();
+    REQUIRE(launch);
+    CHECK(launch->rank == rank);
+    CHECK(launch->size == size);
+    CHECK(launch->local_rank == local_rank);
+  };
+  is(3, 4, 1);
+  const EnvironmentVariable mpi_rank("OMPI_COMM_WORLD_RANK", "2");
+  const EnvironmentVariable mpi_size("OMPI_COMM_WORLD_SIZE", "8");
+  is(2, 8, {});
+  const EnvironmentVariable rank("RANK", "5");
+  const EnvironmentVariable size("WORLD_SIZE", "6");
+  is(2, 8, {});  // there is nowhere to meet
+  const EnvironmentVariable host("MASTER_ADDR", "node7");
+  const EnvironmentVariable port("MASTER_PORT", "29500");
+  const EnvironmentVariable local("LOCAL_RANK", "0");
+  is(5, 6, 0);
+}
 
-  TEST_CASE("the environment tells a process its rank and where the others are, in this order of names") {
-    CHECK_FALSE(launch_of_environment());
-    const EnvironmentVariable slurm_rank("SLURM_PROCID", "3");
-    const EnvironmentVariable slurm_size("SLURM_STEP_NUM_TASKS", "4");
-    const EnvironmentVariable slurm_local("SLURM_LOCALID", "1");
-    const auto is = [](int rank, int size, std::optional<int> local_rank) {
-      const std::optional<Launch> launch = launch_of_environment();
-      REQUIRE(launch);
-      CHECK(launch->rank == rank);
-      CHECK(launch->size == size);
-      CHECK(launch->local_rank == local_rank);
-    };
-    is(3, 4, 1);
-    const EnvironmentVariable mpi_rank("OMPI_COMM_WORLD_RANK", "2");
-    const EnvironmentVariable mpi_size("OMPI_COMM_WORLD_SIZE", "8");
-    is(2, 8, {});
-    const EnvironmentVariable rank("RANK", "5");
-    const EnvironmentVariable size("WORLD_SIZE", "6");
-    is(2, 8, {});  // there is nowhere to meet
-    const EnvironmentVariable host("MASTER_ADDR", "node7");
-    const EnvironmentVariable port("MASTER_PORT", "29500");
-    const EnvironmentVariable local("LOCAL_RANK", "0");
-    is(5, 6, 0);
-  }
-
-  }  // namespace
+}  // namespace
 
 }  // namespace heddle::test

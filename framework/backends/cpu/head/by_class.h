@@ -1,0 +1,60 @@
+// The head's gradient with a class a row: margin, exponential and scale in one pass, which is vectorised over samples.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "framework/backends/cpu/loops/row_math.h"
+#include "framework/kernels/head.h"
+#include "framework/scalars/scalar.h"
+
+namespace heddle::cpu {
+
+/// The gradient at a sample's own class, and where it belongs among products [t, B].
+template <class T>
+struct OwnGradient {
+  T* place = nullptr;
+  T value = T(0);
+};
+
+/// None if the class is not one of the columns.
+template <class T>
+std::optional<OwnGradient<T>> own_gradient(const StepMargin& margin, const HeadColumns& columns, T log_sum, T scale,
+                                           std::int64_t sample, Tensor& products) {
+  const std::int64_t target = columns.labels.as<const std::int64_t>()[sample] - columns.begin;
+  if (target < 0 || target >= products.shape()[0]) return {};
+  T* const place = products.as<T>() + target * products.shape()[1] + sample;
+  const T cosine = columns.scale.defined() ? *place * columns.scale.as<const T>()[target] : *place;
+  const TargetValue<T> own =
+      margin_target(margin.config, cosine, margin.parameter.defined() ? margin.parameter.as<const T>()[sample] : T(0));
+  const T bias = columns.bias.defined() ? columns.bias.as<const T>()[target] : T(0);
+  const T logit = static_cast<T>(margin.config.scale) * own.phi + bias;
+  // expm1 keeps the digits of a probability near one.
+  return OwnGradient<T>{place, std::expm1(logit - log_sum) * scale * own.slope};
+}
+
+template <class T>
+void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums, double loss_scale,
+                       Tensor& products) {
+  const T* const log_sum = log_sums.as<const T>();
+  const auto scale = static_cast<T>(margin.config.scale * loss_scale);
+  const RowView view(products.shape());
+  parallel_for(view.columns, rows_a_thread(view.rows), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<OwnGradient<T>> owned;
+    for (std::int64_t i = begin; i < end; ++i)
+      if (const auto own = own_gradient<T>(margin, columns, log_sum[i], scale, i, products)) owned.push_back(*own);
+    for (std::int64_t j = 0; j < view.rows; ++j) {
+      T* const z = products.as<T>() + j * view.columns;
+      const T factor = columns.scale.defined() ? columns.scale.as<const T>()[j] : T(1);
+      const T by_product = factor * static_cast<T>(margin.config.scale);
+      const T bias = columns.bias.defined() ? columns.bias.as<const T>()[j] : T(0);
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) z[i] = exponential(z[i] * by_product + bias - log_sum[i]) * scale;
+    }
+    for (const OwnGradient<T>& own : owned) *own.place = own.value;
+  });
+}
+
+}  // namespace heddle::cpu

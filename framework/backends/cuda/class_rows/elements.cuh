@@ -1,0 +1,82 @@
+// What the kernels of class rows share: elements of any type, widened as they are read, and the selected rows.
+#pragma once
+
+#include "framework/backends/cuda/device/row_groups.cuh"
+#include "framework/kernels/class_rows.h"
+#include "framework/scalars/rounding.h"
+
+namespace heddle::cuda {
+
+/// Calls f(C{}) with the compute type of a table.
+template <class F>
+void visit_compute(const Tensor& weight, F&& f) {
+  if (weight.dtype() == DType::f64) return f(double{});
+  f(float{});
+}
+
+/// Elements whose type is looked at by the kernel: there are too many combinations for a kernel each.
+struct Elements {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+
+  Elements() = default;
+  explicit Elements(const Tensor& x)
+      : data(x.defined() ? x.data() : nullptr), dtype(x.defined() ? x.dtype() : DType::f32) {}
+
+  Elements from(std::int64_t element) const {
+    Elements rest = *this;
+    rest.data = static_cast<std::byte*>(data) + element * static_cast<std::int64_t>(size_of(dtype));
+    return rest;
+  }
+
+  __device__ bool are_defined() const { return data != nullptr; }
+  __device__ bool are_narrow() const { return data != nullptr && dtype != DType::f32 && dtype != DType::f64; }
+
+  /// Calls f with a pointer to them; those of a table of f64 are f64.
+  template <class C, class F>
+  __device__ void visit(F f) const {
+    if constexpr (std::is_same_v<C, double>) {
+      f(static_cast<double*>(data));
+    } else if (dtype == DType::bf16) {
+      f(static_cast<BFloat16*>(data));
+    } else if (dtype == DType::f16) {
+      f(static_cast<Float16*>(data));
+    } else if (dtype == DType::i8) {
+      f(static_cast<std::int8_t*>(data));
+    } else {
+      f(static_cast<float*>(data));
+    }
+  }
+
+  template <class C>
+  __device__ void load(std::int64_t row, const Place& place, C (&values)[held]) const {
+    visit<C>([&](const auto* x) { place.load(x + row * place.columns, values); });
+  }
+};
+
+/// Whether pairs of elements can be read and written at once, in rows of so many columns.
+template <class... Tensors>
+bool are_pairs_aligned(std::int64_t columns, const Tensors&... tensors) {
+  const auto is_aligned = [](const Tensor& x) {
+    return !x.defined() || reinterpret_cast<std::uintptr_t>(x.data()) % (2 * size_of(x.dtype())) == 0;
+  };
+  return columns % 2 == 0 && (is_aligned(tensors) && ...);
+}
+
+/// Which row of its table the i-th of a selection is.
+struct Selected {
+  std::int64_t begin;
+  std::int64_t rows;  // of the table
+  const std::int64_t* index;
+
+  /// -1 if there is none: of i < 0, and of an index outside the table, which check_index has reported.
+  __device__ std::int64_t operator[](std::int64_t i) const {
+    if (i < 0 || index == nullptr) return i < 0 ? -1 : begin + i;
+    return index[i] >= 0 && index[i] < rows ? index[i] : -1;
+  }
+};
+
+/// Has the host told of the first row that is not the table's, or, if rows are written, not after the one before.
+Selected selected_rows(const Context& context, const ClassSelection& selection, const Tensor& weight, bool are_written);
+
+}  // namespace heddle::cuda

@@ -1,0 +1,81 @@
+// The gradients of rows, as a step and a norm take them.
+#pragma once
+
+#include "framework/backends/cuda/class_rows/elements.cuh"
+
+namespace heddle::cuda {
+
+/// A row's weights and the gradient by its normalised form, as far as a thread holds them.
+template <class C>
+struct HeldRow {
+  C weight[held];
+  C product[held];
+};
+
+template <class C>
+struct RowGradient {
+  Elements rows;
+  const C* inverse_norm;
+  const C* products;
+  int columns;
+  C most;
+  C factor;
+  bool are_packed;
+
+  RowGradient(const Tensor& row_tensor, const Tensor& inverse, const Tensor& product_tensor, double bound, double times)
+      : rows(row_tensor),
+        inverse_norm(product_tensor.defined() ? data_or_null<const C>(inverse) : nullptr),
+        products(data_or_null<const C>(product_tensor)),
+        columns(static_cast<int>(row_tensor.shape().back())),
+        most(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
+        factor(static_cast<C>(times)),
+        are_packed(are_pairs_aligned(columns, row_tensor, product_tensor)) {}
+
+  /// Those of the rows from this one on.
+  RowGradient from(std::int64_t row) const {
+    RowGradient rest = *this;
+    rest.rows = rows.from(row * columns);
+    if (inverse_norm != nullptr) rest.inverse_norm += row;
+    if (products != nullptr) rest.products += row * columns;
+    return rest;
+  }
+
+  __device__ void load(std::int64_t i, const Place& place, HeldRow<C>& row) const {
+    rows.load(i, place, row.weight);
+    if (products != nullptr) place.load(products + i * place.columns, row.product);
+  }
+
+  /// What makes a gradient by a normalised row one by the row.
+  struct Normalisation {
+    C inverse = C(1);
+    C along = C(0);
+  };
+  /// Of row i < 0: none. Called by all threads of a block.
+  __device__ Normalisation normalisation(std::int64_t i, const RowGroup& group, const HeldRow<C>& row) const {
+    if (inverse_norm == nullptr) return {};
+    double dot = 0;
+    if (group.is_block()) {
+      const std::int64_t begin = i >= 0 ? i * columns : 0;
+      rows.visit<C>([&](const auto* weight) {
+        dot = sum_of_block<C>(
+            i >= 0 ? columns : 0, [](C value, C product) { return value * product; }, weight + begin, products + begin);
+      });
+    } else {
+      for (int e = 0; e < held; ++e) dot += static_cast<double>(row.weight[e] * row.product[e]);
+      dot = group.sum(dot);
+    }
+    if (i < 0) return {};
+    const C inverse = inverse_norm[i];
+    return {inverse, static_cast<C>(dot) * inverse * inverse};
+  }
+
+  __device__ C of(const HeldRow<C>& row, int e, const Normalisation& by) const {
+    if (products == nullptr) return C(0);
+    const C product = row.product[e];
+    const C gradient = inverse_norm != nullptr ? (product - row.weight[e] * by.along) * by.inverse : product;
+    const C bounded = gradient > most ? most : gradient < -most ? -most : gradient;
+    return factor == C(1) ? bounded : factor * bounded;
+  }
+};
+
+}  // namespace heddle::cuda

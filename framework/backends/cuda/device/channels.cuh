@@ -1,0 +1,109 @@
+// Rows of channels, [rows, channels], as blocks take them: neighbouring threads have neighbouring packs of channels, as
+// many rows at once as there are threads left. So what belongs to a channel is read once a thread, and sums over rows
+// stay in registers.
+#pragma once
+
+#include "framework/backends/cuda/device/block.cuh"
+
+namespace heddle::cuda {
+
+/// Which rows and channels a block has. Units of work are all tiles of channels of the first part of the rows, then
+/// those of the next.
+struct ChannelTiling {
+  /// Parts have about `part_rows` rows for each row that a block takes at once.
+  ChannelTiling(std::int64_t row_count, std::int64_t channel_count, int pack, std::int64_t part_rows,
+                std::int64_t most_parts)
+      : rows(row_count), channels(channel_count) {
+    constexpr std::int64_t most_across = 64;
+    const std::int64_t packs = channels / pack;
+    tiles = (packs + most_across - 1) / most_across;
+    across = static_cast<int>(tiles == 0 ? 1 : (packs + tiles - 1) / tiles);
+    down = block_threads / across;
+    parts = std::clamp<std::int64_t>(rows / (down * part_rows), 1, std::max<std::int64_t>(1, most_parts));
+  }
+  std::int64_t units() const { return tiles * parts; }
+
+  std::int64_t rows;
+  std::int64_t channels;
+  std::int64_t tiles = 0;
+  std::int64_t parts = 0;
+  int across = 1;  // packs of a tile
+  int down = 1;    // rows at once
+};
+
+/// The calling thread's share of a unit: the pack of channels from `channel` on, and the rows `row`, `row + step`, ..
+template <int pack>
+struct ChannelShare {
+  __device__ ChannelShare(const ChannelTiling& tiling, std::int64_t unit)
+      : part(unit / tiling.tiles),
+        first_row(tiling.rows * part / tiling.parts),
+        end(tiling.rows * (part + 1) / tiling.parts),
+        channel((unit % tiling.tiles * tiling.across + static_cast<int>(threadIdx.x) % tiling.across) * pack),
+        step(tiling.down),
+        line(static_cast<int>(threadIdx.x) / tiling.across),
+        row(first_row + line),
+        has_channels(line < tiling.down && channel < tiling.channels) {}
+  std::int64_t part;
+  std::int64_t first_row;  // of the part
+  std::int64_t end;
+  std::int64_t channel;
+  int step;
+  int line;  // which of the rows that the block takes at once
+  std::int64_t row;
+  bool has_channels;  // else the thread has nothing to do
+};
+
+/// Elements `at[0]` to `at[pack - 1]`, which are aligned as a Pack.
+template <int pack, class T>
+__device__ Pack<T, pack> load(const T* at) {
+  return *reinterpret_cast<const Pack<T, pack>*>(at);
+}
+template <class T, int pack>
+__device__ void store(T* at, const Pack<T, pack>& values) {
+  *reinterpret_cast<Pack<T, pack>*>(at) = values;
+}
+
+/// Whether rows of so many channels can be read from these addresses as packs; null is none.
+template <int pack, class... T>
+bool is_packable(std::int64_t channels, const T*... data) {
+  return channels % pack == 0 && (... && (reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * pack) == 0));
+}
+
+/// totals[s][e] = sum over the part's rows of what `add(read(row), row, run)` adds to run[s][e], in the thread of line
+/// 0 with these channels: in C over some rows, in f64 beyond, in an order that depends on the tiling only. `batch` rows
+/// are read before the first of them is added, so that a thread waits for memory less often. Called by all threads of
+/// the block.
+template <class C, int batch, int sums, int pack, class Read, class Add>
+__device__ void sum_part(const ChannelTiling& tiling, const ChannelShare<pack>& share, double (&totals)[sums][pack],
+                         Read read, Add add) {
+  constexpr int run_rows = 64;
+  __shared__ double stage[sums * pack][block_threads];  // rather than in registers, of which there are too few
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = 0; i < sums * pack; ++i) stage[i][thread] = 0;
+  const std::int64_t end = share.has_channels ? share.end : share.row;
+  for (std::int64_t row = share.row; row < end;) {
+    C run[sums][pack] = {};
+    for (int i = 0; i < run_rows && row < end; i += batch, row += std::int64_t{batch} * share.step) {
+      decltype(read(row)) in[batch] = {};
+      for (int b = 0; b < batch; ++b)
+        if (row + b * share.step < end) in[b] = read(row + b * share.step);
+      for (int b = 0; b < batch; ++b)
+        if (row + b * share.step < end) add(in[b], row + b * share.step, run);
+    }
+    for (int s = 0; s < sums; ++s)
+      for (int e = 0; e < pack; ++e) stage[s * pack + e][thread] += static_cast<double>(run[s][e]);
+  }
+  __syncthreads();
+  for (int lines = tiling.down; lines > 1;) {
+    const int half = (lines + 1) / 2;
+    if (share.line + half < lines)
+      for (int i = 0; i < sums * pack; ++i) stage[i][thread] += stage[i][thread + half * tiling.across];
+    __syncthreads();
+    lines = half;
+  }
+  for (int s = 0; s < sums; ++s)
+    for (int e = 0; e < pack; ++e) totals[s][e] = stage[s * pack + e][thread];
+  __syncthreads();  // before the next call writes
+}
+
+}  // namespace heddle::cuda

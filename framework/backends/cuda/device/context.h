@@ -1,0 +1,76 @@
+// A rank's part of a GPU: its stream, on which all of its kernels and copies run in order, and what these share.
+// Several ranks may have contexts on one GPU; their streams wait for each other at events only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include <cuda_runtime.h>
+
+#include "framework/backends/cuda/device/events.h"
+#include "framework/backends/cuda/device/staging.h"
+#include "framework/error.h"
+
+namespace heddle::cuda {
+
+/// OutOfMemory where memory ended, else an Error that tells the call and the runtime's reason.
+void check(cudaError_t status, std::string_view call);
+
+/// The first index of a call that is outside its rows. What the cpu throws at once a kernel leaves here, in host memory
+/// that the GPU writes, and the host throws it when it next waits for the stream.
+struct Fault {
+  enum class Of : int { nothing, gather, scatter, label, class_rows, ascending_class_rows };
+  Of of = Of::nothing;
+  std::int64_t position = 0;
+  std::int64_t index = 0;
+  std::int64_t rows = 0;
+};
+
+class Context {
+ public:
+  /// Scratch for kernels that hand sums to each other. Not metered: the same for every rank.
+  static constexpr std::int64_t scratch_bytes = std::int64_t{8} << 20;
+
+  /// On the GPU of this number; InputError without such a GPU, or with a driver that is too old for the program.
+  Context(int gpu, bool tf32);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  cudaStream_t stream() const { return stream_; }
+  /// The GPU's: what one rank has given back another may take.
+  cudaMemPool_t pool() const { return pool_; }
+  /// Whether f32 is multiplied on tensor cores.
+  bool uses_tf32() const { return uses_tf32_; }
+  /// Makes the GPU the calling thread's.
+  void enter() const;
+
+  /// What the kernels of one call share; the next call's begin anew.
+  template <class T>
+  T* scratch(std::int64_t count) const {
+    if (count * static_cast<std::int64_t>(sizeof(T)) > scratch_bytes)
+      fail("cuda: a kernel asks for more than the {} bytes of scratch", scratch_bytes);
+    return static_cast<T*>(scratch_);
+  }
+  Fault* fault() const { return fault_; }
+  Staging& staging() { return *staging_; }
+  Events& events() { return *events_; }
+
+  /// The host waits for the stream; throws of the first index that was outside its rows.
+  void synchronize();
+
+ private:
+  void release();
+
+  int gpu_;
+  bool uses_tf32_;
+  cudaStream_t stream_ = nullptr;
+  cudaMemPool_t pool_ = nullptr;
+  void* scratch_ = nullptr;
+  Fault* fault_ = nullptr;
+  std::shared_ptr<Events> events_ = std::make_shared<Events>();
+  std::unique_ptr<Staging> staging_;
+};
+
+}  // namespace heddle::cuda

@@ -1,0 +1,47 @@
+// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on,
+// and may change its own memory, while the GPU still computes what was issued before.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <span>
+
+#include <cuda_runtime.h>
+
+#include "framework/backends/cuda/device/events.h"
+
+namespace heddle::cuda {
+
+class Staging {
+ public:
+  /// Of a ring, taken at the first copy; not metered: the same for every rank. Holds 400 images of 3 x 112 x 112 in
+  /// f32.
+  static constexpr std::size_t ring_bytes = std::size_t{64} << 20;
+  static constexpr std::size_t most_piece = std::size_t{4} << 20;
+
+  Staging(cudaStream_t stream, Events& events) : stream_(stream), events_(events) {}
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  /// In the stream's order. Waits only where more is on its way than the ring holds.
+  void copy(void* device, std::span<const std::byte> host);
+
+ private:
+  struct Piece {
+    std::size_t begin;
+    std::size_t end;
+    std::shared_ptr<const Event> is_read;
+  };
+  /// Where so many bytes may be written, once the GPU has read what was there.
+  std::size_t place_for(std::size_t bytes);
+
+  cudaStream_t stream_;
+  Events& events_;
+  void* ring_ = nullptr;
+  std::size_t next_ = 0;
+  std::deque<Piece> under_way_;
+};
+
+}  // namespace heddle::cuda

@@ -1,0 +1,374 @@
+// Normalisation over rows, with what follows the norm folded in: every kernel reads and writes each element once. Sums
+// are those of channels.cuh, so that they depend on shapes only.
+#include "framework/backends/cuda/convolution/convolution.h"
+#include "framework/backends/cuda/device/channels.cuh"
+#include "framework/backends/dispatch.h"
+
+namespace heddle::cuda {
+
+namespace {
+
+/// Elements that a thread maps at once, and sums at once: there each of them takes several registers more.
+template <class T>
+inline constexpr int map_pack = 16 / static_cast<int>(sizeof(T));
+template <class T>
+inline constexpr int sum_pack = 16 / static_cast<int>(std::max(sizeof(T), sizeof(float)));
+
+struct RowSizes {
+  explicit RowSizes(const Tensor& x) : channels(x.shape().back()), rows(channels == 0 ? 0 : x.numel() / channels) {}
+  std::int64_t channels;
+  std::int64_t rows;
+};
+
+/// For kernels that map elements: enough rows a thread that a channel's values are worth reading.
+ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
+  ChannelTiling tiling(sizes.rows, sizes.channels, pack, 4, most_blocks);
+  tiling.parts =
+      std::min(tiling.parts, std::max<std::int64_t>(1, most_blocks / std::max<std::int64_t>(1, tiling.tiles)));
+  return tiling;
+}
+
+/// For `sums` sums a channel whose parts fit the scratch: enough blocks to keep a large GPU busy.
+ChannelTiling sum_tiling(const RowSizes& sizes, int pack, std::int64_t sums) {
+  constexpr std::int64_t wanted = 1024;  // blocks
+  constexpr std::int64_t doubles = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
+  ChannelTiling tiling(sizes.rows, sizes.channels, pack, 16,
+                       doubles / std::max<std::int64_t>(1, sums * sizes.channels));
+  tiling.parts = std::min(tiling.parts, std::max<std::int64_t>(1, wanted / std::max<std::int64_t>(1, tiling.tiles)));
+  return tiling;
+}
+
+/// The affine map of each channel: pre = (x - mean) * factor + offset.
+template <class C>
+struct Affine {
+  Affine(const Tensor& mean_of, const Tensor& inverse_of, const Tensor& gamma_of, const Tensor& beta_of,
+         const Tensor& slope_of)
+      : mean(mean_of.as<C>()),
+        inverse(inverse_of.as<C>()),
+        gamma(data_or_null<C>(gamma_of)),
+        beta(data_or_null<C>(beta_of)),
+        slope(data_or_null<C>(slope_of)) {}
+  const C* mean;
+  const C* inverse;
+  const C* gamma;
+  const C* beta;
+  const C* slope;
+};
+
+/// Its values for a thread's channels.
+template <class C, int pack>
+struct AffineValues {
+  __device__ AffineValues(const Affine<C>& affine, const ChannelShare<pack>& share) {
+    if (!share.has_channels) return;
+    for (int e = 0; e < pack; ++e) {
+      const std::int64_t c = share.channel + e;
+      mean[e] = affine.mean[c];
+      inverse[e] = affine.inverse[c];
+      factor[e] = affine.gamma == nullptr ? inverse[e] : affine.gamma[c] * inverse[e];
+      offset[e] = affine.beta == nullptr ? C(0) : affine.beta[c];
+      slope[e] = affine.slope == nullptr ? C(0) : affine.slope[c];
+    }
+  }
+  C mean[pack];
+  C inverse[pack];
+  C factor[pack];
+  C offset[pack];
+  C slope[pack];
+};
+
+template <NormActivation activation, class C>
+__device__ C activated(C pre, C slope) {
+  if constexpr (activation == NormActivation::relu)
+    return pre > C(0) ? pre : C(0);
+  else if constexpr (activation == NormActivation::prelu)
+    return pre > C(0) ? pre : slope * pre;
+  else
+    return pre;
+}
+
+/// dy times the activation's derivative at `pre`.
+template <NormActivation activation, class C>
+__device__ C through(C dy, C pre, C slope) {
+  if constexpr (activation == NormActivation::relu)
+    return pre > C(0) ? dy : C(0);
+  else if constexpr (activation == NormActivation::prelu)
+    return pre > C(0) ? dy : slope * dy;
+  else
+    return dy;
+}
+
+/// What a part of the rows knows of a channel's moments.
+struct PartMoments {
+  double mean;
+  double squares;  // sum of squared deviations from it
+};
+
+/// Each part sums about a value near its mean, that of some of its rows, so that nothing cancels; parts merge as
+/// Chan, Golub and LeVeque do (1979).
+template <class T, int pack>
+void moments_as(const Context& context, const Tensor& x, Tensor& moments) {
+  using C = Compute<T>;
+  const RowSizes sizes(x);
+  const std::int64_t rows = sizes.rows;
+  const std::int64_t channels = sizes.channels;
+  const ChannelTiling tiling = sum_tiling(sizes, pack, 2);
+  const std::int64_t parts = tiling.parts;
+  const T* const values = x.as<const T>();
+  C* const result = moments.as<C>();
+  PartMoments* const partial = parts > 1 ? context.scratch<PartMoments>(channels * parts) : nullptr;
+  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+    const ChannelShare<pack> share(tiling, unit);
+    const std::int64_t count = share.end - share.first_row;
+    C about[pack] = {};
+    if (share.has_channels) {
+      constexpr int most_samples = 8;
+      const int samples = static_cast<int>(std::min<std::int64_t>(count, most_samples));
+      for (int sample = 0; sample < samples; ++sample) {
+        const auto at = load<pack>(values + (share.first_row + count * sample / samples) * channels + share.channel);
+        for (int e = 0; e < pack; ++e) about[e] += static_cast<C>(at.at[e]) / static_cast<C>(samples);
+      }
+    }
+    double totals[2][pack];
+    sum_part<C, 4>(
+        tiling, share, totals, [&](std::int64_t row) { return load<pack>(values + row * channels + share.channel); },
+        [&](const Pack<T, pack>& in, std::int64_t, C(&run)[2][pack]) {
+          for (int e = 0; e < pack; ++e) {
+            const C offset = static_cast<C>(in.at[e]) - about[e];
+            run[0][e] += offset;
+            run[1][e] += offset * offset;
+          }
+        });
+    if (share.line != 0 || !share.has_channels) return;
+    const double divisor = static_cast<double>(count > 0 ? count : 1);
+    for (int e = 0; e < pack; ++e) {
+      const double sum = totals[0][e];
+      const double mean = static_cast<double>(about[e]) + sum / divisor;
+      const double squares = totals[1][e] - sum * sum / divisor;
+      const std::int64_t c = share.channel + e;
+      if (partial != nullptr) {
+        partial[c * parts + share.part] = {mean, squares};
+      } else {
+        result[c] = static_cast<C>(mean);
+        result[channels + c] = static_cast<C>(squares < 0 ? 0.0 : squares);
+      }
+    }
+  });
+  if (partial == nullptr) return;
+  for_each_row(context, channels, [=] __device__(std::int64_t c) {
+    const PartMoments* const of_parts = partial + c * parts;
+    const auto count_of = [&](std::int64_t part) {
+      return static_cast<double>(rows * (part + 1) / parts - rows * part / parts);
+    };
+    const double mean = row_sum(0, parts, [&](std::int64_t part) { return count_of(part) * of_parts[part].mean; }) /
+                        static_cast<double>(rows);
+    const double squares = row_sum(0, parts, [&](std::int64_t part) {
+      const double apart = of_parts[part].mean - mean;
+      return of_parts[part].squares + count_of(part) * apart * apart;
+    });
+    if (threadIdx.x != 0) return;
+    result[c] = static_cast<C>(mean);
+    result[channels + c] = static_cast<C>(squares < 0 ? 0.0 : squares);
+  });
+}
+
+template <class T, int pack, NormActivation activation>
+void normalize_as(const Context& context, const Tensor& x, const Affine<Compute<T>>& affine, const Tensor& residual,
+                  Tensor& y) {
+  using C = Compute<T>;
+  const RowSizes sizes(x);
+  const std::int64_t channels = sizes.channels;
+  const ChannelTiling tiling = map_tiling(sizes, pack);
+  const T* const from = x.as<const T>();
+  const T* const more = data_or_null<const T>(residual);
+  T* const to = y.as<T>();
+  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+    const ChannelShare<pack> share(tiling, unit);
+    const AffineValues<C, pack> of(affine, share);
+    if (!share.has_channels) return;
+    for (std::int64_t row = share.row; row < share.end; row += share.step) {
+      const std::int64_t at = row * channels + share.channel;
+      const auto in = load<pack>(from + at);
+      Pack<T, pack> added{};
+      if (more != nullptr) added = load<pack>(more + at);
+      Pack<T, pack> out;
+      for (int e = 0; e < pack; ++e) {
+        C value = (static_cast<C>(in.at[e]) - of.mean[e]) * of.factor[e] + of.offset[e];
+        if (more != nullptr) value += static_cast<C>(added.at[e]);
+        out.at[e] = static_cast<T>(activated<activation>(value, of.slope[e]));
+      }
+      store(to + at, out);
+    }
+  });
+}
+
+/// One row's elements of a thread's channels.
+template <class T, int pack>
+struct BackwardInputs {
+  Pack<T, pack> x;
+  Pack<T, pack> dy;
+  Pack<T, pack> y;
+};
+
+template <class T, int pack, NormActivation activation>
+void backward_sums_as(const Context& context, const Tensor& x, const Affine<Compute<T>>& affine, const Tensor& y,
+                      const Tensor& dy, Tensor& sums, Tensor& dresidual) {
+  using C = Compute<T>;
+  constexpr int count = activation == NormActivation::prelu ? 3 : 2;
+  const RowSizes sizes(x);
+  const std::int64_t channels = sizes.channels;
+  const ChannelTiling tiling = sum_tiling(sizes, pack, count);
+  const std::int64_t parts = tiling.parts;
+  const T* const from = x.as<const T>();
+  const T* const gradient = dy.as<const T>();
+  // With a residual the mask is the output's sign, else it is computed again from x.
+  const T* const output = data_or_null<const T>(y);
+  T* const passed = data_or_null<T>(dresidual);
+  C* const result = sums.as<C>();
+  double* const partial = parts > 1 ? context.scratch<double>(count * channels * parts) : nullptr;
+  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+    const ChannelShare<pack> share(tiling, unit);
+    const AffineValues<C, pack> of(affine, share);
+    double totals[count][pack];
+    const auto read = [&](std::int64_t row) {
+      const std::int64_t at = row * channels + share.channel;
+      BackwardInputs<T, pack> in;
+      in.x = load<pack>(from + at);
+      in.dy = load<pack>(gradient + at);
+      if (output != nullptr) in.y = load<pack>(output + at);
+      return in;
+    };
+    sum_part<C, 2>(
+        tiling, share, totals, read, [&](const BackwardInputs<T, pack>& in, std::int64_t row, C(&run)[count][pack]) {
+          Pack<T, pack> pass;
+          for (int e = 0; e < pack; ++e) {
+            const C from_mean = static_cast<C>(in.x.at[e]) - of.mean[e];
+            const C pre = output != nullptr ? static_cast<C>(in.y.at[e]) : from_mean * of.factor[e] + of.offset[e];
+            const C upstream = static_cast<C>(in.dy.at[e]);
+            const C g = through<activation>(upstream, pre, of.slope[e]);
+            run[0][e] += g;
+            run[1][e] += g * (from_mean * of.inverse[e]);
+            if constexpr (activation == NormActivation::prelu) run[2][e] += pre > C(0) ? C(0) : upstream * pre;
+            pass.at[e] = static_cast<T>(g);
+          }
+          if (passed != nullptr) store(passed + row * channels + share.channel, pass);
+        });
+    if (share.line != 0 || !share.has_channels) return;
+    for (int e = 0; e < pack; ++e)
+      for (int s = 0; s < count; ++s) {
+        const std::int64_t at = s * channels + share.channel + e;
+        if (partial != nullptr)
+          partial[at * parts + share.part] = totals[s][e];
+        else
+          result[at] = static_cast<C>(totals[s][e]);
+      }
+  });
+  if (partial != nullptr)
+    for_each_row(context, count * channels, [=] __device__(std::int64_t at) {
+      const double sum = row_sum(0, parts, [&](std::int64_t part) { return partial[at * parts + part]; });
+      if (threadIdx.x == 0) result[at] = static_cast<C>(sum);
+    });
+  if (activation != NormActivation::prelu && channels > 0)
+    check(cudaMemsetAsync(result + 2 * channels, 0, static_cast<std::size_t>(channels) * sizeof(C), context.stream()),
+          "cudaMemsetAsync");
+}
+
+template <class T, int pack, NormActivation activation>
+void backward_input_as(const Context& context, const Tensor& x, const Affine<Compute<T>>& affine, const Tensor& dy,
+                       const Tensor& sums, double count, Tensor& dx) {
+  using C = Compute<T>;
+  const RowSizes sizes(x);
+  const std::int64_t channels = sizes.channels;
+  const ChannelTiling tiling = map_tiling(sizes, pack);
+  const T* const from = x.as<const T>();
+  const T* const gradient = dy.as<const T>();
+  const C* const totals = count > 0 ? sums.as<const C>() : nullptr;
+  T* const to = dx.as<T>();
+  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+    const ChannelShare<pack> share(tiling, unit);
+    const AffineValues<C, pack> of(affine, share);
+    if (!share.has_channels) return;
+    // dx = factor * g - constant - (x - mean) * tilt
+    C constant[pack] = {};
+    C tilt[pack] = {};
+    if (totals != nullptr)
+      for (int e = 0; e < pack; ++e) {
+        const C part = of.factor[e] / static_cast<C>(count);
+        constant[e] = part * totals[share.channel + e];
+        tilt[e] = part * totals[channels + share.channel + e] * of.inverse[e];
+      }
+    for (std::int64_t row = share.row; row < share.end; row += share.step) {
+      const std::int64_t at = row * channels + share.channel;
+      const auto in = load<pack>(from + at);
+      const auto upstream = load<pack>(gradient + at);
+      Pack<T, pack> out;
+      for (int e = 0; e < pack; ++e) {
+        const C from_mean = static_cast<C>(in.at[e]) - of.mean[e];
+        const C pre = from_mean * of.factor[e] + of.offset[e];
+        const C g = through<activation>(static_cast<C>(upstream.at[e]), pre, of.slope[e]);
+        out.at[e] = static_cast<T>(of.factor[e] * g - constant[e] - from_mean * tilt[e]);
+      }
+      store(to + at, out);
+    }
+  });
+}
+
+}  // namespace
+
+void moments(const Context& context, const Tensor& x, Tensor& moments) {
+  visit_floating(x.dtype(), "moments", [&]<class T>(T) {
+    constexpr int pack = sum_pack<T>;
+    if (is_packable<pack>(x.shape().back(), x.as<T>()))
+      moments_as<T, pack>(context, x, moments);
+    else
+      moments_as<T, 1>(context, x, moments);
+  });
+}
+
+void normalize(const Context& context, const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+               const Tensor& gamma, const Tensor& beta, const Tensor& residual, NormActivation activation,
+               const Tensor& slope, Tensor& y) {
+  visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
+    const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
+    visit_activation(activation, [&]<class Activation>(Activation) {
+      constexpr int pack = map_pack<T>;
+      if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(residual), y.as<T>()))
+        normalize_as<T, pack, Activation::value>(context, x, affine, residual, y);
+      else
+        normalize_as<T, 1, Activation::value>(context, x, affine, residual, y);
+    });
+  });
+}
+
+void normalize_backward_sums(const Context& context, const Tensor& x, const Tensor& mean,
+                             const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
+                             NormActivation activation, const Tensor& slope, const Tensor& y, const Tensor& dy,
+                             Tensor& sums, Tensor& dresidual) {
+  visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
+    const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
+    visit_activation(activation, [&]<class Activation>(Activation) {
+      constexpr int pack = sum_pack<T>;
+      if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(y), dy.as<T>(), data_or_null<T>(dresidual)))
+        backward_sums_as<T, pack, Activation::value>(context, x, affine, y, dy, sums, dresidual);
+      else
+        backward_sums_as<T, 1, Activation::value>(context, x, affine, y, dy, sums, dresidual);
+    });
+  });
+}
+
+void normalize_backward_input(const Context& context, const Tensor& x, const Tensor& mean,
+                              const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
+                              NormActivation activation, const Tensor& slope, const Tensor& dy, const Tensor& sums,
+                              double count, Tensor& dx) {
+  visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
+    const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
+    visit_activation(activation, [&]<class Activation>(Activation) {
+      constexpr int pack = map_pack<T>;
+      if (is_packable<pack>(x.shape().back(), x.as<T>(), dy.as<T>(), dx.as<T>()))
+        backward_input_as<T, pack, Activation::value>(context, x, affine, dy, sums, count, dx);
+      else
+        backward_input_as<T, 1, Activation::value>(context, x, affine, dy, sums, count, dx);
+    });
+  });
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,50 @@
+// What a reduction over ranks computes: several tensors of one size, in order, into one or several results.
+#include "framework/backends/cuda/device/launch.cuh"
+#include "framework/backends/cuda/elementwise/elementwise.h"
+
+namespace heddle::cuda {
+
+namespace {
+
+/// What a kernel's arguments hold.
+constexpr std::size_t most_tensors = 224;
+
+template <class T>
+struct Addresses {
+  int parts = 0;
+  int results = 0;
+  T* at[most_tensors];  // the parts, then the results
+};
+
+template <ReduceOp op, class T>
+void combine_as(const Context& context, std::span<const Tensor> parts, std::span<Tensor> results) {
+  using C = Compute<T>;
+  Addresses<T> addresses;
+  for (const Tensor& part : parts) addresses.at[addresses.parts++] = part.as<T>();
+  for (const Tensor& result : results) addresses.at[addresses.parts + addresses.results++] = result.as<T>();
+  for_each(context, results[0].numel(), [=] __device__(std::int64_t i) {
+    T total = addresses.at[0][i];
+    for (int p = 1; p < addresses.parts; ++p) {
+      const C a = static_cast<C>(total);
+      const C b = static_cast<C>(addresses.at[p][i]);
+      total = static_cast<T>(op == ReduceOp::sum ? a + b : b > a || b != b ? b : a);
+    }
+    for (int r = 0; r < addresses.results; ++r) addresses.at[addresses.parts + r][i] = total;
+  });
+}
+
+}  // namespace
+
+void combine(const Context& context, ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) {
+  if (parts.size() + results.size() > most_tensors)
+    fail<InputError>("cuda: {} ranks on one GPU are more than the {} whose values it adds at once", parts.size(),
+                     most_tensors / 2);
+  visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
+    if (op == ReduceOp::max)
+      combine_as<ReduceOp::max, T>(context, parts, results);
+    else
+      combine_as<ReduceOp::sum, T>(context, parts, results);
+  });
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,176 @@
+#include "framework/backends/cuda/device/row_teams.cuh"
+#include "framework/backends/cuda/rows/rows.h"
+#include "framework/scalars/scalar.h"
+
+namespace heddle::cuda {
+
+namespace {
+
+/// Sum of exp(x - most) over elements of which `most` is the largest; a NaN shows in the sum only.
+struct Exponentials {
+  double most;
+  double sum;
+};
+
+/// Begins anew relative to every larger element: rescaled in f64, so that nothing is lost.
+template <class C>
+struct RunningSum {
+  C most;
+  double sum = 0;
+
+  __device__ void add(C value) {
+    if (value > most) {
+      // The new term is 1, of an infinite value NaN.
+      sum = sum * exponential(static_cast<double>(most) - static_cast<double>(value)) + (1 + (value - value));
+      most = value;
+    } else if (value != -std::numeric_limits<C>::infinity()) {
+      sum += static_cast<double>(exponential(value - most));
+    }
+  }
+};
+
+__device__ Exponentials together(const Exponentials& a, const Exponentials& b) {
+  const double most = b.most > a.most ? b.most : a.most;
+  const auto share = [most](const Exponentials& part) {
+    return part.most == most ? part.sum : part.sum * exponential(part.most - most);
+  };
+  return {most, share(a) + share(b)};
+}
+
+/// Short rows are read for their largest element first and then, from a cache, for the sum. So is the beginning of long
+/// ones, of whose other elements few are still larger.
+template <class Team, class T>
+__device__ Exponentials exponentials_of(const Team& team, const T* row) {
+  using C = Compute<T>;
+  C most = -std::numeric_limits<C>::infinity();
+  const auto larger_number = [](C a, C b) { return b > a ? b : a; };
+  team.beginning().for_each([&](std::int64_t, C value) { most = larger_number(most, value); }, row);
+  RunningSum<C> mine{team.reduce(most, larger_number)};
+  team.for_each([&](std::int64_t, C value) { mine.add(value); }, row);
+  return team.reduce(Exponentials{static_cast<double>(mine.most), mine.sum}, together);
+}
+
+template <class T>
+void softmax_as(const Context& context, const Tensor& x, Tensor& y) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>();
+  T* const to = y.as<T>();
+  for_each_team(context, rows_of(x.shape()), [=] __device__(const auto& team) {
+    const Exponentials all = exponentials_of(team, team.of(from));
+    const C most = static_cast<C>(all.most);
+    const C factor = static_cast<C>(1 / all.sum);
+    team.map(
+        team.of(to), [=](std::int64_t, C value) { return exponential(value - most) * factor; }, team.of(from));
+  });
+}
+
+template <class T>
+void softmax_backward_as(const Context& context, const Tensor& y, const Tensor& dy, Tensor& dx) {
+  using C = Compute<T>;
+  const T* const shares = y.as<const T>();
+  const T* const gradients = dy.as<const T>();
+  T* const to = dx.as<T>();
+  for_each_team(context, rows_of(y.shape()), [=] __device__(const auto& team) {
+    const C mean = static_cast<C>(team.sum([](std::int64_t, C share, C gradient) { return share * gradient; },
+                                           team.of(shares), team.of(gradients)));
+    team.map(
+        team.of(to), [=](std::int64_t, C share, C gradient) { return share * (gradient - mean); }, team.of(shares),
+        team.of(gradients));
+  });
+}
+
+template <class T>
+void log_sum_exp_as(const Context& context, const Tensor& x, Tensor& y) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>();
+  C* const to = y.as<C>();
+  for_each_team(context, rows_of(x.shape()), [=] __device__(const auto& team) {
+    const Exponentials all = exponentials_of(team, team.of(from));
+    if (team.is_first()) to[team.row()] = static_cast<C>(all.most + std::log(all.sum));
+  });
+}
+
+template <class T>
+void log_sum_exp_backward_as(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>();
+  const C* const log_sums = y.as<const C>();
+  const C* const gradients = dy.as<const C>();
+  T* const to = dx.as<T>();
+  for_each_team(context, stretches_of(x.shape()), [=] __device__(const auto& team) {
+    const C log_sum = log_sums[team.row()];
+    const C gradient = gradients[team.row()];
+    team.map(
+        team.of(to), [=](std::int64_t, C value) { return gradient * exponential(value - log_sum); }, team.of(from));
+  });
+}
+
+template <class T>
+void cross_entropy_as(const Context& context, const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                      Tensor& loss) {
+  using C = Compute<T>;
+  const std::int64_t columns = x.shape().back();
+  const T* const from = x.as<const T>();
+  const C* const sums = log_sums.as<const C>();
+  const std::int64_t* const label = labels.as<const std::int64_t>();
+  C* const to = loss.as<C>();
+  check_indices(context, Fault::Of::label, label, labels.numel(), columns);
+  for_each(context, labels.numel(), [=] __device__(std::int64_t row) {
+    if (label[row] >= 0 && label[row] < columns) to[row] = sums[row] - static_cast<C>(from[row * columns + label[row]]);
+  });
+}
+
+template <class T>
+void cross_entropy_backward_as(const Context& context, const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                               const Tensor& dloss, Tensor& dx) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>();
+  const C* const sums = log_sums.as<const C>();
+  const std::int64_t* const label = labels.as<const std::int64_t>();
+  const C* const gradients = dloss.as<const C>();
+  T* const to = dx.as<T>();
+  for_each_team(context, stretches_of(x.shape()), [=] __device__(const auto& team) {
+    const C log_sum = sums[team.row()];
+    const C gradient = gradients[team.row()];
+    const std::int64_t target = label[team.row()] - team.begin();
+    team.map(
+        team.of(to),
+        [=](std::int64_t i, C value) {
+          // expm1 keeps the digits of a probability near one.
+          return gradient * (i == target ? std::expm1(value - log_sum) : exponential(value - log_sum));
+        },
+        team.of(from));
+  });
+}
+
+}  // namespace
+
+void softmax(const Context& context, const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), "softmax", [&]<class T>(T) { softmax_as<T>(context, x, y); });
+}
+
+void softmax_backward(const Context& context, const Tensor& y, const Tensor& dy, Tensor& dx) {
+  visit_floating(y.dtype(), "softmax", [&]<class T>(T) { softmax_backward_as<T>(context, y, dy, dx); });
+}
+
+void log_sum_exp(const Context& context, const Tensor& x, Tensor& y) {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_as<T>(context, x, y); });
+}
+
+void log_sum_exp_backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_backward_as<T>(context, x, y, dy, dx); });
+}
+
+void cross_entropy(const Context& context, const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                   Tensor& loss) {
+  visit_floating(x.dtype(), "cross_entropy",
+                 [&]<class T>(T) { cross_entropy_as<T>(context, x, log_sums, labels, loss); });
+}
+
+void cross_entropy_backward(const Context& context, const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                            const Tensor& dloss, Tensor& dx) {
+  visit_floating(x.dtype(), "cross_entropy",
+                 [&]<class T>(T) { cross_entropy_backward_as<T>(context, x, log_sums, labels, dloss, dx); });
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,94 @@
+#include "framework/backends/cuda/device/row_teams.cuh"
+#include "framework/backends/cuda/rows/rows.h"
+#include "framework/scalars/scalar.h"
+
+namespace heddle::cuda {
+
+namespace {
+
+/// An element of a row.
+template <class C>
+struct Candidate {
+  C value;
+  std::int64_t index;
+
+  __device__ bool is_before(const Candidate& other) const {
+    return ranks_before(value, index, other.value, other.index);
+  }
+};
+
+/// The first of the elements that a thread has seen, in order, and behind them ones that no element is after.
+template <class C, int slots>
+class Best {
+ public:
+  __device__ Best() {
+    for (Candidate<C>& each : at_) each = none();
+  }
+  __device__ const Candidate<C>& first() const { return at_[0]; }
+  __device__ const Candidate<C>& last() const { return at_[slots - 1]; }
+
+  /// `added` is before `last`.
+  __device__ void add(Candidate<C> added) {
+    // Each of those behind makes way; places are constants, so that registers hold them.
+    for (int s = slots - 1; s > 0; --s) {
+      const bool makes_way = added.is_before(at_[s - 1]);
+      at_[s] = makes_way ? at_[s - 1] : added.is_before(at_[s]) ? added : at_[s];
+    }
+    if (added.is_before(at_[0])) at_[0] = added;
+  }
+  __device__ void remove_first() {
+    for (int s = 0; s + 1 < slots; ++s) at_[s] = at_[s + 1];
+    at_[slots - 1] = none();
+  }
+
+ private:
+  static __device__ Candidate<C> none() {
+    return {-std::numeric_limits<C>::infinity(), std::numeric_limits<std::int64_t>::max()};
+  }
+  Candidate<C> at_[slots];
+};
+
+/// Reads a row once for every `slots` of the k values.
+template <int slots, class T>
+void top_k_as(const Context& context, const Tensor& x, Tensor& values, Tensor& index) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>();
+  const std::int64_t k = values.shape().back();
+  T* const to = values.as<T>();
+  std::int64_t* const places = index.as<std::int64_t>();
+  for_each_team(context, rows_of(x.shape()), [=] __device__(const auto& team) {
+    const T* const row = team.of(from);
+    Candidate<C> taken{std::numeric_limits<C>::quiet_NaN(), -1};  // the last one; first this, that is before all
+    for (std::int64_t begin = 0; begin < k; begin += slots) {
+      Best<C, slots> best;
+      team.for_each(
+          [&](std::int64_t i, C value) {
+            const Candidate<C> found{value, i};
+            if (found.is_before(best.last()) && taken.is_before(found)) best.add(found);
+          },
+          row);
+      for (std::int64_t i = begin; i < std::min(begin + slots, k); ++i) {
+        taken = team.reduce(best.first(),
+                            [](const Candidate<C>& a, const Candidate<C>& b) { return b.is_before(a) ? b : a; });
+        if (best.first().index == taken.index) best.remove_first();
+        if (team.is_first()) {
+          to[team.row() * k + i] = row[taken.index];
+          places[team.row() * k + i] = taken.index;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void top_k(const Context& context, const Tensor& x, Tensor& values, Tensor& index) {
+  visit_floating(x.dtype(), "top_k", [&]<class T>(T) {
+    if (values.shape().back() == 1)
+      top_k_as<1, T>(context, x, values, index);
+    else
+      top_k_as<8, T>(context, x, values, index);
+  });
+}
+
+}  // namespace heddle::cuda
