@@ -35,7 +35,7 @@ struct Model::Values {
     if (!all[index].variable.defined()) {
       const Placed made{take(form.origin), model.description_->shape(form.value, pass.samples.size),
                         model.forms_[form.origin].where};
-      all[index].variable = redistribute(made, form.where, pass.rank).value;
+      all[index].variable = redistribute(made, form.where, pass.rank.groups).value;
     }
     return take(index);
   }

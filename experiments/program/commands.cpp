@@ -28,7 +28,7 @@
 #include "framework/kernels/needs.h"
 #include "framework/tensors/memory.h"
 #include "notebooks_export/notebook.h"
-#include "parallel/transports/processes/nccl/nccl.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -171,9 +171,11 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   run.name = study.name;
   run.versions = backend_versions();
   if (job != nullptr) run.versions.emplace_back("processes", job->name());
-  if (std::any_of(study.variants.begin(), study.variants.end(),
-                  [](const StudyVariant& member) { return member.root.transport == TransportType::nccl; }))
-    run.versions.emplace_back("nccl", nccl_version());
+  for (const TransportType& transport : transport_types())
+    if (transport.version != nullptr &&
+        std::any_of(study.variants.begin(), study.variants.end(),
+                    [&](const StudyVariant& member) { return member.root.transport == transport.name; }))
+      run.versions.emplace_back(transport.name, transport.version());
   for (StudyVariant& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,

@@ -7,37 +7,9 @@
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/tcp/tcp_wire.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
-
-namespace {
-
-/// By MPI, unless the environment tells where the processes meet.
-std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_wait) {
-  if (const std::optional<MeetingPoint> point = meeting_point_of_environment()) {
-    MeetingPatience patience = meeting_patience_of_environment();
-    patience.on_wait = on_wait;
-    return join_by_tcp(launch, *point, patience);
-  }
-  return join_job();
-}
-
-}  // namespace
-
-std::unique_ptr<Processes> join_processes(const std::function<void(const std::string&)>& on_wait) {
-  const std::optional<Launch> launch = launch_of_environment();
-  if (!launch) {
-    check_meeting_of_environment();
-    return nullptr;
-  }
-  if (std::unique_ptr<Wire> wire = join(*launch, on_wait)) return std::make_unique<Processes>(std::move(wire));
-  if (launch->size == 1) return nullptr;
-  fail<InputError>(
-      "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
-      "builds and runs the one for the job's MPI",
-      launch->size);
-}
 
 void check_same_call(const std::string& text, const std::string& options, Processes* job) {
   if (job == nullptr) return;
@@ -60,17 +32,14 @@ void fit_to_job(Study<Experiment>& study, const Processes* job) {
   for (const auto& member : study.variants) ranks = std::max(ranks, ranks_of(member.root));
   for (auto& member : study.variants) {
     Experiment& experiment = member.root;
-    if (job == nullptr && experiment.transport != TransportType::threads)
-      fail<InputError>("{}: {} needs one process a rank: mpirun -n {} ./heddle run FILE",
-                       member.document.where("/transport"), name_of(experiment.transport), ranks);
-    if (job != nullptr)
-      experiment.transport = experiment.device == DeviceType::cuda ? TransportType::nccl : TransportType::mpi;
+    if (job == nullptr && transport_type(experiment.transport).needs_job)
+      fail<InputError>("{}: {} needs one process per rank: mpirun -n {} ./heddle run FILE",
+                       member.document.where("/transport"), experiment.transport, ranks);
+    if (job != nullptr) experiment.transport = transport_of_jobs(name_of(experiment.device)).name;
   }
   if (job != nullptr && job->size() != ranks)
     fail<InputError>("{}: expected as many processes as the largest mesh has ranks, {}, got {}: {}", study.name, ranks,
-                     job->size(),
-                     meeting_point_of_environment() ? fmt::format("WORLD_SIZE={}", ranks)
-                                                    : fmt::format("mpirun -n {} ./heddle run FILE", ranks));
+                     job->size(), start_of_job(ranks));
 }
 
 }  // namespace heddle

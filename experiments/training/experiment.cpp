@@ -5,6 +5,7 @@
 
 #include "framework/description/describe.h"
 #include "parallel/pipeline/schedules.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -95,15 +96,28 @@ static void describe(Describer& d, EvaluationConfig& c) {
   d.field("flip", c.flip, "add the embedding of the mirror image");
 }
 
+static void describe_transport(Describer& d, std::string& transport) {
+  std::vector<std::string_view> names;
+  std::vector<FormerName> former;
+  for (const TransportType& type : transport_types()) {
+    names.push_back(type.name);
+    if (!type.former_name.empty()) former.push_back({type.former_name, type.name});
+  }
+  Key key("transport");
+  key.former = former;
+  auto index = static_cast<int>(std::find(names.begin(), names.end(), transport) - names.begin());
+  d.choice(key, index, names,
+           "how ranks communicate: as threads of one process, or as one process each (mpirun -n 4 ./heddle run FILE): "
+           "processes, or with device cuda nccl, with one GPU each");
+  transport = names[static_cast<std::size_t>(index)];
+}
+
 void describe(Describer& d, Experiment& c) {
   d.field(required("name"), c.name, "names the experiment and its results folder");
   choice(d, "device", c.device,
          "cpu and cuda (NVIDIA GPUs; with transport threads all ranks on one) compute; plan counts bytes and FLOPs "
          "without computing");
-  choice(d, "transport", c.transport,
-         "how ranks communicate: as threads of one process, or as one process each (mpirun -n 4 ./heddle run FILE): "
-         "mpi, or "
-         "with device cuda nccl, with one GPU each");
+  describe_transport(d, c.transport);
   choice(d, "clock", c.clock,
          "virtual: the time of a rank is the CPU time of its one thread, that of a message follows from links; plan "
          "always "

@@ -32,14 +32,6 @@ inline constexpr auto enum_names<DeviceType> = enum_table<DeviceType>({
     {DeviceType::plan, "plan"},
 });
 
-enum class TransportType { threads, mpi, nccl };
-template <>
-inline constexpr auto enum_names<TransportType> = enum_table<TransportType>({
-    {TransportType::threads, "threads"},
-    {TransportType::mpi, "mpi"},
-    {TransportType::nccl, "nccl"},
-});
-
 enum class ClockType { wall, virtual_time };
 template <>
 inline constexpr auto enum_names<ClockType> = enum_table<ClockType>({
@@ -123,7 +115,7 @@ struct Experiment {
   std::string name;
   DeviceType device = DeviceType::cpu;
   DeviceType planned = DeviceType::cpu;  // the device whose bytes plan counts; set by the command, not in the file
-  TransportType transport = TransportType::threads;
+  std::string transport = "threads";     // a name of transport_types()
   ClockType clock = ClockType::wall;
   LinkModel links;
   RanksConfig ranks;

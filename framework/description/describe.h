@@ -53,11 +53,18 @@ inline Range from_to_below(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .maximum_excluded = true};
 }
 
-/// A field's name. `required("path")` has no default: leaving it out is an error.
+/// A name of a choice that files of earlier versions use, and its present name.
+struct FormerName {
+  std::string_view former;
+  std::string_view now;
+};
+
+/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names.
 struct Key {
   Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
   std::string_view name;
   bool is_required = false;
+  std::span<const FormerName> former{};
 };
 inline Key required(const char* name) {
   Key key(name);

@@ -30,7 +30,7 @@ double mean(const std::vector<double>& values) {
 /// The experiment as one rank does it, on micro-batches as large as the largest ones of its ranks.
 Experiment serial_experiment(const Experiment& experiment) {
   Experiment serial = experiment;
-  serial.transport = TransportType::threads;
+  serial.transport = Experiment().transport;
   serial.mesh = {};
   serial.head.over = every_axis;
   serial.links = {};

@@ -2,6 +2,7 @@
 
 #include "framework/error.h"
 #include "framework/files/crc32c.h"
+#include "parallel/transports/transports.h"
 #include "parallel/world.h"
 
 namespace heddle {
@@ -18,7 +19,7 @@ std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
   std::vector<double> got;
   WorldOptions options;
   options.mesh = Mesh(job->size());
-  options.transport = "mpi";
+  options.transport = transport_of_jobs(options.backend).name;
   options.processes = job;
   run_ranks(options, [&](Rank& rank) {
     Tensor values;

@@ -9,7 +9,7 @@ namespace heddle {
 WorldOptions world_options(const Experiment& experiment, Processes* job) {
   WorldOptions options{.mesh = mesh_of(experiment),
                        .backend = std::string(name_of(experiment.device)),
-                       .transport = std::string(name_of(experiment.transport)),
+                       .transport = experiment.transport,
                        .processes = job,
                        .key = {static_cast<std::uint64_t>(experiment.seed)},
                        .clock = {.is_virtual = experiment.clock == ClockType::virtual_time,
@@ -27,8 +27,8 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
     // The bytes are those of a run with its own clock and threads; the time is always the model's.
     options.threads = threads_per_rank(options);
     options.clock.is_virtual = true;
-    // Whoever carries them, bytes are the same; without a job there are no processes to be planned on.
-    if (job == nullptr) options.transport = "threads";
+    // Every transport moves the same bytes; without a job there are no processes to plan on.
+    if (job == nullptr) options.transport = WorldOptions().transport;
   }
   return options;
 }

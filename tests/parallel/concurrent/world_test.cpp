@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/rows.h"
+#include "parallel/transports/transports.h"
 #include "tests/support/devices.h"
 
 namespace heddle::world_test {
@@ -206,11 +207,31 @@ TEST_CASE("busy is the time outside communicators, and only CPU time where ranks
   CHECK(busy_of_a_nap(2 * static_cast<int>(std::thread::hardware_concurrency())) < 0.1);
 }
 
+TEST_CASE("every device has one among threads and one among processes") {
+  for (const std::string_view device : {"cpu", "cuda", "plan"}) {
+    CAPTURE(device);
+    int among_threads = 0;
+    for (const TransportType& type : transport_types())
+      if (!type.needs_job && type.moves_memory_of(device)) ++among_threads;
+    CHECK(among_threads == 1);
+    CHECK(transport_of_jobs(device).needs_job);
+    CHECK(transport_of_jobs(device).moves_memory_of(device));
+  }
+  CHECK(transport_of_jobs("cpu").name == "processes");
+  CHECK(transport_of_jobs("cuda").name == "nccl");
+}
+
+TEST_CASE("transports are found by their present names only") {
+  for (const TransportType& type : transport_types()) CHECK(&transport_type(type.name) == &type);
+  CHECK_THROWS_WITH_AS(transport_type("mpi"), "transport: expected one of threads, processes, nccl, got mpi",
+                       InputError);
+}
+
 TEST_CASE("a transport that does not exist is an error that says which ones do") {
   WorldOptions options = ranks(2);
   options.transport = "pigeons";
-  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}), "transport: expected threads, mpi or nccl, got pigeons",
-                       InputError);
+  CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}),
+                       "transport: expected one of threads, processes, nccl, got pigeons", InputError);
 }
 
 }  // namespace heddle::world_test

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/job.h"
 #include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
@@ -23,7 +24,7 @@ namespace {
 
 WorldOptions by_sockets(int count) {
   WorldOptions options = ranks(count);
-  options.transport = "mpi";
+  options.transport = "processes";
   return options;
 }
 

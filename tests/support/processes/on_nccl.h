@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/processes/nccl/nccl_path.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/processes/nccl_on_host.h"
 #include "tests/support/ranks.h"
@@ -15,7 +16,7 @@ namespace heddle::test {
 inline WorldOptions on_nccl(int count, NcclOnHost& nccl) {
   WorldOptions options = ranks(count);
   options.transport = "nccl";
-  options.nccl = &nccl;
+  options.elements = nccl_elements(nccl);
   return options;
 }
 
