@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
-#include "experiments/data/dataset.h"
+#include "experiments/data/data_config.h"
 #include "experiments/training/evaluation/evaluation.h"
 
 using namespace heddle;
