@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include "parallel/transports/processes/processes.h"
-#include "tests/support/local_job.h"
-#include "tests/support/nccl_on_host.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/nccl_on_host.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {

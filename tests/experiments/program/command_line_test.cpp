@@ -11,7 +11,7 @@
 #include "experiments/results/results_folder.h"
 #include "tests/support/called.h"
 #include "tests/support/experiment_files.h"
-#include "tests/support/program.h"
+#include "tests/support/program/program.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

@@ -11,7 +11,7 @@
 #include "parallel/transports/processes/processes.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
-#include "tests/support/on_nccl.h"
+#include "tests/support/processes/on_nccl.h"
 
 namespace heddle::test {
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/local_job.h"
+#include "tests/support/processes/local_job.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {

@@ -12,10 +12,10 @@
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
-#include "tests/support/local_job.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
+#include "tests/support/processes/traffic.h"
 #include "tests/support/ranks.h"
-#include "tests/support/raw_sockets.h"
-#include "tests/support/traffic.h"
 
 namespace heddle::test {
 
