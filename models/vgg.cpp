@@ -17,14 +17,15 @@ constexpr std::int64_t max_pool = 0;
 
 /// Output channels of the convolutions, with the poolings between them.
 std::span<const std::int64_t> features_of(ModelType type) {
-  static constexpr std::array<std::int64_t, 13> vgg11{64,  max_pool, 128,      pool, 256, 256, pool,
-                                                      512, 512,      max_pool, 512,  512, pool};
-  static constexpr std::array<std::int64_t, 15> vgg13{64,       64,  max_pool, 128,  128, pool, 256, 256,
-                                                      max_pool, 512, 512,      pool, 512, 512,  pool};
-  static constexpr std::array<std::int64_t, 18> vgg16{64,       64,  max_pool, 128, 128,  pool, 256, 256, 256,
-                                                      max_pool, 512, 512,      512, pool, 512,  512, 512, pool};
-  static constexpr std::array<std::int64_t, 21> vgg19{64,  64,  max_pool, 128, 128,      pool, 256, 256, 256, 256, pool,
-                                                      512, 512, 512,      512, max_pool, 512,  512, 512, 512, pool};
+  static constexpr std::array<std::int64_t, 13> vgg11{64,  max_pool, 128,      max_pool, 256, 256,     max_pool,
+                                                      512, 512,      max_pool, 512,      512, max_pool};
+  static constexpr std::array<std::int64_t, 15> vgg13{64,       64,  max_pool, 128,      128, max_pool, 256,     256,
+                                                      max_pool, 512, 512,      max_pool, 512, 512,      max_pool};
+  static constexpr std::array<std::int64_t, 18> vgg16{
+      64, 64, max_pool, 128, 128, max_pool, 256, 256, 256, max_pool, 512, 512, 512, max_pool, 512, 512, 512, max_pool};
+  static constexpr std::array<std::int64_t, 21> vgg19{64,  64,       max_pool, 128,      128, max_pool, 256,
+                                                      256, 256,      256,      max_pool, 512, 512,      512,
+                                                      512, max_pool, 512,      512,      512, 512,      max_pool};
   switch (type) {
     case ModelType::vgg11:
       return vgg11;

@@ -86,14 +86,14 @@ Bound lagrangian_bound(const LayeredGraph& graph, std::int64_t budget, GraphPath
   return bound;
 }
 
-constexpr std::uint32_t no_way = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t no_label = std::numeric_limits<std::uint32_t>::max();
 
 /// A way to a node that no other way there beats in both cost and bytes.
 struct Label {
   PathCost cost{};
   std::int64_t bytes = 0;
-  std::uint32_t before = no_way;  // the way to the last edge's begin
-  std::uint32_t edge = 0;         // the last one
+  std::uint32_t before = no_label;  // the way to the last edge's begin
+  std::uint32_t edge = 0;           // the last one
 };
 /// Those of one node, ascending in bytes, and so descending in cost.
 using Front = std::vector<Label>;
@@ -185,7 +185,7 @@ class FrontSearch {
 
   GraphPath path_to(const Label& end) const {
     GraphPath path{{}, end.cost, end.bytes};
-    for (Followed way{end.before, end.edge}; way.before != no_way; way = followed_[way.before])
+    for (Followed way{end.before, end.edge}; way.before != no_label; way = followed_[way.before])
       path.choices.push_back(graph_.edges[way.edge].choice);
     std::reverse(path.choices.begin(), path.choices.end());
     return path;

@@ -1,4 +1,4 @@
-// Serial is the judge (design, convention 2): every layout gives its judge's losses, gradients and weights.
+// The serial run is the judge (docs/conventions.md, convention 2): layouts give its losses, gradients and weights.
 #include <cstdlib>
 
 #include <doctest/doctest.h>

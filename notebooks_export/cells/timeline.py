@@ -1,10 +1,4 @@
-#include "notebooks_export/timeline_cells.h"
-
-namespace heddle {
-
-namespace {
-
-constexpr const char* timeline_figure = R"python(import re
+import re
 
 paint = {
     "load": "#C7B8A3",
@@ -103,18 +97,3 @@ if drawn:
         print(f"{hidden} more variants are in trace.json.")
 else:
     print("No step of any variant was traced to its end.")
-)python";
-
-}  // namespace
-
-std::vector<NotebookCell> timeline_cells() {
-  return {
-      {.id = "timeline-text",
-       .is_code = false,
-       .source = "## A step\n\nWhat each rank did in the last step that was traced, variants on one scale of time. "
-                 "Numbers are micro-batches. `trace.json` has more: open it in ui.perfetto.dev."},
-      {.id = "timeline", .is_code = true, .source = timeline_figure},
-  };
-}
-
-}  // namespace heddle

@@ -1,11 +1,4 @@
-#include "notebooks_export/pipeline_cells.h"
-
-namespace heddle {
-
-namespace {
-
-constexpr const char* gain_figure =
-    R"python(pipelines = [variant for variant in variants if variant["schedule"] is not None]
+pipelines = [variant for variant in variants if variant["schedule"] is not None]
 gained = [variant for variant in pipelines if variant["speedup_over_naive"] is not None]
 for variant in gained:
     variant["p"] = 1 + max(rank["coordinates"]["pp"] for rank in variant["ranks"])
@@ -59,46 +52,3 @@ if gained:
     plt.show()
 else:
     print("No pipeline beside a naive one of as many ranks and the same recomputation.")
-)python";
-
-constexpr const char* prediction_figure =
-    R"python(predicted = [variant for variant in pipelines if variant["predicted_seconds"] and variant["step_seconds"]["median"]]
-if predicted:
-    figure, axis = plt.subplots(figsize=(9, 1.4 + 0.45 * len(predicted)), layout="constrained")
-    rows = pd.Series(range(len(predicted)))
-    foretold = [1000 * variant["predicted_seconds"] for variant in predicted]
-    measured = [1000 * variant["step_seconds"]["median"] for variant in predicted]
-    axis.barh(rows - 0.2, foretold, height=0.4, color="#999999", label="predicted")
-    bars = axis.barh(rows + 0.2, measured, height=0.4, color="#56B4E9", label="measured")
-    apart = [f"{100 * (clock / guess - 1):+.1f} %" for guess, clock in zip(foretold, measured)]
-    axis.bar_label(bars, apart, padding=4, fontsize=9)
-    axis.set_yticks(rows, [plain(variant["name"]) for variant in predicted])
-    axis.invert_yaxis()
-    axis.margins(x=0.1)
-    axis.set_xlabel("ms a step")
-    axis.set_title("A step: simulated from costs of the stages, and by the clock")
-    axis.grid(axis="x", alpha=0.3)
-    axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
-    plt.show()
-else:
-    print("No pipeline was predicted and timed.")
-)python";
-
-}  // namespace
-
-std::vector<NotebookCell> pipeline_cells() {
-  return {
-      {.id = "gain-text",
-       .is_code = false,
-       .source = "## Speed-up\n\nOver the variant with the schedule `naive`, as many ranks and the same "
-                 "recomputation. The ideal is that of equal stages and messages that take no time."},
-      {.id = "gain", .is_code = true, .source = gain_figure},
-      {.id = "prediction-text",
-       .is_code = false,
-       .source = "## Predicted and measured\n\nThe schedule was simulated with costs of the stages that a separate "
-                 "serial run measured."},
-      {.id = "prediction", .is_code = true, .source = prediction_figure},
-  };
-}
-
-}  // namespace heddle
