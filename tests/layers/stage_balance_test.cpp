@@ -15,13 +15,13 @@
 #include "models/models.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::stage_balance_test {
 
 namespace {
 
-using test::message_of;
 
 const ImageShape faces{3, 112, 112};
 
