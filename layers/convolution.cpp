@@ -38,7 +38,7 @@ class ConvolutionDescription final : public LayerDescription {
                                             std::span<const Shape> /*inputs*/) const override {
     if (kind == Parallel::group) return group_option(use);
     if (o_.groups > 1 && (kind == Parallel::column || kind == Parallel::row))
-      return Refusal{fmt::format("it has {} groups: group is what cuts it by channels", o_.groups)};
+      return Refusal{fmt::format("it has {} groups: only group cuts it by channels", o_.groups)};
     return weighted_option({.kind = kind,
                             .use = use,
                             .channel_dimension = 3,
@@ -58,7 +58,7 @@ class ConvolutionDescription final : public LayerDescription {
   }
   std::variant<LayerOption, Refusal> group_option(AxisUse use) const {
     if (o_.groups == 1) return Refusal{"it has one group only"};
-    // A rank's channels are whole groups; one channel a group is whole wherever it is cut.
+    // A rank has the channels of whole groups; with one channel per group any cut leaves groups whole.
     const bool is_depthwise = o_.groups == o_.in && o_.groups == o_.out;
     if (o_.groups < use.ranks || (!is_depthwise && o_.groups % use.ranks != 0))
       return Refusal{fmt::format("its {} groups do not divide by the ranks", o_.groups)};
@@ -80,8 +80,8 @@ static Shape weight_shape(const ConvolutionLayerOptions& options) {
   return {options.out, options.kernel, options.kernel, options.in / options.groups};
 }
 
-static Weights make_weights(Construction& construction, const std::string& name, const ConvolutionLayerOptions& options,
-                            const LayerLayout& layout) {
+static Weights convolution_weights(Construction& construction, const std::string& name,
+                                   const ConvolutionLayerOptions& options, const LayerLayout& layout) {
   const auto fan_out = static_cast<double>(options.out * options.kernel * options.kernel / options.groups);
   Parameter weight = make_parameter(construction, name + ".weight", layout.part(0, weight_shape(options)),
                                     Initial::normal(options.deviation.value_or(std::sqrt(2.0 / fan_out))));
@@ -98,7 +98,7 @@ Convolution::Convolution(Construction& construction, const std::string& name, co
                .padding = {options.padding, options.padding},
                .dilation = {options.dilation, options.dilation},
                .groups = options.groups},
-      weights_(make_weights(construction, name, options, layout)) {
+      weights_(convolution_weights(construction, name, options, layout)) {
   // The groups whose channels this rank has.
   const std::int64_t outputs = layout.part(0, weight_shape(options)).box[0].size;
   if (options.groups > 1) options_.groups = options.groups * outputs / options.out;

@@ -54,7 +54,7 @@ class FlattenDescription final : public LayerDescription {
     return {inputs[0][0], inputs[0].product(1, inputs[0].rank())};
   }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
-    // Channels lie side by side afterwards only if there was one pixel.
+    // Afterwards the channels are contiguous only if there was one pixel.
     if (kind == Parallel::group && inputs[0].numel() == inputs[0][0] * inputs[0].back())
       return samples_or_channels(kind, use, inputs, output(inputs), 0);
     return samples_only(kind, 1, 0);
@@ -71,8 +71,8 @@ DescriptionPointer Linear::describe(const LinearOptions& options) {
   return std::make_shared<LinearDescription>(options);
 }
 
-static Weights make_weights(Construction& construction, const std::string& name, const LinearOptions& options,
-                            const LayerLayout& layout) {
+static Weights linear_weights(Construction& construction, const std::string& name, const LinearOptions& options,
+                              const LayerLayout& layout) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(options.in));
   Parameter weight = make_parameter(construction, name + ".weight", layout.part(0, {options.out, options.in}),
                                     options.deviation ? Initial::normal(*options.deviation) : Initial::uniform(bound));
@@ -86,7 +86,7 @@ static Weights make_weights(Construction& construction, const std::string& name,
 
 Linear::Linear(Construction& construction, const std::string& name, const LinearOptions& options,
                const LayerLayout& layout)
-    : weights_(make_weights(construction, name, options, layout)) {}
+    : weights_(linear_weights(construction, name, options, layout)) {}
 
 Variable Linear::forward(std::span<const Variable> inputs, const Pass& pass) {
   return weights_.apply(inputs[0].dtype(), pass,

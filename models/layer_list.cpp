@@ -1,7 +1,6 @@
 #include "models/layer_list.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -15,29 +14,17 @@
 namespace heddle {
 
 template <>
-std::span<const std::string_view> names_of<AxisChoice>() {
-  static constexpr std::array<std::string_view, 3> names{"automatic", "dp", "tp"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<ParallelChoice>() {
-  static constexpr std::array<std::string_view, 7> names{"automatic", "replicate", "data", "parameter",
-                                                         "column",    "row",       "group"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<NormActivation>() {
-  static constexpr std::array<std::string_view, 3> names{"none", "relu", "prelu"};
-  return names;
-}
+inline constexpr auto enum_names<NormActivation> = enum_table<NormActivation>({
+    {NormActivation::none, "none"},
+    {NormActivation::relu, "relu"},
+    {NormActivation::prelu, "prelu"},
+});
 
 namespace {
 
 constexpr double largest_size = 1e9;
 
-/// A layer to be made.
+/// A layer that is to be made.
 struct Given {
   const LayerConfig& config;
   const std::string& name;
@@ -47,7 +34,7 @@ struct Given {
   std::int64_t channels() const { return first.back(); }
 };
 
-/// As messages show the shape of samples: [n,8,8,16].
+/// The shape of samples as messages print it: [n,8,8,16].
 std::string words(const Shape& sample) {
   return fmt::format("[n,{}]", fmt::join(sample.dimensions(), ","));
 }
@@ -102,7 +89,7 @@ void describe_nothing(Describer& /*d*/, LayerConfig& /*config*/) {}
 
 void describe_linear(Describer& d, LayerConfig& config) {
   d.field(required("out"), config.linear.out, between(1, largest_size), "size of the output");
-  d.field("bias", config.linear.bias, "adds a vector");
+  d.field("bias", config.linear.bias, "whether to add a bias");
 }
 
 void describe_convolution(Describer& d, LayerConfig& config) {
@@ -112,16 +99,16 @@ void describe_convolution(Describer& d, LayerConfig& config) {
   d.field("stride", c.stride, between(1, 1024), "pixels from one window to the next");
   d.field("padding", c.padding, between(0, 1024), "rows of zeros around the image");
   d.field("dilation", c.dilation, between(1, 1024), "pixels from one tap of the kernel to the next");
-  d.field("groups", c.groups, between(1, largest_size), "parts that the channels fall into, each for itself");
-  d.field("bias", c.bias, "adds a number a channel");
+  d.field("groups", c.groups, between(1, largest_size), "groups of channels that are convolved separately");
+  d.field("bias", c.bias, "whether to add one bias per channel");
 }
 
 void describe_batch_norm(Describer& d, LayerConfig& config) {
   BatchNormOptions& c = config.batch_norm;
-  choice(d, "activation", c.activation, "what follows it and the sum, in the same pass over memory");
+  choice(d, "activation", c.activation, "activation after the norm and the sum, fused with them");
   d.field("synchronized", c.synchronized, "statistics over all dp ranks' samples");
   d.field("epsilon", c.epsilon, above(0), "added to the variance");
-  d.field("momentum", c.momentum, between(0, 1), "share of a step's statistics in the running ones");
+  d.field("momentum", c.momentum, between(0, 1), "weight of a step's statistics in the running ones");
 }
 
 void describe_layer_norm(Describer& d, LayerConfig& config) {
@@ -145,26 +132,35 @@ struct LayerRow {
   DescriptionPointer (*make)(const Given&);
 };
 
-// In the order of LayerType.
-constexpr std::array<LayerRow, 15> layer_table{
-    {{"linear", "fully connected layer", describe_linear, make_linear},
-     {"conv2d", "convolution", describe_convolution, make_convolution},
-     {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm},
+constexpr auto layer_table = enum_table<LayerType, LayerRow>({
+    {LayerType::linear, {"linear", "fully connected layer", describe_linear, make_linear}},
+    {LayerType::conv2d, {"conv2d", "convolution", describe_convolution, make_convolution}},
+    {LayerType::batch_norm,
+     {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm}},
+    {LayerType::layer_norm,
      {"layer_norm", "norm over the last dimension", describe_layer_norm,
-      [](const Given& given) { return LayerNorm::describe(given.channels(), given.config.layer_norm_epsilon); }},
-     {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>},
-     {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>},
-     {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>},
-     {"gelu", "x times the normal distribution function of x", describe_nothing, make_activation<ActivationKind::gelu>},
-     {"prelu", "ReLU with a trained slope below zero, one a channel", describe_nothing,
-      [](const Given& given) { return PRelu::describe(given.channels()); }},
+      [](const Given& given) { return LayerNorm::describe(given.channels(), given.config.layer_norm_epsilon); }}},
+    {LayerType::relu, {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>}},
+    {LayerType::sigmoid, {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>}},
+    {LayerType::tanh, {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>}},
+    {LayerType::gelu,
+     {"gelu", "x times the standard normal distribution function of x", describe_nothing,
+      make_activation<ActivationKind::gelu>}},
+    {LayerType::prelu,
+     {"prelu", "ReLU with a trained slope below zero for each channel", describe_nothing,
+      [](const Given& given) { return PRelu::describe(given.channels()); }}},
+    {LayerType::dropout,
      {"dropout", "sets values to zero at random", describe_dropout,
-      [](const Given& given) { return Dropout::describe(given.config.dropout); }},
-     {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::describe(); }},
-     {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>},
-     {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>},
-     {"global_average_pool", "mean of each channel: an image becomes a vector", describe_nothing, make_global_pool},
-     {"flatten", "an image becomes a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}}};
+      [](const Given& given) { return Dropout::describe(given.config.dropout); }}},
+    {LayerType::add, {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::describe(); }}},
+    {LayerType::max_pool, {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>}},
+    {LayerType::average_pool, {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>}},
+    {LayerType::global_average_pool,
+     {"global_average_pool", "mean of each channel, which turns an image into a vector", describe_nothing,
+      make_global_pool}},
+    {LayerType::flatten,
+     {"flatten", "turns an image into a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}},
+});
 
 /// The values that layers may name as inputs.
 class Names {
@@ -212,27 +208,19 @@ std::vector<int> inputs_of(const LayerConfig& layer, const std::string& name, co
 }  // namespace
 
 void describe(Describer& d, LayerConfig& config) {
-  d.field("name", config.name, "begins the names of its parameters; empty: TYPE_INDEX, counted from 0");
-  d.field("inputs", config.inputs, between(0, 2), "layers before it, or \"input\"; none: the layer before it");
-  choice(d, "parallel", config.parallel, "how it is split; automatic: as costs the least communication");
-  choice(d, "over", config.over, "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
+  d.field("name", config.name, "prefix of its parameters' names; empty: TYPE_INDEX, counted from 0");
+  d.field("inputs", config.inputs, between(0, 2),
+          "names of the layers that it reads, or \"input\"; empty: the layer before it");
+  choice(d, "parallel", config.parallel, "automatic",
+         "how it is split over ranks; automatic: with the least communication");
+  choice(d, "over", config.over, "automatic", std::span<const Axis>(layer_axes),
+         "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
   d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
-  d.field("recompute", config.recompute, "its values are not kept for backward, but made again there");
-  std::vector<Describer::Alternative> alternatives;
-  for (const LayerRow& row : layer_table)
-    alternatives.push_back(
-        {row.name, row.help, [&config, fields = row.describe](Describer& inner) { fields(inner, config); }});
-  d.alternatives(config.type, alternatives, "what the layer does");
+  d.field("recompute", config.recompute, "whether its values are recomputed in the backward pass rather than kept");
+  alternatives(d, config.type, layer_table, config, "what the layer does");
 }
 
-PlacementWish placement_wish(Parallel parallel, AxisChoice over) {
-  PlacementWish wish{.kind = parallel};
-  if (over == AxisChoice::dp) wish.over = Axis::dp;
-  if (over == AxisChoice::tp) wish.over = Axis::tp;
-  return wish;
-}
-
-/// Every value but the last goes somewhere: the weights of a layer that nobody reads would decay and nothing else.
+/// Checks that every value but the last is read: otherwise the weights of its layer would only decay.
 static void check_read(const ModelDescription& model) {
   std::vector<bool> read(static_cast<std::size_t>(model.last_value()) + 1);
   for (const ModelDescription::Application& application : model.applications())
@@ -249,7 +237,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
   names.add("input", 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerConfig& layer = layers[i];
-    const LayerRow& row = layer_table.at(static_cast<std::size_t>(layer.type));
+    const LayerRow& row = layer_table[layer.type.value()];
     const std::string name = layer.name.empty() ? fmt::format("{}_{}", row.name, i) : layer.name;
     check_name(name, i, names);
     const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());
@@ -262,8 +250,7 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
     names.add(name, model.apply(name, std::move(description), inputs));
     if (layer.stage >= 0) model.name_stage(model.last_value(), static_cast<int>(layer.stage));
     if (layer.recompute) model.recompute(name);
-    if (layer.parallel != ParallelChoice::automatic)
-      model.place(name, placement_wish(static_cast<Parallel>(static_cast<int>(layer.parallel) - 1), layer.over));
+    if (layer.parallel) model.place(name, {.kind = *layer.parallel, .over = layer.over});
   }
   check_read(model);
   return model;

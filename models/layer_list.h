@@ -1,25 +1,20 @@
-// A model written out layer by layer, as `"type": "layers"` in an experiment: what each layer is, what it reads and
-// where it is placed. Sizes of inputs follow from the image.
+// A model that an experiment writes out layer by layer (`"type": "layers"`): what each layer is, what it reads and
+// where it is placed. The sizes of inputs follow from the image.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "framework/tensors/image_shape.h"
 #include "layers/convolution.h"
 #include "layers/linear.h"
 #include "layers/model_description.h"
 #include "layers/normalization.h"
-#include "models/image_shape.h"
 
 namespace heddle {
 
 class Describer;
-
-/// The axis over which a layer is placed; automatic: tp if the mesh has several ranks there, else dp.
-enum class AxisChoice { automatic, dp, tp };
-
-/// As Parallel, or left to the planner.
-enum class ParallelChoice { automatic, replicate, data, parameter, column, row, group };
 
 /// Square windows.
 struct PoolConfig {
@@ -28,7 +23,7 @@ struct PoolConfig {
   std::int64_t padding = 0;
 };
 
-/// One row of the table of layers each.
+/// Each has a row in the table of layers.
 enum class LayerType {
   linear,
   conv2d,
@@ -48,13 +43,13 @@ enum class LayerType {
 };
 
 struct LayerConfig {
-  std::string name{};                 // TYPE_INDEX if empty
-  std::vector<std::string> inputs{};  // the layer before, if empty
-  ParallelChoice parallel = ParallelChoice::automatic;
-  AxisChoice over = AxisChoice::automatic;
-  std::int64_t stage = -1;  // of the pipeline; -1: that of the layer before
+  std::string name{};                  // TYPE_INDEX if empty
+  std::vector<std::string> inputs{};   // the layer before it if empty
+  std::optional<Parallel> parallel{};  // the planner's choice if empty
+  std::optional<Axis> over{};          // dp or tp; if empty: tp if the mesh has several ranks there, else dp
+  std::int64_t stage = -1;             // of the pipeline; -1: that of the layer before it
   bool recompute = false;
-  int type = -1;  // a LayerType, chosen by the user
+  std::optional<LayerType> type{};  // must be given
   LinearOptions linear{};
   ConvolutionLayerOptions convolution{};
   BatchNormOptions batch_norm{};
@@ -65,10 +60,8 @@ struct LayerConfig {
 
 void describe(Describer& d, LayerConfig& config);
 
-/// InputError names the layer: a name given twice, an input that is none before it, inputs that do not fit.
+/// InputError names the layer whose name is used twice, whose input is not a layer before it, or whose inputs do not
+/// fit.
 ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image);
-
-/// `parallel` over `over`, as the planner takes it.
-PlacementWish placement_wish(Parallel parallel, AxisChoice over);
 
 }  // namespace heddle

@@ -1,7 +1,6 @@
 #include "models/models.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -15,28 +14,24 @@
 namespace heddle {
 
 template <>
-std::span<const std::string_view> names_of<Stem>() {
-  static constexpr std::array<std::string_view, 2> names{"imagenet", "small"};
-  return names;
-}
-
-template <>
-std::span<const std::string_view> names_of<StagesBy>() {
-  static constexpr std::array<std::string_view, 4> names{"automatic", "time", "parameters", "memory"};
-  return names;
-}
+inline constexpr auto enum_names<Stem> = enum_table<Stem>({
+    {Stem::imagenet, "imagenet"},
+    {Stem::small, "small"},
+});
 
 static void describe(Describer& d, StagesConfig& config) {
   d.field("balance", config.balance, between(1, 1e6), between(0, 1e6),
-          "weighted layers (convolutions and linear layers, shortcuts' not counted) of each stage");
-  choice(d, "by", config.by,
-         "what is shared out evenly where no balance is given and no layer names its stage; automatic: the time");
+          "number of weighted layers (convolutions and linear layers, except those of shortcuts) in each stage");
+  choice(d, "by", config.by, "automatic",
+         "what is divided evenly among the stages if no balance is given and no layer names its stage; automatic: the "
+         "time");
 }
 
 static void describe(Describer& d, PlacementConfig& config) {
   d.field(required("layers"), config.layers, "a layer's name; * stands for any text, as in layer4.*.conv2");
   choice(d, "parallel", config.parallel, "how these layers are split");
-  choice(d, "over", config.over, "the mesh axis that splits them; automatic: tp if it has several ranks, else dp");
+  choice(d, "over", config.over, "automatic", std::span<const Axis>(layer_axes),
+         "the mesh axis that splits them; automatic: tp if it has several ranks, else dp");
 }
 
 namespace {
@@ -75,7 +70,8 @@ void describe_resnext(Describer& d, ModelConfig& config) {
   describe_resnet(d, config);
   describe_blocks(d, config.resnext.blocks);
   d.field("cardinality", config.resnext.cardinality, between(1, 4096), "groups of the 3 x 3 convolutions");
-  d.field("width", config.resnext.width, between(1, 4096), "channels a group in the first stage; doubles each stage");
+  d.field("width", config.resnext.width, between(1, 4096),
+          "channels per group in the first stage; they double in each stage");
 }
 
 void describe_vgg(Describer& d, ModelConfig& config) {
@@ -105,44 +101,41 @@ struct ModelRow {
   void (*describe)(Describer&, ModelConfig&);
 };
 
-// In the order of ModelType.
-constexpr std::array<ModelRow, 15> model_table{
-    {{"mlp", "linear layers with ReLU between them", make_mlp, describe_mlp},
-     {"resnet18", "torchvision's ResNet-18", make_resnet, describe_resnet},
-     {"resnet34", "torchvision's ResNet-34", make_resnet, describe_resnet},
-     {"resnet50", "torchvision's ResNet-50 (bottleneck blocks)", make_resnet, describe_resnet},
-     {"resnext", "torchvision's ResNeXt, a ResNet of grouped convolutions", make_resnext, describe_resnext},
-     {"vgg11", "torchvision's VGG-11", make_vgg, describe_vgg},
-     {"vgg13", "torchvision's VGG-13", make_vgg, describe_vgg},
-     {"vgg16", "torchvision's VGG-16", make_vgg, describe_vgg},
-     {"vgg19", "torchvision's VGG-19", make_vgg, describe_vgg},
-     {"iresnet18", "InsightFace's IR-18", make_iresnet, describe_backbone},
-     {"iresnet34", "InsightFace's IR-34", make_iresnet, describe_backbone},
-     {"iresnet50", "InsightFace's IR-50", make_iresnet, describe_backbone},
-     {"iresnet100", "InsightFace's IR-100", make_iresnet, describe_backbone},
+constexpr auto model_table = enum_table<ModelType, ModelRow>({
+    {ModelType::mlp, {"mlp", "linear layers with ReLU between them", make_mlp, describe_mlp}},
+    {ModelType::resnet18, {"resnet18", "torchvision's ResNet-18", make_resnet, describe_resnet}},
+    {ModelType::resnet34, {"resnet34", "torchvision's ResNet-34", make_resnet, describe_resnet}},
+    {ModelType::resnet50, {"resnet50", "torchvision's ResNet-50 (bottleneck blocks)", make_resnet, describe_resnet}},
+    {ModelType::resnext,
+     {"resnext", "torchvision's ResNeXt, a ResNet of grouped convolutions", make_resnext, describe_resnext}},
+    {ModelType::vgg11, {"vgg11", "torchvision's VGG-11", make_vgg, describe_vgg}},
+    {ModelType::vgg13, {"vgg13", "torchvision's VGG-13", make_vgg, describe_vgg}},
+    {ModelType::vgg16, {"vgg16", "torchvision's VGG-16", make_vgg, describe_vgg}},
+    {ModelType::vgg19, {"vgg19", "torchvision's VGG-19", make_vgg, describe_vgg}},
+    {ModelType::iresnet18, {"iresnet18", "InsightFace's IR-18", make_iresnet, describe_backbone}},
+    {ModelType::iresnet34, {"iresnet34", "InsightFace's IR-34", make_iresnet, describe_backbone}},
+    {ModelType::iresnet50, {"iresnet50", "InsightFace's IR-50", make_iresnet, describe_backbone}},
+    {ModelType::iresnet100, {"iresnet100", "InsightFace's IR-100", make_iresnet, describe_backbone}},
+    {ModelType::mobilefacenet,
      {"mobilefacenet", "InsightFace's MobileFaceNet (depthwise convolutions)", make_mobilefacenet,
-      describe_mobilefacenet},
-     {"layers", "written out, layer by layer", make_written_model, describe_layers}}};
+      describe_mobilefacenet}},
+    {ModelType::layers, {"layers", "written out, layer by layer", make_written_model, describe_layers}},
+});
+
+void describe_layout(Describer& d, ModelConfig& config) {
+  list(d, "placements", config.placements, between(0, 10000),
+       "placements of some layers; the last one that matches a layer decides");
+  object(d, "stages", config.stages, "how the layers are divided into pipeline stages");
+}
 
 }  // namespace
 
 void describe_model(Describer& d, ModelConfig& config) {
-  std::vector<Describer::Alternative> alternatives;
-  for (const ModelRow& row : model_table) {
-    alternatives.push_back({row.name, row.help, [&config, fields = row.describe](Describer& inner) {
-                              fields(inner, config);
-                              list(inner, "placements", config.placements, between(0, 10000),
-                                   "layers that are placed as asked; the last that names a layer decides");
-                              object(inner, "stages", config.stages, "how the layers fall to the mesh's stages");
-                            }});
-  }
-  int type = static_cast<int>(config.type);
-  d.tagged("model", type, alternatives, "the backbone, from images to embeddings");
-  config.type = static_cast<ModelType>(type);
+  tagged(d, "model", config.type, model_table, config, "the backbone, from images to embeddings", describe_layout);
 }
 
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image) {
-  ModelDescription model = model_table[static_cast<std::size_t>(config.type)].make(config, image);
+  ModelDescription model = model_table[config.type].make(config, image);
   const Shape& embedding = model.sample(model.last_value());
   if (embedding.rank() != 1)
     fail<InputError>(
@@ -150,7 +143,7 @@ ModelDescription make_model(const ModelConfig& config, const ImageShape& image) 
         "or a global_average_pool",
         model.applications().back().name, fmt::join(embedding.dimensions(), ","));
   for (const PlacementConfig& placement : config.placements)
-    model.place(placement.layers, placement_wish(placement.parallel, placement.over));
+    model.place(placement.layers, {.kind = placement.parallel, .over = placement.over});
   return model;
 }
 
@@ -160,14 +153,12 @@ StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int
   const auto& applications = model.applications();
   const bool is_named =
       std::any_of(applications.begin(), applications.end(), [](const auto& layer) { return layer.stage.has_value(); });
-  const bool is_measured = config.by != StagesBy::automatic;
-  if (!config.balance.empty() && is_measured) fail<InputError>("model.stages: expected either balance or by, got both");
-  if (is_named && (!config.balance.empty() || is_measured))
+  if (!config.balance.empty() && config.by) fail<InputError>("model.stages: expected either balance or by, got both");
+  if (is_named && (!config.balance.empty() || config.by))
     fail<InputError>("model.stages: layers name their stages: expected neither balance nor by");
   if (!config.balance.empty()) return cut_by_counts(model, config.balance, stages);
   if (is_named) return cut_as_named(model, stages);
-  const BalanceBy by = is_measured ? static_cast<BalanceBy>(static_cast<int>(config.by) - 1) : BalanceBy::time;
-  return most_even_cut(loads_of(by), stages);
+  return most_even_cut(loads_of(config.by.value_or(BalanceBy::time)), stages);
 }
 
 void append_embedding(ModelDescription& model, const ModelConfig& config, std::int64_t in) {

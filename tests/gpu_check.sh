@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 packed=$PWD/build/gpu
 
 pack() {
-  ./heddle setup || exit
+  ./heddle setup cuda || exit
   ./heddle test --count >/dev/null || exit
   rm -rf "$packed"
   mkdir -p "$packed/lib"
@@ -44,7 +44,7 @@ if [[ -f build/gpu.tar.gz ]]; then
   export LD_LIBRARY_PATH=$packed/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   program=$packed/heddle tests=$packed/heddle_tests
 else
-  ./heddle setup && ./heddle test --count >/dev/null || exit
+  ./heddle setup cuda && ./heddle test --count >/dev/null || exit
   program=$PWD/build/release/experiments/heddle tests=$PWD/build/release/tests/heddle_tests
 fi
 export HEDDLE_PROGRAM=$program HEDDLE_SOURCE_DIR=$PWD HEDDLE_TEST_BACKEND=cuda
@@ -73,11 +73,11 @@ step() {  # step NAME LIMIT COMMAND...: at most so many seconds
      \"passed\": ${passed:-null}, \"failed\": ${failed:-null}$end}"
 }
 
-kernels='*/cuda_*,*/operations_*,*/kernels_*,*/*convolution_*,*/*normalization_*,*/class_rows_*,*/lazy_*,*/tensor_*,*/optimizer_*'
+kernels='*/framework/backends/cuda/*,*/framework/kernels/*,*/framework/ops/*,*/framework/tensors/*,*/optimizer_*,*/lazy_*,*/cuda_device_*'
 step "operations and kernels" 60 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
-step "head" 45 "$tests" --source-file='*/head_*'
+step "head" 45 "$tests" --source-file='*/layers/head/head_*,*/layers/head/concurrent/*'
 # Layouts of up to eight ranks on this one card.
-step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator*,*/pipeline*'
+step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator_*,*/parallel/pipeline/concurrent/*'
 step "experiments beside the cpu and plan" 100 "$tests" --test-case='shipped experiments lose on a GPU*'
 memory=$(sed -n 's/^memory: //p' "$logs/experiments beside the cpu and plan" | paste -sd , -)
 if command -v compute-sanitizer >/dev/null; then

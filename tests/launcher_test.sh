@@ -17,7 +17,7 @@ call() {  # runs the launcher in the tree; leaves its output in $out, $err and $
   err=$(<"$work/err")
 }
 
-mkdir -p "$tree"/{framework,experiments,tests}
+mkdir -p "$tree"/{framework,experiments/program,tests}
 cp "$launcher" "$tree/heddle"
 cat >"$tree/CMakePresets.json" <<'END'
 {"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "build/release"}]}
@@ -29,6 +29,14 @@ include_directories(${PROJECT_SOURCE_DIR})
 add_executable(heddle_program experiments/program/main.cpp)
 add_executable(heddle_tests tests/main.cpp)
 set_target_properties(heddle_program PROPERTIES OUTPUT_NAME heddle RUNTIME_OUTPUT_DIRECTORY experiments)
+option(HEDDLE_CUDA_WANTED "as in the project" OFF)
+set(HEDDLE_HAS_CUDA OFF)
+if(HEDDLE_CUDA_WANTED AND EXISTS ${PROJECT_SOURCE_DIR}/nvcc)
+  set(HEDDLE_HAS_CUDA ON)
+  target_compile_definitions(heddle_program PRIVATE DEVICE="cuda")
+endif()
+set(HEDDLE_HAS_CUDA ${HEDDLE_HAS_CUDA} CACHE INTERNAL "")
+set(HEDDLE_CUDA_LACKS "there is no nvcc" CACHE INTERNAL "")
 foreach(name openmpi mpich)
   add_executable(heddle_${name} experiments/program/main.cpp)
   set_target_properties(heddle_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY experiments)
@@ -36,17 +44,21 @@ endforeach()
 set_target_properties(heddle_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
 END
 echo 'const int value = 1;' >"$tree/framework/value.h"
-cat >"$tree/experiments/main.cpp" <<'END'
+cat >"$tree/experiments/program/main.cpp" <<'END'
 #include "framework/value.h"
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <unistd.h>
+#ifndef DEVICE
+#define DEVICE "cpu"
+#endif
 volatile std::sig_atomic_t count = 0;
 int main(int argc, char** argv) {
   const std::string verb = argc > 1 ? argv[1] : "";
   if (verb == "value") std::printf("%d\n", value);
+  if (verb == "run" || verb == "plan" || verb == "bench") std::puts(DEVICE);
   if (verb == "arguments") for (int i = 2; i < argc; ++i) std::printf("<%s>", argv[i]);
   if (verb == "echo") for (int c; (c = std::getchar()) != EOF;) std::putchar(c);
   if (verb == "terminal") std::printf("%d%d%d\n", isatty(0), isatty(1), isatty(2));
@@ -105,6 +117,10 @@ has "an added file is noticed" "building" "$err"
 rm "$tree/framework/more.h"
 call value
 has "a removed file is noticed" "building" "$err"
+mkdir "$tree/framework/cells"
+echo >"$tree/framework/cells/text.md"
+call value
+has "a file that is embedded is noticed" "building" "$err"
 
 echo 'const int value = oops;' >"$tree/framework/value.h"
 call value
@@ -136,6 +152,70 @@ exec 8>>"$tree/build/release/.lock"
 flock 8
 is "a call that builds nothing does not wait for one that does" 4 "$(timeout 20 "$tree/heddle" value 8>&- 2>&1)"
 exec 8>&-
+
+# ---- progress ------------------------------------------------------------------------------------------------------
+
+# In place of ninja: reports steps in the wanted form, waits $2 seconds, and builds.
+pretend_ninja() {  # pretend_ninja FOLDER SECONDS
+  mkdir -p "$1"
+  printf '#!/bin/bash\n[[ $1 == -C ]] || exec %q "$@"\n%s\nexec %q "$@" >/dev/null\n' "$(command -v ninja)" \
+    "printf '%s\n' \"\${NINJA_STATUS//%f/34} A\" | sed s/%t/100/; printf 'half a '; sleep $2; echo line" \
+    "$(command -v ninja)" >"$1/ninja"
+  chmod +x "$1/ninja"
+}
+pretend_ninja "$work/long" 16
+pretend_ninja "$work/short" 3
+cp -r "$tree" "$work/long tree"
+PATH="$work/long:$PATH" "$work/long tree/heddle" value >"$work/long out" 2>&1 &
+long=$!
+touch "$tree/framework/value.h"
+# shellcheck disable=SC2016
+seen=$(PATH="$work/short:$PATH" script -qec "'$tree/heddle' value" /dev/null </dev/null)
+has "on a terminal a build rewrites one line" $'\r\e[Kheddle: building: 34 / 100, 0:00\r\e[Kheddle: building: 34 / 100, 0:01' "$seen"
+is "on a terminal that line is cleared before the program's output" $'\r\e[K4\r' "${seen: -6}"
+
+# ---- the device cuda -----------------------------------------------------------------------------------------------
+
+mkdir "$work/files"
+echo '{"device" : "cuda"}' >"$work/files/gpu.json"
+echo '{"device" : "cpu", "name": "cuda"}' >"$work/files/cpu.json"
+call run "$work/files/cpu.json"
+is "without a request nothing is configured for cuda" "cpu/" "$out/$err"
+call plan "$work/files/gpu.json" --set device=cuda
+is "a plan needs no cuda" "cpu/" "$out/$err"
+call run "$work/files/gpu.json" --set device=cpu
+is "a key overrides the file" "cpu/" "$out/$err"
+call run "$work/files/gpu.json"
+has "a file that computes on cuda has it configured" "heddle: configuring in $tree/build/release" "$err"
+is "where it cannot be built the program runs all the same" "0/cpu" "$code/$out"
+call run "$work/files/cpu.json" --set device=cuda
+is "the request is not repeated" "cpu/" "$out/$err"
+call setup cuda
+is "setup cuda fails where it cannot be built" 1 "$code"
+is "setup cuda says why" "heddle: the device cuda cannot be built here: there is no nvcc" "${err##*$'\n'}"
+touch "$tree/nvcc"
+call setup cuda
+is "setup cuda builds it in once it can" "0/cuda" "$code/$("$tree/heddle" run x 2>&1)"
+call setup cuda
+is "setup cuda is silent when it is built in" "heddle: ready: $tree/build/release/experiments/heddle" "$err"
+echo >>"$tree/CMakePresets.json"
+call run "$work/files/cpu.json"
+is "it stays built in" "cuda" "$out"
+mv "$tree" "$tree again"
+tree="$tree again"
+call run "$work/files/cpu.json"
+is "it stays built in when the tree is moved" "cuda" "$out"
+for request in "run --set device=cuda" "run --set=device=cuda" "bench gpu" "run $work/files/gpu.json"; do
+  rm -rf "$tree/build"
+  # shellcheck disable=SC2086
+  call $request
+  is "asked for by $request" "cuda" "$out"
+done
+rm -rf "$tree/build"
+call run --set 'device="cuda"'
+is "asked for by a value in quotes" "cuda" "$out"
+call setup cuda opennpi
+is "setup knows its words" "2/heddle: setup: expected cuda, openmpi or mpich, got opennpi" "$code/$err"
 
 # ---- packages ------------------------------------------------------------------------------------------------------
 
@@ -188,6 +268,8 @@ done
 call raise 11
 is "death by a signal ends with 4" 4 "$code"
 has "death by a signal names process and signal" "/experiments/heddle raise 11) was killed by SIGSEGV" "$err"
+call raise 9
+is "bash adds nothing to that" 1 "$(wc -l <"$work/err")"
 has "the process is named by its number" "heddle: process " "$err"
 # Each mpirun has a program of its own.
 for name in "OMPI_COMM_WORLD_RANK=0 openmpi" "PMI_RANK=0 mpich" "PMIX_RANK=0 openmpi"; do
@@ -266,6 +348,9 @@ is "test ends with the counts" "0/12 passed, 0 failed" "$code/${out##*$'\n'}"
 call test fails
 is "test hands on options and failures" "1/11 passed, 1 failed" "$code/${out##*$'\n'}"
 
+wait "$long"
+is "off a terminal a build reports every 15 seconds" "heddle: building: 34 / 100, 0:15" "$(grep -F ' / ' "$work/long out" | sed s/0:16/0:15/)"
+is "the log has what came in two parts" "half a line" "$(tail -n 1 "$work/long tree/build/release/heddle.log")"
 is "nothing is left running" "" "$(left_behind)"
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -18,20 +18,18 @@ files() {  # files PATTERN FOLDER...
   find "${@:2}" -type f 2>/dev/null | grep -E "$1"
 }
 search() { xargs -d '\n' -r grep -nHE "$1" --; }
-upwards() { files '\.(h|cpp|cu|cuh)$' "$1" | search "#include \"($2)/"; }
 
-# experiments -> notebooks_export, models -> layers -> parallel -> framework
-rule "an include runs up the house" "$(
-  upwards framework 'parallel|layers|models|notebooks_export|experiments|tests'
-  upwards parallel 'layers|models|notebooks_export|experiments|tests'
-  upwards layers 'models|notebooks_export|experiments|tests'
-  upwards models 'notebooks_export|experiments|tests'
-  upwards notebooks_export 'parallel|layers|models|experiments|tests'
-  upwards experiments 'tests'
-)"
+rule "an include runs against the arrows between the rooms" "$(tests/style/includes.py arrows)"
+rule "headers include each other" "$(tests/style/includes.py circles)"
+rule "a name is private to several files of a library, which a unity build may compile as one" "$(
+  for library in "${libraries[@]}" experiments/*/ tests; do tests/style/private_names.py "$library"; done)"
 rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' "${all[@]}" | search '#include "\.')"
-rule "a file is longer than 450 lines" "$(
-  files '\.(h|cpp|cu|cuh|sh|py)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l | awk '$2 != "total" && $1 > 450')"
+rule "a file is longer than 400 lines" "$(
+  files '\.(h|cpp|cu|cuh|sh|py|html)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l |
+    awk '$2 != "total" && $1 > 400')"
+rule "a folder has more than 30 entries" "$(  # shipped experiments are counted apart
+  find "${all[@]}" -mindepth 1 ! -name __pycache__ ! -name '*.pyc' | grep -vE '^experiments/[^/]*\.json$' |
+    sed 's|/[^/]*$||' | sort | uniq -c | awk '$1 > 30')"
 rule "a library exits" "$(
   files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v '^experiments/program/main.cpp$' |
     search '(^|[^.[:alnum:]_])(exit|_Exit|quick_exit|std::abort|std::terminate)\(')"

@@ -75,11 +75,10 @@ IntegerField integer_field(const Describer::Body& root, std::string_view dotted)
   const Node& node = *found->second;
   if (node.kind != Node::Kind::integer)
     fail<InputError>("expected a field that holds an integer, {} holds {}", in_quotes(dotted), kind_words(node.kind));
-  constexpr double exact = 9007199254740992.0;  // 2^53
   const Range& range = node.each;
   return {*node.value.get_if<std::int64_t>(),
-          static_cast<std::int64_t>(std::max(range.minimum, -exact)) + (range.minimum_excluded ? 1 : 0),
-          static_cast<std::int64_t>(std::min(range.maximum, exact)) - (range.maximum_excluded ? 1 : 0)};
+          static_cast<std::int64_t>(std::max(range.minimum, -largest_exact_integer)) + (range.minimum_excluded ? 1 : 0),
+          static_cast<std::int64_t>(std::min(range.maximum, largest_exact_integer)) - (range.maximum_excluded ? 1 : 0)};
 }
 
 }  // namespace heddle

@@ -14,8 +14,6 @@
 namespace heddle {
 namespace {
 
-constexpr double kExactIntegers = 9007199254740992.0;  // 2^53: every integer below is a double of its own
-
 struct Context {
   const Source& source;
   Problems& problems;
@@ -25,7 +23,8 @@ struct Context {
   }
   void expected(const Value& culprit, std::string_view pointer, std::string_view what) const {
     const Real* const real = culprit.get_if<Real>();
-    const bool is_large = real != nullptr && std::abs(real->value) >= kExactIntegers && what.starts_with("an integer");
+    const bool is_large =
+        real != nullptr && std::abs(real->value) >= largest_exact_integer && what.starts_with("an integer");
     report(culprit, pointer,
            fmt::format("expected {}, got {}{}", what, value_words(culprit), is_large ? " (not exact in 64 bits)" : ""));
   }
@@ -34,7 +33,8 @@ struct Context {
 std::optional<std::int64_t> as_integer(const Value& value) {
   if (const auto* const integer = value.get_if<std::int64_t>()) return *integer;
   const Real* const real = value.get_if<Real>();
-  if (real == nullptr || std::abs(real->value) >= kExactIntegers || std::trunc(real->value) != real->value) return {};
+  if (real == nullptr || std::abs(real->value) >= largest_exact_integer || std::trunc(real->value) != real->value)
+    return {};
   return static_cast<std::int64_t>(real->value);
 }
 
@@ -81,6 +81,12 @@ class Reader final : public Describer {
   void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view /*help*/) override {
     const std::vector<std::string> known(names.begin(), names.end());
     if (const Value* const given = take(key, one_of_words(known))) {
+      const std::string* const text = given->get_if<std::string>();
+      for (const FormerName& name : key.former)
+        if (text != nullptr && *text == name.former) {
+          value = static_cast<int>(std::find(names.begin(), names.end(), name.now) - names.begin());
+          return;
+        }
       read_name(*given, child_pointer(pointer_, key.name), known, value);
     }
   }

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "framework/scalars/random.h"
-#include "models/image_shape.h"
+#include "framework/tensors/image_shape.h"
 
 namespace heddle {
 

@@ -12,8 +12,8 @@
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/job.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/nccl/nccl.h"
 #include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -74,12 +74,16 @@ class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
-/// `cpu, cuda 13.0, nccl 2.28`: what experiments can be computed on, and what goes between GPUs.
+/// `cpu, cuda 13.0, nccl 2.28`: the devices that experiments can be computed on, and the library between GPUs. Without
+/// CUDA the text gives the reason and how to build it in.
 std::string devices_text() {
   std::string text = "cpu";
   for (const auto& [library, version] : cuda_versions())
     if (library == "cuda") text += ", cuda " + version;
-  if (const std::string nccl = nccl_version(); !nccl.empty()) text += ", nccl " + nccl;
+  for (const TransportType& transport : transport_types())
+    if (const std::string version = transport.version == nullptr ? "" : transport.version(); !version.empty())
+      text += fmt::format(", {} {}", transport.name, version);
+  if (const std::string absence = cuda_absence(); !absence.empty()) text += "; without cuda: " + absence;
   return text;
 }
 
@@ -107,7 +111,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                 "with --resume: keep the backbone and begin a new head, also of other classes and data")
       ->needs(resume);
   run_app.callback([&] {
-    job = join_processes(on_wait);
+    job = join_job(on_wait);
     code = run_command(run, console, job.get());
   });
 
@@ -184,7 +188,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
-    if (bench.name == "collectives") job = join_processes(on_wait);
+    if (bench.name == "collectives") job = join_job(on_wait);
     bench_command(bench, console, job.get());
   });
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "experiments/config/wording.h"
+#include "framework/description/printable.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -208,7 +208,7 @@ std::int64_t budget_bytes(std::string_view text) {
   std::string_view unit(read.ptr, static_cast<std::size_t>(end - read.ptr));
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   for (const auto& [name, size] : units)
-    if (read.ec == std::errc() && unit == name && number * size >= 1 && number * size <= 0x1p53)
+    if (read.ec == std::errc() && unit == name && number * size >= 1 && number * size <= largest_exact_integer)
       return static_cast<std::int64_t>(number * size);
   fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got {}", in_quotes(text));
 }

@@ -1,36 +1,41 @@
 #include "experiments/results/table.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "experiments/results/grid.h"
+#include "experiments/results/pipeline_tables.h"
 #include "experiments/results/text.h"
+#include "experiments/results/units.h"
 
 namespace heddle {
 
 namespace {
 
-constexpr const char* absent = "-";
+constexpr std::array shown_categories{Category::parameters, Category::gradients, Category::optimizer,
+                                      Category::activations};
 
 std::string percent(double share) {
-  return fmt::format("{:.2f} %", 100 * share);
+  return fmt::format("{:.2f}", 100 * share);
 }
 
-struct Burden {
-  std::int64_t largest = 0;
+struct PeakMemory {
+  std::int64_t largest = 0;  // of all ranks
   double over_mean = 1;
 };
 
-Burden burden_of(const VariantResult& variant) {
-  Burden burden;
+PeakMemory peak_memory_of(const VariantResult& variant) {
+  PeakMemory peak;
   double sum = 0;
   for (const RankResult& rank : variant.ranks) {
-    burden.largest = std::max(burden.largest, rank.peak.total());
+    peak.largest = std::max(peak.largest, rank.peak.total());
     sum += static_cast<double>(rank.peak.total());
   }
-  if (sum > 0) burden.over_mean = static_cast<double>(burden.largest) * static_cast<double>(variant.ranks.size()) / sum;
-  return burden;
+  if (sum > 0) peak.over_mean = static_cast<double>(peak.largest) * static_cast<double>(variant.ranks.size()) / sum;
+  return peak;
 }
 
 std::string losses(const VariantResult& variant) {
@@ -40,138 +45,36 @@ std::string losses(const VariantResult& variant) {
 }
 
 std::string variants_table(const RunResult& run) {
-  Grid grid({"variant", "loss", "time a step", "images/s", "speed-up", "largest rank", "/ mean", "sent"});
+  Column times;
+  Column memory;
+  Column traffic;
   for (const VariantResult& variant : run.variants) {
     const auto seconds = step_seconds(variant);
+    times.add(seconds ? std::optional(seconds->median) : std::nullopt);
+    if (variant.ranks.empty()) {
+      memory.add({});
+      traffic.add({});
+      continue;
+    }
+    memory.add(static_cast<double>(peak_memory_of(variant).largest));
+    double sent = 0;
+    for (const RankResult& rank : variant.ranks) sent += static_cast<double>(rank.sent_bytes);
+    traffic.add(sent);
+  }
+  const Unit time = unit_of_seconds(times.values());
+  const Unit held = unit_of_bytes(memory.values());
+  const Unit sent = unit_of_bytes(traffic.values());
+  Grid grid({"variant", "loss", heading("step time", time), "images/s", heading("peak memory", held), "max/mean",
+             heading("bytes sent", sent)});
+  for (std::size_t i = 0; i < run.variants.size(); ++i) {
+    const VariantResult& variant = run.variants[i];
     const auto samples = samples_per_second(variant);
-    const auto gained = speedup(variant, run.variants.front());
-    const Burden burden = burden_of(variant);
-    std::int64_t sent = 0;
-    for (const RankResult& rank : variant.ranks) sent += rank.sent_bytes;
-    const bool has_ranks = !variant.ranks.empty();
-    grid.add({variant.name, losses(variant), seconds ? format_seconds(seconds->median) : absent,
-              samples ? significant(*samples) : absent, gained ? significant(*gained) : absent,
-              has_ranks ? format_bytes(burden.largest) : absent,
-              has_ranks ? fmt::format("{:.2f}", burden.over_mean) : absent, has_ranks ? format_bytes(sent) : absent});
+    grid.add({variant.name, losses(variant), times.cell(i, time), samples ? significant(*samples) : absent,
+              memory.cell(i, held),
+              variant.ranks.empty() ? absent : fmt::format("{:.2f}", peak_memory_of(variant).over_mean),
+              traffic.cell(i, sent)});
   }
   return grid.to_text();
-}
-
-/// The variants that are pipelines: what was gained over naive, and how near that is to what their schedule allows.
-std::string pipelines_table(const RunResult& run) {
-  Grid grid(
-      {"variant", "p", "m", "recompute", "time a step", "over naive", "ideal", "share", "bubble", "fullest rank"});
-  bool is_pipeline = false;
-  for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline) continue;
-    is_pipeline = true;
-    const PipelineResult& pipeline = *variant.pipeline;
-    const auto seconds = step_seconds(variant);
-    const VariantResult* const naive = naive_of(run, variant);
-    const auto gained = naive == nullptr ? std::nullopt : speedup(variant, *naive);
-    const auto share = share_of_ideal(run, variant);
-    const auto bubble = bubble_fraction(variant);
-    grid.add({variant.name, fmt::format("{}", pipeline.schedule.size()), fmt::format("{}", variant.micro_batches),
-              pipeline.recompute.empty() ? absent : pipeline.recompute,
-              seconds ? format_seconds(seconds->median) : absent, gained ? significant(*gained) : absent,
-              significant(pipeline.ideal_speedup), share ? fmt::format("{:.3f}", *share) : absent,
-              bubble ? fmt::format("{:.3f}", *bubble) : absent, format_bytes(burden_of(variant).largest)});
-  }
-  return is_pipeline ? grid.to_text() : "";
-}
-
-std::string number(double value) {
-  return fmt::format("{:.4g}", value);
-}
-
-/// Position along pp; none of a rank that is not the first along the other axes.
-std::optional<std::size_t> pipeline_position(const RankResult& rank) {
-  std::optional<std::size_t> position;
-  for (const auto& [axis, at] : rank.coordinates) {
-    if (axis == "pp")
-      position = static_cast<std::size_t>(at);
-    else if (at != 0)
-      return {};
-  }
-  return position;
-}
-
-/// How many ranks along dp share a micro-batch.
-std::int64_t parallel_batches(const VariantResult& variant) {
-  int most = 0;
-  for (const RankResult& rank : variant.ranks)
-    for (const auto& [axis, at] : rank.coordinates)
-      if (axis == "dp") most = std::max(most, at);
-  return most + 1;
-}
-
-/// What each rank of a pipeline keeps for backward: by its schedule, and when it held the most. `a sample` tells
-/// schedules alike that keep other numbers of them; where values are recomputed it would tell nothing.
-std::string kept_table(const RunResult& run) {
-  constexpr std::size_t most_listed = 16;  // more are in the summary
-  Grid grid({"variant", "rank", "micro-batches", "inputs", "samples", "activations", "a sample"});
-  bool keeps = false;
-  for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > most_listed) continue;
-    const PipelineResult& pipeline = *variant.pipeline;
-    const auto samples =
-        static_cast<double>(variant.batch) / static_cast<double>(variant.micro_batches * parallel_batches(variant));
-    for (const RankResult& rank : variant.ranks) {
-      const auto at = pipeline_position(rank);
-      if (!at || *at >= pipeline.kept_inputs.size()) continue;
-      keeps = true;
-      const double kept = pipeline.kept_micro_batches[*at] * samples;
-      const double inputs = pipeline.kept_inputs[*at];
-      const std::int64_t bytes = rank.peak[Category::activations];
-      const bool is_whole = pipeline.recompute == "never" && bytes > 0;
-      grid.add({variant.name, fmt::format("{}", rank.rank), number(pipeline.kept_micro_batches[*at]),
-                inputs > 0 ? number(inputs) : absent, number(kept), format_bytes(bytes),
-                is_whole ? format_bytes(static_cast<std::int64_t>(static_cast<double>(bytes) / kept)) : absent});
-    }
-  }
-  return keeps ? grid.to_text() : "";
-}
-
-/// Of forward passes: what each rank makes and how busy it is.
-std::string outputs_table(const RunResult& run) {
-  Grid grid({"variant", "rank", "makes of a micro-batch", "computes"});
-  bool is_forward = false;
-  for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline || !variant.pipeline->recompute.empty()) continue;
-    const std::vector<double> shares = utilisation(variant);
-    if (shares.empty() && knows_when_busy(variant)) continue;
-    for (std::size_t i = 0; i < variant.ranks.size(); ++i) {
-      for (const auto& [axis, position] : variant.ranks[i].coordinates) {
-        if (axis != "pp" || static_cast<std::size_t>(position) >= variant.pipeline->outputs.size()) continue;
-        is_forward = true;
-        grid.add({variant.name, fmt::format("{}", variant.ranks[i].rank),
-                  variant.pipeline->outputs[static_cast<std::size_t>(position)],
-                  i < shares.size() ? fmt::format("{:.1f} %", 100 * shares[i]) : std::string(absent)});
-      }
-    }
-  }
-  return is_forward ? grid.to_text() : "";
-}
-
-/// `1.6 % apart` of the second, or `x 4.9`.
-std::string told_apart(double predicted, double seconds) {
-  const double factor = std::max(predicted, seconds) / std::min(predicted, seconds);
-  if (factor >= 2) return fmt::format("x {:.1f}", factor);
-  return fmt::format("{:.1f} % apart", 100 * std::abs(predicted - seconds) / seconds);
-}
-
-/// `gpipe: predicted 1.23 s, measured 1.25 s (1.6 % apart)`, a line a pipeline.
-std::string predictions_text(const RunResult& run) {
-  std::string text;
-  for (const VariantResult& variant : run.variants) {
-    const auto seconds = step_seconds(variant);
-    if (!seconds || !variant.pipeline || !variant.pipeline->predicted_seconds) continue;
-    const double predicted = *variant.pipeline->predicted_seconds;
-    text += fmt::format("{}: predicted {}, {} {} ({})\n", shorten(variant.name, table_width / 3),
-                        format_seconds(predicted), variant.device == "plan" ? "modelled" : "measured",
-                        format_seconds(seconds->median), told_apart(predicted, seconds->median));
-  }
-  return text;
 }
 
 /// Says where times are not the wall's.
@@ -199,18 +102,31 @@ std::string errors_text(const RunResult& run) {
   return text;
 }
 
-std::vector<std::string> memory_row(const RankResult& rank) {
-  std::vector<std::string> row{format_bytes(rank.peak.total())};
-  for (const std::int64_t bytes : rank.peak.bytes) row.push_back(format_bytes(bytes));
-  row.push_back(format_bytes(rank.sent_bytes));
+/// The total, parameters, gradients, optimizer, activations, and the sum of all else.
+std::vector<std::string> memory_row(const RankResult& rank, const Unit& unit) {
+  const auto cell = [&](std::int64_t bytes) { return in_unit(static_cast<double>(bytes), unit); };
+  std::vector<std::string> row{cell(rank.peak.total())};
+  std::int64_t other = rank.peak.total();
+  for (const Category category : shown_categories) {
+    row.push_back(cell(rank.peak[category]));
+    other -= rank.peak[category];
+  }
+  row.push_back(cell(other));
   return row;
 }
 
-/// One grid for all variants, so that their columns line up; ranks that read alike share a row, `4-7`.
-std::string memory_table(const RunResult& run) {
+Unit unit_of_memory(const RunResult& run) {
+  std::vector<double> totals;
+  for (const VariantResult& variant : run.variants)
+    for (const RankResult& rank : variant.ranks) totals.push_back(static_cast<double>(rank.peak.total()));
+  return unit_of_bytes(totals);
+}
+
+/// One grid for all variants, so that their columns line up; ranks whose rows are equal share one, `4-7`.
+std::string memory_table(const RunResult& run, const Unit& unit) {
   std::vector<std::string> headers{"rank", "total"};
-  for (std::size_t i = 0; i < category_count; ++i) headers.emplace_back(name_of(static_cast<Category>(i)));
-  headers.emplace_back("sent");
+  for (const Category category : shown_categories) headers.emplace_back(name_of(category));
+  headers.emplace_back("other");
   Grid grid(headers);
   std::vector<std::pair<std::size_t, const VariantResult*>> headings;  // before which line
   std::size_t line = 1;
@@ -218,9 +134,9 @@ std::string memory_table(const RunResult& run) {
     if (variant.ranks.empty()) continue;
     headings.emplace_back(line, &variant);
     for (std::size_t i = 0; i < variant.ranks.size();) {
-      std::vector<std::string> row = memory_row(variant.ranks[i]);
+      std::vector<std::string> row = memory_row(variant.ranks[i], unit);
       std::size_t end = i + 1;
-      while (end < variant.ranks.size() && memory_row(variant.ranks[end]) == row) ++end;
+      while (end < variant.ranks.size() && memory_row(variant.ranks[end], unit) == row) ++end;
       const int first = variant.ranks[i].rank;
       const int last = variant.ranks[end - 1].rank;
       row.insert(row.begin(), first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
@@ -232,11 +148,11 @@ std::string memory_table(const RunResult& run) {
   if (headings.empty()) return "";
   std::string text;
   std::size_t at = 0;
-  auto heading = headings.begin();
+  auto next = headings.begin();
   for (const std::string& row : lines_of(grid.to_text())) {
-    if (heading != headings.end() && heading->first == at) {
-      text += shorten(heading->second->name, table_width) + "\n";
-      ++heading;
+    if (next != headings.end() && next->first == at) {
+      text += shorten(next->second->name, table_width) + "\n";
+      ++next;
     }
     text += row + "\n";
     ++at;
@@ -257,28 +173,83 @@ std::string maximised_text(const RunResult& run) {
   return text;
 }
 
-std::string sent_table(const RunResult& run) {
-  std::vector<std::string> headers{"variant", "counted", "formula"};
-  for (const std::string_view cargo : cargo_names) headers.emplace_back(cargo);
-  headers.emplace_back("head");
-  const bool has_stages = std::any_of(run.variants.begin(), run.variants.end(),
-                                      [](const VariantResult& variant) { return variant.pipeline.has_value(); });
-  if (has_stages) headers.emplace_back("stages");
-  Grid grid(headers);
-  bool is_sent = false;
-  for (const VariantResult& variant : run.variants) {
-    if (!variant.sent_in_step) continue;
-    is_sent = true;
-    const StepBytes& formula = variant.sent_in_step->formula;
-    std::vector<std::string> row{variant.name, format_bytes(variant.sent_in_step->counted),
-                                 format_bytes(formula.total())};
-    for (const std::int64_t bytes : formula.model) row.push_back(format_bytes(bytes));
-    row.push_back(format_bytes(formula.head));
-    if (has_stages) row.push_back(format_bytes(formula.stages));
-    grid.add(std::move(row));
+/// What rank 0 sends in a step, in the parts of its formula.
+class SentTable {
+ public:
+  explicit SentTable(const RunResult& run) : run_(run) {
+    for (const std::string_view cargo : cargo_names) parts_.push_back({std::string(cargo), 0});
+    parts_.push_back({"head", 0});
+    parts_.push_back({"stages", 0});
+    std::vector<double> totals;
+    for (const VariantResult& variant : run.variants) {
+      if (!variant.sent_in_step) continue;
+      totals.push_back(static_cast<double>(variant.sent_in_step->counted));
+      totals.push_back(static_cast<double>(variant.sent_in_step->formula.total()));
+      const std::vector<std::int64_t> bytes = bytes_of(variant.sent_in_step->formula);
+      for (std::size_t i = 0; i < bytes.size(); ++i) parts_[i].most = std::max(parts_[i].most, bytes[i]);
+    }
+    unit_ = unit_of_bytes(totals);
+    choose_columns();
   }
-  return is_sent ? grid.to_text() : "";
-}
+
+  const Unit& unit() const { return unit_; }
+
+  std::string to_text() const {
+    std::vector<std::string> headers{"variant", "counted", "formula"};
+    for (const std::size_t part : shown_) headers.push_back(parts_[part].name);
+    if (has_other_) headers.emplace_back("other");
+    Grid grid(headers);
+    bool is_sent = false;
+    for (const VariantResult& variant : run_.variants) {
+      if (!variant.sent_in_step) continue;
+      is_sent = true;
+      const auto cell = [&](std::int64_t bytes) { return in_unit(static_cast<double>(bytes), unit_); };
+      const StepBytes& formula = variant.sent_in_step->formula;
+      const std::vector<std::int64_t> bytes = bytes_of(formula);
+      std::vector<std::string> row{variant.name, cell(variant.sent_in_step->counted), cell(formula.total())};
+      std::int64_t other = formula.total();
+      for (const std::size_t part : shown_) {
+        row.push_back(cell(bytes[part]));
+        other -= bytes[part];
+      }
+      if (has_other_) row.push_back(cell(other));
+      grid.add(std::move(row));
+    }
+    return is_sent ? grid.to_text() : "";
+  }
+
+ private:
+  struct Part {
+    std::string name;
+    std::int64_t most = 0;  // of all variants
+  };
+
+  static std::vector<std::int64_t> bytes_of(const StepBytes& formula) {
+    std::vector<std::int64_t> bytes(formula.model.begin(), formula.model.end());
+    bytes.push_back(formula.head);
+    bytes.push_back(formula.stages);
+    return bytes;
+  }
+
+  /// Parts that some variant has. Of more than four the largest three, beside the sum of the others.
+  void choose_columns() {
+    constexpr std::size_t most_columns = 4;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (parts_[i].most > 0) shown_.push_back(i);
+    if (shown_.size() <= most_columns) return;
+    has_other_ = true;
+    std::stable_sort(shown_.begin(), shown_.end(),
+                     [&](std::size_t a, std::size_t b) { return parts_[a].most > parts_[b].most; });
+    shown_.resize(most_columns - 1);
+    std::sort(shown_.begin(), shown_.end());
+  }
+
+  const RunResult& run_;
+  std::vector<Part> parts_;
+  Unit unit_;
+  std::vector<std::size_t> shown_;
+  bool has_other_ = false;
+};
 
 std::string accuracy_table(const RunResult& run) {
   std::set<int> exponents;
@@ -289,8 +260,8 @@ std::string accuracy_table(const RunResult& run) {
     for (const TarAtFar& point : variant.evaluation->verification->tar_at_far) exponents.insert(point.exponent);
   }
   if (!is_evaluated) return "";
-  std::vector<std::string> headers{"variant", "rank-1", "verification"};
-  for (const int exponent : exponents) headers.push_back(fmt::format("TAR at FAR 1e-{}", exponent));
+  std::vector<std::string> headers{"variant", "rank-1 (%)", "verification (%)"};
+  for (const int exponent : exponents) headers.push_back(fmt::format("TAR@FAR=1e-{} (%)", exponent));
   Grid grid(headers);
   for (const VariantResult& variant : run.variants) {
     if (!variant.evaluation) continue;
@@ -318,19 +289,25 @@ std::string results_table(const RunResult& run) {
   if (const std::string maximised = maximised_text(run); !maximised.empty())
     text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
-    text += "\npipelines, p ranks and m micro-batches: gain over naive with the same recomputation, and its ideal\n" +
-            pipelines;
+    text +=
+        "\npipelines of p ranks and m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
+        pipelines;
   if (const std::string outputs = outputs_table(run); !outputs.empty())
-    text += "\nforward passes: what each rank makes, and the share of the time that it computes\n" + outputs;
-  if (const std::string memory = memory_table(run); !memory.empty())
-    text += "\nmemory of each rank when it held the most, and what it sent\n" + memory;
+    text += "\nforward passes: what each rank makes, and the share of the time in which it computes\n" + outputs;
+  const Unit memory_unit = unit_of_memory(run);
+  if (const std::string memory = memory_table(run, memory_unit); !memory.empty())
+    text +=
+        fmt::format("\npeak memory of each rank ({}); other: workspace and communication\n", memory_unit.name) + memory;
   if (const std::string kept = kept_table(run); !kept.empty())
-    text += "\nkept for backward at one time, by the schedule; and activations when the rank held the most\n" + kept;
-  if (const std::string sent = sent_table(run); !sent.empty())
-    text += "\nwhat rank 0 sends in a step: counted, and by formula with its parts\n" + sent;
+    text += "\nkept for backward at one time, by the schedule, and activations at peak memory\n" + kept;
+  const SentTable sent(run);
+  if (const std::string rows = sent.to_text(); !rows.empty())
+    text += fmt::format("\nbytes that rank 0 sends in one step ({}): counted, and by formula in its parts\n",
+                        sent.unit().name) +
+            rows;
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
   if (const std::string predictions = predictions_text(run); !predictions.empty())
-    text += "\nsteps as the schedule predicts them from costs of the stages measured alone\n" + predictions;
+    text += "\nstep time as the schedule predicts it from stage costs measured in isolation\n" + predictions;
   return text;
 }
 

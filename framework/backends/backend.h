@@ -141,5 +141,7 @@ std::vector<std::pair<std::string, std::string>> backend_versions();
 std::vector<std::pair<std::string, std::string>> cpu_versions();
 /// The versions of CUDA and its libraries; empty in a program built without them.
 std::vector<std::pair<std::string, std::string>> cuda_versions();
+/// Why this program was built without CUDA, and how it is built in; empty in a program built with it.
+std::string cuda_absence();
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// In place of the cuda backend where its libraries were not found.
+// Takes the place of the cuda backend in a program that is built without it; framework/cuda.cmake decides and says why.
 #include "framework/backends/backend.h"
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
@@ -7,7 +7,7 @@
 namespace heddle {
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& /*options*/) {
-  fail<InputError>("device cuda: this program was built without CUDA");
+  fail<InputError>("device cuda: this program was built without CUDA: {}", cuda_absence());
 }
 
 std::shared_ptr<KernelNeeds> make_cuda_needs(bool /*tf32*/) {
@@ -24,6 +24,10 @@ void* cuda_stream(const Backend& /*backend*/) {
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {
   return {};
+}
+
+std::string cuda_absence() {
+  return HEDDLE_CUDA_LACKS "; where CUDA 12.8 or newer and cuDNN 9 are installed, ./heddle setup cuda builds it in";
 }
 
 }  // namespace heddle

@@ -1,25 +1,32 @@
-// One description of each configuration struct. Reading, defaults, ranges, the JSON schema, `heddle help` and every
-// error message are Describers that visit it; a new option is one line in a `describe` function.
+// One description of each configuration struct. The reader, the JSON schema, `heddle help` and the error messages are
+// made by Describers that visit it, so that a new option is one line in a `describe` function.
 //
 //   void describe(Describer& d, OptimizerConfig& c) {
 //     d.field("momentum", c.momentum, between(0, 1), "share of the last step's velocity that is kept");
 //     choice(d, "nesterov_style", c.style, "which published form of Nesterov's momentum");
 //   }
 //
-// The value that a field holds when `describe` is called is its default. A `describe` function only describes: it is
-// called several times for one struct, and for alternatives that are not chosen too.
+// The value that a field holds when `describe` is called is its default. A `describe` function has no other effect: it
+// is called several times for one struct, and also for alternatives that are not chosen.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeindex>
 #include <vector>
 
+#include "framework/description/enum_table.h"
+
 namespace heddle {
+
+/// 2^53. Every integer up to here is a double, so that bounds of integers may be doubles.
+inline constexpr double largest_exact_integer = 0x1p53;
 
 /// The numbers that a field accepts.
 struct Range {
@@ -46,11 +53,18 @@ inline Range from_to_below(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .maximum_excluded = true};
 }
 
-/// A field's name. `required("path")` has no default: leaving it out is an error.
+/// A name of a choice that files of earlier versions use, and its present name.
+struct FormerName {
+  std::string_view former;
+  std::string_view now;
+};
+
+/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names.
 struct Key {
   Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
   std::string_view name;
   bool is_required = false;
+  std::span<const FormerName> former{};
 };
 inline Key required(const char* name) {
   Key key(name);
@@ -61,7 +75,7 @@ inline Key required(const char* name) {
 class Describer {
  public:
   using Body = std::function<void(Describer&)>;
-  /// One alternative of a tagged union: the value of its "type" and the fields that stand beside it.
+  /// One alternative of a tagged union: the value of "type" and the fields that stand beside it.
   struct Alternative {
     std::string_view type;
     std::string_view help;
@@ -73,7 +87,7 @@ class Describer {
     std::function<void(std::size_t)> resize;  ///< new elements hold their defaults
     std::function<void(Describer&, std::size_t index)> element;
     Body blank;                ///< describes an element that holds its defaults
-    std::type_index identity;  ///< of the element's type, so that lists within lists of themselves come to an end
+    std::type_index identity;  ///< of the element's type, so that recursive lists come to an end
   };
 
   virtual ~Describer() = default;
@@ -87,40 +101,91 @@ class Describer {
   virtual void field(Key key, std::vector<std::string>& value, Range length, std::string_view help) = 0;
   /// One of `names`; `value` is the index of the chosen one.
   virtual void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view help) = 0;
-  /// Some of `names`, each at most once: a list of them, or `all` for all. Bit i of `value` stands for names[i].
+  /// Some of `names`, each at most once, as a list; or `all`, which stands for all of them. Bit i of `value` stands for
+  /// names[i].
   virtual void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
                       std::string_view help) = 0;
   /// A nested object.
   virtual void object(Key key, const Body& body, std::string_view help) = 0;
-  /// A nested object that may be absent; `present` says whether it is there, before and after. `body` describes it.
+  /// A nested object that may be absent. `present` says whether it is there by default, and then whether it was given.
+  /// `body` describes it.
   virtual void optional_object(Key key, bool& present, const Body& body, std::string_view help) = 0;
   /// A list of nested objects.
   virtual void list(Key key, const List& value, Range length, std::string_view help) = 0;
-  /// The object being described has a "type" that decides which fields stand beside the others; `type` is the index of
-  /// the chosen alternative, -1 when there is no default. At most once in an object.
+  /// The object that is being described has a "type", which decides what further fields it has. `type` is the index of
+  /// the chosen alternative, -1 if there is no default. At most once per object.
   virtual void alternatives(int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
 
-  /// A nested object that is nothing but its alternatives.
+  /// A nested object that has nothing but its alternatives.
   void tagged(Key key, int& type, std::span<const Alternative> kinds, std::string_view help) {
     object(
         key, [&](Describer& inner) { inner.alternatives(type, kinds, "which kind it is"); }, help);
   }
 };
 
-/// Names of an enumeration in order of their values (0, 1, ...). Specialise it: `template <> ... names_of<Logits>()`.
-template <class Enum>
-std::span<const std::string_view> names_of();
-
-template <class Enum>
-std::string_view name_of(Enum value) {
-  return names_of<Enum>()[static_cast<std::size_t>(value)];
-}
-
+/// One of an enum's names (`enum_names`).
 template <class Enum>
 void choice(Describer& d, Key key, Enum& value, std::string_view help) {
   int index = static_cast<int>(value);
-  d.choice(key, index, names_of<Enum>(), help);
+  d.choice(key, index, enum_names<Enum>.rows(), help);
   value = static_cast<Enum>(index);
+}
+
+/// The name of one of `values`, or `none` for an empty optional.
+template <class Enum>
+void choice(Describer& d, Key key, std::optional<Enum>& value, std::string_view none, std::span<const Enum> values,
+            std::string_view help) {
+  std::vector<std::string_view> names{none};
+  int index = 0;
+  for (const Enum each : values) {
+    if (value == each) index = static_cast<int>(names.size());
+    names.push_back(name_of(each));
+  }
+  d.choice(key, index, names, help);
+  value = index == 0 ? std::nullopt : std::optional(values[static_cast<std::size_t>(index) - 1]);
+}
+
+/// Any name of an enum, or `none` for an empty optional.
+template <class Enum>
+void choice(Describer& d, Key key, std::optional<Enum>& value, std::string_view none, std::string_view help) {
+  choice(d, key, value, none, std::span<const Enum>(all_of<Enum>), help);
+}
+
+/// A row in the table of a tagged union's alternatives. A row may have more members, such as a function that makes what
+/// the alternative describes.
+template <class Config>
+struct AlternativeRow {
+  std::string_view name;  ///< the value of "type"
+  std::string_view help;
+  void (*describe)(Describer&, Config&);
+};
+
+/// The alternatives of a table, which has `name`, `help` and `describe` in each row. An empty optional has no default:
+/// leaving out "type" is an error. `common` describes the fields that follow those of every alternative.
+template <class Type, class Enum, class Row, class Config>
+void alternatives(Describer& d, Type& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
+                  std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
+  std::vector<Describer::Alternative> kinds;
+  for (const Row& row : table.rows())
+    kinds.push_back({row.name, row.help, [&config, describe = row.describe, common](Describer& inner) {
+                       describe(inner, config);
+                       if (common != nullptr) common(inner, config);
+                     }});
+  int index = -1;
+  if constexpr (std::is_same_v<Type, Enum>)
+    index = static_cast<int>(type);
+  else if (type)
+    index = static_cast<int>(*type);
+  d.alternatives(index, kinds, help);
+  if (index >= 0) type = static_cast<Enum>(index);
+}
+
+/// A nested object that has nothing but the alternatives of a table.
+template <class Enum, class Row, class Config>
+void tagged(Describer& d, Key key, Enum& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
+            std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
+  d.object(
+      key, [&](Describer& inner) { alternatives(inner, type, table, config, "which kind it is", common); }, help);
 }
 
 /// A nested struct that has its own `describe`.

@@ -1,8 +1,8 @@
 #include "framework/kernels/convolution.h"
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include "framework/description/enum_table.h"
 
 namespace heddle {
 
@@ -19,8 +19,12 @@ std::string to_string(const ConvolutionGeometry& g) {
 }
 
 std::string_view name_of(ConvolutionPart part) {
-  static constexpr std::array<std::string_view, 3> names{"forward", "backward_input", "backward_weight"};
-  return names.at(static_cast<std::size_t>(part));
+  static constexpr auto names = enum_table<ConvolutionPart>({
+      {ConvolutionPart::forward, "forward"},
+      {ConvolutionPart::backward_input, "backward_input"},
+      {ConvolutionPart::backward_weight, "backward_weight"},
+  });
+  return names[part];
 }
 
 }  // namespace heddle

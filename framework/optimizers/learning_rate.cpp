@@ -1,7 +1,6 @@
 #include "framework/optimizers/learning_rate.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -9,34 +8,45 @@
 
 namespace heddle {
 
+namespace {
+
+void describe_warm_up(Describer& d, LearningRateConfig& c) {
+  d.field("warm_up", c.warm_up, between(0, 1e12), "steps in which the rate grows linearly to the optimizer's lr");
+}
+
+void describe_final_share(Describer& d, LearningRateConfig& c) {
+  d.field("final_share", c.final_share, between(0, 1), "share of the lr that is left after the last step");
+}
+
+void describe_step(Describer& d, LearningRateConfig& c) {
+  describe_warm_up(d, c);
+  d.field("milestones", c.milestones, between(1, 1e12), between(0, 1000), "steps at which the lr falls");
+  d.field("factor", c.factor, above(0), "factor by which the lr is multiplied at each milestone");
+}
+
+void describe_polynomial(Describer& d, LearningRateConfig& c) {
+  describe_warm_up(d, c);
+  d.field("power", c.power, above(0), "1: linear");
+  describe_final_share(d, c);
+}
+
+void describe_cosine(Describer& d, LearningRateConfig& c) {
+  describe_warm_up(d, c);
+  describe_final_share(d, c);
+}
+
+constexpr auto learning_rates = enum_table<LearningRateType, AlternativeRow<LearningRateConfig>>({
+    {LearningRateType::constant, {"constant", "the lr at every step", describe_warm_up}},
+    {LearningRateType::step, {"step", "falls by a factor at given steps", describe_step}},
+    {LearningRateType::polynomial,
+     {"polynomial", "falls as a power of the share of steps that is left", describe_polynomial}},
+    {LearningRateType::cosine, {"cosine", "falls along half a cosine", describe_cosine}},
+});
+
+}  // namespace
+
 void describe_learning_rate(Describer& d, const char* key, LearningRateConfig& c) {
-  const auto warm_up = [&c](Describer& inner) {
-    inner.field("warm_up", c.warm_up, between(0, 1e12), "steps of linear growth to the optimizer's lr");
-  };
-  const auto final_share = [&c](Describer& inner) {
-    inner.field("final_share", c.final_share, between(0, 1), "share of the lr that it falls to after the last step");
-  };
-  const std::array<Describer::Alternative, 4> kinds{
-      {{"constant", "the lr at every step", warm_up},
-       {"step", "falls by a factor at given steps",
-        [&c, warm_up](Describer& inner) {
-          warm_up(inner);
-          inner.field("milestones", c.milestones, between(1, 1e12), between(0, 1000), "steps at which the lr falls");
-          inner.field("factor", c.factor, above(0), "what it is multiplied by there");
-        }},
-       {"polynomial", "falls as a power of the share of steps that is left",
-        [&c, warm_up, final_share](Describer& inner) {
-          warm_up(inner);
-          inner.field("power", c.power, above(0), "1: linear");
-          final_share(inner);
-        }},
-       {"cosine", "falls along half a cosine", [warm_up, final_share](Describer& inner) {
-          warm_up(inner);
-          final_share(inner);
-        }}}};
-  int type = static_cast<int>(c.type);
-  d.tagged(key, type, kinds, "how the learning rate changes from step to step");
-  c.type = static_cast<LearningRateType>(type);
+  tagged(d, key, c.type, learning_rates, c, "how the learning rate changes from step to step");
 }
 
 double learning_rate(const LearningRateConfig& config, double base, std::int64_t step, std::int64_t steps) {

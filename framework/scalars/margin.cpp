@@ -1,7 +1,6 @@
 #include "framework/scalars/margin.h"
 
 #include <algorithm>
-#include <array>
 
 #include "framework/description/describe.h"
 #include "framework/error.h"
@@ -9,22 +8,24 @@
 namespace heddle {
 
 template <>
-std::span<const std::string_view> names_of<MarginGradient>() {
-  static constexpr std::array<std::string_view, 2> names{"exact", "straight_through"};
-  return names;
-}
+inline constexpr auto enum_names<MarginGradient> = enum_table<MarginGradient>({
+    {MarginGradient::exact, "exact"},
+    {MarginGradient::straight_through, "straight_through"},
+});
 
 template <>
-std::span<const std::string_view> names_of<BeyondPi>() {
-  static constexpr std::array<std::string_view, 4> names{"cosine", "linear", "easy", "psi"};
-  return names;
-}
+inline constexpr auto enum_names<BeyondPi> = enum_table<BeyondPi>({
+    {BeyondPi::cosine, "cosine"},
+    {BeyondPi::linear, "linear"},
+    {BeyondPi::easy, "easy"},
+    {BeyondPi::psi, "psi"},
+});
 
 namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-/// How far below its cosine of -1 a target's phi goes.
+/// How far below -1 a target's phi goes.
 double deepest(const MarginConfig& margin) {
   switch (margin.type) {
     case MarginType::adaface:
@@ -73,46 +74,60 @@ std::vector<double> initial_running(const MarginConfig& margin) {
   return {};
 }
 
+namespace {
+
+constexpr const char* momentum_help = "weight of a step in the running statistics";
+
+void describe_combined(Describer& d, MarginConfig& c) {
+  d.field("m1", c.m1, above(0), "factor on the target's angle (SphereFace)");
+  d.field("m2", c.m2, between(0, pi), "radians added to the target's angle (ArcFace)");
+  d.field("m3", c.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
+  choice(d, "gradient", c.gradient, "derivative of the target's logit");
+  choice(d, "beyond_pi", c.beyond_pi,
+         "what is taken where m1 * angle + m2 exceeds pi: its cosine as elsewhere, a straight line (InsightFace until "
+         "2022), or SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
+  d.field("filter", c.filter, between(0, 1),
+          "cosines of other classes above this are set to 0 (interclass filtering); 0: none");
+}
+
+void describe_l_softmax(Describer& d, MarginConfig& c) {
+  d.field("m", c.l_softmax.m, between(1, 16), "factor on the target's angle");
+}
+
+void describe_adaface(Describer& d, MarginConfig& c) {
+  d.field("m", c.adaface.m, between(0, pi / 2), "largest number of radians that is added to the angle or subtracted");
+  d.field("h", c.adaface.h, above(0), "how fast the margin changes with the norm, in units of its deviation");
+  d.field("momentum", c.adaface.momentum, between(0, 1), momentum_help);
+}
+
+void describe_curricularface(Describer& d, MarginConfig& c) {
+  d.field("m", c.curricularface.m, between(0, pi), "radians added to the target's angle");
+  d.field("momentum", c.curricularface.momentum, between(0, 1), momentum_help);
+}
+
+void describe_scale(Describer& d, MarginConfig& c) {
+  d.field("scale", c.scale, above(0), "factor on every cosine before the softmax");
+}
+
+constexpr auto margins = enum_table<MarginType, AlternativeRow<MarginConfig>>({
+    {MarginType::combined,
+     {"combined", "cos(m1 * angle + m2) - m3 for the target: plain softmax, ArcFace, CosFace, SphereFace and more",
+      describe_combined}},
+    {MarginType::l_softmax,
+     {"l_softmax", "|w| |x| psi(angle) in place of the target's product; needs head.normalize = false",
+      describe_l_softmax}},
+    {MarginType::adaface,
+     {"adaface", "a margin that depends on the norm of the embedding, which measures an image's quality",
+      describe_adaface}},
+    {MarginType::curricularface,
+     {"curricularface", "ArcFace with weights on hard negatives that rise as the targets' cosines rise",
+      describe_curricularface}},
+});
+
+}  // namespace
+
 void describe(Describer& d, MarginConfig& c) {
-  const auto scale = [&c](Describer& inner) {
-    inner.field("scale", c.scale, above(0), "factor on every cosine before the softmax");
-  };
-  constexpr const char* momentum = "weight of a step in the running statistics";
-  const std::array<Describer::Alternative, 4> kinds{
-      {{"combined", "cos(m1 * angle + m2) - m3 for the target: plain softmax, ArcFace, CosFace, SphereFace and more",
-        [&c, scale](Describer& inner) {
-          inner.field("m1", c.m1, above(0), "factor on the target's angle (SphereFace)");
-          inner.field("m2", c.m2, between(0, pi), "radians added to the target's angle (ArcFace)");
-          inner.field("m3", c.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
-          choice(inner, "gradient", c.gradient, "derivative of the target's logit");
-          choice(inner, "beyond_pi", c.beyond_pi,
-                 "where m1 * angle + m2 is beyond pi: its cosine all the same, a straight line (InsightFace until "
-                 "2022), or SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
-          inner.field("filter", c.filter, between(0, 1),
-                      "cosines of other classes above it are multiplied by 0 (interclass filtering); 0: none");
-          scale(inner);
-        }},
-       {"l_softmax", "|w| |x| psi(angle) for the target's product; head.normalize is false",
-        [&c, scale](Describer& inner) {
-          inner.field("m", c.l_softmax.m, between(1, 16), "factor on the target's angle");
-          scale(inner);
-        }},
-       {"adaface", "a margin by the norm of the embedding, an image's quality",
-        [&c, scale](Describer& inner) {
-          inner.field("m", c.adaface.m, between(0, pi / 2), "largest radians added to the angle or taken off it");
-          inner.field("h", c.adaface.h, above(0), "how fast the margin changes with the norm, by its deviation");
-          inner.field("momentum", c.adaface.momentum, between(0, 1), momentum);
-          scale(inner);
-        }},
-       {"curricularface", "ArcFace with weights on hard negatives that rise while the targets' cosines do",
-        [&c, scale](Describer& inner) {
-          inner.field("m", c.curricularface.m, between(0, pi), "radians added to the target's angle");
-          inner.field("momentum", c.curricularface.momentum, between(0, 1), momentum);
-          scale(inner);
-        }}}};
-  int type = static_cast<int>(c.type);
-  d.alternatives(type, kinds, "the kind of margin");
-  c.type = static_cast<MarginType>(type);
+  alternatives(d, c.type, margins, c, "the kind of margin", describe_scale);
 }
 
 void check(const MarginConfig& margin, bool normalize) {

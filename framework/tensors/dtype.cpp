@@ -1,6 +1,6 @@
 #include "framework/tensors/dtype.h"
 
-#include <array>
+#include "framework/description/enum_table.h"
 
 namespace heddle {
 
@@ -10,32 +10,31 @@ struct Row {
   std::size_t size;
   bool floating;
 };
-constexpr std::array<Row, 8> rows{{{"f64", 8, true},
-                                   {"f32", 4, true},
-                                   {"bf16", 2, true},
-                                   {"f16", 2, true},
-                                   {"i64", 8, false},
-                                   {"i32", 4, false},
-                                   {"u8", 1, false},
-                                   {"i8", 1, false}}};
-const Row& row(DType dtype) {
-  return rows.at(static_cast<std::size_t>(dtype));
-}
+constexpr auto dtypes = enum_table<DType, Row>({
+    {DType::f64, {"f64", 8, true}},
+    {DType::f32, {"f32", 4, true}},
+    {DType::bf16, {"bf16", 2, true}},
+    {DType::f16, {"f16", 2, true}},
+    {DType::i64, {"i64", 8, false}},
+    {DType::i32, {"i32", 4, false}},
+    {DType::u8, {"u8", 1, false}},
+    {DType::i8, {"i8", 1, false}},
+});
 }  // namespace
 
 std::string_view name_of(DType dtype) {
-  return row(dtype).name;
+  return dtypes[dtype].name;
 }
 std::size_t size_of(DType dtype) {
-  return row(dtype).size;
+  return dtypes[dtype].size;
 }
 bool is_floating(DType dtype) {
-  return row(dtype).floating;
+  return dtypes[dtype].floating;
 }
 
 DType dtype_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (rows[i].name == name) return static_cast<DType>(i);
+  for (const DType dtype : all_of<DType>)
+    if (dtypes[dtype].name == name) return dtype;
   fail<InputError>("unknown dtype '{}': expected f64, f32, bf16, f16, i64, i32, u8 or i8", name);
 }
 

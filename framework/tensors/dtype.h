@@ -17,7 +17,7 @@ namespace heddle {
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8, i8 };
 
 std::string_view name_of(DType dtype);
-/// The type that `name` names; InputError lists the known names.
+/// The type with this name; InputError lists the known names.
 DType dtype_from_name(std::string_view name);
 std::size_t size_of(DType dtype);
 bool is_floating(DType dtype);
@@ -81,6 +81,17 @@ inline constexpr DType dtype_of = [] {
     return DType::i8;
   }
 }();
+
+/// An element as another type. The 16-bit formats are converted by way of f32, the only type they know.
+template <class To, class From>
+HEDDLE_HOST_DEVICE To convert_element(From value) {
+  if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
+    return To(static_cast<float>(value));
+  else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>)
+    return static_cast<To>(static_cast<float>(value));
+  else
+    return static_cast<To>(value);
+}
 
 /// The type that arithmetic on T is done in: f64 for f64, f32 for every narrower floating type.
 template <class T>

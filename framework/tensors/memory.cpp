@@ -2,17 +2,25 @@
 
 #include <numeric>
 
+#include "framework/description/enum_table.h"
 #include "framework/error.h"
 
 namespace heddle {
 
 namespace {
-constexpr std::array<std::string_view, category_count> category_names{"parameters",  "gradients", "optimizer",
-                                                                      "activations", "workspace", "communication"};
-}
+constexpr auto category_names = enum_table<Category>({
+    {Category::parameters, "parameters"},
+    {Category::gradients, "gradients"},
+    {Category::optimizer, "optimizer"},
+    {Category::activations, "activations"},
+    {Category::workspace, "workspace"},
+    {Category::communication, "communication"},
+});
+static_assert(category_names.size == category_count);
+}  // namespace
 
 std::string_view name_of(Category category) {
-  return category_names[static_cast<std::size_t>(category)];
+  return category_names[category];
 }
 
 std::int64_t MemoryUse::total() const {
@@ -24,7 +32,7 @@ void MemoryMeter::charge(Category category, std::int64_t bytes) {
   if (budget_ && live_total_ + bytes > *budget_) {
     std::string held;
     for (std::size_t i = 0; i < category_count; ++i)
-      held += fmt::format("{}{} {}", i == 0 ? "" : ", ", category_names[i], format_bytes(live_.bytes[i]));
+      held += fmt::format("{}{} {}", i == 0 ? "" : ", ", category_names.rows()[i], format_bytes(live_.bytes[i]));
     fail<OutOfMemory>("rank {}: out of memory: asked for {} of {}, holds {} of its budget of {} ({})", rank_,
                       format_bytes(bytes), name_of(category), format_bytes(live_total_), format_bytes(*budget_), held);
   }

@@ -24,7 +24,7 @@ Storage::~Storage() {
 }
 
 void* Storage::data() const {
-  if (is_released_) fail("tensor: its {} bytes are given back and cannot be read", bytes_);
+  if (is_released_) fail("tensor: its {} bytes are released and cannot be read", bytes_);
   return data_;
 }
 
@@ -34,7 +34,7 @@ void Storage::recategorise(Category category) {
 }
 
 void Storage::release() {
-  if (is_released_) fail("tensor: its {} bytes are given back already", bytes_);
+  if (is_released_) fail("tensor: its {} bytes are already released", bytes_);
   is_released_ = true;
   device_.backend().deallocate(std::exchange(data_, nullptr), bytes_);
   device_.meter().release(category_, bytes_);
@@ -161,6 +161,16 @@ std::vector<double> Tensor::to_doubles() const {
 double Tensor::item() const {
   if (numel() != 1) fail<InputError>("item: expected one element, got {}", to_string(*this));
   return to_doubles()[0];
+}
+
+std::vector<Tensor> split_rows(const Tensor& x, std::span<const std::int64_t> rows) {
+  std::vector<Tensor> blocks;
+  std::int64_t begin = 0;
+  for (const std::int64_t count : rows) {
+    blocks.push_back(x.rows(begin, begin + count));
+    begin += count;
+  }
+  return blocks;
 }
 
 std::string to_string(const Tensor& tensor) {

@@ -46,16 +46,6 @@ void check_rows(std::string_view name, const Tensor& x, std::span<const std::int
                      fmt::join(rows, ","));
 }
 
-std::vector<Tensor> blocks_of(const Tensor& x, std::span<const std::int64_t> rows) {
-  std::vector<Tensor> blocks;
-  std::int64_t begin = 0;
-  for (const std::int64_t count : rows) {
-    blocks.push_back(x.rows(begin, begin + count));
-    begin += count;
-  }
-  return blocks;
-}
-
 Rows rows_of(std::span<const Tensor> blocks) {
   Rows rows;
   std::transform(blocks.begin(), blocks.end(), std::back_inserter(rows), [](const Tensor& x) { return x.shape()[0]; });
@@ -68,7 +58,7 @@ Tensor all_to_all_rows(const Tensor& x, std::span<const std::int64_t> rows, Comm
   std::vector<Tensor> blocks;
   {
     const MemoryScope scope(group.device(), Category::communication);
-    blocks = group.all_to_all(blocks_of(x, rows));
+    blocks = group.all_to_all(split_rows(x, rows));
   }
   if (arrived) *arrived = rows_of(blocks);
   return concat_tensors(blocks, 0);
@@ -176,7 +166,7 @@ Variable gather(const Variable& x, int root, Communicator& group) {
   Rows rows;
   const Tensor y = gather_rows_to(x.value(), root, group, rows);
   return record_collective(y, {x}, [&group, root, rows](const Tensor& dy, Wanted) {
-    const Tensor dx = group.scatter(rows.empty() ? std::vector<Tensor>() : blocks_of(dy, rows), root);
+    const Tensor dx = group.scatter(rows.empty() ? std::vector<Tensor>() : split_rows(dy, rows), root);
     return Gradients{dx};
   });
 }
@@ -187,7 +177,7 @@ Variable scatter(const Variable& x, std::span<const std::int64_t> rows, int root
   if (is_root) {
     check_value("scatter", x);
     check_rows("scatter", x.value(), rows, group);
-    blocks = blocks_of(x.value(), rows);
+    blocks = split_rows(x.value(), rows);
   }
   const Tensor y = group.scatter(blocks, root);
   return record_everywhere(y, is_root ? x : Variable(), y.dtype(), group, [&group, root](const Tensor& dy, Wanted) {

@@ -8,7 +8,7 @@
 
 #include "framework/error.h"
 #include "parallel/communicator/pending_call.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 
@@ -22,17 +22,6 @@ std::vector<std::int64_t> shard_sizes(std::int64_t total, int parts) {
   std::vector<std::int64_t> sizes;
   for (int p = 0; p < parts; ++p) sizes.push_back(shard(total, parts, p).size);
   return sizes;
-}
-
-/// Consecutive blocks of so many rows.
-std::vector<Tensor> split_rows(const Tensor& x, std::span<const std::int64_t> rows) {
-  std::vector<Tensor> blocks;
-  std::int64_t begin = 0;
-  for (const std::int64_t count : rows) {
-    blocks.push_back(x.rows(begin, begin + count));
-    begin += count;
-  }
-  return blocks;
 }
 
 }  // namespace

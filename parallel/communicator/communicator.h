@@ -30,7 +30,7 @@
 #include "framework/tensors/device.h"
 #include "framework/tensors/tensor.h"
 #include "parallel/communicator/rank_clock.h"
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <span>
 
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

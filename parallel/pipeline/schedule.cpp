@@ -1,18 +1,11 @@
 #include "parallel/pipeline/schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/core.h>
 
 namespace heddle {
-
-std::string_view name_of(ActionKind kind) {
-  static constexpr std::array<std::string_view, action_kinds> names{"F", "B",      "I",      "W",      "R",
-                                                                    "H", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
-  return names.at(static_cast<std::size_t>(kind));
-}
 
 std::string to_string(const Action& action) {
   return fmt::format("{}{}{}", action.stage, name_of(action.kind), action.micro_batch);

@@ -14,9 +14,9 @@ namespace heddle {
 
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double not_yet = std::numeric_limits<double>::infinity();
 
-/// What a rank keeps for backward, and the most of it.
+/// What a rank keeps for the backward, and its peaks.
 class Held {
  public:
   void begin(const Action& action, const StageCosts& costs, bool recomputed) {
@@ -58,7 +58,7 @@ class Simulator {
         input_there_(at(schedule.stages()) * at(schedule.micro_batches)),
         gradient_there_(input_there_.size()),
         is_recomputed_(input_there_.size()),
-        loss_begin_(at(schedule.micro_batches), never),
+        loss_begin_(at(schedule.micro_batches), not_yet),
         free_(schedule.ranks.size()),
         held_(schedule.ranks.size()) {
     check_costs();
@@ -104,8 +104,8 @@ class Simulator {
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
 
-  /// The actions [first, end) of a rank's list, which overlap if they are several. All that they need has been made;
-  /// what they make leaves after the last, as the communication pass has it.
+  /// Executes the actions [first, end) of a rank's list, which overlap if there are several. All that they need has
+  /// been computed; their results are sent after the last one, as in the communication pass.
   void execute(int rank, int first, int end) {
     const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
     if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
@@ -136,7 +136,7 @@ class Simulator {
     for (const Action& action : actions) held_[at(rank)].end(action, costs_of(action.stage));
   }
 
-  /// When all that an action works on is on its rank.
+  /// The time at which all inputs of an action are on its rank.
   double there(const Action& action) {
     if (action.kind == ActionKind::forward) return input_there_[cell(action)];
     if (is_backward(action.kind)) return gradient_there_[cell(action)];
@@ -144,10 +144,10 @@ class Simulator {
     return 0;
   }
 
-  /// A loss of several ranks begins when the last of them is there: the first visit of one finds them all before it.
+  /// A loss of several ranks begins when the last of them has arrived; at the first visit, all of them have.
   double loss_begin(const Action& action) {
     double& begin = loss_begin_[at(action.micro_batch)];
-    if (begin == never) {
+    if (begin == not_yet) {
       begin = 0;
       for (const int rank : loss_ranks_) begin = std::max(begin, free_[at(rank)]);
     }
@@ -174,8 +174,8 @@ class Simulator {
     }
   }
 
-  /// What an action has made, to those that wait for it on other ranks or on this one. Lists with communication send
-  /// by actions of their own.
+  /// Passes the result of an action to the actions that wait for it, on other ranks or on this one. Lists with
+  /// communication have separate actions for sends.
   void give(const Action& action, double end) {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
@@ -220,7 +220,7 @@ class Simulator {
     Simulation simulation;
     double last = 0;
     for (const double free : free_) last = std::max(last, free);
-    double begin = never;
+    double begin = not_yet;
     double end = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const Held& held = held_[at(rank)];
@@ -240,13 +240,13 @@ class Simulator {
   const SimulationCosts& costs_;
   bool has_messages_ = false;
   std::vector<int> loss_ranks_;
-  double slowest_at_loss_ = never;
+  double slowest_at_loss_ = not_yet;
   std::vector<double> input_there_;     // of each stage and micro-batch: when
   std::vector<double> gradient_there_;  // that of its output
   std::vector<bool> is_recomputed_;
   std::vector<double> loss_begin_;                   // of each micro-batch
   std::vector<double> free_;                         // of each rank: the end of its last action
-  std::map<std::pair<int, int>, double> link_free_;  // of each ordered pair of ranks
+  std::map<std::pair<int, int>, double> link_free_;  // for each ordered pair of ranks
   std::vector<Held> held_;
   Timeline timeline_;
 };

@@ -8,7 +8,7 @@
 
 #include "framework/tensors/tensor.h"
 #include "parallel/communicator/communicator.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

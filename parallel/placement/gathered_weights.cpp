@@ -5,7 +5,7 @@
 #include "framework/error.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensors/device.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

@@ -5,9 +5,9 @@
 namespace heddle {
 
 Mesh::Mesh(int dp, int pp, int tp) : sizes_{dp, pp, tp} {
-  for (std::size_t i = 0; i < axis_names.size(); ++i)
-    if (size(static_cast<Axis>(i)) < 1)
-      fail<InputError>("mesh: expected at least one rank along {}, got {}", axis_names[i], size(static_cast<Axis>(i)));
+  for (const Axis axis : all_axes)
+    if (size(axis) < 1)
+      fail<InputError>("mesh: expected at least one rank along {}, got {}", name_of(axis), size(axis));
 }
 
 int Mesh::size(AxisSet axes) const {
@@ -47,10 +47,9 @@ std::string to_string(const AxisSet& axes) {
 
 std::string to_string(const Mesh& mesh) {
   std::string text;
-  for (std::size_t i = 0; i < axis_names.size(); ++i) {
-    const int size = mesh.size(static_cast<Axis>(i));
-    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis_names[i], size);
-  }
+  mesh.larger_than_one(every_axis).for_each([&](Axis axis) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " x ", name_of(axis), mesh.size(axis));
+  });
   return text.empty() ? "1 rank" : text;
 }
 

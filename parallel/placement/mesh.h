@@ -5,19 +5,22 @@
 #include <array>
 #include <initializer_list>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "framework/description/enum_table.h"
 
 namespace heddle {
 
 enum class Axis { dp, pp, tp };
-inline constexpr std::array<Axis, 3> all_axes{Axis::dp, Axis::pp, Axis::tp};
+template <>
+inline constexpr auto enum_names<Axis> = enum_table<Axis>({
+    {Axis::dp, "dp"},
+    {Axis::pp, "pp"},
+    {Axis::tp, "tp"},
+});
+inline constexpr std::array<Axis, 3> all_axes = all_of<Axis>;
 /// Those over which the work of a layer may be shared: along pp lie other layers.
 inline constexpr std::array<Axis, 2> layer_axes{Axis::dp, Axis::tp};
-inline constexpr std::array<std::string_view, 3> axis_names{"dp", "pp", "tp"};
-constexpr std::string_view name_of(Axis axis) {
-  return axis_names[static_cast<std::size_t>(axis)];
-}
 
 /// Some of the axes, visited in the order dp, pp, tp.
 class AxisSet {
@@ -65,9 +68,6 @@ struct PerAxis {
   constexpr const T& operator[](Axis axis) const { return values[static_cast<std::size_t>(axis)]; }
   bool operator==(const PerAxis&) const = default;
 };
-
-/// Of an experiment and of a job.
-inline constexpr int most_ranks = 1024;
 
 class Mesh {
  public:

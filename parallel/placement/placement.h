@@ -11,12 +11,10 @@
 #include <vector>
 
 #include "framework/tensors/shape.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/placement/mesh.h"
-#include "parallel/placement/shard.h"
 
 namespace heddle {
-
-enum class Spread { replicated, sharded, partial };
 
 class Placement {
  public:

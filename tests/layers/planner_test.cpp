@@ -267,20 +267,6 @@ class Drawing {
   RandomStream draws_;
 };
 
-ModelDescription grouped_row() {
-  ModelDescription model({8, 8, 16});
-  model.then("head", Convolution::describe({.in = 16, .out = 32}));
-  for (int i = 0; i < 4; ++i) {
-    const std::string name = fmt::format("group{}", i);
-    model.then(name, Convolution::describe({.in = 32, .out = 32, .groups = 8}));
-    model.place(name, {Parallel::group});
-    model.then(name + ".bn", BatchNorm::describe({.channels = 32, .synchronized = true}));
-    model.then(name + ".relu", Activation::describe(ActivationKind::relu));
-  }
-  model.then("tail", Convolution::describe({.in = 32, .out = 16}));
-  return model;
-}
-
 }  // namespace
 
 TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches and budgets included" *
@@ -329,84 +315,12 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches
     if (sizes.size() > 1) ++budgets;
     options.memory_budget = *sizes.begin() - 1;
     const std::string text =
-        fmt::format("the model: no placement fits into {} a rank, the least that is possible is {}",
+        fmt::format("the model: no placement fits into {} per rank, the least that is possible is {}",
                     format_bytes(*sizes.begin() - 1), format_bytes(*sizes.begin()));
     CHECK_THROWS_WITH_AS((void)place(model, options), text.c_str(), InputError);
   }
   CHECK(budgets > 80);
   CHECK(plans > 50000);
-}
-
-TEST_CASE("a row of sharded group convolutions with norms and activations redistributes at its head and tail only") {
-  const ModelDescription model = grouped_row();
-  const PlannerOptions options{.mesh = Mesh(1, 1, 4), .samples = 16};
-  const PlacementPlan plan = place(model, options);
-  PlanCosts costs(model, options);
-  std::string conversions;
-  for (std::size_t i = 0; i < model.applications().size(); ++i)
-    for (std::size_t input = 0; input < model.applications()[i].inputs.size(); ++input) {
-      const int value = model.applications()[i].inputs[input];
-      for (const PlannedConversion& step :
-           costs.conversion(value, plan.made(value), plan.layout(model, i, {}).input(input)))
-        conversions += fmt::format("{} takes {}\n", model.applications()[i].name, to_string(step.step));
-    }
-  CHECK(conversions == "group0 takes tp: S(0) -> S(3)\ntail takes tp: S(3) -> S(0)\n");
-}
-
-TEST_CASE("a layer that cannot be placed as wished is named, with the reason") {
-  ModelDescription model({4, 4, 30});
-  model.then("layer1.0.conv1", Convolution::describe({.in = 30, .out = 60, .groups = 30}));
-  model.place("layer1.0.conv1", {Parallel::group});
-  CHECK_THROWS_WITH_AS(
-      (void)place(model, {.mesh = Mesh(1, 1, 4)}),
-      "layer1.0.conv1: cannot be placed as group over tp (4 ranks): its 30 groups do not divide by the ranks",
-      InputError);
-  model.place("layer1.0.conv1", {Parallel::row, Axis::dp});
-  CHECK_THROWS_WITH_AS((void)place(model, {.mesh = Mesh(2, 1, 4)}),
-                       "layer1.0.conv1: cannot be placed as row over dp (2 ranks): it has 30 groups: group is what "
-                       "cuts it by channels",
-                       InputError);
-  // Along an axis of one rank there is nothing to place.
-  CHECK_NOTHROW((void)place(model, {.mesh = Mesh(1, 1, 4)}));
-}
-
-TEST_CASE("a parameter-parallel layer gathers its weight twice a micro-batch and scatters its gradient once") {
-  ModelDescription model({64});
-  model.then("fc", Linear::describe({.in = 64, .out = 32, .bias = false}));
-  model.place("fc", {Parallel::parameter});
-  const PlannerOptions options{.mesh = Mesh(4),
-                               .samples = 8,
-                               .micro_batches = 3,
-                               .links = {.within_node = {.latency = 0.25, .bandwidth = 1024}},
-                               .profile = {.flops = 1024, .bandwidth = 1e30},
-                               .optimizer_states = 2};
-  const PlacementPlan plan = place(model, options);
-  const LayerCosts costs = PlanCosts(model, options).layer(0, plan.layers[0]);
-  CHECK(costs.parameters == 512);
-  CHECK(costs.bytes == 4 * 512 * 4);
-  // 2 n k^2 operations forward and once more for the weight's gradient: none flows to the images.
-  CHECK(costs.flops == 2 * 3 * 2.0 * 2 * 64 * 32);
-  CHECK(costs.seconds == costs.flops / 1024);
-  REQUIRE(costs.collectives.size() == 3);
-  const std::array<Operation, 3> operations{Operation::all_gather, Operation::all_gather, Operation::reduce_scatter};
-  for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(costs.collectives[i].operation == operations[i]);
-    CHECK(costs.collectives[i].cargo == (i < 2 ? Cargo::weights : Cargo::gradients));
-    CHECK(costs.collectives[i].bytes == 3 * 3 * 512 * 4);
-    CHECK(costs.collectives[i].seconds == 3 * 3 * (0.25 + 512 * 4 / 1024.0));
-  }
-}
-
-TEST_CASE("with automatic placements the heavier of features and weights stays where it is") {
-  const auto kind_of = [](std::int64_t samples, std::int64_t width) {
-    ModelDescription model({width});
-    model.then("first", Linear::describe({.in = width, .out = width}));
-    model.then("fc", Linear::describe({.in = width, .out = width}));
-    return place(model, {.mesh = Mesh(1, 1, 4), .samples = samples, .automatic = true}).layers[1][Axis::tp].kind;
-  };
-  CHECK(kind_of(16384, 64) == Parallel::data);
-  const Parallel wide = kind_of(64, 4096);
-  CHECK((wide == Parallel::column || wide == Parallel::row));
 }
 
 TEST_CASE("a deep network is placed within its budget, too") {

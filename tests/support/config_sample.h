@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/description/describe.h"
@@ -12,10 +11,11 @@ namespace heddle {
 
 enum class SampleDevice { cpu, cuda, plan };
 template <>
-inline std::span<const std::string_view> names_of<SampleDevice>() {
-  static constexpr std::string_view kNames[] = {"cpu", "cuda", "plan"};
-  return kNames;
-}
+inline constexpr auto enum_names<SampleDevice> = enum_table<SampleDevice>({
+    {SampleDevice::cpu, "cpu"},
+    {SampleDevice::cuda, "cuda"},
+    {SampleDevice::plan, "plan"},
+});
 
 struct SampleData {
   int type = -1;  // no default: it must be said

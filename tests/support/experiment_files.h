@@ -36,6 +36,17 @@ class Files {
   Scratch folder_;
 };
 
+/// A few steps of a small network on drawn faces.
+inline nlohmann::json small_study() {
+  return nlohmann::json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"dp": 2},
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
+             "test_per_identity": 2},
+    "model": {"type": "mlp", "hidden": [12], "embedding": 5, "dropout": 0.2, "embedding_norm": true},
+    "head": {"classes": 9},
+    "train": {"batch": 8, "micro_batches": 2, "steps": 6}})");
+}
+
 /// What a call with --json printed.
 inline nlohmann::json summary(const Called& called) {
   return nlohmann::json::parse(called.out);

@@ -10,8 +10,9 @@ namespace heddle::test {
 
 namespace {
 
-// Truncation errs by about h^4 f^(5) / 30, rounding by 1e-16 f / h: both well below 1e-10 here.
-constexpr double h = 1e-3;
+// Truncation errs by about h^4 f^(5) / 30, rounding by 1e-16 f / h, where h is the increment: both well below 1e-10
+// here.
+constexpr double increment = 1e-3;
 
 /// d(sum of weights * output) / d(one element).
 double difference_quotient(const OperationCase& operation, Device& device, std::vector<std::vector<double>>& values,
@@ -24,13 +25,13 @@ double difference_quotient(const OperationCase& operation, Device& device, std::
     element = at;
     return result;
   };
-  const std::vector<double> up = output(h);
-  const std::vector<double> down = output(-h);
-  const std::vector<double> far_up = output(2 * h);
-  const std::vector<double> far_down = output(-2 * h);
+  const std::vector<double> up = output(increment);
+  const std::vector<double> down = output(-increment);
+  const std::vector<double> far_up = output(2 * increment);
+  const std::vector<double> far_down = output(-2 * increment);
   double sum = 0;
   for (std::size_t i = 0; i < up.size(); ++i)
-    sum += weights[i] * (8 * (up[i] - down[i]) - (far_up[i] - far_down[i])) / (12 * h);
+    sum += weights[i] * (8 * (up[i] - down[i]) - (far_up[i] - far_down[i])) / (12 * increment);
   return sum;
 }
 

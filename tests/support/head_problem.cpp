@@ -12,7 +12,7 @@ namespace heddle::test {
 
 namespace {
 
-void put(const Tensor& rows, std::int64_t first_row, Values& all) {
+void put_rows(const Tensor& rows, std::int64_t first_row, Values& all) {
   const Values values = rows.to_doubles();
   std::copy(values.begin(), values.end(), all.begin() + first_row * rows.shape().back());
 }
@@ -68,7 +68,7 @@ void forward(Head& head, const Problem& problem, Rank& rank, std::int64_t micro_
         std::span(problem.labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
     input.global_batch = problem.batch();
     const HeadOutput output = head.forward_backward(input);
-    put(output.embedding_gradient, mine.begin, answer.embedding_gradient);
+    put_rows(output.embedding_gradient, mine.begin, answer.embedding_gradient);
     if (output.losses.defined()) {
       const Values losses = output.losses.to_doubles();
       std::copy(losses.begin(), losses.end(), answer.losses.begin() + mine.begin);
@@ -105,7 +105,7 @@ Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batche
     if (problem.config.bias)
       step_by_gradient(head, told);
     else
-      put(head.weight_gradient(), rows_of(head, problem).begin, told.weight_gradient);
+      put_rows(head.weight_gradient(), rows_of(head, problem).begin, told.weight_gradient);
   });
   return answer;
 }

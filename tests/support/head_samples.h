@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "layers/head/head_config.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/placement/mesh.h"
-#include "parallel/placement/shard.h"
 
 namespace heddle::test {
 

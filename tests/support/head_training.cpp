@@ -18,7 +18,7 @@ Values rows_in(const Values& all, std::int64_t width, const ShardRange& rows) {
   return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
 }
 
-void put(const Values& values, std::int64_t first, Values& all) {
+void put_values(const Values& values, std::int64_t first, Values& all) {
   std::copy(values.begin(), values.end(), all.begin() + first);
 }
 
@@ -68,7 +68,8 @@ Learned train(const Training& t, const Mesh& mesh) {
         input.global_batch = t.batch;
         const HeadOutput output = head.forward_backward(input);
         if (!rank.device.has_data()) continue;
-        put(output.embedding_gradient.to_doubles(), (step * t.batch + mine.begin) * d, result.embedding_gradients);
+        put_values(output.embedding_gradient.to_doubles(), (step * t.batch + mine.begin) * d,
+                   result.embedding_gradients);
         has_loss = output.loss_sum.defined();
         if (has_loss) loss += output.loss_sum.item();
       }

@@ -4,7 +4,7 @@
 
 #include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

@@ -42,7 +42,7 @@ OrderedJson layer_json(const Explanation& e, std::size_t index) {
   OrderedJson parallel = OrderedJson::object();
   e.options.mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
     const Parallel kind = e.plan.layers[index][axis].kind;
-    parallel[std::string(name_of(axis))] = names_of<Parallel>()[static_cast<std::size_t>(kind)];
+    parallel[std::string(name_of(axis))] = name_of(kind);
   });
   return costs_json({{"layer", application.name},
                      {"type", application.layer->type()},

@@ -4,12 +4,15 @@
 #include "experiments/results/grid.h"
 #include "experiments/results/table.h"
 #include "experiments/results/text.h"
+#include "experiments/results/units.h"
 #include "framework/description/describe.h"
 #include "framework/tensors/memory.h"
 
 namespace heddle {
 
 namespace {
+
+constexpr const char* none = "-";
 
 std::string count(double number) {
   if (number < 999.5) return fmt::format("{:.0f}", number);
@@ -21,10 +24,10 @@ std::string count(double number) {
 }
 
 std::string bytes_or_none(std::int64_t bytes) {
-  return bytes > 0 ? format_bytes(bytes) : "-";
+  return bytes > 0 ? format_bytes(bytes) : none;
 }
 std::string seconds_or_none(double seconds) {
-  return seconds > 0 ? format_seconds(seconds) : "-";
+  return seconds > 0 ? format_seconds(seconds) : none;
 }
 
 /// One grid for layers and what is on its way between them: `>` forward, `<` backward.
@@ -34,9 +37,8 @@ class LayersTable {
 
   std::string to_text() {
     const auto& applications = e_.model.applications();
-    std::vector<std::string> input = row("input", "-", "-");
-    for (const Axis axis : axes_) input.push_back(to_string(e_.plan.input[axis]));
-    add(std::move(input), {"-", "-", "-", "-"});
+    add({"input", none}, placement([&](Axis axis) { return to_string(e_.plan.input[axis]); }),
+        {none, none, none, none});
     for (std::size_t i = 0; i <= applications.size(); ++i) {
       for (std::size_t s = 1; s < e_.stages.size(); ++s)
         if (e_.stages[s].layers.begin == static_cast<std::int64_t>(i)) add_cut(s);
@@ -44,9 +46,9 @@ class LayersTable {
         if (redistribution.reader == i) add_redistribution(redistribution);
       if (i < applications.size()) add_layer(i);
     }
-    std::vector<std::string> head = row("head", "head", "-");
-    for (const Axis axis : axes_) head.emplace_back(e_.class_axes.contains(axis) ? "column S(1)" : "data S(0)");
-    add_costs(std::move(head), e_.head);
+    const std::string head =
+        placement([&](Axis axis) { return std::string(e_.class_axes.contains(axis) ? "column S(1)" : "data S(0)"); });
+    add_costs({"head", "head"}, head, e_.head);
     return grid_.to_text();
   }
 
@@ -59,66 +61,65 @@ class LayersTable {
     mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) { axes.push_back(axis); });
     return axes;
   }
+  /// One column for the placements along all axes: `placement (dp, tp)`.
   static std::vector<std::string> headers(const Explanation& e) {
     std::vector<std::string> headers{"layer", "type"};
-    if (e.stages.size() > 1) headers.emplace_back("stage");
-    for (const Axis axis : axes_of(e.options.mesh)) headers.emplace_back(name_of(axis));
-    headers.insert(headers.end(), {"weights", "FLOP", "sent", "messages"});
+    std::vector<std::string_view> names;
+    for (const Axis axis : axes_of(e.options.mesh)) names.push_back(name_of(axis));
+    if (!names.empty()) headers.push_back(fmt::format("placement ({})", fmt::join(names, ", ")));
+    headers.insert(headers.end(), {"parameters", "FLOPs", "bytes sent", "comm time"});
     return headers;
   }
 
-  std::vector<std::string> row(std::string name, std::string type, std::string stage) const {
-    std::vector<std::string> cells{std::move(name), std::move(type)};
-    if (e_.stages.size() > 1) cells.push_back(std::move(stage));
-    return cells;
+  template <class TextOf>
+  std::string placement(const TextOf& text_of) const {
+    std::vector<std::string> texts;
+    for (const Axis axis : axes_) texts.push_back(text_of(axis));
+    return fmt::format("{}", fmt::join(texts, ", "));
   }
-  void add(std::vector<std::string> row, const std::vector<std::string>& figures) {
+  void add(std::vector<std::string> row, std::string placement, const std::vector<std::string>& figures) {
+    if (!axes_.empty()) row.push_back(std::move(placement));
     row.insert(row.end(), figures.begin(), figures.end());
     grid_.add(std::move(row));
   }
-  void add_costs(std::vector<std::string> row, const LayerCosts& costs) {
+  void add_costs(std::vector<std::string> row, std::string placement, const LayerCosts& costs) {
     PlanTotals totals;
     totals.add(costs);
     const PlanTotals::Traffic traffic = totals.communication();
-    add(std::move(row),
-        {costs.parameters > 0 ? fmt::format("{}", costs.parameters) : "-", costs.flops > 0 ? count(costs.flops) : "-",
+    add(std::move(row), std::move(placement),
+        {costs.parameters > 0 ? fmt::format("{}", costs.parameters) : none, costs.flops > 0 ? count(costs.flops) : none,
          bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
   }
   void add_layer(std::size_t index) {
     const ModelDescription::Application& application = e_.model.applications()[index];
-    std::vector<std::string> cells =
-        row(application.name, shorten(application.layer->type(), type_width), fmt::format("{}", stage_of(e_, index)));
-    for (const Axis axis : axes_) {
+    std::string placed = placement([&](Axis axis) {
       const LayerOption& option = e_.plan.layers[index][axis];
-      cells.push_back(
-          fmt::format("{} {}", names_of<Parallel>()[static_cast<std::size_t>(option.kind)], to_string(option.output)));
-    }
-    add_costs(std::move(cells), e_.report.layers[index]);
+      return fmt::format("{} {}", name_of(option.kind), to_string(option.output));
+    });
+    add_costs({application.name, shorten(application.layer->type(), type_width)}, std::move(placed),
+              e_.report.layers[index]);
   }
-  /// What crosses the cut before a stage.
+  /// What crosses the cut before a stage: `> send 0 -> 1`.
   void add_cut(std::size_t stage) {
     const PlannedCut& cut = e_.cuts[stage - 1];
     std::vector<std::string> names;
     for (const int value : cut.values) names.push_back(value_name(e_, value));
-    const auto line = [&](const std::string& what, const PlanTotals::Traffic& traffic) {
-      std::vector<std::string> cells = row(shorten(fmt::format(" {}", fmt::join(names, ", ")), name_width), what,
-                                           fmt::format("{} -> {}", stage - 1, stage));
-      cells.resize(cells.size() + axes_.size());
-      add(std::move(cells), {"", "", bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
+    const auto line = [&](const std::string& what, std::size_t from, std::size_t to,
+                          const PlanTotals::Traffic& traffic) {
+      add({shorten(fmt::format(" {}", fmt::join(names, ", ")), name_width), fmt::format("{} {} -> {}", what, from, to)},
+          "", {"", "", bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
     };
-    line(cut.forward.bytes > 0 ? "> send" : "no message", cut.forward);
-    if (cut.backward.bytes > 0) line("< send", cut.backward);
+    line(cut.forward.bytes > 0 ? "> send" : "no message", stage - 1, stage, cut.forward);
+    if (cut.backward.bytes > 0) line("< send", stage, stage - 1, cut.backward);
   }
   void add_redistribution(const PlannedRedistribution& redistribution) {
     const std::string name = value_name(e_, redistribution.value);
     for (const PlannedConversion& step : redistribution.steps) {
       const auto line = [&](const std::string& what, std::int64_t bytes, double seconds) {
-        std::vector<std::string> cells = row(fmt::format(" {}", name), what, "");
-        for (const Axis axis : axes_)
-          cells.push_back(axis == step.step.axis
-                              ? fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to))
-                              : "");
-        add(std::move(cells), {"", "", bytes_or_none(bytes), seconds_or_none(seconds)});
+        std::string conversion = fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to));
+        if (axes_.size() > 1) conversion = fmt::format("{} {}", name_of(step.step.axis), conversion);
+        add({fmt::format(" {}", name), what}, std::move(conversion),
+            {"", "", bytes_or_none(bytes), seconds_or_none(seconds)});
       };
       if (step.forward)
         line(fmt::format("> {}", name_of(step.forward->operation)), step.forward->bytes, step.forward->seconds);
@@ -136,7 +137,7 @@ class LayersTable {
 std::string totals_table(const Explanation& e) {
   const PlanTotals& totals = e.totals;
   const bool has_stages = e.stages.size() > 1;
-  Grid grid({has_stages ? "all stages, a step" : "a rank, a step", "sent", "time"});
+  Grid grid({has_stages ? "one step, all stages" : "one step, one rank", "bytes sent", "time"});
   const auto add = [&](std::string_view name, const PlanTotals::Traffic& traffic) {
     grid.add({std::string(name), bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
   };
@@ -150,31 +151,54 @@ std::string totals_table(const Explanation& e) {
     }
   if (has_stages) add("between stages", between);
   add("communication", {all.bytes + between.bytes, all.seconds + between.seconds});
-  grid.add({"computing", "-", format_seconds(totals.computing_seconds)});
+  grid.add({"computing", none, format_seconds(totals.computing_seconds)});
   return grid.to_text();
 }
 
 std::string stages_table(const Explanation& e) {
-  Grid grid({"stage", "pp", "begins with", "layers", "weights", "time a step", "memory a rank"});
+  std::vector<double> times;
+  std::vector<double> memory;
+  for (const PlannedStage& stage : e.stages) {
+    times.push_back(stage.seconds);
+    memory.push_back(static_cast<double>(stage.bytes));
+  }
+  const Unit time = unit_of_seconds(times);
+  const Unit held = unit_of_bytes(memory);
+  Grid grid({"stage", "pp rank", "first layer", "layers", "parameters", heading("step time", time),
+             heading("peak memory", held)});
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
     const PlannedStage& stage = e.stages[s];
     grid.add({fmt::format("{}", s), fmt::format("{}", stage.rank),
               e.model.applications()[static_cast<std::size_t>(stage.layers.begin)].name,
-              fmt::format("{}", stage.layers.size), fmt::format("{}", stage.parameters), seconds_or_none(stage.seconds),
-              format_bytes(stage.bytes)});
+              fmt::format("{}", stage.layers.size), fmt::format("{}", stage.parameters), in_unit(times[s], time),
+              in_unit(memory[s], held)});
   }
   return grid.to_text();
 }
 
 std::string choices_table(const Explanation& e) {
-  Grid grid({"placement", "sent", "messages", "computing", "together", "memory", "fits"});
+  std::vector<double> bytes;
+  std::vector<double> times;
+  std::vector<double> memory;
   for (const Explanation::Choice& choice : e.choices) {
     const PlanTotals::Traffic traffic = choice.totals.communication();
+    bytes.push_back(static_cast<double>(traffic.bytes));
+    times.push_back(traffic.seconds);
+    times.push_back(choice.totals.computing_seconds);
+    memory.push_back(static_cast<double>(choice.totals.bytes()));
+  }
+  const Unit sent = unit_of_bytes(bytes);
+  const Unit time = unit_of_seconds(times);
+  const Unit held = unit_of_bytes(memory);
+  Grid grid({"placement", heading("bytes sent", sent), heading("comm time", time), heading("compute time", time),
+             heading("step time", time), heading("peak memory", held), "fits"});
+  for (std::size_t i = 0; i < e.choices.size(); ++i) {
+    const Explanation::Choice& choice = e.choices[i];
+    const double communicating = times[2 * i];
+    const double computing = times[2 * i + 1];
     const bool fits = e.memory_budget == 0 || choice.totals.bytes() <= e.memory_budget;
-    grid.add({choice.name, bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds),
-              format_seconds(choice.totals.computing_seconds),
-              format_seconds(traffic.seconds + choice.totals.computing_seconds), format_bytes(choice.totals.bytes()),
-              fits ? "yes" : "no"});
+    grid.add({choice.name, in_unit(bytes[i], sent), in_unit(communicating, time), in_unit(computing, time),
+              in_unit(communicating + computing, time), in_unit(memory[i], held), fits ? "yes" : "no"});
   }
   return grid.to_text();
 }
@@ -190,7 +214,7 @@ std::string explanation_text(const Explanation& e) {
   if (has_stages)
     text.append("\n").append(stages_table(e));
   else
-    text += fmt::format("memory a rank: {} of parameters, gradients and optimizer, {} of activations\n",
+    text += fmt::format("memory per rank: {} of parameters, gradients and optimizer, {} of activations\n",
                         format_bytes(e.totals.parameter_bytes), format_bytes(e.totals.activation_bytes));
   if (!e.choices.empty()) text.append("\n").append(choices_table(e));
   return text;

@@ -38,7 +38,7 @@ const ActionLook& look_of(ActionKind kind) {
 }
 
 std::vector<ActionLook> looks_in(const Timeline& timeline) {
-  std::array<bool, action_kinds> present{};
+  std::array<bool, enumerator_count<ActionKind>()> present{};
   for (const auto& actions : timeline.ranks)
     for (const TimedAction& timed : actions)
       if (timed.end > timed.begin) present.at(static_cast<std::size_t>(timed.action.kind)) = true;

@@ -159,8 +159,8 @@ class Painter {
       const Action* action = nullptr;
     };
     std::vector<Share> shares(static_cast<std::size_t>(scale_.columns));
-    std::array<double, action_kinds> none{};
-    std::vector<std::array<double, action_kinds>> by_kind(shares.size(), none);
+    std::array<double, enumerator_count<ActionKind>()> none{};
+    std::vector<std::array<double, enumerator_count<ActionKind>()>> by_kind(shares.size(), none);
     for (const TimedAction& timed : actions) {
       const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(timed.begin / scale_.column + 1e-6)));
       for (std::size_t column = first; column < shares.size(); ++column) {

@@ -50,11 +50,11 @@ void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchS
 }
 
 std::string search_table(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
-  Grid grid({"schedule", "m", "v", "makespan", "span bubble", "peak memory", "fits"});
+  Grid grid({"schedule", "m", "v", "makespan", "bubble (%)", "peak memory", "fits"});
   const std::size_t shown = std::min(most_shown, weighed.size());
   for (const WeighedSchedule& w : weighed.subspan(0, shown))
     grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
-              fmt::format("{:.2f} %", 100 * w.span_bubble), plain_number(w.peak_memory), w.fits ? "yes" : "no"});
+              fmt::format("{:.2f}", 100 * w.span_bubble), plain_number(w.peak_memory), w.fits ? "yes" : "no"});
   std::string text = grid.to_text();
   if (shown < weighed.size()) text += fmt::format("and {} more", weighed.size() - shown);
   if (shown < weighed.size() && space.memory)
@@ -62,8 +62,9 @@ std::string search_table(std::span<const WeighedSchedule> weighed, const SearchS
                         std::count_if(weighed.begin(), weighed.end(), [](const WeighedSchedule& w) { return w.fits; }));
   if (shown < weighed.size()) text += "\n";
   return text +
-         "(searched: made for these costs; peak memory of the rank that needs the most, in micro-batches of the given "
-         "size)\n\n" +
+         "(searched: made for these costs; bubble: the papers' span bubble; peak memory: of the rank that needs the "
+         "most, "
+         "in micro-batches of the given size)\n\n" +
          comparison(weighed);
 }
 

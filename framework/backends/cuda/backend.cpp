@@ -118,4 +118,8 @@ std::vector<std::pair<std::string, std::string>> cuda_versions() {
           {"cudnn", fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR)}};
 }
 
+std::string cuda_absence() {
+  return {};
+}
+
 }  // namespace heddle

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "framework/error.h"
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

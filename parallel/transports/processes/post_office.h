@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "framework/tensors/tensor.h"
+#include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/deadlock_search.h"
 #include "parallel/transports/processes/letter.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/wire.h"
-#include "parallel/transports/transport.h"
 
 namespace heddle {
 

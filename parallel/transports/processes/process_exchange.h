@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/post_office.h"
-#include "parallel/transports/transport.h"
 
 namespace heddle {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/post_office.h"
-#include "parallel/transports/transport.h"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 
@@ -75,8 +75,5 @@ class Wire {
   /// Ends all processes, this one included, by this exit code; where only their launcher can do that, lets go of them.
   virtual void abort(int code) = 0;
 };
-
-/// Joins the job that this process was started in; once a process. Null in a program built without MPI.
-std::unique_ptr<Wire> join_job();
 
 }  // namespace heddle

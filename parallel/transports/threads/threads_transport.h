@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/transports/transport.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

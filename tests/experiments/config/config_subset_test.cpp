@@ -11,7 +11,7 @@
 #include "experiments/config/writer.h"
 #include "framework/error.h"
 
-namespace heddle {
+namespace heddle::config_subset_test {
 
 namespace {
 
@@ -77,4 +77,4 @@ TEST_CASE("config subset: schema and help say both forms") {
   CHECK(help.find("[\"red\", \"blue\"]") != std::string::npos);
 }
 
-}  // namespace heddle
+}  // namespace heddle::config_subset_test

@@ -1,11 +1,12 @@
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "experiments/data/image_folder.h"
+#include "experiments/data/data_config.h"
 #include "framework/error.h"
 #include "tests/support/scratch.h"
 
@@ -39,7 +40,8 @@ std::unique_ptr<const Dataset> open(const std::string& path, std::int64_t train 
   return make_dataset(config, {1});
 }
 
-void refuses(const std::string& path, const std::string& message, std::int64_t train = 1, std::int64_t test = 0) {
+void refuses_folder(const std::string& path, const std::string& message, std::int64_t train = 1,
+                    std::int64_t test = 0) {
   CHECK_THROWS_WITH_AS(open(path, train, test), message.c_str(), InputError);
 }
 
@@ -87,29 +89,30 @@ TEST_CASE("folders are labels and files are split in natural order") {
 TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   const Folder folder;
   const std::string& path = folder.path();
-  refuses(path + "/none", "image folder \"" + path + "/none\": no such folder");
+  refuses_folder(path + "/none", "image folder \"" + path + "/none\": no such folder");
   folder.write("file", "");
-  refuses(path + "/file", "image folder \"" + path + "/file\": it is a file, not a folder");
-  refuses(path, "image folder \"" + path + "\": one folder an identity expected, none found");
+  refuses_folder(path + "/file", "image folder \"" + path + "/file\": it is a file, not a folder");
+  refuses_folder(path, "image folder \"" + path + "\": expected one folder for each identity, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');
-  refuses(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed to tell apart");
+  refuses_folder(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed to tell apart");
   folder.write("a/readme", "");
-  refuses(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
+  refuses_folder(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
   folder.picture("a/1.pgm", 'a');
-  refuses(path, "image folder \"" + path +
-                    "/a\": 1 image, but 1 for training (train_per_identity) and at least 1 for testing are needed");
+  refuses_folder(path,
+                 "image folder \"" + path +
+                     "/a\": 1 image, but 1 for training (train_per_identity) and at least 1 for testing are needed");
   folder.picture("a/2.pgm", 'a');
-  refuses(
+  refuses_folder(
       path,
       "image folder \"" + path + "/a\": 2 images, but 1 for training (train_per_identity) and 2 for testing are needed",
       1, 2);
   CHECK_NOTHROW(open(path));
   folder.write("a/2.pgm", "P5 2 2 255\nab");
-  refuses(path, "image \"" + path +
-                    "/a/2.pgm\": truncated: 2 x 2 pixels need at least 4 bytes after the header, 2 are there");
+  refuses_folder(path, "image \"" + path +
+                           "/a/2.pgm\": truncated: 2 x 2 pixels need at least 4 bytes after the header, 2 are there");
   folder.write("a/2.pgm", "");
-  refuses(path, "image \"" + path + "/a/2.pgm\": the file is empty");
+  refuses_folder(path, "image \"" + path + "/a/2.pgm\": the file is empty");
 }
 
 TEST_CASE("a file that breaks while training runs is named by the batch that meets it") {
@@ -127,9 +130,23 @@ TEST_CASE("a file that breaks while training runs is named by the batch that mee
 TEST_CASE("an image size that no reader gives is refused") {
   DataConfig config;
   config.synthetic_identities.image = {2, 8, 8};
-  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: 1 (gray) or 3 (colour) channels expected, 2 given",
-                       InputError);
+  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: expected 1 (gray) or 3 (colour) channels, got 2", InputError);
   config.synthetic_identities.image = {3, 8};
-  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: [channels, height, width] expected, 2 numbers given",
+  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: expected [channels, height, width], got 2 numbers",
                        InputError);
+}
+
+TEST_CASE("a type that no data set of the table has is an error, not another data set") {
+  DataConfig config;
+  config.type = static_cast<DataType>(data_sets.size);
+  CHECK_THROWS_AS((void)image_shape(config), std::out_of_range);
+  CHECK_THROWS_AS((void)make_dataset(config, {1}), std::out_of_range);
+}
+
+TEST_CASE("the number of identities is known before opening where the images are drawn") {
+  DataConfig config;
+  config.synthetic_identities.identities = 17;
+  CHECK(known_classes(config) == 17);
+  config.type = DataType::image_folder;
+  CHECK_FALSE(known_classes(config));
 }

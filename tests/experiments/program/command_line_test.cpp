@@ -8,10 +8,14 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/config/study.h"
+#include "experiments/config/writer.h"
 #include "experiments/results/results_folder.h"
+#include "experiments/training/experiment.h"
+#include "framework/error.h"
 #include "tests/support/called.h"
 #include "tests/support/experiment_files.h"
-#include "tests/support/program.h"
+#include "tests/support/program/program.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -23,18 +27,8 @@ using Json = nlohmann::json;
 using test::call;
 using test::Called;
 using test::Files;
+using test::small_study;
 using test::summary;
-
-/// A few steps of a small network on drawn faces.
-Json small_study() {
-  return Json::parse(R"({
-    "name": "small", "threads": 1, "mesh": {"dp": 2},
-    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
-             "test_per_identity": 2},
-    "model": {"type": "mlp", "hidden": [12], "embedding": 5, "dropout": 0.2, "embedding_norm": true},
-    "head": {"classes": 9},
-    "train": {"batch": 8, "micro_batches": 2, "steps": 6}})");
-}
 
 }  // namespace
 
@@ -55,122 +49,6 @@ TEST_CASE("the effective experiment that a run writes gives the same run again")
   const Called second = call({"run", files.path("a") + "/experiment.json", "--out", files.path("b"), "--json"});
   REQUIRE(second.code == 0);
   CHECK(summary(first)["variants"][0]["loss_per_step"] == summary(second)["variants"][0]["loss_per_step"]);
-}
-
-TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the accuracy of the whole run") {
-  Files files;
-  Json experiment = small_study();
-  experiment["train"]["save_every"] = 4;
-  experiment["evaluation"] = Json::object();
-  const std::string file = files.write(experiment);
-  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
-  REQUIRE(whole.code == 0);
-  // The same run with a bound on its time: killed after step 4 was saved.
-  REQUIRE(call({"run", file, "--out", files.path("cut"), "--set", "train.steps=4"}).code == 0);
-  const Called resumed = call({"run", file, "--out", files.path("cut"), "--json", "--resume"});
-  REQUIRE(resumed.code == 0);
-  const Json losses = summary(whole)["variants"][0]["loss_per_step"];
-  const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
-  CHECK(losses.size() == 6);
-  CHECK(rest == losses);
-  CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
-}
-
-TEST_CASE("a run that does not resume leaves no checkpoint of an earlier one to resume") {
-  Files files;
-  const std::string file = files.write(small_study());
-  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
-  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=3"}).code == 0);
-  const std::string checkpoints = files.path("out") + "/checkpoint/small/";
-  CHECK_FALSE(std::filesystem::exists(checkpoints + "step-000006"));
-  CHECK(std::filesystem::exists(checkpoints + "step-000003"));
-}
-
-TEST_CASE("a checkpoint whose files are of different steps is refused") {
-  Files files;
-  const std::string file = files.write(small_study());
-  REQUIRE(call({"run", file, "--out", files.path("a"), "--set", "train.steps=2"}).code == 0);
-  REQUIRE(call({"run", file, "--out", files.path("b"), "--set", "train.steps=3"}).code == 0);
-  const std::string in_a = files.path("a") + "/checkpoint/small/step-000002/rank-";
-  std::filesystem::copy_file(files.path("b") + "/checkpoint/small/step-000003/rank-1.safetensors",
-                             in_a + "1.safetensors", std::filesystem::copy_options::overwrite_existing);
-  const Called resumed = call({"run", file, "--out", files.path("a"), "--resume"});
-  CHECK(resumed.code == 2);
-  CHECK(resumed.err.find(in_a + "1.safetensors: is of another checkpoint than " + in_a + "0.safetensors") !=
-        std::string::npos);
-  std::filesystem::rename(files.path("b") + "/checkpoint/small/step-000003",
-                          files.path("b") + "/checkpoint/small/step-000004");
-  const Called renamed = call({"run", file, "--out", files.path("b"), "--resume"});
-  CHECK(renamed.code == 2);
-  CHECK(renamed.err.find("step-000004: was saved with steps = 3, this run has 4: it would not go on as the same run") !=
-        std::string::npos);
-}
-
-TEST_CASE("resuming on another number of ranks goes on, and says that it may round otherwise") {
-  Files files;
-  const std::string file = files.write(small_study());
-  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
-  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
-  const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--json", "--set", "mesh.dp=1",
-                               "--set", "train.micro_batches=4"});
-  REQUIRE(resumed.code == 0);
-  CHECK(resumed.err.find("resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the "
-                         "losses agree within rounding\n") != std::string::npos);
-  const Json losses = summary(whole)["variants"][0]["loss_per_step"];
-  const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
-  REQUIRE(rest.size() == losses.size());
-  for (std::size_t i = 0; i < losses.size(); ++i)
-    CHECK(rest[i].get<double>() == doctest::Approx(losses[i].get<double>()).epsilon(2e-5));
-}
-
-TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
-  Files files;
-  const std::string file = files.write(small_study());
-  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
-  const std::vector<std::string> more{"run", file, "--out", files.path("out"), "--set", "head.classes=13"};
-  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& others) {
-    arguments.insert(arguments.end(), others.begin(), others.end());
-    return call(arguments);
-  };
-  const std::string before = files.contents("out");
-  const Called refused = with(more, {"--resume"});
-  CHECK(refused.code == 2);
-  CHECK(files.contents("out") == before);
-  CHECK(refused.err.find("rank-0.safetensors: head.weight is of f32[9,5], this run needs f32[13,5]") !=
-        std::string::npos);
-  const Called alone = with(more, {"--fresh-head"});
-  CHECK(alone.code == 2);
-  CHECK(alone.err.find("--fresh-head requires --resume") != std::string::npos);
-  const Called begun = with(more, {"--resume", "--fresh-head"});
-  CHECK(begun.code == 0);
-  CHECK(begun.err.find("begins a new head of 13 classes\n") != std::string::npos);
-  CHECK(begun.err.find("going on after step 2\n") != std::string::npos);
-}
-
-TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
-  Files files;
-  const std::string file = files.write(small_study());
-  const std::string folder = files.path("out") + "/checkpoint/small/step-000006";
-  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
-  const std::vector<std::string> resume{"run", file, "--out", files.path("out"), "--resume", "--set", "train.steps=8"};
-  std::vector<std::string> changed = resume;
-  changed.insert(changed.end(), {"--set", "train.optimizer.lr=0.2"});
-  const Called other = call(changed);
-  CHECK(other.code == 2);
-  CHECK(
-      other.err.find("step-000006: was saved by another experiment (train.optimizer.lr was 0.1, is 0.2): what may "
-                     "change is how long it trains, what it saves, how it is evaluated and how it lies on its ranks") !=
-      std::string::npos);
-  {
-    std::fstream weights(folder + "/rank-1.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-    weights.seekp(-5, std::ios::end);
-    weights.put('?');
-  }
-  const std::string before = files.contents("out");
-  const Called damaged = call(resume);
-  CHECK(damaged.code == 2);
-  CHECK(files.contents("out") == before);
-  CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum is not the one beside it") != std::string::npos);
 }
 
 TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the other variants still run") {
@@ -394,6 +272,18 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==
         "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+}
+
+TEST_CASE("a transport's former name is read, and written back as its present name") {
+  const std::string text = R"({"name": "old", "transport": "mpi", "data": {"type": "synthetic_identities"}})";
+  Study<Experiment> study = read_study_text<Experiment>(text, "old.json");
+  Experiment& experiment = study.variants[0].root;
+  CHECK(experiment.transport == "processes");
+  const std::string written = write_experiment({{"old", [&](Describer& d) { describe(d, experiment); }}});
+  CHECK(Json::parse(written)["transport"] == "processes");
+  const std::vector<std::string> wrong{"transport=\"mpj\""};
+  CHECK_THROWS_WITH_AS(read_study_text<Experiment>(text, "old.json", wrong),
+                       "--set transport: expected \"threads\", \"processes\" or \"nccl\", got \"mpj\"", InputError);
 }
 
 TEST_CASE("wrong calls say what is wrong and exit with 2") {

@@ -10,7 +10,7 @@
 #include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::explain_test {
 
 namespace {
 
@@ -67,25 +67,25 @@ TEST_CASE("explain prints layers, what moves between them, and the sums") {
   const Called called = call({"explain"}, two_layers());
   CHECK(called.code == 0);
   CHECK(called.out == R"(small: tp 2, 4 samples in each of 2 micro-batches
-layer                      type           tp  weights    FLOP   sent  messages
-input                         -            R        -       -      -         -
-flatten                 flatten  replicate R        -       -      -         -
- flatten             no message     R -> R/P                       -         -
-layers.0                 linear  column S(1)     1040  32.8 k      -         -
-layers.0.relu              relu   group S(1)        -       -      -         -
-fc                       linear        row P      136  6.14 k      -         -
- fc            > reduce_scatter    P -> S(0)                   128 B   2.13 ms
- fc                < all_gather    P -> S(0)                   128 B   2.13 ms
-head                       head  column S(1)       40  2.56 k  448 B   14.4 ms
+layer                      type  placement (tp)  parameters   FLOPs  bytes sent  comm time
+input                         -               R           -       -           -          -
+flatten                 flatten     replicate R           -       -           -          -
+ flatten             no message        R -> R/P                               -          -
+layers.0                 linear     column S(1)        1040  32.8 k           -          -
+layers.0.relu              relu      group S(1)           -       -           -          -
+fc                       linear           row P         136  6.14 k           -          -
+ fc            > reduce_scatter       P -> S(0)                           128 B    2.13 ms
+ fc                < all_gather       P -> S(0)                           128 B    2.13 ms
+head                       head     column S(1)          40  2.56 k       448 B    14.4 ms
 
-a rank, a step   sent     time
-activations     704 B  18.7 ms
-weights             -        -
-gradients           -        -
-statistics          -        -
-communication   704 B  18.7 ms
-computing           -  41.5 ms
-memory a rank: 14.1 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
+one step, one rank  bytes sent     time
+activations              704 B  18.7 ms
+weights                      -        -
+gradients                    -        -
+statistics                   -        -
+communication            704 B  18.7 ms
+computing                    -  41.5 ms
+memory per rank: 14.1 KiB of parameters, gradients and optimizer, 2.56 KiB of activations
 )");
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("explain says along which axes the classes are shared, and what copies
   const std::string text = call({"explain"}, experiment).out;
   const std::size_t begin = text.find("\nhead ") + 1;
   const std::string line = text.substr(begin, text.find('\n', begin) - begin);
-  CHECK(line.find("data S(0)  column S(1)") != std::string::npos);
+  CHECK(line.find("data S(0), column S(1)") != std::string::npos);
 }
 
 /// The two layers on two stages.
@@ -227,28 +227,28 @@ TEST_CASE("explain prints stages and what crosses between them") {
   const Called called = call({"explain"}, two_stages());
   CHECK(called.code == 0);
   CHECK(called.out == R"(small: pp 2, 4 samples in each of 2 micro-batches
-layer              type   stage  weights    FLOP      sent  messages
-input                 -       -        -       -         -         -
-flatten         flatten       0        -       -         -         -
-layers.0         linear       0     2080  65.5 k         -         -
-layers.0.relu      relu       0        -       -         -         -
- layers.0.relu   > send  0 -> 1                   1.00 KiB   3.02 ms
- layers.0.relu   < send  0 -> 1                   1.00 KiB   3.02 ms
-fc               linear       1      264  12.3 k         -         -
-head               head       -       80  5.12 k         -         -
+layer                   type  parameters   FLOPs  bytes sent  comm time
+input                      -           -       -           -          -
+flatten              flatten           -       -           -          -
+layers.0              linear        2080  65.5 k           -          -
+layers.0.relu           relu           -       -           -          -
+ layers.0.relu  > send 0 -> 1                      1.00 KiB    3.02 ms
+ layers.0.relu  < send 1 -> 0                      1.00 KiB    3.02 ms
+fc                    linear         264  12.3 k           -          -
+head                    head          80  5.12 k           -          -
 
-all stages, a step      sent     time
-activations                -        -
-weights                    -        -
-gradients                  -        -
-statistics                 -        -
-between stages      2.00 KiB  6.05 ms
-communication       2.00 KiB  6.05 ms
-computing                  -  83.0 ms
+one step, all stages  bytes sent     time
+activations                    -        -
+weights                        -        -
+gradients                      -        -
+statistics                     -        -
+between stages          2.00 KiB  6.05 ms
+communication           2.00 KiB  6.05 ms
+computing                      -  83.0 ms
 
-stage  pp  begins with  layers  weights  time a step  memory a rank
-0       0      flatten       3     2080      65.5 ms       29.4 KiB
-1       1           fc       1      344      17.4 ms       4.22 KiB
+stage  pp rank  first layer  layers  parameters  step time (ms)  peak memory (KiB)
+0            0      flatten       3        2080            65.5               29.4
+1            1           fc       1         344            17.4               4.22
 )");
 }
 
@@ -313,8 +313,8 @@ TEST_CASE("explain says what does not fit, and where") {
   Json experiment = two_layers();
   experiment["memory_budget"] = 5000;
   CHECK(call({"explain", "--placements", "auto"}, experiment).err ==
-        "heddle: small: the model: no placement fits into 4.57 KiB a rank, the least that is possible is 15.3 KiB (the "
-        "head takes 320 B of the 4.88 KiB of memory_budget)\n");
+        "heddle: small: the model: no placement fits into 4.57 KiB per rank, the least that is possible is 15.3 KiB "
+        "(the head takes 320 B of the 4.88 KiB of memory_budget)\n");
   experiment = two_layers();
   experiment["model"]["placements"][0] = {{"layers", "layers.0"}, {"parallel", "group"}};
   const Called called = call({"explain"}, experiment);
@@ -324,4 +324,4 @@ TEST_CASE("explain says what does not fit, and where") {
   CHECK(call({"explain", "--placements", "best"}, two_layers()).code == 2);
 }
 
-}  // namespace heddle
+}  // namespace heddle::explain_test

@@ -163,7 +163,7 @@ TEST_CASE("an integer field is found by its path, with its range; the nearest na
   Experiment experiment;
   experiment.model.type = ModelType::layers;
   experiment.model.layers.resize(2);
-  experiment.model.layers[1].type = static_cast<int>(LayerType::linear);
+  experiment.model.layers[1].type = LayerType::linear;
   const auto find = [&](const std::string& path) {
     return integer_field([&experiment](Describer& d) { describe(d, experiment); }, path);
   };

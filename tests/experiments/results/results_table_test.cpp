@@ -20,29 +20,29 @@ TEST_CASE("the table shows losses, times, memory by category, the largest over t
   RunResult run = run_result();
   run.variants[0].ranks[0].sent_bytes = 0;
   CHECK(results_table(run) ==
-        R"(variant                loss  time a step  images/s  speed-up  largest rank  / mean      sent
-serial   40.5000 -> 20.1250       1.00 s      64.0      1.00      10.0 MiB    1.00       0 B
-sharded  40.5000 -> 20.1250       500 ms       128      2.00      13.0 MiB    1.13  3.91 KiB
-too_big                   -            -         -         -             -       -         -
+        R"(variant                loss  step time (ms)  images/s  peak memory (MiB)  max/mean  bytes sent (KiB)
+serial   40.5000 -> 20.1250            1000      64.0               10.0      1.00                 0
+sharded  40.5000 -> 20.1250             500       128               13.0      1.13              3.91
+too_big                   -               -         -                  -         -                 -
 too_big ran out of memory: rank 1: out of memory
 
-memory of each rank when it held the most, and what it sent
-rank     total  parameters  gradients  optimizer  activations  workspace  communication    sent
+peak memory of each rank (MiB); other: workspace and communication
+rank  total  parameters  gradients  optimizer  activations  other
 serial
-0     10.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     1.00 MiB      512 B            0 B     0 B
+0      10.0        4.00       3.00       2.00         1.00  0.000
 sharded
-0     10.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     1.00 MiB      512 B            0 B  1000 B
-1     11.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     2.00 MiB      512 B            0 B  1001 B
-2     12.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     3.00 MiB      512 B            0 B  1002 B
-3     13.0 MiB    4.00 MiB   3.00 MiB   2.00 MiB     4.00 MiB      512 B            0 B  1003 B
+0      10.0        4.00       3.00       2.00         1.00  0.000
+1      11.0        4.00       3.00       2.00         2.00  0.000
+2      12.0        4.00       3.00       2.00         3.00  0.000
+3      13.0        4.00       3.00       2.00         4.00  0.000
 
-what rank 0 sends in a step: counted, and by formula with its parts
-variant   counted   formula  activations   weights  gradients  statistics      head
-sharded  21.0 MiB  21.0 MiB     1.00 MiB  2.00 MiB   3.00 MiB    4.00 MiB  11.0 MiB
+bytes that rank 0 sends in one step (MiB): counted, and by formula in its parts
+variant  counted  formula  gradients  statistics  head  other
+sharded     21.0     21.0       3.00        4.00  11.0   3.00
 
 accuracy
-variant   rank-1       verification  TAR at FAR 1e-3  TAR at FAR 1e-4
-serial   99.00 %  97.50 % +- 1.25 %          90.00 %          80.00 %
+variant  rank-1 (%)  verification (%)  TAR@FAR=1e-3 (%)  TAR@FAR=1e-4 (%)
+serial        99.00    97.50 +- 1.25             90.00             80.00
 )");
 }
 
@@ -81,27 +81,27 @@ TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's sha
   run.variants[2].pipeline->kept_inputs = {2, 2, 2, 2};
   const std::string table = results_table(run);
   CHECK(table.find(R"(
-pipelines, p ranks and m micro-batches: gain over naive with the same recomputation, and its ideal
-variant            p  m  recompute  time a step  over naive  ideal  share  bubble  fullest rank
-naive              4  2      never       8.00 s        1.00   1.00  1.000   0.750      13.0 MiB
-gpipe              4  2      never       4.00 s        2.00   2.50  0.800   0.500      13.0 MiB
-zb_h1, recomputed  4  2     always       3.00 s           -   3.00      -   0.250      13.0 MiB
+pipelines of p ranks and m micro-batches: speedup over naive with the same recomputation, and its ideal
+variant            p  m  speedup  ideal  share of ideal  bubble
+naive              4  2     1.00   1.00           1.000   0.750
+gpipe              4  2     2.00   2.50           0.800   0.500
+zb_h1, recomputed  4  2        -   3.00               -   0.250
 
-memory of each rank)") != std::string::npos);
+peak memory of each rank)") != std::string::npos);
   CHECK(table.find(R"(
-kept for backward at one time, by the schedule; and activations when the rank held the most
-variant            rank  micro-batches  inputs  samples  activations  a sample
-gpipe                 0              2       -       64     1.00 MiB  16.0 KiB
-gpipe                 1              2       -       64     2.00 MiB  32.0 KiB
-gpipe                 2              2       -       64     3.00 MiB  48.0 KiB
-gpipe                 3              2       -       64     4.00 MiB  64.0 KiB
-zb_h1, recomputed     0              1       2       32     1.00 MiB         -
-zb_h1, recomputed     1              1       2       32     2.00 MiB         -
-zb_h1, recomputed     2              1       2       32     3.00 MiB         -
-zb_h1, recomputed     3            0.5       2       16     4.00 MiB         -
+kept for backward at one time, by the schedule, and activations at peak memory
+variant            rank  micro-batches  inputs  samples  activations (MiB)  per sample (KiB)
+gpipe                 0              2       -       64               1.00              16.0
+gpipe                 1              2       -       64               2.00              32.0
+gpipe                 2              2       -       64               3.00              48.0
+gpipe                 3              2       -       64               4.00              64.0
+zb_h1, recomputed     0              1       2       32               1.00                 -
+zb_h1, recomputed     1              1       2       32               2.00                 -
+zb_h1, recomputed     2              1       2       32               3.00                 -
+zb_h1, recomputed     3            0.5       2       16               4.00                 -
 )") != std::string::npos);
   CHECK(table.ends_with(R"(
-steps as the schedule predicts them from costs of the stages measured alone
+step time as the schedule predicts it from stage costs measured in isolation
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
 )"));
   run.variants[1].pipeline->predicted_seconds = 0.5;
@@ -127,10 +127,10 @@ TEST_CASE("a forward pass shows what each rank makes and how busy it was") {
   run.variants[0].pipeline->outputs = {"f32[8,28,28,128]", "f32[8,256]"};
   run.variants[0].ranks[1].busy_in_step = {9, 3, 3};
   CHECK(results_table(run).find(R"(
-forward passes: what each rank makes, and the share of the time that it computes
-variant  rank  makes of a micro-batch  computes
-m 4         0        f32[8,28,28,128]    50.0 %
-m 4         1              f32[8,256]    75.0 %
+forward passes: what each rank makes, and the share of the time in which it computes
+variant  rank  output of a micro-batch  busy (%)
+m 4         0         f32[8,28,28,128]      50.0
+m 4         1               f32[8,256]      75.0
 )") != std::string::npos);
 }
 
@@ -148,8 +148,8 @@ TEST_CASE("neighbouring ranks that read alike share a row") {
 TEST_CASE("a table of variants that measured nothing is a table all the same") {
   RunResult run;
   run.variants = {failed_variant("a")};
-  CHECK(results_table(run) == R"(variant  loss  time a step  images/s  speed-up  largest rank  / mean  sent
-a           -            -         -         -             -       -     -
+  CHECK(results_table(run) == R"(variant  loss  step time (ms)  images/s  peak memory (MiB)  max/mean  bytes sent (MiB)
+a           -               -         -                  -         -                 -
 a ran out of memory: rank 1: out of memory
 )");
 }

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/run.h"
 #include "framework/ops/elementwise.h"
 #include "layers/activation.h"
@@ -247,7 +247,7 @@ TEST_CASE("rank 0 sends in a step what the formulas say, in 16 bits, too") {
         experiment.data.synthetic_identities.image = {3, 16, 16};
         experiment.model = {.type = ModelType::resnext, .embedding = 8, .stem = Stem::small};
         experiment.model.resnext = {.blocks = {1, 1, 1, 1}, .cardinality = 4, .width = 4};
-        experiment.model.placements = {{"layer*.conv1", kind, AxisChoice::tp}};
+        experiment.model.placements = {{"layer*.conv1", kind, Axis::tp}};
         experiment.mesh = {.dp = 2, .pp = 2, .tp = 2};
         experiment.train.micro_batches = 2;
         experiment.train.clip.norm = 1;

@@ -1,4 +1,4 @@
-#include "experiments/training/prediction.h"
+#include "experiments/training/prediction/prediction.h"
 
 #include <doctest/doctest.h>
 
@@ -134,7 +134,7 @@ TEST_CASE("the times of the applications add up to those of the stages") {
 TEST_CASE("a cut by measured time knows the head: a large one on the last stage leaves it fewer layers") {
   StageProfiles profiles;
   Experiment experiment = planned_pipeline();
-  experiment.model.stages.by = StagesBy::time;
+  experiment.model.stages.by = BalanceBy::time;
   experiment.head.classes = 100'000;
   const auto dataset = make_dataset(experiment.data, {1});
   const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));

@@ -4,7 +4,7 @@
 #include "experiments/training/run.h"
 #include "tests/support/layouts.h"
 
-namespace heddle {
+namespace heddle::sent_bytes_test {
 
 namespace {
 
@@ -155,12 +155,12 @@ TEST_CASE("rank 0 sends in a step what the formulas say: layers placed in every 
   experiment.model = {.type = ModelType::resnext, .embedding = 8, .stem = Stem::small};
   experiment.model.resnext = {.blocks = {1, 1, 1, 1}, .cardinality = 4, .width = 4};
   for (const Parallel kind : {Parallel::data, Parallel::parameter, Parallel::column, Parallel::row})
-    for (const AxisChoice axis : {AxisChoice::dp, AxisChoice::tp}) {
+    for (const Axis axis : {Axis::dp, Axis::tp}) {
       CAPTURE(static_cast<int>(kind));
       CAPTURE(static_cast<int>(axis));
-      experiment.model.placements = {{"layer*.conv1", kind, axis}, {"layer*.conv2", Parallel::group, AxisChoice::tp}};
+      experiment.model.placements = {{"layer*.conv1", kind, axis}, {"layer*.conv2", Parallel::group, Axis::tp}};
       check_sent(experiment);
     }
 }
 
-}  // namespace heddle
+}  // namespace heddle::sent_bytes_test

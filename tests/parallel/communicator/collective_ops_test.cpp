@@ -9,9 +9,10 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::collective_ops_test {
 
 namespace {
 
@@ -175,4 +176,4 @@ TEST_CASE("collectives in the graph say what they expected") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::collective_ops_test

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/communicator/communicator.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/world.h"
 #include "tests/support/transports.h"
 

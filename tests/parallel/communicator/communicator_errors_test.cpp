@@ -2,8 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "parallel/communicator/communicator.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/world.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle {

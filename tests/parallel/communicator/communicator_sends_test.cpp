@@ -7,7 +7,7 @@
 #include "parallel/communicator/communicator.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::communicator_sends_test {
 
 namespace {
 
@@ -112,4 +112,4 @@ TEST_CASE("a receive that is dropped unfinished takes nothing: its sender is tol
       "rank 0, message 1: send to rank 1 f32[100,1000]: rank 1 has ended and will not come");
 }
 
-}  // namespace heddle
+}  // namespace heddle::communicator_sends_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/world.h"
 #include "tests/support/transports.h"
 

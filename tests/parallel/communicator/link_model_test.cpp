@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle::test {
+namespace heddle::test::link_model_test {
 namespace {
 
 /// Powers of two, so that the sums below are exact.
@@ -75,4 +75,4 @@ TEST_CASE("A rank alone communicates in no time") {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::link_model_test

@@ -7,7 +7,7 @@
 #include "framework/ops/linear_algebra.h"
 #include "tests/support/transports.h"
 
-namespace heddle::test {
+namespace heddle::test::rank_clock_test {
 namespace {
 
 /// Powers of two, so that the times below are exact: a message of n bytes takes 1/4 + n/8 seconds.
@@ -283,4 +283,4 @@ TEST_CASE("Virtual ranks compute on one thread unless told otherwise") {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::rank_clock_test

@@ -17,7 +17,8 @@
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/validation.h"
 
-using namespace heddle;
+namespace heddle::schedule_validation_test {
+
 using enum ActionKind;
 
 namespace {
@@ -221,9 +222,9 @@ TEST_CASE("validate: an overlapped pair is one forward and one backward that nee
   CHECK(fault_of(with_cell(schedule, 0, 3, {backward, 0, 1, true})) ==
         "0/3: 0B1: overlaps the next action, but there is none");
   CHECK(fault_of(with_cell(schedule, 0, 0, {forward, 0, 0, true})) ==
-        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+        "0/0: 0F0: overlaps, but the pair is not one forward and one backward of different cells");
   CHECK(fault_of(with_cell(one_f_one_b({1, 1}), 0, 0, {forward, 0, 0, true})) ==
-        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+        "0/0: 0F0: overlaps, but the pair is not one forward and one backward of different cells");
 }
 
 TEST_CASE("validate: messages follow what they send, are received before use, and in the order of their pair") {
@@ -281,3 +282,5 @@ TEST_CASE("check: draws the cells around the fault") {
         "rank 0   ..  0B3      0B4      0B5      0B6      0B7\n"
         "rank 1   ..  1B3      1B4      1B5      1B6     ><\n");
 }
+
+}  // namespace heddle::schedule_validation_test

@@ -13,7 +13,7 @@ using namespace heddle;
 
 namespace {
 
-std::string text(const std::vector<Action>& list) {
+std::string text_of(const std::vector<Action>& list) {
   std::string result;
   for (const Action& action : list) result += (result.empty() ? "" : " ") + to_string(action);
   return result;
@@ -39,21 +39,21 @@ TEST_CASE("schedule: stages loop over the ranks, or go down and up again") {
 
 TEST_CASE("schedule: naive, gpipe and 1f1b are their papers' pictures") {
   const ScheduleShape shape{3, 4};
-  CHECK(text(naive({2, 2}).ranks[0]) == "0F0 0B0 0F1 0B1");
-  CHECK(text(gpipe(shape).ranks[1]) == "1F0 1F1 1F2 1F3 1B0 1B1 1B2 1B3");
+  CHECK(text_of(naive({2, 2}).ranks[0]) == "0F0 0B0 0F1 0B1");
+  CHECK(text_of(gpipe(shape).ranks[1]) == "1F0 1F1 1F2 1F3 1B0 1B1 1B2 1B3");
   const Schedule schedule = one_f_one_b(shape);
-  CHECK(text(schedule.ranks[0]) == "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
-  CHECK(text(schedule.ranks[1]) == "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3");
-  CHECK(text(schedule.ranks[2]) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
+  CHECK(text_of(schedule.ranks[0]) == "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
+  CHECK(text_of(schedule.ranks[1]) == "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3");
+  CHECK(text_of(schedule.ranks[2]) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
 }
 
 TEST_CASE(
     "schedule: several stages a rank, the weight part by itself, and overlapped pairs are their papers' pictures") {
-  CHECK(text(interleaved({2, 4, 2}).ranks[0]) == "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3");
-  CHECK(text(looped_bfs({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1");
-  CHECK(text(zb_h1({3, 4}).ranks[2]) == "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3");
-  CHECK(text(zb_h2({3, 5}).ranks[1]) == "1F0 1F1 1F2 1I0 1F3 1I1 1F4 1I2 1W0 1I3 1W1 1I4 1W2 1W3 1W4");
-  CHECK(text(interleaved_zb({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1I0 3W1 1I1 1W0 1W1");
+  CHECK(text_of(interleaved({2, 4, 2}).ranks[0]) == "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3");
+  CHECK(text_of(looped_bfs({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1");
+  CHECK(text_of(zb_h1({3, 4}).ranks[2]) == "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3");
+  CHECK(text_of(zb_h2({3, 5}).ranks[1]) == "1F0 1F1 1F2 1I0 1F3 1I1 1F4 1I2 1W0 1I3 1W1 1I4 1W2 1W3 1W4");
+  CHECK(text_of(interleaved_zb({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1I0 3W1 1I1 1W0 1W1");
   CHECK(to_csv(zb_v({2, 3, 2})) ==
         "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,0I0,3W1,0W0,3F2,3I2,0I1,3W2,0I2,0W1,0W2\n"
         "1F0,2F0,1F1,2F1,2I0,1I0,2W0,1F2,1W0,2F2,2I1,1I1,2I2,1I2,2W1,1W1,2W2,1W2\n");

@@ -23,9 +23,8 @@ Action action_of(std::string cell) {
   const std::size_t digits = cell.find_last_not_of("0123456789") + 1;
   action.stage = std::stoi(cell.substr(0, letters));
   action.micro_batch = std::stoi(cell.substr(digits));
-  for (std::size_t kind = 0; kind < action_kinds; ++kind)
-    if (name_of(static_cast<ActionKind>(kind)) == cell.substr(letters, digits - letters))
-      action.kind = static_cast<ActionKind>(kind);
+  for (const ActionKind kind : all_of<ActionKind>)
+    if (name_of(kind) == cell.substr(letters, digits - letters)) action.kind = kind;
   return action;
 }
 

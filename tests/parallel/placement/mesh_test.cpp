@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "parallel/placement/shard.h"
+#include "parallel/communicator/shard.h"
 #include "parallel/world.h"
 #include "tests/support/ranks.h"
 

@@ -11,10 +11,10 @@
 
 #include "framework/error.h"
 #include "parallel/transports/processes/wire.h"
-#include "tests/support/local_job.h"
-#include "tests/support/raw_sockets.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
 
-namespace heddle::test {
+namespace heddle::test::tcp_connection_test {
 
 namespace {
 
@@ -174,4 +174,4 @@ TEST_CASE("sockets: who connects where nobody listens reaches nobody, not even i
   CHECK(reached == 0);
 }
 
-}  // namespace heddle::test
+}  // namespace heddle::test::tcp_connection_test

@@ -227,15 +227,6 @@ void update_row(const AdamWUpdate<C>& update, std::int64_t columns, const C* gra
   }
 }
 
-template <class C>
-SgdUpdate<C> update_in(const SgdStep& step) {
-  return SgdUpdate<C>(step);
-}
-template <class C>
-AdamWUpdate<C> update_in(const AdamWStep& step) {
-  return AdamWUpdate<C>(step);
-}
-
 template <class C, class Update>
 void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, const Gradients<C>& gradients,
                const Update& update, const ClassStep& step) {

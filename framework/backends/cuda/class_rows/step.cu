@@ -168,15 +168,6 @@ void step_as(const Context& context, ClassTable& table, const ClassSelection& se
   for_each_row_group(context, selection.size, threads, row_step);
 }
 
-template <class C>
-SgdUpdate<C> update_in(const SgdStep& step) {
-  return SgdUpdate<C>(step);
-}
-template <class C>
-AdamWUpdate<C> update_in(const AdamWStep& step) {
-  return AdamWUpdate<C>(step);
-}
-
 }  // namespace
 
 void CudaClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,

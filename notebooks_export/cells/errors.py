@@ -1,0 +1,3 @@
+for variant in variants:
+    if variant["status"] != "ok":
+        print(f"{variant['name']}: {variant['status']}: {variant['error']}")

@@ -1,0 +1,22 @@
+curves = metrics.dropna(subset=["loss"])
+if len(curves):
+    figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
+    drawn = [name for name in names if (curves["variant"] == name).any()]
+    for i, name in enumerate(drawn):
+        curve = curves[curves["variant"] == name]
+        # Of a long run the steps are a thin line, and their mean over a hundredth of it a thick one.
+        stretch = max(len(curve) // 100, 1)
+        if stretch > 1:
+            axis.plot(curve["step"], curve["loss"], color=f"C{i}", linewidth=0.4, alpha=0.25)
+        mean = curve["loss"].rolling(stretch, center=True, min_periods=1).mean()
+        # Variants may agree to the last digit: the earlier lines are wider, so that they show below the later ones.
+        axis.plot(curve["step"], mean, color=f"C{i}", label=plain(name), marker="." if len(curve) == 1 else None,
+                  linewidth=1.5 + 2.5 * (len(drawn) - 1 - i) / max(len(drawn) - 1, 1))
+    axis.set_title("Loss, mean over the global batch" + (f" and over {stretch} steps" if stretch > 1 else ""))
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss")
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    plt.show()
+else:
+    print("No step has a loss.")

@@ -1,0 +1,99 @@
+import re
+
+paint = {
+    "load": "#C7B8A3",
+    "forward (F)": "#4C9BD6",
+    "recompute (R)": "#A9CFEC",
+    "head (H)": "#CC79A7",
+    "backward (B)": "#E69F00",
+    "input gradient (I)": "#F0C24B",
+    "weight gradient (W)": "#3FA77A",
+    "optimizer": "#555555",
+    "other": "#BBBBBB",
+    "waiting, messages": "#E4E4E4",
+}
+by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "B": "backward (B)",
+             "I": "input gradient (I)", "W": "weight gradient (W)"}
+by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load", "optimizer": "optimizer"}
+
+
+def kind_of(span):
+    """What a span of trace.json is, and the micro-batch that it says."""
+    if span["cat"] == "communication":
+        return "waiting, messages", ""
+    action = re.fullmatch(r"\d+([FRHBIW])(\d+)", span["name"])
+    if action:
+        return by_letter[action[1]], action[2]
+    return ("head (H)" if span["name"].startswith("head") else by_word.get(span["name"], "other")), ""
+
+
+def last_step(spans):
+    """The last traced step: what lies after the end of the step before, on each rank."""
+    step = {}
+    # A forward pass has no optimizer: it ends when all ranks are done.
+    end = "optimizer" if (spans["name"] == "optimizer").any() else "barrier"
+    for rank, own in spans.groupby("pid"):
+        ends = (own["ts"] + own["dur"])[own["name"] == end]
+        if len(ends):
+            begin = ends.iloc[-2] if len(ends) > 1 else -math.inf
+            inside = (own["ts"] >= begin - 1e-3) & (own["ts"] + own["dur"] <= ends.iloc[-1] + 1e-3)
+            step[rank] = own[inside]
+    return step
+
+
+trace_file = Path("trace.json")
+trace = json.loads(trace_file.read_text(encoding="utf-8"))["traceEvents"] if trace_file.exists() else []
+spans = pd.DataFrame([{**span, "variant": span["args"]["variant"]} for span in trace if span["ph"] == "X"],
+                     columns=["variant", "name", "cat", "pid", "ts", "dur"])
+steps = {name: last_step(own) for name, own in spans.groupby("variant", sort=False)}
+most_variants, most_ranks = 16, 32
+drawn = [name for name in names if steps.get(name)][:most_variants]
+if drawn:
+    rows = [min(len(steps[name]), most_ranks) for name in drawn]
+    heights = [0.75 + 0.26 * count for count in rows]
+    figure, axes = plt.subplots(len(drawn), 1, figsize=(11, sum(heights) + 0.6), sharex=True, squeeze=False,
+                                height_ratios=heights, layout="constrained")
+    begins = {name: min(own["ts"].min() for own in steps[name].values()) for name in drawn}
+    longest = max((own["ts"] + own["dur"]).max() - begins[name] for name in drawn for own in steps[name].values())
+    unit, size = ("s", 1e6) if longest > 2e6 else ("ms", 1e3)
+    seen = set()
+    for axis, name in zip(axes.flat, drawn):
+        step = steps[name]
+        every = math.ceil(len(step) / most_ranks)
+        shown = sorted(step)[::every]
+        for row, rank in enumerate(shown):
+            boxes = {}
+            # A span may hold others: the longer ones are drawn first.
+            for span in step[rank].sort_values("dur", ascending=False).to_dict("records"):
+                kind, number = kind_of(span)
+                box = ((span["ts"] - begins[name]) / size, span["dur"] / size)
+                boxes.setdefault(kind, []).append(box)
+                if number and span["dur"] > 0.011 * len(number) * longest and len(shown) <= 16:
+                    axis.text(box[0] + box[1] / 2, row, number, ha="center", va="center_baseline", fontsize=7,
+                              color="white" if kind in ("forward (F)", "weight gradient (W)") else "black", zorder=4)
+            for kind, of_kind in boxes.items():
+                is_message = kind == "waiting, messages"
+                axis.broken_barh(of_kind, (row - (0.18 if is_message else 0.44), 0.36 if is_message else 0.88),
+                                 color=paint[kind], edgecolor="white", linewidth=0 if is_message else 0.4,
+                                 zorder=2 if is_message else 3)
+                seen.add(kind)
+        axis.set_yticks(range(len(shown)), shown if len(shown) <= 16 else [""] * len(shown), fontsize=8)
+        axis.set_ylim(len(shown) - 0.4, -0.6)
+        note = f", every {every}th of {len(step)} ranks" if every > 1 else ""
+        axis.set_title(plain(name) + note, fontsize=10, loc="left")
+        axis.set_ylabel("rank", fontsize=8)
+        axis.grid(axis="x", alpha=0.3)
+        axis.spines["left"].set_visible(False)
+        axis.spines["bottom"].set_visible(axis is axes[-1, 0])
+        axis.tick_params(axis="both" if axis is not axes[-1, 0] else "y", length=0)
+    axes[-1, 0].set_xlim(0, 1.005 * longest / size)
+    axes[-1, 0].set_xlabel(unit)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for kind, colour in paint.items() if kind in seen]
+    axes[0, 0].legend(handles, [kind for kind in paint if kind in seen], loc="lower left", ncols=5, frameon=False,
+                      bbox_to_anchor=(-0.01, 1 + 0.16 / (0.26 * rows[0])), fontsize=9)
+    plt.show()
+    hidden = sum(1 for name in names if steps.get(name)) - len(drawn)
+    if hidden:
+        print(f"{hidden} more variants are in trace.json.")
+else:
+    print("No step of any variant was traced to its end.")

@@ -1,0 +1,47 @@
+#include "parallel/communicator/core_lock.h"
+
+#include <sched.h>
+
+namespace heddle {
+
+CoreLock::CoreLock() : core_(sched_getcpu()) {}
+
+void CoreLock::pin_thread() const {
+  if (core_ < 0 || core_ >= CPU_SETSIZE) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(core_), &cores);
+  (void)sched_setaffinity(0, sizeof(cores), &cores);
+}
+
+void CoreLock::lock() {
+  std::unique_lock lock(mutex_);
+  if (!is_locked_) {
+    is_locked_ = true;
+    return;
+  }
+  Waiter me;
+  waiters_.push_back(&me);
+  me.granted.wait(lock, [&me] { return me.is_next; });
+}
+
+void CoreLock::unlock() {
+  const std::lock_guard lock(mutex_);
+  if (waiters_.empty()) {
+    is_locked_ = false;
+    return;
+  }
+  // The lock is handed over, so that no thread that calls `lock` now overtakes the waiter. The notification is sent
+  // with the mutex held, because the waiter is destroyed when its wait ends.
+  Waiter& next = *waiters_.front();
+  waiters_.pop_front();
+  next.is_next = true;
+  next.granted.notify_one();
+}
+
+std::size_t CoreLock::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return waiters_.size();
+}
+
+}  // namespace heddle

@@ -1,0 +1,149 @@
+// What a results folder holds while a run goes on, after it, and after the next.
+#include "experiments/results/results_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/summary.h"
+#include "experiments/results/text.h"
+#include "tests/support/message.h"
+#include "tests/support/sample_results.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+std::vector<OrderedJson> metrics_of(const fs::path& folder) {
+  std::vector<OrderedJson> lines;
+  for (const std::string& line : lines_of(read_file(folder / "metrics.jsonl", mebi)))
+    lines.push_back(OrderedJson::parse(line));
+  return lines;
+}
+
+TEST_CASE("a results folder holds a step's metrics as soon as the step is over") {
+  const Scratch scratch;
+  ResultsFolder folder(scratch / "a/b", "{}\n", false);
+  folder.begin_variant("serial", 0, 64);
+  StepRecord record = step_record(0, 1.0 / 3, 0.5);
+  folder.step(record);
+  record.step = 1;
+  record.gradient_norm = 2.5;
+  record.loss_scale = 32768;
+  record.is_skipped = true;
+  record.loss.reset();
+  record.seconds = 0;
+  folder.step(record);
+  const auto lines = metrics_of(folder.path());
+  REQUIRE(lines.size() == 2);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : lines[0].items()) keys.push_back(key);
+  CHECK(keys == std::vector<std::string>{"variant", "step", "loss", "learning_rate", "gradient_norm", "loss_scale",
+                                         "skipped", "seconds", "samples_per_second", "time"});
+  CHECK(lines[0]["variant"] == "serial");
+  CHECK(lines[0]["loss"] == 1.0 / 3);
+  CHECK(lines[0]["gradient_norm"].is_null());
+  CHECK(lines[0]["samples_per_second"] == 128.0);
+  CHECK(lines[1]["loss"].is_null());
+  CHECK(lines[1]["gradient_norm"] == 2.5);
+  CHECK(lines[0]["loss_scale"].is_null());
+  CHECK(lines[0]["skipped"] == false);
+  CHECK(lines[1]["loss_scale"] == 32768);
+  CHECK(lines[1]["skipped"] == true);
+  CHECK(lines[1]["samples_per_second"].is_null());
+  CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
+}
+
+TEST_CASE("a results folder holds its files, and a study's schedules a folder a variant") {
+  const Scratch scratch;
+  const RunResult run = run_result();
+  ResultsFolder folder(scratch / "a", "{\"name\": 1}\n", false);
+  folder.write(run);
+  CHECK(read_file(folder.path() / "experiment.json", mebi) == "{\"name\": 1}\n");
+  CHECK(read_file(folder.path() / "summary.json", mebi) == summary_json(run));
+  CHECK(read_file(folder.path() / "memory.csv", mebi) == memory_csv(run));
+  CHECK(read_file(folder.path() / "schedule.csv", mebi) == schedule_csv(run.variants[0]));
+  CHECK(read_file(folder.path() / "variants/sharded/schedule.csv", mebi) == schedule_csv(run.variants[1]));
+  CHECK(OrderedJson::parse(read_file(folder.path() / "trace.json", mebi)).contains("traceEvents"));
+}
+
+TEST_CASE("a new run replaces an earlier one's files and leaves all others") {
+  const Scratch scratch;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("old", 0, 1);
+    folder.step(step_record(0, 1, 1));
+    folder.write(run_result());
+  }
+  write_file_atomically(scratch / "a/notes.txt", "mine");
+  write_file_atomically(scratch / "a/variants/serial/notes.txt", "mine");
+  ResultsFolder folder(scratch / "a", "{}\n", false);
+  CHECK(fs::exists(scratch / "a/summary.json"));  // a run that fails before it begins costs nothing
+  folder.begin_variant("new", 0, 1);
+  CHECK(read_file(scratch / "a/metrics.jsonl", 100).empty());
+  for (const char* const gone : {"a/summary.json", "a/memory.csv", "a/trace.json", "a/schedule.csv",
+                                 "a/tensorboard/old", "a/variants/sharded", "a/variants/serial/schedule.csv"})
+    CHECK_FALSE(fs::exists(scratch / gone));
+  CHECK(read_file(scratch / "a/notes.txt", 100) == "mine");
+  CHECK(read_file(scratch / "a/variants/serial/notes.txt", 100) == "mine");
+}
+
+TEST_CASE("a resumed run keeps the steps before its first one, and drops later ones and a torn last line") {
+  const Scratch scratch;
+  const fs::path events = scratch / "a/tensorboard/x/events.out.tfevents.heddle";
+  std::uintmax_t two_steps = 0;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("before", 0, 8);
+    folder.step(step_record(7, 1, 1));
+    folder.begin_variant("x", 0, 8);
+    for (int step = 0; step < 4; ++step) {
+      folder.step(step_record(step, 10.0 - step, 0.5));
+      if (step == 1) two_steps = fs::file_size(events);
+    }
+  }
+  std::ofstream(scratch / "a/metrics.jsonl", std::ios::app) << "{\"variant\": \"x\", \"ste";
+  ResultsFolder folder(scratch / "a", "{}\n", true);
+  const std::vector<StepRecord> kept = folder.begin_variant("x", 2, 8);
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[1].step == 1);
+  CHECK(kept[1].loss == 9.0);
+  CHECK(kept[1].seconds == 0.5);
+  CHECK(fs::file_size(events) == two_steps);
+  folder.step(step_record(2, 3.5, 0.5));
+  const auto lines = metrics_of(folder.path());
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0]["variant"] == "before");
+  CHECK(lines[3]["step"] == 2);
+  CHECK(lines[3]["loss"] == 3.5);
+}
+
+TEST_CASE("a results folder that cannot be made is an error that names it") {
+  const Scratch scratch;
+  write_file_atomically(scratch / "file", "");
+  const fs::path path = scratch / "file/results";
+  CHECK(message_of<InputError>([&] { ResultsFolder folder(path, "{}", false); }) ==
+        path.string() + ": cannot be made a folder: Not a directory");
+}
+
+TEST_CASE("different variants have different folders, all of them harmless names") {
+  CHECK(folder_name("gpipe_v2.1-a") == "gpipe_v2.1-a");
+  CHECK(folder_name("..") == "%2E.");
+  CHECK(folder_name("a/b c") == "a%2Fb%20c");
+  CHECK(folder_name("a%2Fb") == "a%252Fb");
+  CHECK(folder_name("") == "%");
+  const std::string one = folder_name(std::string(300, 'a') + "1");
+  CHECK(one.size() < 255);
+  CHECK(one != folder_name(std::string(300, 'a') + "2"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Checks which file includes which.
+
+usage: includes.py arrows     includes that run against the arrows between the rooms
+       includes.py circles    headers that include each other
+"""
+
+import pathlib
+import re
+import sys
+
+# What each room may include besides itself, and besides what those may include.
+ARROWS = {
+    'framework': [],
+    'parallel': ['framework'],
+    'layers': ['parallel'],
+    'models': ['layers'],
+    'notebooks_export': ['framework'],
+    'experiments/data': ['framework'],
+    'experiments/training': ['experiments/data', 'models'],
+    'experiments/config': ['experiments/training'],
+    'experiments/results': ['experiments/training'],
+    'experiments/program': ['experiments/config', 'experiments/results', 'notebooks_export'],
+    'tests': ['experiments/program'],
+}
+# Who trains from C++ needs neither the JSON reader nor the command line.
+LIBRARIES = {
+    'nlohmann/': ['framework', 'notebooks_export', 'experiments/config', 'experiments/results', 'experiments/program',
+                  'tests'],
+    'CLI/': ['experiments/program'],
+}
+
+
+def allowed(room):
+    rooms = {room}
+    for below in ARROWS[room]:
+        rooms |= allowed(below)
+    return rooms
+
+
+def room_of(path):
+    return next((room for room in ARROWS if path.startswith(room + '/')), None)
+
+
+def includes():
+    """(file, line number, what it includes) for every include."""
+    for path in sorted(p for room in ARROWS for p in pathlib.Path(room).rglob('*')):
+        if path.suffix in ('.h', '.cuh', '.cpp', '.cu'):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                match = re.match(r'\s*#\s*include ["<]([^">]+)[">]', line)
+                if match:
+                    yield str(path), number, match.group(1)
+
+
+def against_the_arrows():
+    for path, number, included in includes():
+        room, other = room_of(path), room_of(included)
+        if other and other not in allowed(room):
+            yield f'{path}:{number}: {room} includes {included}'
+        for library, rooms in LIBRARIES.items():
+            if included.startswith(library) and room not in rooms:
+                yield f'{path}:{number}: {room} includes {included}'
+
+
+def circles():
+    graph = {}
+    for path, _, included in includes():
+        if path.endswith(('.h', '.cuh')):
+            graph.setdefault(path, []).append(included)
+    done, trail = set(), []
+
+    def visit(path):
+        if path in trail:
+            yield ' -> '.join(trail[trail.index(path):] + [path])
+            return
+        if path in done:
+            return
+        done.add(path)
+        trail.append(path)
+        for included in graph.get(path, []):
+            yield from visit(included)
+        trail.pop()
+
+    for path in graph:
+        yield from visit(path)
+
+
+for place in {'arrows': against_the_arrows, 'circles': circles}[sys.argv[1]]():
+    print(place)
