@@ -63,14 +63,17 @@ Tensor mean_over_ranks(const Tensor& sums, const Population& population) {
 Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inverse, const Variable& gamma_in,
                    const Variable& beta_in, const NormEpilogue& epilogue, const Population& population) {
   const Tensor x = x_in.value();
-  const Tensor gamma = gamma_in.value();
-  const Tensor beta = beta_in.value();
-  const Tensor slope = epilogue.slope.value();
+  const ChannelNorm norm{.x = x,
+                         .mean = mean,
+                         .inverse_deviation = inverse,
+                         .gamma = gamma_in.value(),
+                         .beta = beta_in.value(),
+                         .activation = epilogue.activation,
+                         .slope = epilogue.slope.value()};
   const NormActivation activation = epilogue.activation;
   const bool has_residual = epilogue.residual.defined();
   Tensor result = Tensor::empty_like(x);
-  x.device().backend().normalization().normalize(x, mean, inverse, gamma, beta, epilogue.residual.value(), activation,
-                                                 slope, result);
+  x.device().backend().normalization().normalize(norm, epilogue.residual.value(), result);
   // Where a residual was added, x alone does not tell what the activation let through.
   const bool mask_from_output = has_residual && activation == NormActivation::relu;
   const Tensor y = mask_from_output ? result : Tensor();
@@ -84,7 +87,7 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
     Tensor passed = mask_from_output ? like_gradient() : Tensor();
     const Tensor& g = mask_from_output ? passed : dy;
     Tensor sums = Tensor::empty(dy.device(), {3, channels}, mean.dtype());
-    kernels.normalize_backward_sums(x, mean, inverse, gamma, beta, activation, slope, y, dy, sums, passed);
+    kernels.normalize_backward_sums(norm, y, dy, sums, passed);
     const auto row = [&](std::int64_t i) { return sums.rows(i, i + 1).reshape({channels}); };
     Gradients gradients(5);
     if (wanted[0]) {
@@ -92,9 +95,9 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
       // The sums of g and of g * xhat; the slope's stays here.
       const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), population) : sums;
       gradients[0] = has_residual ? Tensor::empty_like(x) : like_gradient();
-      kernels.normalize_backward_input(x, mean, inverse, gamma, beta,
-                                       mask_from_output ? NormActivation::none : activation, slope, g, totals,
-                                       is_shared ? 1 : population.count, gradients[0]);
+      ChannelNorm passing = norm;
+      if (mask_from_output) passing.activation = NormActivation::none;
+      kernels.normalize_backward_input(passing, g, totals, is_shared ? 1 : population.count, gradients[0]);
     }
     if (wanted[1]) gradients[1] = row(1);
     if (wanted[2]) gradients[2] = row(0);

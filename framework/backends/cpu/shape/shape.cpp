@@ -109,17 +109,15 @@ void CpuShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y)
   }
 }
 
-void CpuShape::copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y,
-                            std::int64_t y_columns, std::int64_t y_begin, std::int64_t rows,
-                            std::int64_t columns) const {
+void CpuShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
-  const auto* const from = x.as<const std::byte>() + x_begin * size;
-  auto* const to = y.as<std::byte>() + y_begin * size;
-  const std::int64_t length = columns * size;
+  const auto* const from = x.as<const std::byte>() + block.x_begin * size;
+  auto* const to = y.as<std::byte>() + block.y_begin * size;
+  const std::int64_t length = block.columns * size;
   if (length == 0) return;
-  parallel_for(rows, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(block.rows, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      std::memcpy(to + r * y_columns * size, from + r * x_columns * size, static_cast<std::size_t>(length));
+      std::memcpy(to + r * block.y_columns * size, from + r * block.x_columns * size, static_cast<std::size_t>(length));
   });
 }
 

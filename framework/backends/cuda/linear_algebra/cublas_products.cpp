@@ -112,35 +112,34 @@ CublasLibrary::~CublasLibrary() {
   (void)cudaFree(workspace_);
 }
 
-bool CublasProducts::multiply(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha,
-                              double beta, const Tensor& bias, Tensor& c) {
+bool CublasProducts::multiply(const MatrixProduct& p, Tensor& c) {
   const ProductCase plain{.m = c.shape()[0],
                           .n = c.shape()[1],
-                          .k = a.shape()[transpose_a ? 0 : 1],
-                          .transpose_a = transpose_a,
-                          .transpose_b = transpose_b,
-                          .operands = a.dtype(),
+                          .k = p.k(),
+                          .transpose_a = p.transpose_a,
+                          .transpose_b = p.transpose_b,
+                          .operands = p.a.dtype(),
                           .result = c.dtype(),
-                          .alignment = {alignment_of(a), alignment_of(b), alignment_of(c), 0}};
+                          .alignment = {alignment_of(p.a), alignment_of(p.b), alignment_of(c), 0}};
   if (!library_) library_.emplace();
   CublasProduct* product = nullptr;
-  if (bias.defined() && a.dtype() != DType::f64) {  // in which the library has no epilogues
+  if (p.bias.defined() && p.a.dtype() != DType::f64) {  // in which the library has no epilogues
     ProductCase biased = plain;
-    biased.alignment[3] = alignment_of(bias);
+    biased.alignment[3] = alignment_of(p.bias);
     product = find(biased);
   }
   const bool adds_bias = product != nullptr;
   if (adds_bias)
-    set(product->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.data());
+    set(product->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data());
   else
     product = find(plain);
   if (product == nullptr)
     fail("gemm: cublasLt has no product of {} with {} -> {}", to_string(plain.operands, {plain.m, plain.k}),
          to_string(plain.operands, {plain.k, plain.n}), to_string(plain.result, {plain.m, plain.n}));
-  if (a.dtype() == DType::f64)
-    run(*product, a, b, alpha, beta, c);
+  if (p.a.dtype() == DType::f64)
+    run(*product, p.a, p.b, p.alpha, p.beta, c);
   else
-    run(*product, a, b, static_cast<float>(alpha), static_cast<float>(beta), c);
+    run(*product, p.a, p.b, static_cast<float>(p.alpha), static_cast<float>(p.beta), c);
   return adds_bias;
 }
 
