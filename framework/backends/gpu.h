@@ -1,4 +1,4 @@
-// What communication between GPUs must know of the cuda backend. In a program built without CUDA there are none.
+// What communication between GPUs must know of the cuda backend. A program built without CUDA has no GPUs.
 #pragma once
 
 #include "framework/backends/backend.h"
@@ -11,7 +11,7 @@ int cuda_gpus();
 /// Scratch bytes that a convolution may take on a GPU: algorithms that want more are left out.
 inline constexpr std::int64_t most_cudnn_workspace = std::int64_t{512} << 20;
 
-/// The cudaStream_t on which all kernels and copies of this backend run; null if it is not of the device cuda.
+/// The cudaStream_t on which all kernels and copies of this backend run; null if it is not a cuda backend.
 void* cuda_stream(const Backend& backend);
 
 }  // namespace heddle

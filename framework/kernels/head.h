@@ -10,11 +10,11 @@
 
 namespace heddle {
 
-/// A margin at a step.
+/// A margin as one step applies it.
 struct StepMargin {
   MarginConfig config{};
   Tensor running{};    // f64: its running statistics; undefined: it has none
-  Tensor parameter{};  // [B]: of each row; undefined: it asks nothing of rows
+  Tensor parameter{};  // [B], one per row; undefined: the margin asks nothing of rows
 };
 
 /// Which classes the columns of logits are: c of them from class `begin` on.
@@ -47,9 +47,9 @@ class HeadKernels {
 
   // What a margin asks of rows, before their logits.
 
-  /// rows [B, d]. Of each row whose class is here: products [B] = the largest x . w * scale of its class's k weights,
-  /// radii [B] = its |x| |w|; of others 0. best [B] (i64): the place of that w among the targets' rows. radii and best
-  /// may be undefined.
+  /// rows [B, d]. For each row whose class is here, products [B] is the largest x . w * scale of its class's k weights
+  /// and radii [B] its |x| |w|; for the others both are 0. best [B] (i64): the place of that w among the targets' rows.
+  /// radii and best may be undefined.
   virtual void target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
                                Tensor& best) const = 0;
   /// parameter [B] from statistic [B]; moments (f64 [3]) += number, sum and sum of squares of the observed values.
@@ -77,7 +77,7 @@ class HeadKernels {
   virtual void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
                                const Tensor& target_slope, double loss_scale, Tensor& logits) const = 0;
 
-  // Of logits that are computed tile by tile and forgotten: sums are relative to a reference [B] a row, which is
+  // Logits that are computed tile by tile and forgotten. Sums are relative to a reference [B], one per row, which is
   // constant or follows the largest logit so far (Milakov and Gimelshein, "Online normalizer calculation for softmax",
   // 2018).
 
@@ -100,12 +100,12 @@ class HeadKernels {
   virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
                                 const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const = 0;
 
-  /// Of a margin without a negative map. In place: products with a class a row, [t, B], -> gradient by the cosine,
-  /// which margin_logits and then margin_gradient without a scale give [B, t].
+  /// For a margin without a negative map. In place: products with one row per class, [t, B], -> gradient by the cosine,
+  /// which margin_logits and then margin_gradient without a scale give as [B, t].
   virtual void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
                                  double loss_scale, Tensor& products) const = 0;
 
-  // Of a margin whose target's logit is of lengths, too (L-Softmax).
+  // For a margin whose target logit depends on lengths, too (L-Softmax).
 
   /// share [B] = dL/d(|w| |x|) * |w| |x| of each row, from its product, parameter |w| |x| and log-sum-exp.
   virtual void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
@@ -115,7 +115,8 @@ class HeadKernels {
   virtual void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
                           Tensor& gradient) const = 0;
 
-  // Of classes with k centres each: column j of the class logits stands for rows j * k .. j * k + k - 1 of the weights.
+  // For classes with k centres each: column j of the class logits stands for rows j * k .. j * k + k - 1 of the
+  // weights.
 
   /// products [B, c * k] * scale [c * k] (undefined: 1) -> cosines [B, c], the largest of each class, and best [B, c]
   /// (u8), which of the k that is.

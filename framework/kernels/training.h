@@ -11,7 +11,7 @@ class TrainingKernels {
  public:
   virtual ~TrainingKernels() = default;
 
-  /// Each element is the draw of its global index, which the window tells.
+  /// Each element is the draw of its global index, which the window gives.
   virtual void fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
                            double deviation) const = 0;
   virtual void fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const = 0;

@@ -6,11 +6,11 @@ namespace heddle::plan {
 
 namespace {
 
-/// So many operations an element, and one for the columns' scale.
+/// This many operations per element, and one more for the scale of the columns.
 std::int64_t scaled(const HeadColumns& columns, std::int64_t operations) {
   return operations + (columns.scale.defined() ? 1 : 0);
 }
-/// Operations of a negative map.
+/// The operations of a negative map per element.
 std::int64_t mapped(const MarginConfig& margin) {
   return has_negative_map(margin) ? 3 : 0;
 }

@@ -19,7 +19,7 @@ GemmShape packed_shape(const Tensor& a, double beta, const Tensor& c) {
   return {.m = c.shape()[0], .n = c.shape()[1], .k = a.shape()[1], .beta = beta, .packs_b = true};
 }
 
-/// c = beta * c: what is left of a product over nothing.
+/// c = beta * c: a product over nothing adds nothing.
 void scale(double beta, Tensor& c) {
   visit_floating(c.dtype(), "gemm", [&]<class T>(T) {
     T* const values = c.as<T>();

@@ -1,5 +1,5 @@
-// Normalisation over rows. These kernels move memory: each reads and writes every element once, with what follows the
-// norm folded in. Sums run over fixed blocks of rows, in f32 within 64 rows and in f64 beyond, so that neither the
+// Normalisation over channels. These kernels move memory: each reads and writes every element once, with what follows
+// the norm folded in. Sums run over fixed blocks of rows, in f32 within 64 rows and in f64 beyond, so that neither the
 // number of threads nor the number of rows changes or blurs them.
 #include <algorithm>
 #include <cmath>
@@ -31,8 +31,8 @@ struct Rows {
   }
 };
 
-/// Adds up `sums` values a channel over all rows: add(row, accumulators) takes one row's values in, accumulators being
-/// `sums` arrays of `channels`. Result [sums * channels] in f64.
+/// Adds up `sums` values per channel over all rows: add(row, accumulators) takes one row's values in, accumulators
+/// being `sums` arrays of `channels`. Result [sums * channels] in f64.
 template <class C, class AddRow>
 std::vector<double> sum_rows(const Rows& rows, std::int64_t sums, const AddRow& add) {
   const std::int64_t width = sums * rows.channels;

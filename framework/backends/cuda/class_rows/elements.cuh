@@ -14,7 +14,7 @@ void visit_compute(const Tensor& weight, F&& f) {
   f(float{});
 }
 
-/// Elements whose type is looked at by the kernel: there are too many combinations for a kernel each.
+/// Elements whose type is looked at by the kernel: there are too many combinations for one kernel each.
 struct Elements {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -54,7 +54,7 @@ struct Elements {
   }
 };
 
-/// Whether pairs of elements can be read and written at once, in rows of so many columns.
+/// Whether pairs of elements can be read and written at once, in rows with this many columns.
 template <class... Tensors>
 bool are_pairs_aligned(std::int64_t columns, const Tensors&... tensors) {
   const auto is_aligned = [](const Tensor& x) {
@@ -76,7 +76,7 @@ struct Selected {
   }
 };
 
-/// Has the host told of the first row that is not the table's, or, if rows are written, not after the one before.
+/// Reports to the host the first row that is not in the table or, if rows are written, does not follow the one before.
 Selected selected_rows(const Context& context, const ClassSelection& selection, const Tensor& weight, bool are_written);
 
 }  // namespace heddle::cuda

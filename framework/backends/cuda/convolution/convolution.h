@@ -32,7 +32,7 @@ class CudaConvolution final : public ConvolutionKernels {
 
   const Context& context_;
   mutable CudnnConvolutions cudnn_;
-  mutable std::set<ConvolutionCase> plain_;  // for which cuDNN had nothing, or whose operands it does not read
+  mutable std::set<ConvolutionCase> plain_;  // what cuDNN has nothing for, or whose operands it does not read
 };
 
 }  // namespace heddle::cuda

@@ -1,4 +1,4 @@
-// cuDNN's convolutions of NHWC images, made once a geometry. f32 is multiplied in f32, not in TF32 and not by
+// cuDNN's convolutions of NHWC images, each made once per geometry. f32 is multiplied in f32, not in TF32 and not by
 // Winograd's transforms; 16-bit types are summed in f32. Only algorithms that give the same bits every time are taken.
 // Where the algorithm can, it adds the bias too.
 #pragma once
@@ -30,7 +30,7 @@ using CudnnTensor = CudnnOwner<cudnnTensorDescriptor_t, cudnnDestroyTensorDescri
 struct CudnnConvolution {
   CudnnTensor x;
   CudnnTensor y;
-  CudnnTensor bias;  // of a forward part whose algorithm can add one, else null
+  CudnnTensor bias;  // only for a forward part whose algorithm can add one, else null
   CudnnOwner<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>::Pointer weight;
   CudnnOwner<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>::Pointer operation;
   ConvolutionPart part{};

@@ -1,4 +1,4 @@
-// What the threads of a block find out together. All of them call these, and all get the result.
+// What the threads of a block compute together. All of them call these functions, and all get the result.
 #pragma once
 
 #include <limits>
@@ -40,7 +40,7 @@ __device__ T block_max(T value) {
   return block_reduce(value, [](T a, T b) { return larger(a, b); });
 }
 
-// Of a row's elements value(i), begin <= i < end, within for_each_row.
+// Over the elements value(i) of a row, begin <= i < end, within for_each_row.
 
 /// In f64.
 template <class F>

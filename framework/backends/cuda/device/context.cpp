@@ -33,7 +33,7 @@ void check_gpu(int gpu) {
 
 void check(cudaError_t status, std::string_view call) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // or the next call would tell of it once more
+  (void)cudaGetLastError();  // or the next call would report it once more
   if (status == cudaErrorMemoryAllocation) fail<OutOfMemory>("cuda: {}: {}", call, cudaGetErrorString(status));
   fail("cuda: {}: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status));
 }
@@ -69,7 +69,7 @@ void Context::release() {
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-  if (pool_ != nullptr) (void)cudaMemPoolTrimTo(pool_, 0);  // the next run takes what it needs, and tells how much
+  if (pool_ != nullptr) (void)cudaMemPoolTrimTo(pool_, 0);  // the next run takes what it needs, and reports how much
 }
 
 void Context::enter() const {

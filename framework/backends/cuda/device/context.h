@@ -14,7 +14,7 @@
 
 namespace heddle::cuda {
 
-/// OutOfMemory where memory ended, else an Error that tells the call and the runtime's reason.
+/// OutOfMemory if there is no memory left, else an Error that names the call and the runtime's reason.
 void check(cudaError_t status, std::string_view call);
 
 /// The first index of a call that is outside its rows. What the cpu throws at once a kernel leaves here, in host memory
@@ -57,7 +57,7 @@ class Context {
   Staging& staging() { return *staging_; }
   Events& events() { return *events_; }
 
-  /// The host waits for the stream; throws of the first index that was outside its rows.
+  /// The host waits for the stream; throws if an index was outside its rows, and names the first one.
   void synchronize();
 
  private:

@@ -30,7 +30,7 @@ class Event : public Mark {
   cudaEvent_t event_;
 };
 
-/// Those of one GPU. Thread-safe: another rank may be the last to need an event.
+/// The events of one GPU. Thread-safe: another rank may be the last to need an event.
 class Events : public std::enable_shared_from_this<Events> {
  public:
   ~Events();

@@ -15,8 +15,8 @@ namespace heddle::cuda {
 
 class Staging {
  public:
-  /// Of a ring, taken at the first copy; not metered: the same for every rank. Holds 400 images of 3 x 112 x 112 in
-  /// f32.
+  /// The size of a ring, which is allocated at the first copy; not metered: the same for every rank. Holds 400 images
+  /// of 3 x 112 x 112 in f32.
   static constexpr std::size_t ring_bytes = std::size_t{64} << 20;
   static constexpr std::size_t most_piece = std::size_t{4} << 20;
 
@@ -34,7 +34,7 @@ class Staging {
     std::size_t end;
     std::shared_ptr<const Event> is_read;
   };
-  /// Where so many bytes may be written, once the GPU has read what was there.
+  /// Where this many bytes may be written; waits until the GPU has read what was there.
   std::size_t place_for(std::size_t bytes);
 
   cudaStream_t stream_;

@@ -7,7 +7,7 @@
 
 namespace heddle::cuda {
 
-/// Rows of logits, each cut into so many parts that few rows keep a GPU busy, too.
+/// Rows of logits, each cut into enough parts that even a few rows keep a GPU busy.
 struct RowParts {
   std::int64_t rows;
   std::int64_t columns;

@@ -13,7 +13,7 @@ void scale_as(const Context& context, Compute<T> beta, Tensor& c) {
       context, c.numel(), c.as<T>(), [=] __device__(Compute<T> value) { return beta * value; }, c.as<const T>());
 }
 
-/// c = beta * c: what is left of a product over nothing.
+/// c = beta * c: a product over nothing adds nothing.
 void scale(const Context& context, double beta, Tensor& c) {
   if (beta == 0) {
     check(cudaMemsetAsync(c.data(), 0, static_cast<std::size_t>(c.bytes()), context.stream()), "cudaMemsetAsync");

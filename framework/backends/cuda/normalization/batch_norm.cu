@@ -20,7 +20,7 @@ struct RowSizes {
   std::int64_t rows;
 };
 
-/// For kernels that map elements: enough rows a thread that a channel's values are worth reading.
+/// For kernels that map elements: enough rows per thread that the values of a channel are worth reading.
 ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
   ChannelTiling tiling(sizes.rows, sizes.channels, pack, 4, most_blocks);
   tiling.parts =
@@ -28,7 +28,7 @@ ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
   return tiling;
 }
 
-/// For `sums` sums a channel whose parts fit the scratch: enough blocks to keep a large GPU busy.
+/// For `sums` sums per channel whose parts fit the scratch: enough blocks to keep a large GPU busy.
 ChannelTiling sum_tiling(const RowSizes& sizes, int pack, std::int64_t sums) {
   constexpr std::int64_t wanted = 1024;  // blocks
   constexpr std::int64_t doubles = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
