@@ -92,7 +92,7 @@ LetterWriter& PostOffice::begin_for_path() {
 }
 
 std::shared_ptr<Transfer> PostOffice::send_elements(int to, int tag, const Tensor& tensor,
-                                                    const std::shared_ptr<Mark>& computed) {
+                                                    const std::shared_ptr<const Mark>& computed) {
   auto transfer = std::make_shared<Transfer>(tensor, to, true);
   transfer->wire = path_->send(to, tag, tensor, computed);
   transfers_.push_back(transfer);

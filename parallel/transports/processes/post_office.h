@@ -116,7 +116,8 @@ class PostOffice {
   /// `content` comes after its words.
   void send(int to, std::span<const std::byte> content = {});
 
-  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor, const std::shared_ptr<Mark>& computed);
+  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor,
+                                          const std::shared_ptr<const Mark>& computed);
   /// Asks for a slice of what was offered here; its bytes are the tensor's.
   std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
 
