@@ -39,14 +39,14 @@ void step_by_gradient(Head& head, Answer& answer) {
   put_change(bias, biases, answer.bias_gradient);
 }
 
-ShardRange rows_of(const Head& head, const Problem& problem) {
+ShardRange class_rows_of(const Head& head, const Problem& problem) {
   const std::int64_t centres = problem.config.sub_centres;
   return {head.classes().begin * centres, head.classes().size * centres};
 }
 
 void load(Head& head, const Problem& problem, Rank& rank, DType dtype) {
   const std::int64_t d = problem.dimension;
-  const ShardRange rows = rows_of(head, problem);
+  const ShardRange rows = class_rows_of(head, problem);
   head.table().weight.copy_from(tensor(rank.device, {rows.size, d}, part(problem.weights, d, rows), dtype));
   if (!problem.biases.empty())
     state_of(head, "head.bias")
@@ -105,7 +105,7 @@ Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batche
     if (problem.config.bias)
       step_by_gradient(head, told);
     else
-      put(head.weight_gradient(), rows_of(head, problem).begin, told.weight_gradient);
+      put(head.weight_gradient(), class_rows_of(head, problem).begin, told.weight_gradient);
   });
   return answer;
 }
