@@ -98,6 +98,13 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
   int code = 0;
   const auto on_wait = [&all](const std::string& what) { all << what << "\n" << std::flush; };
+  const auto join = [&] {
+    job = join_job(on_wait);
+    if (!job) return;
+    job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
+      all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;
+    });
+  };
   RunCommand run;
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
   add_run_options(run_app, run);
@@ -111,7 +118,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                 "with --resume: keep the backbone and begin a new head, also of other classes and data")
       ->needs(resume);
   run_app.callback([&] {
-    job = join_job(on_wait);
+    join();
     code = run_command(run, console, job.get());
   });
 
@@ -188,7 +195,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
-    if (bench.name == "collectives") job = join_job(on_wait);
+    if (bench.name == "collectives") join();
     bench_command(bench, console, job.get());
   });
 
