@@ -35,38 +35,9 @@ class Dataset {
   ImageShape image_;
 };
 
-struct SyntheticIdentitiesConfig {
-  std::int64_t identities = 100;
-  std::vector<std::int64_t> image = {3, 112, 112};
-  std::int64_t train_per_identity = 20;
-  std::int64_t test_per_identity = 5;
-};
-
-struct ImageFolderConfig {
-  std::string path;
-  std::vector<std::int64_t> image = {3, 112, 112};
-  std::int64_t train_per_identity = 1;
-  std::int64_t test_per_identity = 0;
-};
-
-enum class DataType { synthetic_identities, image_folder };
-
-struct DataConfig {
-  DataType type = DataType::synthetic_identities;
-  SyntheticIdentitiesConfig synthetic_identities;
-  ImageFolderConfig image_folder;
-  AugmentationConfig augmentation;
-};
-
 class Describer;
-/// The tagged union "data": {"type": ..., ...}.
-void describe_data(Describer& d, const char* key, DataConfig& config);
-
-/// [channels, height, width] of the chosen type, without opening anything.
-ImageShape image_shape(const DataConfig& config);
-
-/// Opens or generates. `seed` draws the identities of generated sets. Raises InputError if the data cannot be used.
-std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);
+/// The option `image` of a data set: [channels, height, width].
+void describe_image(Describer& d, std::vector<std::int64_t>& image);
 
 /// The images at `indices`, in their order, into [indices.size(), height, width, channels] floats. Runs on the calling
 /// thread's OpenMP team.

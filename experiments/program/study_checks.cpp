@@ -105,14 +105,13 @@ void check(const StudyVariant& member) {
   if (e.ranks.speed.size() > ranks)
     fail<InputError>("{}: expected at most {} speed{}, one for each rank, got {}",
                      member.document.where("/ranks/speed"), ranks, ranks == 1 ? "" : "s", e.ranks.speed.size());
-  const bool is_folder = e.data.type == DataType::image_folder;
-  const std::vector<std::int64_t>& image = is_folder ? e.data.image_folder.image : e.data.synthetic_identities.image;
-  if (image[0] != 1 && image[0] != 3)
+  const std::int64_t channels = data_sets[e.data.type].image(e.data)[0];
+  if (channels != 1 && channels != 3)
     fail<InputError>("{}: expected 1 (gray) or 3 (colour) channels, got {}", member.document.where("/data/image/0"),
-                     image[0]);
-  if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
+                     channels);
+  if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
-                     e.data.synthetic_identities.identities, e.head.classes);
+                     *identities, e.head.classes);
   check_model(member);
   (void)located(member, "/head", [&] {
     check(e.head, e.train.optimizer, e.precision().wide());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/data/dataset.h"
+#include "experiments/data/data_config.h"
 #include "framework/backends/backend.h"
 #include "framework/description/enum_table.h"
 #include "framework/optimizers/learning_rate.h"

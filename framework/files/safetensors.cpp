@@ -35,7 +35,7 @@ constexpr std::array<DTypeRow, 8> dtype_rows{{{DType::f64, "F64"},
                                               {DType::u8, "U8"},
                                               {DType::i8, "I8"}}};
 
-/// A name from a file as it may stand in a message.
+/// A name from a file, short enough for a message.
 std::string short_name(std::string_view name) {
   constexpr std::size_t longest = 80;
   return shortened(name, longest);
@@ -48,8 +48,8 @@ struct RawTensor {
   std::optional<std::array<std::uint64_t, 2>> offsets;
 };
 
-/// Follows the header's text event by event: a document tree would keep the last of duplicate keys silently and take
-/// many times the text's memory. Every callback knows what may come next; whatever else comes is an error.
+/// Parses the header event by event: a document tree would silently keep the last of duplicate keys, and take many
+/// times the memory of the text. Every callback knows what may come next; anything else is an error.
 class HeaderParser : public nlohmann::json::json_sax_t {
  public:
   explicit HeaderParser(const std::string& path) : path_(path) {}
@@ -170,7 +170,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
 
   Shape shape_of_numbers() const {
     std::array<std::int64_t, Shape::max_rank> dimensions{};
-    // A dimension of 0 makes any product 0, so the sizes are bounded one by one as well.
+    // A dimension of 0 makes any product 0, so each size is bounded as well.
     constexpr std::uint64_t largest = std::uint64_t{1} << 56;
     std::uint64_t elements = 1;
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
@@ -224,7 +224,7 @@ std::string header_text(const std::string& path, const std::vector<SafetensorsEn
       fail<InputError>("{}: tensor name '{}' is taken", path, short_name(entry.name));
     const auto row =
         std::find_if(dtype_rows.begin(), dtype_rows.end(), [&](const auto& r) { return r.dtype == entry.dtype; });
-    // push_back, not operator[]: that would look through all keys before it.
+    // push_back rather than operator[], which would search all keys before it.
     header.get_ref<nlohmann::ordered_json::object_t&>().push_back(
         {entry.name,
          {{"dtype", row->name},
@@ -288,7 +288,7 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
                      file_bytes - sizeof header_bytes);
   std::string header(header_bytes, '\0');
   file_.read_at(sizeof header_bytes, std::as_writable_bytes(std::span(header)));
-  // The library would skip white space and a byte order mark.
+  // The library would accept white space and a byte order mark here.
   if (!header.starts_with('{')) fail<InputError>("{}: the header does not begin with '{{'", name);
 
   HeaderParser parser(name);

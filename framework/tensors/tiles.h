@@ -22,7 +22,7 @@ enum class TileWork {
 template <class Body>
 void for_each_tile(const Device& device, std::int64_t count, std::int64_t tile, Body&& body,
                    TileWork work = TileWork::own) {
-  if (tile < 1) fail("tiles: expected at least 1 element a tile, got {}", tile);
+  if (tile < 1) fail("tiles: expected at least 1 element per tile, got {}", tile);
   const std::int64_t tiles = count / tile + (count % tile > 0 ? 1 : 0);
   const auto walk = [&](std::int64_t i) { body(i * tile, std::min((i + 1) * tile, count)); };
   if (device.has_data() || work == TileWork::shared || tiles <= 3) {

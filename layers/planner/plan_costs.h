@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "framework/backends/backend.h"
+#include "framework/description/enum_table.h"
 #include "layers/planner/placement_plan.h"
 #include "layers/precision.h"
 #include "parallel/communicator/link_model.h"
@@ -38,9 +40,16 @@ struct PlannerOptions {
 
 /// What a collective carries.
 enum class Cargo { activations, weights, gradients, statistics };
-inline constexpr std::array<std::string_view, 4> cargo_names{"activations", "weights", "gradients", "statistics"};
+template <>
+inline constexpr auto enum_names<Cargo> = enum_table<Cargo>({
+    {Cargo::activations, "activations"},
+    {Cargo::weights, "weights"},
+    {Cargo::gradients, "gradients"},
+    {Cargo::statistics, "statistics"},
+});
+inline constexpr std::span<const std::string_view> cargo_names = enum_names<Cargo>.rows();
 template <class T>
-using PerCargo = std::array<T, cargo_names.size()>;
+using PerCargo = std::array<T, enumerator_count<Cargo>()>;
 
 /// Figures for one step, all micro-batches together.
 struct PlannedCollective {

@@ -9,13 +9,13 @@
 #include "layers/model.h"
 #include "layers/planner/planner.h"
 #include "tests/support/layouts.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {
 
 namespace {
 
-using test::message_of;
 using test::ModelPointer;
 
 /// So many layers of 64 channels each: linear, gelu, linear, gelu ..

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/training/run.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -82,8 +83,8 @@ TEST_CASE("a run from C++ goes on from its checkpoint with the same losses, and 
   Experiment other = experiment;
   other.train.optimizer.momentum = 0.5;
   other.train.steps = 18;
-  const std::string message =
-      message_of([&] { (void)run_variant(other, "base", {.checkpoints = folder / "checkpoint", .resume = true}); });
+  const std::string message = message_of<InputError>(
+      [&] { (void)run_variant(other, "base", {.checkpoints = folder / "checkpoint", .resume = true}); });
   CHECK(message == (folder / "checkpoint/step-000012").string() +
                        ": was saved by another experiment (train.optimizer.momentum was 0.9, is 0.5): what may change "
                        "is how long it trains, what it saves, how it is evaluated and how it lies on its ranks");

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "framework/ops/linear.h"
+#include "framework/ops/linear_algebra.h"
 #include "tests/framework/ops/exact_values.h"
 #include "tests/support/devices.h"
 

@@ -5,6 +5,7 @@
 #include "framework/ops/normalization.h"
 #include "tests/support/devices.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {

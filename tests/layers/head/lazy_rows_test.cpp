@@ -134,7 +134,7 @@ TEST_CASE("rows that cannot lag are refused") {
 
 TEST_CASE("lazy steps of other optimizers and of narrow state are refused") {
   const std::string expected =
-      "head.sample.unsampled: lazy puts off steps of sgd, in f32: expected sgd, f32 weights, and f32 momentum or none";
+      "head.sample.unsampled: lazy defers steps of sgd in f32: expected sgd, f32 weights, and f32 momentum or none";
   const HeadConfig lazy{.classes = 9, .sample = {.rate = 0.5, .unsampled = Unsampled::lazy}};
   CHECK_NOTHROW(check(lazy, {}, DType::f32));
   CHECK_THROWS_WITH_AS(check(lazy, {.type = OptimizerType::adamw}, DType::f32), expected.c_str(), InputError);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/devices.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle {

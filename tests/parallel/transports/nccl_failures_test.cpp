@@ -12,6 +12,7 @@
 #include "parallel/transports/processes/processes.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
+#include "tests/support/message.h"
 #include "tests/support/processes/on_nccl.h"
 
 namespace heddle::test {

@@ -10,6 +10,7 @@
 #include "framework/error.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 #include "tests/support/environment_variable.h"
+#include "tests/support/message.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/processes/raw_sockets.h"
 #include "tests/support/ranks.h"

@@ -13,6 +13,7 @@
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
+#include "tests/support/message.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/processes/raw_sockets.h"
 #include "tests/support/processes/traffic.h"

@@ -10,6 +10,7 @@
 #include "layers/linear.h"
 #include "layers/normalization.h"
 #include "tests/support/layouts.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::checkpoint_test {
@@ -386,7 +387,8 @@ TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options 
   const auto complaint = [&](const auto& change, SavedHead head = SavedHead::kept) {
     Experiment experiment = experiment_of(way);
     change(experiment);
-    const std::string message = message_of([&] { (void)run(way, experiment, resuming(folder, 1, 1, nullptr, head)); });
+    const std::string message =
+        message_of<InputError>([&] { (void)run(way, experiment, resuming(folder, 1, 1, nullptr, head)); });
     return message.starts_with(step) ? message.substr(step.size()) : message;
   };
   CHECK(complaint([](Experiment& e) { e.head.classes = 12; }) ==

@@ -10,6 +10,7 @@
 #include "layers/linear.h"
 #include "layers/normalization.h"
 #include "tests/support/layouts.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::loss_scale_test {
@@ -73,7 +74,7 @@ TEST_CASE("a loss scale goes on from its text, and no other text is one") {
   CHECK(again.to_text() == scale.to_text());
   CHECK(LossScale({}).to_text() == "65536 0 0");
   for (const char* const wrong : {"", "65536", "65536 0", "65536 0 0 0", "-1 0 0", "nan 0 0", "1 -1 0", "1 0 x"})
-    CHECK(message_of([&] { again.set(wrong); }) ==
+    CHECK(message_of<InputError>([&] { again.set(wrong); }) ==
           fmt::format("expected a loss scale and two counts of steps, got \"{}\"", wrong));
 }
 

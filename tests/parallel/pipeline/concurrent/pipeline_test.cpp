@@ -7,6 +7,7 @@
 #include "framework/description/describe.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/message.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scratch.h"
 
@@ -152,9 +153,10 @@ TEST_CASE("forward only a file's schedule needs no backward; no optimizer is mad
     experiment.pipeline = layout.pipeline;
     return plan_run(experiment, model, layout.mesh);
   };
-  CHECK(message_of([&] { (void)planned(4); }) == layout.pipeline.file + ": has no backward: it trains nothing");
+  CHECK(message_of<InputError>([&] { (void)planned(4); }) ==
+        layout.pipeline.file + ": has no backward: it trains nothing");
   experiment.train.forward_only = true;
-  CHECK(message_of([&] { (void)planned(3); }) ==
+  CHECK(message_of<InputError>([&] { (void)planned(3); }) ==
         layout.pipeline.file + ": expected train.micro_batches = 3 micro-batches, got 4");
   CHECK(planned(4)->forward->schedule.ranks[0].front() == Action{ActionKind::forward, 0, 1});
   const std::vector<test::Use> uses = test::use_of_step(experiment, model, layout);
