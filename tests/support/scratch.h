@@ -1,4 +1,4 @@
-// Help for tests that write files or provoke errors.
+// Helpers for tests that write files or provoke errors.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// A folder that is empty at first and gone at the end.
+/// A folder that is empty at first and removed at the end.
 class Scratch {
  public:
   Scratch() {

@@ -23,7 +23,7 @@ Tensor state_of(Head& head, const std::string& name) {
   return {};
 }
 
-/// Gradients of weights and biases of the head's classes, by a step that subtracts them.
+/// Computes the gradients of weights and biases of the head's classes by a step that subtracts them.
 void step_by_gradient(Head& head, Answer& answer) {
   const Tensor weight = head.table().weight;
   const Tensor bias = state_of(head, "head.bias");
