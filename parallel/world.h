@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "parallel/rank.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
-class Nccl;
 class Processes;
 
 /// How the ranks' time is told.
@@ -31,12 +31,12 @@ struct ClockOptions {
 struct WorldOptions {
   Mesh mesh{};
   std::string backend = "cpu";
-  /// threads: this process has all ranks, each in a thread. mpi: `processes` has them, one each. nccl: the same, each
-  /// with a GPU of its own, from which elements go to the others' by NCCL.
+  /// The name of a row of `transport_types()`.
   std::string transport = "threads";
+  /// The processes of the job that have the ranks, one each, for transports that need a job.
   Processes* processes = nullptr;
-  /// What the transport nccl takes for NCCL, in tests; null: NCCL.
-  Nccl* nccl = nullptr;
+  /// Moves elements between processes in place of what the transport would use; for tests.
+  MakeElementPath elements{};
   RandomKey key{};
   /// Bytes a rank may hold.
   std::optional<std::int64_t> memory_budget{};

@@ -13,8 +13,8 @@
 #include "experiments/program/job.h"
 #include "experiments/program/reproduce/reproduce.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/nccl/nccl.h"
 #include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -81,7 +81,9 @@ std::string devices_text() {
   std::string text = "cpu";
   for (const auto& [library, version] : cuda_versions())
     if (library == "cuda") text += ", cuda " + version;
-  if (const std::string nccl = nccl_version(); !nccl.empty()) text += ", nccl " + nccl;
+  for (const TransportType& transport : transport_types())
+    if (const std::string version = transport.version == nullptr ? "" : transport.version(); !version.empty())
+      text += fmt::format(", {} {}", transport.name, version);
   if (const std::string absence = cuda_absence(); !absence.empty()) text += "; without cuda: " + absence;
   return text;
 }
@@ -111,7 +113,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                 "with --resume: keep the backbone and begin a new head, also of other classes and data")
       ->needs(resume);
   run_app.callback([&] {
-    job = join_processes(on_wait);
+    job = join_job(on_wait);
     code = run_command(run, console, job.get());
   });
 
@@ -190,7 +192,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
-    if (bench.name == "collectives") job = join_processes(on_wait);
+    if (bench.name == "collectives") job = join_job(on_wait);
     bench_command(bench, console, job.get());
   });
 

@@ -7,24 +7,28 @@
 #include <fmt/ranges.h>
 
 #include "experiments/config/help.h"
+#include "experiments/config/json_identity.h"
 #include "experiments/config/schema.h"
 #include "experiments/config/writer.h"
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/explain/explanation.h"
 #include "experiments/program/job.h"
 #include "experiments/program/maximise.h"
+#include "experiments/program/run_narrator.h"
 #include "experiments/program/study_checks.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "experiments/training/experiment.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "experiments/training/ranks/world_options.h"
 #include "experiments/training/run.h"
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
 #include "framework/kernels/needs.h"
 #include "framework/tensors/memory.h"
 #include "notebooks_export/notebook.h"
-#include "parallel/transports/processes/nccl/nccl.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -167,44 +171,26 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   run.name = study.name;
   run.versions = backend_versions();
   if (job != nullptr) run.versions.emplace_back("processes", job->name());
-  if (std::any_of(study.variants.begin(), study.variants.end(),
-                  [](const StudyVariant& member) { return member.root.transport == TransportType::nccl; }))
-    run.versions.emplace_back("nccl", nccl_version());
+  for (const TransportType& transport : transport_types())
+    if (transport.version != nullptr &&
+        std::any_of(study.variants.begin(), study.variants.end(),
+                    [&](const StudyVariant& member) { return member.root.transport == transport.name; }))
+      run.versions.emplace_back(transport.name, transport.version());
   for (StudyVariant& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
                                run.variants.size() + 1, study.variants.size(), mesh_of(member.root).size(),
                                mesh_of(member.root).size() == 1 ? "" : "s", member.root.train.steps)
                 << std::flush;
+    RunNarrator narrator(member.name, member.root.train, command.resume, progress, folder ? &*folder : nullptr,
+                         console);
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
+                               .identity = json_identity(),
                                .resume = command.resume,
                                .fresh_head = command.fresh_head,
                                .job = job,
                                .profiles = &profiles,
-                               .on_begin =
-                                   [&](std::int64_t first) {
-                                     if (command.resume) {
-                                       console.err << (first > 0 ? fmt::format("going on after step {}\n", first)
-                                                                 : "no checkpoint there: from the beginning\n")
-                                                   << std::flush;
-                                     }
-                                     progress.begin(member.name, first, member.root.train.steps,
-                                                    member.root.train.batch);
-                                     return folder->begin_variant(member.name, first, member.root.train.batch);
-                                   },
-                               .on_step =
-                                   [&](const StepRecord& record) {
-                                     folder->step(record);
-                                     progress.step(record);
-                                   },
-                               .on_status = [&](const std::string& text) { progress.show(text); },
-                               .on_note = [&](const std::string& text) { console.err << text << "\n"
-                                                                                     << std::flush; },
-                               .on_stall =
-                                   [&](const std::string& why) {
-                                     console.err << "heddle: " << why << "\n" << std::flush;
-                                     console.end_at_once(4);
-                                   }};
+                               .observer = &narrator};
     try {
       run.variants.push_back(run_variant(member.root, member.name, settings));
     } catch (...) {

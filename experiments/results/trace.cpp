@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/config/json_text.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "experiments/data/sampler.h"
-#include "experiments/training/model_layout.h"
 #include "framework/ops/elementwise.h"
 #include "framework/optimizers/learning_rate.h"
 #include "framework/tensors/device.h"

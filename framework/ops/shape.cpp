@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-const ElementwiseKernels& kernels_of(const Tensor& x) {
+const ElementwiseKernels& shape_kernels_of(const Tensor& x) {
   return x.device().backend().elementwise();
 }
 
@@ -25,8 +25,8 @@ std::int64_t inner_of(const Shape& shape, int dimension) {
 void copy_part(Tensor& whole, int dimension, std::int64_t begin, const Tensor& part) {
   const std::int64_t inner = inner_of(whole.shape(), dimension);
   const std::int64_t columns = part.shape()[dimension] * inner;
-  kernels_of(whole).copy_columns(part, columns, 0, whole, whole.shape()[dimension] * inner, begin * inner,
-                                 whole.shape().product(0, dimension), columns);
+  shape_kernels_of(whole).copy_columns(part, columns, 0, whole, whole.shape()[dimension] * inner, begin * inner,
+                                       whole.shape().product(0, dimension), columns);
 }
 
 using Order = std::array<int, Shape::max_rank>;
@@ -35,7 +35,7 @@ Tensor transposed(const Tensor& x, std::span<const int> order) {
   std::array<std::int64_t, Shape::max_rank> sizes{};
   for (std::size_t i = 0; i < order.size(); ++i) sizes[i] = x.shape()[order[i]];
   Tensor y = Tensor::empty(x.device(), Shape(std::span<const std::int64_t>(sizes.data(), order.size())), x.dtype());
-  kernels_of(x).transpose(x, order, y);
+  shape_kernels_of(x).transpose(x, order, y);
   return y;
 }
 
@@ -79,7 +79,8 @@ Tensor slice_tensor(const Tensor& x, int dimension, std::int64_t begin, std::int
   Tensor y = Tensor::empty(x.device(), x.shape().with(at, end - begin), x.dtype());
   const std::int64_t inner = inner_of(x.shape(), at);
   const std::int64_t columns = (end - begin) * inner;
-  kernels_of(x).copy_columns(x, x.shape()[at] * inner, begin * inner, y, columns, 0, x.shape().product(0, at), columns);
+  shape_kernels_of(x).copy_columns(x, x.shape()[at] * inner, begin * inner, y, columns, 0, x.shape().product(0, at),
+                                   columns);
   return y;
 }
 

@@ -1,4 +1,4 @@
-// Phase 2 of the head: the weights' gradient, tile by tile, and what becomes of it.
+// Phase 2 of the head: the weights' gradient, tile by tile, and its use.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// A micro-batch's rows [B, d] as its tiles of classes are multiplied with them.
+/// A micro-batch's rows [B, d] in the form in which tiles of classes are multiplied with them.
 struct PackedRows {
   PackedRows(const Tensor& rows, const ClassTiles& tiles)
       : for_logits(rows, true, tiles.tile_size(), tiles.size() / tiles.tile_size()),

@@ -17,6 +17,9 @@
 
 namespace heddle {
 
+/// The largest number of ranks of a run.
+inline constexpr int most_ranks = 1024;
+
 enum class Operation {
   broadcast,
   reduce,

@@ -24,7 +24,7 @@ Span span_of(const std::vector<TimedAction>& actions) {
   return span;
 }
 
-/// Time in which a rank computes; actions that overlap count once.
+/// The time in which a rank computes; actions that overlap count once.
 double busy(const std::vector<TimedAction>& actions) {
   double sum = 0;
   double reached = -std::numeric_limits<double>::infinity();

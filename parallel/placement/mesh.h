@@ -69,9 +69,6 @@ struct PerAxis {
   bool operator==(const PerAxis&) const = default;
 };
 
-/// Of an experiment and of a job.
-inline constexpr int most_ranks = 1024;
-
 class Mesh {
  public:
   struct Coordinates {

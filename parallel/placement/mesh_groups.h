@@ -20,6 +20,11 @@ class MeshGroups {
   /// The ranks that differ from this one along these axes only, in the order of the world's ranks.
   Communicator& over(AxisSet axes);
 
+  const Mesh& mesh() const { return mesh_; }
+  /// This rank in the world, and on the mesh.
+  int rank() const { return world_.rank(); }
+  Mesh::Coordinates coordinates() const { return mesh_.coordinates(world_.rank()); }
+
  private:
   Communicator& world_;
   Mesh mesh_;

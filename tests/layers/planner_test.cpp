@@ -315,7 +315,7 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches
     if (sizes.size() > 1) ++budgets;
     options.memory_budget = *sizes.begin() - 1;
     const std::string text =
-        fmt::format("the model: no placement fits into {} a rank, the least that is possible is {}",
+        fmt::format("the model: no placement fits into {} per rank, the least that is possible is {}",
                     format_bytes(*sizes.begin() - 1), format_bytes(*sizes.begin()));
     CHECK_THROWS_WITH_AS((void)place(model, options), text.c_str(), InputError);
   }

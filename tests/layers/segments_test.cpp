@@ -3,19 +3,19 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 #include "layers/activation.h"
 #include "layers/linear.h"
 #include "layers/model.h"
 #include "layers/planner/planner.h"
 #include "tests/support/layouts.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {
 
 namespace {
 
-using test::message_of;
 using test::ModelPointer;
 
 /// So many layers of 64 channels each: linear, gelu, linear, gelu ..

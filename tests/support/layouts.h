@@ -1,4 +1,5 @@
-// Trains a model under a layout and collects what convention 2 compares: losses, gradients and weights.
+// Trains a model under a layout and collects what is compared (docs/conventions.md, convention 2): losses, gradients,
+// weights.
 #pragma once
 
 #include <cstdint>

@@ -48,13 +48,4 @@ inline Tensor numbers(Rank& rank, std::vector<std::int64_t> content) {
   return Tensor::from_host(rank.device, {static_cast<std::int64_t>(content.size())}, content);
 }
 
-inline std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace heddle::test

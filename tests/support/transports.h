@@ -1,7 +1,7 @@
 // One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for;
 // with HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with =sockets over sockets
 // between such stand-ins for processes. Where the process is one rank of a job, the ranks are the job's processes
-// (`mpi`); cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
+// (`processes`); cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
 #pragma once
 
 #include <cstdlib>
@@ -10,9 +10,10 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/processes/nccl/nccl_path.h"
 #include "parallel/transports/processes/processes.h"
-#include "tests/support/local_job.h"
-#include "tests/support/nccl_on_host.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/nccl_on_host.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -22,10 +23,10 @@ inline Processes* job = nullptr;
 
 /// What this process runs its cases over.
 inline std::string transport() {
-  if (job != nullptr) return "mpi";
+  if (job != nullptr) return "processes";
   const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
   if (name == nullptr) return "threads";
-  return name == std::string("sockets") ? "mpi" : name;
+  return name == std::string("sockets") ? "processes" : name;
 }
 
 /// Whether the ranks are threads of this process, so that a case sees all of them at once.
@@ -51,11 +52,12 @@ inline WorldOptions on_transport(int count, const std::string& backend = tested_
 
 /// `run_ranks` with options of `on_transport`.
 inline void run(const WorldOptions& options, const std::function<void(Rank&)>& body) {
-  if (options.transport == "mpi" && job == nullptr) return run_in_processes(options, body, Connection::sockets);
-  if (options.transport != "nccl") return run_ranks(options, body);
+  const TransportType& type = transport_type(options.transport);
+  if (!type.needs_job || job != nullptr) return run_ranks(options, body);
+  if (type.elements == nullptr) return run_in_processes(options, body, Connection::sockets);
   NcclOnHost nccl;
   WorldOptions mine = options;
-  mine.nccl = &nccl;
+  mine.elements = nccl_elements(nccl);
   try {
     run_in_processes(mine, body);
   } catch (...) {

@@ -2,6 +2,7 @@
 // over the wire that carries the words (wire_path.h), or from GPU to GPU (nccl/).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@
 namespace heddle {
 
 struct Group;
+class PostOffice;
 
 /// Elements that will not arrive: why, in the words of what moves them. A wait adds what it waited for.
 class ElementsLost : public RankFailed {
@@ -27,6 +29,9 @@ class ElementPath {
  public:
   virtual ~ElementPath() = default;
 
+  /// The first `ranks` processes call it at the beginning of a section. InputError, the same on all of them, if
+  /// elements cannot move between them this way. Waits for the others.
+  virtual void begin(int /*ranks*/) {}
   /// What is sent with this mark is read when the device has done all that it was given so far. May wait for the
   /// device, and is null then.
   virtual std::shared_ptr<Mark> mark(Device& device) = 0;
@@ -47,6 +52,11 @@ class ElementPath {
   /// a Transfer of the post office holds: what is sent and received one by one may go on, and keeps its tensors until
   /// the other side is done; what a collective moves by other ways has ended, and its tensors may be freed.
   virtual void abandon() noexcept = 0;
+  /// The section has ended without a failure, and all ranks are done with the path.
+  virtual void close() {}
 };
+
+/// Makes the path of one section. The device is this rank's, and outlives the path.
+using MakeElementPath = std::function<std::unique_ptr<ElementPath>(PostOffice&, const Device&)>;
 
 }  // namespace heddle

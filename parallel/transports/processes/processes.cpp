@@ -1,32 +1,14 @@
 #include "parallel/transports/processes/processes.h"
 
-#include <cstdlib>
 #include <numeric>
 
-#include "parallel/transports/processes/nccl/nccl_path.h"
-#include "parallel/transports/processes/number.h"
 #include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/process_transport.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
 #include "parallel/transports/processes/wire_path.h"
 
 namespace heddle {
 
 namespace {
-
-std::optional<int> number_in(const char* variable) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? std::nullopt : number_of<int>(text);
-}
-
-/// A process's place on its machine, where that is told.
-std::optional<int> place_in(const char* variable) {
-  const char* const text = std::getenv(variable);
-  if (text == nullptr) return {};
-  const std::optional<int> place = number_of<int>(text);
-  if (!place || *place < 0) fail<InputError>("{}: expected a number from 0 on, got '{}'", variable, text);
-  return place;
-}
 
 /// A rank that failed or has no memory is named in what is said of it. Of the rest rank 0's is what the user sees, and
 /// goes without saying.
@@ -45,23 +27,6 @@ std::optional<int> place_in(const char* variable) {
 }
 
 }  // namespace
-
-std::optional<Launch> launch_of_environment() {
-  struct Names {
-    const char* rank;
-    const char* size;
-    const char* local_rank;
-  };
-  // Of no launcher's own, and so others may set them, too.
-  constexpr Names plain{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
-  // Slurm's are those of a step, which srun starts: a batch script alone is no rank.
-  for (const Names names : {plain, Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                            Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
-    if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
-      if (names.rank != plain.rank || has_meeting_point()) return Launch{*rank, *size, place_in(names.local_rank)};
-  return {};
-}
 
 std::optional<Failure> failure_of(const std::exception_ptr& exception) {
   try {
@@ -113,25 +78,25 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
   return make_process_transport(*office_, 0, std::move(members));
 }
 
-std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout, Nccl& nccl,
+std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
                                               const Device& device) {
-  nccl_ = std::make_unique<NcclPath>(*office_, nccl, device);
-  office_->set_path(*nccl_);
+  path_ = make(*office_, device);
+  office_->set_path(*path_);
   std::unique_ptr<Transport> transport = connect(ranks, timeout);
-  nccl_->check_gpus(ranks);
+  path_->begin(ranks);
   return transport;
 }
 
 std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
-  // The next section begins without this one's GPU, also where the end of this one throws.
-  const auto forget_gpu = [this](void*) {
+  // The next section begins without this one's path, also where the end of this one throws.
+  const auto drop_path = [this](void*) {
     office_->set_path(*wire_);
-    nccl_.reset();
+    path_.reset();
   };
-  const std::unique_ptr<void, decltype(forget_gpu)> scope(this, forget_gpu);
+  const std::unique_ptr<void, decltype(drop_path)> scope(this, drop_path);
   if (exception) office_->give_up(exception);
   const std::map<int, Failure> failures = office_->conclude();
-  if (nccl_ != nullptr && failures.empty()) nccl_->close();
+  if (path_ != nullptr && failures.empty()) path_->close();
   if (failures.empty()) return {};
   return *failures.begin();
 }

@@ -13,20 +13,10 @@
 #include <vector>
 
 #include "parallel/communicator/transport.h"
+#include "parallel/transports/processes/element_path.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {
-
-/// What the environment says about the job that started this process.
-struct Launch {
-  int rank = 0;
-  int size = 1;
-  /// Its place among the processes of its machine, where that is told; InputError if it is no number from 0 on.
-  std::optional<int> local_rank{};
-};
-/// By RANK and WORLD_SIZE where there is a meeting point (tcp/meeting_point.h), else by the variables of Open MPI, of
-/// MPICH and its kin, and of Slurm; nothing for a process that was started alone.
-std::optional<Launch> launch_of_environment();
 
 /// Why a process's part of a section failed.
 struct Failure {
@@ -36,10 +26,6 @@ struct Failure {
 /// Nothing for ranks that only had to stop.
 std::optional<Failure> failure_of(const std::exception_ptr& exception);
 
-class Device;
-class ElementPath;
-class Nccl;
-class NcclPath;
 class PostOffice;
 
 class Processes {
@@ -60,9 +46,10 @@ class Processes {
   /// This process's end of the communicator of the section's ranks, the first `ranks` processes. A wait lasts `timeout`
   /// at most.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
-  /// The same, with elements that go by NCCL from this device's GPU to the other ranks'. The device outlives the
-  /// section. InputError on all of them if two ranks have one GPU.
-  std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, Nccl& nccl, const Device& device);
+  /// The same, with elements that move to and from this device by a path of the section's own. The device outlives the
+  /// section. Throws what ElementPath::begin does.
+  std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
+                                     const Device& device);
   /// Tells the others that this process's part of the section is over and how, and waits for theirs. Gives the lowest
   /// rank's failure, with the rank: the same on all processes.
   std::optional<std::pair<int, Failure>> conclude(const std::exception_ptr& exception);
@@ -89,7 +76,7 @@ class Processes {
  private:
   std::unique_ptr<PostOffice> office_;
   std::unique_ptr<ElementPath> wire_;
-  std::unique_ptr<NcclPath> nccl_;  // of the present section
+  std::unique_ptr<ElementPath> path_;  // the present section's own, if it has one
 };
 
 }  // namespace heddle

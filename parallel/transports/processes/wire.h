@@ -76,7 +76,4 @@ class Wire {
   virtual void abort(int code) = 0;
 };
 
-/// Joins the job that this process was started in; once a process. Null in a program built without MPI.
-std::unique_ptr<Wire> join_job();
-
 }  // namespace heddle

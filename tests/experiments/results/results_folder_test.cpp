@@ -13,6 +13,7 @@
 
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
+#include "tests/support/message.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
 
@@ -206,7 +207,7 @@ TEST_CASE("a results folder that cannot be made is an error that names it") {
   const Scratch scratch;
   write_file_atomically(scratch / "file", "");
   const fs::path path = scratch / "file/results";
-  CHECK(message_of([&] { ResultsFolder folder(path, "{}", false); }) ==
+  CHECK(message_of<InputError>([&] { ResultsFolder folder(path, "{}", false); }) ==
         path.string() + ": cannot be made a folder: Not a directory");
 }
 

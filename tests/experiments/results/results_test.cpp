@@ -13,7 +13,7 @@
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
 #include "experiments/results/trace.h"
-#include "experiments/training/gather_ranks.h"
+#include "experiments/training/ranks/gather_ranks.h"
 #include "framework/files/crc32c.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/sample_results.h"
@@ -204,7 +204,7 @@ TEST_CASE("a rank's row travels between processes as it was measured") {
   sent.trace = {{"conv", false, 1, 0.5, 0, {}}, {"send", true, 1.5, 0.25, 77, MessageName{0, 1, 5}}};
   sent.convolutions = {chosen_convolution("forward", 512), chosen_convolution("backward_weight", 0)};
   RankResult came;
-  read_letter(to_letter(sent), came);
+  deserialize(serialized(sent), came);
   CHECK(came.peak.bytes == sent.peak.bytes);
   CHECK(came.reserved_bytes == 48 * mebi);
   CHECK(came.sent_bytes == 1001);

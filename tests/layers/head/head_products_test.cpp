@@ -130,8 +130,8 @@ TEST_CASE("products are bf16 where that is asked for, or fast for weights that a
   CHECK(type(true) == DType::f32);
 
   constexpr const char* expected =
-      "head.product_type: bf16 multiplies cosines of weights that are kept so: expected head.state.weights = bf16 and "
-      "normalize = true";
+      "head.product_type: bf16 needs cosines, and weights that are kept in bf16: expected head.state.weights = bf16 "
+      "and normalize = true";
   config.product_type = ProductType::bf16;
   CHECK_THROWS_WITH_AS(check(config, {}, DType::f32), expected, InputError);
   config = {.classes = 9, .weights = WeightState::f16, .product_type = ProductType::bf16};

@@ -265,7 +265,7 @@ TEST_CASE("settings of a head that do not go together are refused") {
         "head.over: ranks of a replicated head share no classes: expected all, got dp x tp");
   CHECK(said({.classes = 9, .stash = true}) == "head.stash: only fused logits have something to keep");
   CHECK(said({.classes = 9, .logits = Logits::gathered, .sample = {.rate = 0.5}}) ==
-        "head.sample: expected sharded or fused logits: sampled ones are not put together");
+        "head.sample: sampled logits are not gathered or transposed: expected sharded or fused");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .logits = Logits::transposed}) ==
         "head.logits: a replicated head has all classes' logits: expected sharded or fused");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .sample = {.rate = 0.5}}) ==
@@ -273,7 +273,7 @@ TEST_CASE("settings of a head that do not go together are refused") {
   CHECK(said({.classes = 9, .momentum = MomentumState::none}, {.type = OptimizerType::adamw}) ==
         "head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
   CHECK(said({.classes = 9, .weights = WeightState::int8}, {}, DType::f64) ==
-        "head.state: narrow state is computed with in f32: expected f32 state beside train.dtype = f64");
+        "head.state: narrow state is for computing in f32: expected f32 state with train.dtype = f64");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
         "head.state: a replicated head is stepped with the other parameters: expected f32");
 }

@@ -4,6 +4,7 @@
 #include "parallel/communicator/communicator.h"
 #include "parallel/communicator/shard.h"
 #include "parallel/world.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle {

@@ -222,9 +222,9 @@ TEST_CASE("validate: an overlapped pair is one forward and one backward that nee
   CHECK(fault_of(with_cell(schedule, 0, 3, {backward, 0, 1, true})) ==
         "0/3: 0B1: overlaps the next action, but there is none");
   CHECK(fault_of(with_cell(schedule, 0, 0, {forward, 0, 0, true})) ==
-        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+        "0/0: 0F0: overlaps, but the pair is not one forward and one backward of different cells");
   CHECK(fault_of(with_cell(one_f_one_b({1, 1}), 0, 0, {forward, 0, 0, true})) ==
-        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+        "0/0: 0F0: overlaps, but the pair is not one forward and one backward of different cells");
 }
 
 TEST_CASE("validate: messages follow what they send, are received before use, and in the order of their pair") {

@@ -8,10 +8,12 @@
 #include <doctest/doctest.h>
 
 #include "framework/backends/gpu.h"
+#include "parallel/transports/job.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
-#include "tests/support/on_nccl.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/on_nccl.h"
 
 namespace heddle::test {
 
@@ -176,9 +178,9 @@ TEST_CASE("nccl: what it cannot run on is wrong input") {
   WorldOptions options = ranks(2, "cpu");
   options.transport = "nccl";
   CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}),
-                       "transport: nccl needs one process a rank: start it with mpirun -n 2", InputError);
+                       "transport nccl: it needs one process per rank: start it with mpirun -n 2", InputError);
   CHECK_THROWS_WITH_AS(run_in_processes(options, [](Rank&) {}),
-                       "transport: nccl moves what GPUs hold: expected device cuda, got cpu", InputError);
+                       "transport nccl: expected device cuda, got cpu: NCCL moves GPU memory only", InputError);
   // Without data there is nothing to move, and no GPU is asked for.
   options.backend = "plan";
   run_in_processes(options, [](Rank& rank) { CHECK(rank.world.all_reduce(large(rank)).wait().numel() == 30000); });

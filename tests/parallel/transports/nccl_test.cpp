@@ -13,8 +13,8 @@
 
 #include "parallel/transports/processes/processes.h"
 #include "parallel/world.h"
-#include "tests/support/on_nccl.h"
-#include "tests/support/traffic.h"
+#include "tests/support/processes/on_nccl.h"
+#include "tests/support/processes/traffic.h"
 
 namespace heddle::test {
 

@@ -11,8 +11,8 @@
 
 #include "framework/error.h"
 #include "parallel/transports/processes/wire.h"
-#include "tests/support/local_job.h"
-#include "tests/support/raw_sockets.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
 
 namespace heddle::test::tcp_connection_test {
 

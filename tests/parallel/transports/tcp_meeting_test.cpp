@@ -10,9 +10,10 @@
 #include "framework/error.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 #include "tests/support/environment_variable.h"
-#include "tests/support/local_job.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
 #include "tests/support/ranks.h"
-#include "tests/support/raw_sockets.h"
 
 namespace heddle::test {
 

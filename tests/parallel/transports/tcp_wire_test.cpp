@@ -7,15 +7,17 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/job.h"
 #include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
-#include "tests/support/local_job.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
+#include "tests/support/processes/traffic.h"
 #include "tests/support/ranks.h"
-#include "tests/support/raw_sockets.h"
-#include "tests/support/traffic.h"
 
 namespace heddle::test {
 
@@ -23,7 +25,7 @@ namespace {
 
 WorldOptions by_sockets(int count) {
   WorldOptions options = ranks(count);
-  options.transport = "mpi";
+  options.transport = "processes";
   return options;
 }
 

@@ -1,4 +1,6 @@
 // The only file that knows MPI; compiled once for each MPI that is there.
+#include "parallel/transports/processes/mpi/mpi_wire.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,7 +14,6 @@
 #include <mpi.h>
 
 #include "framework/error.h"
-#include "parallel/transports/processes/wire.h"
 
 namespace heddle {
 
@@ -252,7 +253,7 @@ class MpiWire : public Wire {
 
 }  // namespace
 
-std::unique_ptr<Wire> join_job() {
+std::unique_ptr<Wire> join_by_mpi() {
   return std::make_unique<MpiWire>();
 }
 

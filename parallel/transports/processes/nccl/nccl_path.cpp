@@ -42,7 +42,7 @@ LaneName NcclPath::messages_to(int rank) const {
   return {.use = NcclUse::messages, .sender = office_.rank(), .receiver = rank};
 }
 
-void NcclPath::check_gpus(int ranks) {
+void NcclPath::begin(int ranks) {
   const NcclGpu mine = nccl_.gpu(device_);
   // The world's calls count from 1.
   const ExchangeName meeting;
@@ -111,6 +111,10 @@ void NcclPath::abandon() noexcept {
   // NCCL ends what has begun; what still waits for the device's own work, which waits for nobody, is to begin first.
   device_.backend().settle();
   lanes_.abandon();
+}
+
+MakeElementPath nccl_elements(Nccl& nccl) {
+  return [&nccl](PostOffice& office, const Device& device) { return std::make_unique<NcclPath>(office, nccl, device); };
 }
 
 }  // namespace heddle

@@ -24,9 +24,8 @@ class NcclPath : public ElementPath {
   NcclPath(const NcclPath&) = delete;
   NcclPath& operator=(const NcclPath&) = delete;
 
-  /// To be called by the first `ranks` processes before anything else: InputError on all of them, the same, if two are
-  /// on one GPU, where NCCL would wait for ever. Waits.
-  void check_gpus(int ranks);
+  /// InputError if two ranks are on one GPU, where NCCL would wait for ever.
+  void begin(int ranks) override;
 
   std::shared_ptr<Mark> mark(Device& device) override { return nccl_.mark(device); }
   /// What was computed so far is done, and what was done in memory that is free now.
@@ -43,8 +42,7 @@ class NcclPath : public ElementPath {
   /// The lane of a group whose ranks are all at this call, once it is open: see Lanes::open.
   std::shared_ptr<Lane> open(const Group& group);
 
-  /// When all ranks are done with it.
-  void close() { lanes_.close(); }
+  void close() override { lanes_.close(); }
 
  private:
   LaneName messages_from(int rank) const;
@@ -55,5 +53,8 @@ class NcclPath : public ElementPath {
   const Device& device_;
   Lanes lanes_;
 };
+
+/// Paths over this NCCL, which outlives them.
+MakeElementPath nccl_elements(Nccl& nccl);
 
 }  // namespace heddle

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "framework/error.h"
-#include "parallel/placement/mesh.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/launch.h"
 #include "parallel/transports/processes/tcp/meeting_point.h"
 #include "parallel/transports/processes/tcp/reception.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"

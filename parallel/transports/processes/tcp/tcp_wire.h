@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/launch.h"
 #include "parallel/transports/processes/tcp/meeting_point.h"
 #include "parallel/transports/processes/wire.h"
 

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/traffic.h"
+#include "tests/support/processes/traffic.h"
 #include "tests/support/transports.h"
 
 namespace heddle {

@@ -1,0 +1,144 @@
+// The serial run is the judge (docs/conventions.md, convention 2): layouts give its losses, gradients and weights.
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "tests/support/random_model.h"
+
+namespace heddle::equivalence_test {
+
+namespace {
+
+using test::Layout;
+
+test::ModelPointer model_of(std::uint64_t seed, bool with_norms, const Mesh& mesh) {
+  RandomStream draws({seed}, Purpose::test, 0, 0);
+  return test::random_model(draws, {.with_norms = with_norms}, mesh);
+}
+
+/// A mesh of 1 to 8 ranks along dp and tp.
+Mesh random_mesh(RandomStream& draws) {
+  const auto dp = 1 + static_cast<int>(draws.below(4));
+  const auto tp = 1 + static_cast<int>(draws.below(static_cast<std::uint64_t>(8 / dp)));
+  return Mesh(dp, 1, tp);
+}
+
+/// What is computed in.
+struct Types {
+  DType (*draw)(RandomStream&);
+  /// A norm over two values of a channel gives -1 and 1 whatever they are, and a gradient that is nothing but rounding:
+  /// so many samples a group are the least that says something.
+  std::int64_t least_normalised;
+};
+constexpr Types wide{[](RandomStream& draws) { return draws.below(2) == 0 ? DType::f64 : DType::f32; }, 4};
+constexpr Types narrow{[](RandomStream& draws) { return draws.below(4) == 0 ? DType::f16 : DType::bf16; }, 16};
+
+void check_random_case(std::uint64_t seed, const Types& types) {
+  RandomStream draws({seed}, Purpose::test, 1, 0);
+  Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(3)),
+                draws.below(2) == 0 ? Logits::gathered : Logits::sharded};
+  test::RandomModelOptions options{.with_norms = draws.below(2) == 0};
+  options.synchronized = options.with_norms && draws.below(3) == 0;
+  const bool adamw = draws.below(3) == 0;
+  options.with_depthwise = !(adamw && options.with_norms);
+  const test::ModelPointer model = test::random_model(draws, options, layout.mesh);
+  // Groups of unequal size; without norms also empty ones.
+  const std::int64_t groups = layout.mesh.size(Axis::dp) * layout.micro_batches;
+  const std::int64_t least = options.with_norms ? types.least_normalised * groups : 1;
+  std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
+  // A synchronised norm's groups are the micro-batches, which those of the judge cut elsewhere if they are uneven.
+  if (options.synchronized) batch -= batch % groups;
+  const DType dtype = types.draw(draws);
+  Experiment experiment =
+      test::small_experiment(static_cast<std::int64_t>(2 + draws.below(40)), batch, options.embedding, dtype);
+  experiment.seed = static_cast<std::int64_t>(seed);
+  if (adamw) {
+    experiment.train.optimizer.type = OptimizerType::adamw;
+    experiment.train.optimizer.learning_rate = 1e-3;
+  }
+  if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
+  if (draws.below(3) == 0) experiment.train.clip.value = 0.05;
+  if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;
+  experiment.train.bucket_bytes = std::int64_t{1} << draws.below(14);
+  experiment.data.augmentation.shift = 1;
+  if (dtype == DType::bf16 && !adamw && draws.below(2) == 0) experiment.train.optimizer.weights = KeptWeights::bf16;
+  layout.over = test::random_axes(draws);
+  CAPTURE(seed);
+  CAPTURE(to_string(layout.over));
+  test::check_against_judge(experiment, model, layout, options.synchronized);
+}
+
+/// A number from the environment.
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+}  // namespace
+
+TEST_CASE("random models over random layouts equal their serial judge") {
+  const std::uint64_t first = setting("HEDDLE_TEST_SEED", 0);
+  const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300);
+  MESSAGE("layouts of the seeds " << first << " to " << first + cases - 1);
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, wide);
+}
+
+TEST_CASE("random models over random layouts equal their serial judge in bf16, mixed and pure, and in f16") {
+  constexpr std::uint64_t first = 1000;
+  const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300) / 5;
+  for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, narrow);
+}
+
+TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the byte") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    RandomStream draws({seed}, Purpose::test, 2, 0);
+    Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(2)), Logits::sharded};
+    const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, layout.mesh);
+    Experiment experiment = test::small_experiment(20, 4 * layout.mesh.size() + 1, 6, DType::f32);
+    if (draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
+    layout.over = test::random_axes(draws);
+    CAPTURE(seed);
+    CAPTURE(to_string(layout.mesh));
+    CAPTURE(to_string(layout.over));
+    CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout));
+  }
+}
+
+TEST_CASE("a network with batch norm over 1, 2 and 4 ranks, gathered and sharded, equals its judge") {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const int ranks : {1, 2, 4})
+      for (const Logits logits : {Logits::gathered, Logits::sharded}) {
+        const Experiment experiment = test::small_experiment(33, 16, 6, dtype);
+        test::check_against_judge(experiment, model_of(5, true, Mesh()), {Mesh(ranks), 2, logits});
+      }
+}
+
+TEST_CASE("the same run twice gives the same bits") {
+  const Experiment experiment = test::small_experiment(33, 16, 6, DType::f32);
+  const Layout layout{Mesh(3), 2, Logits::sharded};
+  const test::Outcome first = test::train(experiment, model_of(7, true, Mesh()), layout, 3);
+  const test::Outcome second = test::train(experiment, model_of(7, true, Mesh()), layout, 3);
+  CHECK(first.losses == second.losses);
+  CHECK(first.weights == second.weights);
+}
+
+TEST_CASE("running statistics are those of the whole batch, whatever its cut") {
+  const Experiment experiment = test::small_experiment(10, 12, 4, DType::f64);
+  // One norm right after the images: its inputs do not depend on how groups were normalised.
+  ModelDescription description({8, 8, 3});
+  description.then("bn", BatchNorm::describe({.channels = 3}));
+  description.then("flatten", Flatten::describe());
+  description.then("fc", Linear::describe({.in = 192, .out = 4}));
+  const auto model = std::make_shared<ModelDescription>(description);
+  const test::Outcome whole = test::train(experiment, model, {Mesh(), 1, Logits::sharded}, 1);
+  for (const Layout& layout : {Layout{Mesh(), 5}, Layout{Mesh(3), 1}, Layout{Mesh(4), 3}, Layout{Mesh(2, 1, 2), 2}}) {
+    const test::Outcome cut = test::train(experiment, model, layout, 1);
+    for (const char* name : {"bn.running_mean", "bn.running_var"})
+      for (std::size_t i = 0; i < 3; ++i)
+        CHECK(cut.weights.at(name)[i] == doctest::Approx(whole.weights.at(name)[i]).epsilon(1e-12));
+  }
+}
+
+}  // namespace heddle::equivalence_test
