@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "tests/support/head_problem.h"
+#include "tests/support/head/head_problem.h"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 namespace heddle {
 

@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/head_problem.h"
-#include "tests/support/head_samples.h"
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_problem.h"
+#include "tests/support/head/head_samples.h"
+#include "tests/support/head/head_training.h"
 #include "tests/support/layouts.h"
 
 namespace heddle {

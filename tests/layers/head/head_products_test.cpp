@@ -3,7 +3,7 @@
 
 #include "framework/ops/linear_algebra.h"
 #include "tests/support/devices.h"
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 namespace heddle {
 

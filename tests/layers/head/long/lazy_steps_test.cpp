@@ -1,5 +1,5 @@
 // So many steps that a table of put-off ones fills up.
-#include "tests/support/lazy_training.h"
+#include "tests/support/head/lazy_training.h"
 
 namespace heddle::test::lazy {
 

@@ -1,4 +1,4 @@
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_samples.h"
+#include "tests/support/head/head_samples.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {

@@ -1,11 +1,11 @@
-#include "tests/support/head_problem.h"
+#include "tests/support/head/head_problem.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_samples.h"
+#include "tests/support/head/head_samples.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
