@@ -17,7 +17,11 @@
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/head.h"
 #include "framework/kernels/linear_algebra.h"
+#include "framework/kernels/normalization.h"
+#include "framework/kernels/pooling.h"
+#include "framework/kernels/reduction.h"
 #include "framework/kernels/rows.h"
+#include "framework/kernels/shape.h"
 #include "framework/kernels/training.h"
 #include "framework/tensors/mark.h"
 
@@ -34,6 +38,21 @@ struct DeviceProfile {
 struct PlannedWork {
   std::int64_t flops = 0;  // floating-point operations
   double seconds = 0;      // that they take on the profile's device
+};
+
+/// The kernels of one backend, one group per theme.
+struct BackendKernels {
+  std::unique_ptr<const ElementwiseKernels> elementwise;
+  std::unique_ptr<const ReductionKernels> reduction;
+  std::unique_ptr<const ShapeKernels> shape;
+  std::unique_ptr<const LinearAlgebraKernels> linear_algebra;
+  std::unique_ptr<const ConvolutionKernels> convolution;
+  std::unique_ptr<const NormalizationKernels> normalization;
+  std::unique_ptr<const PoolingKernels> pooling;
+  std::unique_ptr<const RowKernels> rows;
+  std::unique_ptr<const HeadKernels> head;
+  std::unique_ptr<const ClassRowKernels> class_rows;
+  std::unique_ptr<const TrainingKernels> training;
 };
 
 class Backend {
@@ -75,13 +94,20 @@ class Backend {
   std::int64_t flops() const { return work().flops; }
   double seconds() const { return work().seconds; }
 
-  virtual const ElementwiseKernels& elementwise() const = 0;
-  virtual const LinearAlgebraKernels& linear_algebra() const = 0;
-  virtual const ConvolutionKernels& convolution() const = 0;
-  virtual const RowKernels& rows() const = 0;
-  virtual const HeadKernels& head() const = 0;
-  virtual const ClassRowKernels& class_rows() const = 0;
-  virtual const TrainingKernels& training() const = 0;
+  const ElementwiseKernels& elementwise() const { return *kernels().elementwise; }
+  const ReductionKernels& reduction() const { return *kernels().reduction; }
+  const ShapeKernels& shape() const { return *kernels().shape; }
+  const LinearAlgebraKernels& linear_algebra() const { return *kernels().linear_algebra; }
+  const ConvolutionKernels& convolution() const { return *kernels().convolution; }
+  const NormalizationKernels& normalization() const { return *kernels().normalization; }
+  const PoolingKernels& pooling() const { return *kernels().pooling; }
+  const RowKernels& rows() const { return *kernels().rows; }
+  const HeadKernels& head() const { return *kernels().head; }
+  const ClassRowKernels& class_rows() const { return *kernels().class_rows; }
+  const TrainingKernels& training() const { return *kernels().training; }
+
+ private:
+  virtual const BackendKernels& kernels() const = 0;
 };
 
 struct BackendOptions {
@@ -111,7 +137,9 @@ std::span<const std::string_view> backend_names();
 
 /// What the backends compute with, and so what a result's bits depend on: libraries' versions, the CPU's instructions.
 std::vector<std::pair<std::string, std::string>> backend_versions();
-/// Those of CUDA and its libraries; empty in a program built without.
+/// The versions of oneDNN and of the instructions that it uses.
+std::vector<std::pair<std::string, std::string>> cpu_versions();
+/// The versions of CUDA and its libraries; empty in a program built without them.
 std::vector<std::pair<std::string, std::string>> cuda_versions();
 /// Why this program was built without CUDA, and how it is built in; empty in a program built with it.
 std::string cuda_absence();

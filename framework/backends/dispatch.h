@@ -4,7 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "framework/kernels/convolution.h"
+#include "framework/kernels/normalization.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle {

@@ -74,14 +74,6 @@ class TrainingKernels {
   /// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
   virtual void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
                      Tensor& square) const = 0;
-
-  /// One group's moments from those of its parts. groups [G, 2C + 1]: each row a count, the means and the sums of
-  /// squared deviations; merged [2C + 1] in row order (Chan, Golub and LeVeque 1979). Rows of count 0 add nothing.
-  virtual void combine_moments(const Tensor& groups, Tensor& merged) const = 0;
-  /// Running statistics of batch norm: such groups merged, then running = (1 - momentum) * running + momentum * merged,
-  /// with the unbiased variance.
-  virtual void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
-                             Tensor& running_variance) const = 0;
 };
 
 }  // namespace heddle

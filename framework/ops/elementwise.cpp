@@ -50,8 +50,8 @@ Tensor sum_to(Tensor x, const Shape& shape) {
     for (int i = begin; i < end; ++i) reduced = reduced.with(i, 1);
     Tensor sum = Tensor::empty(x.device(), reduced, x.dtype());
     const Shape& from = x.shape();
-    kernels_of(x).reduce(ReduceOp::sum, x,
-                         {from.product(0, begin), from.product(begin, end), from.product(end, from.rank())}, sum);
+    x.device().backend().reduction().reduce(
+        ReduceOp::sum, x, {from.product(0, begin), from.product(begin, end), from.product(end, from.rank())}, sum);
     x = std::move(sum);
     end = begin;
   }

@@ -35,7 +35,7 @@ Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpos
 
 Tensor column_sums(const Tensor& x) {
   Tensor sums = Tensor::empty(x.device(), {x.shape()[1]}, x.dtype());
-  x.device().backend().elementwise().reduce(ReduceOp::sum, x, {1, x.shape()[0], x.shape()[1]}, sums);
+  x.device().backend().reduction().reduce(ReduceOp::sum, x, {1, x.shape()[0], x.shape()[1]}, sums);
   return sums;
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "framework/autograd/autograd.h"
-#include "framework/kernels/convolution.h"
+#include "framework/kernels/normalization.h"
 
 namespace heddle {
 

@@ -51,10 +51,10 @@ Variable pool(PoolOp op, const char* name, const Variable& x, const PoolOptions&
   Tensor choice;
   if (op == PoolOp::max && x.leads().anywhere() && x.device().records())
     choice = Tensor::empty(x.device(), shape, DType::i32);
-  x.device().backend().convolution().pool(op, g, x.value(), y, choice);
+  x.device().backend().pooling().pool(op, g, x.value(), y, choice);
   return record(y, {x}, [=, shape = x.shape()](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty(dy.device(), shape, dy.dtype());
-    dy.device().backend().convolution().pool_backward(op, g, dy, choice, dx);
+    dy.device().backend().pooling().pool_backward(op, g, dy, choice, dx);
     return Gradients{dx};
   });
 }

@@ -12,8 +12,8 @@ namespace heddle {
 
 namespace {
 
-const ElementwiseKernels& shape_kernels_of(const Tensor& x) {
-  return x.device().backend().elementwise();
+const ShapeKernels& shape_kernels_of(const Tensor& x) {
+  return x.device().backend().shape();
 }
 
 /// Elements of one step along a dimension.

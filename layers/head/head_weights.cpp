@@ -81,9 +81,8 @@ TileProducts Head::tile_products(const ClassTile& tile, const std::vector<Packed
 
 void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
   Tensor of_rows = Tensor::empty_like(sum);
-  const ElementwiseKernels& kernels = device_.backend().elementwise();
-  kernels.reduce(ReduceOp::sum, by_product, {1, by_product.shape()[0], sum.numel()}, of_rows);
-  kernels.scale_add(1 / config_.margin.scale, of_rows, 1, sum);
+  device_.backend().reduction().reduce(ReduceOp::sum, by_product, {1, by_product.shape()[0], sum.numel()}, of_rows);
+  device_.backend().elementwise().scale_add(1 / config_.margin.scale, of_rows, 1, sum);
 }
 
 void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
@@ -170,8 +169,8 @@ Tensor Head::weight_gradient() {
   weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
     Tensor rows = gradient.rows(tile.begin, tile.end());
     if (config_.normalize)
-      device_.backend().rows().l2_normalize_backward(in_type(tile.rows, dtype_), tile.inverse_norm, products.weight,
-                                                     rows);
+      device_.backend().normalization().l2_normalize_backward(in_type(tile.rows, dtype_), tile.inverse_norm,
+                                                              products.weight, rows);
     else
       rows.copy_from(products.weight);
   });

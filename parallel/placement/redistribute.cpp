@@ -60,7 +60,7 @@ class Cut {
   }
 
  private:
-  static const ElementwiseKernels& kernels(const Tensor& x) { return x.device().backend().elementwise(); }
+  static const ShapeKernels& kernels(const Tensor& x) { return x.device().backend().shape(); }
 
   Shape outer_;
   int dimension_;

@@ -1,6 +1,7 @@
 #include "framework/kernels/needs.h"
 
 #include "framework/backends/cpu/convolution/primitives.h"
+#include "framework/backends/cpu/linear_algebra/primitives.h"
 
 namespace heddle {
 

@@ -29,7 +29,7 @@ TEST_CASE("Loaded rows are the table's to the bit, and their norms the rows'") {
     CHECK(all.rows.to_doubles() == expected);
     Tensor inverse = Tensor::empty_like(all.inverse_norm);
     Tensor none;
-    device.backend().rows().l2_normalize(all.rows, epsilon, none, inverse);
+    device.backend().normalization().l2_normalize(all.rows, epsilon, none, inverse);
     CHECK(all.inverse_norm.to_doubles() == inverse.to_doubles());
     Tensor norms_only = Tensor::empty_like(inverse);
     device.backend().class_rows().load(table, {.size = classes}, epsilon, none, norms_only);
@@ -64,9 +64,10 @@ TEST_CASE("A step of f32 and f64 rows is the optimizer's, fed with the gradient 
                                          row_values(classes, static_cast<std::uint64_t>(20 + step), 0.1), dtype);
           Tensor inverse = Tensor::empty(device, {classes}, dtype);
           Tensor unit;
-          device.backend().rows().l2_normalize(weight, epsilon, unit, inverse);
+          device.backend().normalization().l2_normalize(weight, epsilon, unit, inverse);
           Tensor gradient = products.clone();
-          if (is_normalised) device.backend().rows().l2_normalize_backward(weight, inverse, products, gradient);
+          if (is_normalised)
+            device.backend().normalization().l2_normalize_backward(weight, inverse, products, gradient);
           device.backend().training().clamp(gradient, bound);
           device.backend().elementwise().scale_add(factor, gradient, 0, gradient);
           optimizer->step(step, rate, {gradient});
@@ -191,7 +192,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
       const Loaded loaded = load(table, {.size = classes});
       const Tensor products = products_of(device, dtype, 0, classes);
       Tensor gradient = products.clone();
-      device.backend().rows().l2_normalize_backward(loaded.rows, loaded.inverse_norm, products, gradient);
+      device.backend().normalization().l2_normalize_backward(loaded.rows, loaded.inverse_norm, products, gradient);
       if (bound > 0) device.backend().training().clamp(gradient, bound);
       double expected = 2;
       for (const double value : gradient.to_doubles()) expected += value * value;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "framework/backends/cpu/convolution/plain.h"
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/widen.h"
 #include "framework/error.h"
@@ -100,6 +99,10 @@ ConvolutionNeeds CpuConvolution::convolution_needs(const ConvolutionGeometry& g,
   return cpu::convolution_needs(primitives_, g, part, dtype);
 }
 
+std::vector<ChosenConvolution> CpuConvolution::chosen_convolutions() const {
+  return {};
+}
+
 void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
                                  Tensor& packed) const {
   if (const Winograd* const winograd = primitives_.find_winograd(g, part, weight.dtype())) {
@@ -128,7 +131,7 @@ void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Ten
     clear(y);
   else
     run(g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
-  if (bias.defined()) binary(BinaryOp::add, y, bias, y);
+  if (bias.defined()) CpuElementwise().binary(BinaryOp::add, y, bias, y);
 }
 
 void CpuConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
@@ -184,10 +187,6 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
     case ConvolutionPart::backward_weight:
       return narrow(copies->weight, weight);
   }
-}
-
-std::unique_ptr<ConvolutionKernels> make_cpu_convolution(int threads, bool winograd) {
-  return std::make_unique<CpuConvolution>(threads, winograd);
 }
 
 }  // namespace heddle::cpu

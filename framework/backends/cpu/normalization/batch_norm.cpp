@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "framework/backends/cpu/convolution/convolution.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/backends/cpu/normalization/normalization.h"
 #include "framework/backends/dispatch.h"
 
 namespace heddle::cpu {
@@ -96,8 +96,8 @@ C through(C dy, C pre, C slope) {
 
 }  // namespace
 
-void CpuConvolution::moments(const Tensor& x, Tensor& moments) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::moments(const Tensor& x, Tensor& moments) const {
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
@@ -132,10 +132,10 @@ void CpuConvolution::moments(const Tensor& x, Tensor& moments) const {
   });
 }
 
-void CpuConvolution::normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                               const Tensor& gamma, const Tensor& beta, const Tensor& residual,
-                               NormActivation activation, const Tensor& slope, Tensor& y) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+                                 const Tensor& gamma, const Tensor& beta, const Tensor& residual,
+                                 NormActivation activation, const Tensor& slope, Tensor& y) const {
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
@@ -168,11 +168,11 @@ void CpuConvolution::normalize(const Tensor& x, const Tensor& mean, const Tensor
   });
 }
 
-void CpuConvolution::normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                             const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                             const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
-                                             Tensor& dresidual) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+                                               const Tensor& gamma, const Tensor& beta, NormActivation activation,
+                                               const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
+                                               Tensor& dresidual) const {
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
@@ -230,11 +230,11 @@ void CpuConvolution::normalize_backward_sums(const Tensor& x, const Tensor& mean
   });
 }
 
-void CpuConvolution::normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                              const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                              const Tensor& slope, const Tensor& dy, const Tensor& sums, double count,
-                                              Tensor& dx) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+                                                const Tensor& gamma, const Tensor& beta, NormActivation activation,
+                                                const Tensor& slope, const Tensor& dy, const Tensor& sums, double count,
+                                                Tensor& dx) const {
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {

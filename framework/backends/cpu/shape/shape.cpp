@@ -1,8 +1,9 @@
+#include "framework/backends/cpu/shape/shape.h"
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/error.h"
 
@@ -79,19 +80,7 @@ void transpose_tiles(const Element* x, std::vector<Step> steps, Element* y) {
 
 }  // namespace
 
-void cast(const Tensor& x, Tensor& y) {
-  visit_any(x.dtype(), [&]<class From>(From) {
-    visit_any(y.dtype(), [&]<class To>(To) {
-      const From* const from = x.as<const From>();
-      To* const to = y.as<To>();
-      parallel_for(y.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) to[i] = convert_element<To>(from[i]);
-      });
-    });
-  });
-}
-
-void transpose(const Tensor& x, std::span<const int> order, Tensor& y) {
+void CpuShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
   if (x.numel() == 0) return;
   std::vector<Step> steps = steps_of(x.shape(), order);
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
@@ -120,8 +109,9 @@ void transpose(const Tensor& x, std::span<const int> order, Tensor& y) {
   }
 }
 
-void copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y, std::int64_t y_columns,
-                  std::int64_t y_begin, std::int64_t rows, std::int64_t columns) {
+void CpuShape::copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y,
+                            std::int64_t y_columns, std::int64_t y_begin, std::int64_t rows,
+                            std::int64_t columns) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
   const auto* const from = x.as<const std::byte>() + x_begin * size;
   auto* const to = y.as<std::byte>() + y_begin * size;

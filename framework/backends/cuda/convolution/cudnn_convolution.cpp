@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/backends/cuda/convolution/cudnn_parts.h"
-#include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/device/cublas_lt.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle::cuda {

@@ -1,6 +1,6 @@
 // Convolutions by their definition, a thread an element of the result: for f64, and for geometries that cuDNN has
 // nothing for.
-#include "framework/backends/cuda/convolution/convolution.h"
+#include "framework/backends/cuda/convolution/plain.h"
 #include "framework/backends/cuda/device/sums.cuh"
 #include "framework/scalars/windows.h"
 

@@ -154,40 +154,40 @@ void gradient_by_class_as(const Context& context, const StepMargin& margin, cons
 
 }  // namespace
 
-void raise_reference(const Context& context, const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) {
+void CudaHead::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const {
   visit_head(row_max.dtype(), "raise_reference",
-             [&]<class T>(T) { raise_reference_as<T>(context, row_max, reference, sums, factor); });
+             [&]<class T>(T) { raise_reference_as<T>(context_, row_max, reference, sums, factor); });
 }
 
-void accumulate_exponentials(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                             const Tensor& reference, Tensor& logits, Tensor& sums) {
+void CudaHead::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                                       Tensor& logits, Tensor& sums) const {
   visit_head(logits.dtype(), "accumulate_exponentials",
-             [&]<class T>(T) { accumulate_exponentials_as<T>(context, margin, columns, reference, logits, sums); });
+             [&]<class T>(T) { accumulate_exponentials_as<T>(context_, margin, columns, reference, logits, sums); });
 }
 
-void fused_gradient(const Context& context, const MarginConfig& margin, double loss_scale, const Tensor& labels,
-                    const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
-                    const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
-                    const Tensor& target_scale, Tensor& weighted) {
+void CudaHead::fused_gradient(const MarginConfig& margin, double loss_scale, const Tensor& labels,
+                              const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
+                              const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
+                              const Tensor& target_scale, Tensor& weighted) const {
   visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
-    fused_gradient_as(context, static_cast<T>(margin.scale * loss_scale), labels, range, reference, log_sums,
+    fused_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), labels, range, reference, log_sums,
                       target_logit, target_slope, target_rows, target_scale, weighted);
   });
 }
 
-void stashed_gradient(const Context& context, const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                      const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                      const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) {
+void CudaHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+                                const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
+                                const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const {
   visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-    stashed_gradient_as(context, static_cast<T>(margin.scale * loss_scale), columns, reference, log_sums, target_logit,
+    stashed_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), columns, reference, log_sums, target_logit,
                         target_slope, exponentials, gradient);
   });
 }
 
-void gradient_by_class(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                       const Tensor& log_sums, double loss_scale, Tensor& products) {
+void CudaHead::gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                                 double loss_scale, Tensor& products) const {
   visit_head(products.dtype(), "gradient_by_class",
-             [&]<class T>(T) { gradient_by_class_as<T>(context, margin, columns, log_sums, loss_scale, products); });
+             [&]<class T>(T) { gradient_by_class_as<T>(context_, margin, columns, log_sums, loss_scale, products); });
 }
 
 }  // namespace heddle::cuda

@@ -1,7 +1,7 @@
 // Normalisation over rows, with what follows the norm folded in: every kernel reads and writes each element once. Sums
 // are those of channels.cuh, so that they depend on shapes only.
-#include "framework/backends/cuda/convolution/convolution.h"
 #include "framework/backends/cuda/device/channels.cuh"
+#include "framework/backends/cuda/normalization/normalization.h"
 #include "framework/backends/dispatch.h"
 
 namespace heddle::cuda {
@@ -314,59 +314,59 @@ void backward_input_as(const Context& context, const Tensor& x, const Affine<Com
 
 }  // namespace
 
-void moments(const Context& context, const Tensor& x, Tensor& moments) {
+void CudaNormalization::moments(const Tensor& x, Tensor& moments) const {
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
     constexpr int pack = sum_pack<T>;
     if (is_packable<pack>(x.shape().back(), x.as<T>()))
-      moments_as<T, pack>(context, x, moments);
+      moments_as<T, pack>(context_, x, moments);
     else
-      moments_as<T, 1>(context, x, moments);
+      moments_as<T, 1>(context_, x, moments);
   });
 }
 
-void normalize(const Context& context, const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-               const Tensor& gamma, const Tensor& beta, const Tensor& residual, NormActivation activation,
-               const Tensor& slope, Tensor& y) {
+void CudaNormalization::normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+                                  const Tensor& gamma, const Tensor& beta, const Tensor& residual,
+                                  NormActivation activation, const Tensor& slope, Tensor& y) const {
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
     const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
     visit_activation(activation, [&]<class Activation>(Activation) {
       constexpr int pack = map_pack<T>;
       if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(residual), y.as<T>()))
-        normalize_as<T, pack, Activation::value>(context, x, affine, residual, y);
+        normalize_as<T, pack, Activation::value>(context_, x, affine, residual, y);
       else
-        normalize_as<T, 1, Activation::value>(context, x, affine, residual, y);
+        normalize_as<T, 1, Activation::value>(context_, x, affine, residual, y);
     });
   });
 }
 
-void normalize_backward_sums(const Context& context, const Tensor& x, const Tensor& mean,
-                             const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
-                             NormActivation activation, const Tensor& slope, const Tensor& y, const Tensor& dy,
-                             Tensor& sums, Tensor& dresidual) {
+void CudaNormalization::normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+                                                const Tensor& gamma, const Tensor& beta, NormActivation activation,
+                                                const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
+                                                Tensor& dresidual) const {
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
     const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
     visit_activation(activation, [&]<class Activation>(Activation) {
       constexpr int pack = sum_pack<T>;
       if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(y), dy.as<T>(), data_or_null<T>(dresidual)))
-        backward_sums_as<T, pack, Activation::value>(context, x, affine, y, dy, sums, dresidual);
+        backward_sums_as<T, pack, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
       else
-        backward_sums_as<T, 1, Activation::value>(context, x, affine, y, dy, sums, dresidual);
+        backward_sums_as<T, 1, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
     });
   });
 }
 
-void normalize_backward_input(const Context& context, const Tensor& x, const Tensor& mean,
-                              const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
-                              NormActivation activation, const Tensor& slope, const Tensor& dy, const Tensor& sums,
-                              double count, Tensor& dx) {
+void CudaNormalization::normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
+                                                 const Tensor& gamma, const Tensor& beta, NormActivation activation,
+                                                 const Tensor& slope, const Tensor& dy, const Tensor& sums,
+                                                 double count, Tensor& dx) const {
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
     const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
     visit_activation(activation, [&]<class Activation>(Activation) {
       constexpr int pack = map_pack<T>;
       if (is_packable<pack>(x.shape().back(), x.as<T>(), dy.as<T>(), dx.as<T>()))
-        backward_input_as<T, pack, Activation::value>(context, x, affine, dy, sums, count, dx);
+        backward_input_as<T, pack, Activation::value>(context_, x, affine, dy, sums, count, dx);
       else
-        backward_input_as<T, 1, Activation::value>(context, x, affine, dy, sums, count, dx);
+        backward_input_as<T, 1, Activation::value>(context_, x, affine, dy, sums, count, dx);
     });
   });
 }

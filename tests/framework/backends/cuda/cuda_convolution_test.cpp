@@ -52,7 +52,7 @@ struct NormResults {
 };
 
 NormResults run_norm(Device& device, const NormCase& c, DType dtype, NormActivation activation, bool has_residual) {
-  const ConvolutionKernels& kernels = device.backend().convolution();
+  const NormalizationKernels& kernels = device.backend().normalization();
   const DType statistics = compute_dtype(dtype);
   const Shape shape{c.rows, c.channels};
   const Shape channels{c.channels};
@@ -119,7 +119,7 @@ TEST_CASE("Moments of many rows keep a deviation that is small beside the mean")
   std::vector<double> values = normal_values(rows * 8, 1);
   for (double& value : values) value = 4096 + std::round(value * 1024) / 1024;
   Tensor moments = Tensor::empty(device, {2, 8}, DType::f32);
-  device.backend().convolution().moments(tensor(device, {rows, 8}, values, DType::f32), moments);
+  device.backend().normalization().moments(tensor(device, {rows, 8}, values, DType::f32), moments);
   const std::vector<double> got = moments.to_doubles();
   for (std::size_t c = 0; c < 8; ++c) {
     double mean = 0;
@@ -138,7 +138,7 @@ struct PoolResults {
 };
 
 PoolResults run_pool(Device& device, PoolOp op, const PoolGeometry& g, DType dtype, std::int64_t offset) {
-  const ConvolutionKernels& kernels = device.backend().convolution();
+  const PoolingKernels& kernels = device.backend().pooling();
   const Shape in{g.batch, g.input.height, g.input.width, g.channels};
   const Shape out{g.batch, g.output.height, g.output.width, g.channels};
   std::vector<double> values = normal_values(in.numel(), 1);

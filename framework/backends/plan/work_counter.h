@@ -1,12 +1,10 @@
-// The plan backend's kernels: they look at shapes, count operations, bytes and seconds, and touch nothing.
+// The plan backend's kernels look at shapes, count operations, bytes and seconds here, and touch nothing.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 
 #include "framework/backends/backend.h"
-#include "framework/kernels/needs.h"
 
 namespace heddle::plan {
 
@@ -26,6 +24,15 @@ class WorkCounter {
   void kernel(std::int64_t flops, const Tensors&... tensors) {
     add(flops, (std::int64_t{0} + ... + (tensors.defined() ? tensors.bytes() : 0)));
   }
+  /// The same with a number of operations for each element of x.
+  template <class... Tensors>
+  void per_element(std::int64_t operations, const Tensor& x, const Tensors&... others) {
+    kernel(operations * x.numel(), x, others...);
+  }
+  /// A bias is added as the cpu does it: to what it has multiplied. Undefined: there is none.
+  void add_bias(const Tensor& bias, const Tensor& y) {
+    if (bias.defined()) kernel(y.numel(), y, bias, y);
+  }
   void repeat(const PlannedWork& since, std::int64_t times) {
     work_.flops += times * (work_.flops - since.flops);
     work_.seconds += static_cast<double>(times) * (work_.seconds - since.seconds);
@@ -37,13 +44,5 @@ class WorkCounter {
   DeviceProfile profile_;
   PlannedWork work_;
 };
-
-std::unique_ptr<ElementwiseKernels> make_plan_elementwise(WorkCounter& counter);
-std::unique_ptr<RowKernels> make_plan_rows(WorkCounter& counter);
-std::unique_ptr<HeadKernels> make_plan_head(WorkCounter& counter);
-std::unique_ptr<ClassRowKernels> make_plan_class_rows(WorkCounter& counter);
-std::unique_ptr<TrainingKernels> make_plan_training(WorkCounter& counter);
-std::unique_ptr<LinearAlgebraKernels> make_plan_linear_algebra(WorkCounter& counter, KernelNeeds& needs);
-std::unique_ptr<ConvolutionKernels> make_plan_convolution(WorkCounter& counter, KernelNeeds& needs);
 
 }  // namespace heddle::plan
