@@ -27,6 +27,7 @@ namespace {
     case Failure::Kind::input_error:
       throw InputError(failure.why);
     case Failure::Kind::rank_failed:
+    case Failure::Kind::leader_late:
       throw RankFailed(failure.why);
     case Failure::Kind::error:
       break;

@@ -1,4 +1,4 @@
-// What communication between GPUs must know of the cuda backend. A program built without CUDA has no GPUs.
+// What communication between GPUs must know of the cuda backend. In a program built without CUDA there are none.
 #pragma once
 
 #include "framework/backends/backend.h"
@@ -10,8 +10,5 @@ int cuda_gpus();
 
 /// Scratch bytes that a convolution may take on a GPU: algorithms that want more are left out.
 inline constexpr std::int64_t most_cudnn_workspace = std::int64_t{512} << 20;
-
-/// The cudaStream_t on which all kernels and copies of this backend run; null if it is not a cuda backend.
-void* cuda_stream(const Backend& backend);
 
 }  // namespace heddle

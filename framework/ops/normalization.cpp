@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-void check(const Variable& x, const Variable& gamma, const Variable& beta, const NormEpilogue& epilogue) {
+void check_batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, const NormEpilogue& epilogue) {
   const Tensor& value = x.value();
   if (value.shape().rank() < 2 || !is_floating(value.dtype()))
     fail<InputError>("batch_norm: expected a floating [.., C], got {}", to_string(value));
@@ -133,7 +133,7 @@ std::int64_t rows_of(std::string_view what, const Tensor& x) {
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
                     const NormEpilogue& epilogue, Tensor& statistics,
                     const std::shared_ptr<StatisticsExchange>& exchange) {
-  check(x, gamma, beta, epilogue);
+  check_batch_norm(x, gamma, beta, epilogue);
   Device& device = x.device();
   const std::int64_t channels = x.shape().back();
   const std::int64_t width = 2 * channels + 1;
@@ -166,7 +166,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
 
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
                               const Variable& beta, double epsilon, const NormEpilogue& epilogue) {
-  check(x, gamma, beta, epilogue);
+  check_batch_norm(x, gamma, beta, epilogue);
   const Shape channels{x.shape().back()};
   const DType type = compute_dtype(x.dtype());
   for (const Tensor& statistic : {mean, variance})

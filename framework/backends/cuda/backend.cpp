@@ -78,7 +78,6 @@ class CudaBackend final : public Backend {
   void synchronize() override { context_.synchronize(); }
   void settle() noexcept override { (void)cudaStreamSynchronize(context_.stream()); }
   void enter_thread() override { context_.enter(); }
-  cudaStream_t stream() const { return context_.stream(); }
 
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
@@ -104,11 +103,6 @@ int cuda_gpus() {
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   (void)cudaGetLastError();  // or the next call would report it once more
   return 0;
-}
-
-void* cuda_stream(const Backend& backend) {
-  const auto* const cuda = dynamic_cast<const CudaBackend*>(&backend);
-  return cuda == nullptr ? nullptr : cuda->stream();
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {

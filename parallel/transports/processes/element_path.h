@@ -34,14 +34,14 @@ class ElementPath {
   virtual void begin(int /*ranks*/) {}
   /// What is sent with this mark is read when the device has done all that it was given so far. May wait for the
   /// device, and is null then.
-  virtual std::shared_ptr<Mark> mark(Device& device) = 0;
+  virtual std::shared_ptr<const Mark> mark(Device& device) = 0;
   /// Whether elements of this process can be received at present; to be asked until they can. Prepares it.
   virtual bool may_receive(int /*from*/) { return true; }
   /// Straight out of one tensor into another of the same bytes; both must stay. Those of one pair match in their order,
   /// and have the same tag. The receiver begins, when it may.
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) = 0;
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
-                                             const std::shared_ptr<Mark>& computed) = 0;
+                                             const std::shared_ptr<const Mark>& computed) = 0;
   virtual std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call,
                                           std::vector<Tensor> offered) = 0;
   /// What the same path of another process wrote.

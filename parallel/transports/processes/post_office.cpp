@@ -92,7 +92,7 @@ LetterWriter& PostOffice::begin_for_path() {
 }
 
 std::shared_ptr<Transfer> PostOffice::send_elements(int to, int tag, const Tensor& tensor,
-                                                    const std::shared_ptr<Mark>& computed) {
+                                                    const std::shared_ptr<const Mark>& computed) {
   auto transfer = std::make_shared<Transfer>(tensor, to, true);
   transfer->wire = path_->send(to, tag, tensor, computed);
   transfers_.push_back(transfer);
@@ -169,16 +169,23 @@ void PostOffice::sort(int from, LetterReader& letter) {
         section_of(section).ended[static_cast<std::size_t>(from)] = true;
       return;
     case Kind::probe:
-      if (section == section_) relay(from, letter);
+      if (WaitChain chain = get_chain(letter, size()); section == section_ && waiting_)
+        probes_.emplace_back(from, std::move(chain));
       return;
     case Kind::waits_too:
       if (!waiting_ || waiting_->number != letter.get<std::uint64_t>()) return;
-      waiting_->peer_waited = Clock::now();
+      waiting_->peer_waited = waiting_->time.look();
+      if (from != waiting_->peer()) return;
+      waiting_->answered_in = letter.get<std::uint64_t>();
       // Who is late among several is the one that does not answer.
-      if (from == waiting_->peer()) waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
+      waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
       return;
     case Kind::gathered:
       gathered_[from].push_back(letter.get_text());
+      return;
+    case Kind::speaks:
+      section_of(section).speakers.insert(from);
+      if (letter.get<bool>()) section_of(section).is_reported = true;
       return;
   }
   fail<StrangeLetter>("a letter of kind {}", static_cast<int>(kind));

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -19,6 +20,7 @@
 
 #include "framework/tensors/tensor.h"
 #include "parallel/communicator/transport.h"
+#include "parallel/communicator/waited_time.h"
 #include "parallel/transports/processes/deadlock_search.h"
 #include "parallel/transports/processes/letter.h"
 #include "parallel/transports/processes/processes.h"
@@ -109,14 +111,28 @@ class PostOffice {
   Arrival take_arrival(const ExchangeName& name, int from);
 
   /// A letter about an exchange is begun, written and sent.
-  enum class Kind : std::uint8_t { call, content, ready, want, taken, path, failed, ended, probe, waits_too, gathered };
+  enum class Kind : std::uint8_t {
+    call,
+    content,
+    ready,
+    want,
+    taken,
+    path,
+    failed,
+    ended,
+    probe,
+    waits_too,
+    gathered,
+    speaks
+  };
   LetterWriter& begin(Kind kind, const ExchangeName& name);
   /// A letter to another process's path.
   LetterWriter& begin_for_path();
   /// `content` comes after its words.
   void send(int to, std::span<const std::byte> content = {});
 
-  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor, const std::shared_ptr<Mark>& computed);
+  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor,
+                                          const std::shared_ptr<const Mark>& computed);
   /// Asks for a slice of what was offered here; its bytes are the tensor's.
   std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
 
@@ -134,6 +150,10 @@ class PostOffice {
   void report(const Failure& failure) { report(failure, section_); }
   /// The same of what was thrown, unless others did; and abandons the path.
   void give_up(const std::exception_ptr& exception);
+  /// See Processes.
+  void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
+    on_silent_leader_ = std::move(on_silent_leader);
+  }
   /// Ends the section; gives what failed in it, by rank.
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
@@ -149,18 +169,25 @@ class PostOffice {
     std::map<int, Failure> failures;
     int first_failed = -1;
     std::vector<bool> ended;
+    // Of one that failed because rank 0 did not come: which ranks know that and are there, since when this one knows,
+    // and whether one has reported it.
+    std::set<int> speakers;
+    std::optional<WaitedTime> silence;
+    bool is_reported = false;
   };
   /// What this process waits for at present.
   struct Waiting {
-    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a)
-        : number(n), call(c), peers(p), awaited(a) {}
+    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a, Clock::duration longest_gap)
+        : number(n), call(c), peers(p), awaited(a), time(longest_gap) {}
     int peer() const { return peers[asked]; }
     std::uint64_t number;
     const Call& call;
     std::span<const int> peers;
     Awaited awaited;
     std::size_t asked = 0;
-    Clock::time_point peer_waited{};  // when the peer last said that it waits itself
+    std::uint64_t answered_in = 0;  // see WaitLink
+    WaitedTime time;
+    Clock::duration peer_waited{};  // when the peer last said that it waits itself
   };
   /// The section of those that have left.
   static constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
@@ -175,14 +202,19 @@ class PostOffice {
   void lose(const Wire::Gone& gone);
   void report(const Failure& failure, std::uint64_t section);
   static void remember_failure(Section& section, int rank, Failure failure);
+  Clock::duration longest_gap() const;
   void wait_patiently(const std::function<bool()>& ready);
   void check();
-  void check_time(Clock::time_point begin) const;
+  void check_time();
   bool is_sending_to(int peer) const;
-  void probe(WaitChain chain);
-  void relay(int from, LetterReader& letter);
+  WaitLink own_link() const;
+  bool depends_on_peer() const;
+  void probe();
+  void answer_probes();
+  void send_chain(const WaitChain& chain);
   template <class Ready>
   bool wait_for_others(const Ready& ready);
+  void speak_for_leader();
   void rest(int idle_polls) const;
 
   std::unique_ptr<Wire> wire_;
@@ -200,9 +232,12 @@ class PostOffice {
   std::map<int, std::vector<std::byte>> unfinished_;  // letters of several sheets
   std::uint64_t waits_ = 0;
   std::optional<Waiting> waiting_;
+  std::vector<std::pair<int, WaitChain>> probes_;  // that came in the present wait, with who sent them on
   DeadlockSearch deadlocks_;
   bool is_crowded_;
   bool is_broken_ = false;
+  bool has_leader_ = true;  // rank 0 is not known to be silent for good
+  std::function<void(const std::string& why)> on_silent_leader_;
 };
 
 }  // namespace heddle

@@ -12,9 +12,14 @@ namespace {
 
 // How long a rank waits before it asks whether others wait for it in turn, and how often it asks: at most.
 constexpr std::chrono::milliseconds longest_probe_interval = std::chrono::seconds(1);
+// Between two looks at the time of a wait: a process that runs looks more often than every few milliseconds.
+constexpr std::chrono::milliseconds least_unseen{10};
+constexpr std::chrono::milliseconds most_unseen = std::chrono::seconds(1);
 // How long others may take to notice a failure, e.g. because they compute: as long as a wait may last, within these.
 constexpr std::chrono::milliseconds least_grace = std::chrono::seconds(10);
 constexpr std::chrono::milliseconds most_grace = std::chrono::minutes(1);
+// How long rank 0 may be silent, once it is late, before another rank reports that.
+constexpr std::chrono::milliseconds most_silence = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -24,8 +29,11 @@ void PostOffice::wait(const std::function<bool()>& ready, const Call& call, std:
                       Awaited awaited) {
   try {
     if (ready()) return;
-    waiting_.emplace(++waits_, call, peers, awaited);
-    const auto no_longer_waiting = [this](void*) { waiting_.reset(); };
+    waiting_.emplace(++waits_, call, peers, awaited, longest_gap());
+    const auto no_longer_waiting = [this](void*) {
+      waiting_.reset();
+      probes_.clear();
+    };
     const std::unique_ptr<void, decltype(no_longer_waiting)> scope(this, no_longer_waiting);
     wait_patiently(ready);
   } catch (const ElementsLost& error) {
@@ -44,18 +52,22 @@ void PostOffice::give_up(const std::exception_ptr& exception) {
   path_->abandon();
 }
 
+PostOffice::Clock::duration PostOffice::longest_gap() const {
+  return std::clamp(timeout_ / 2, least_unseen, most_unseen);
+}
+
 void PostOffice::wait_patiently(const std::function<bool()>& ready) {
-  const Clock::time_point begin = Clock::now();
   const auto probe_interval = std::min(longest_probe_interval, timeout_ / 4);
-  Clock::time_point next_probe = begin + probe_interval;
+  Clock::time_point next_probe = Clock::now() + probe_interval;
   for (int idle_polls = 0;; ++idle_polls) {
     poll();
     if (ready()) return;
     check();
-    check_time(begin);
+    check_time();
+    answer_probes();
     if (Clock::now() > next_probe) {
       next_probe = Clock::now() + probe_interval;
-      probe({});
+      probe();
     }
     rest(idle_polls);
   }
@@ -63,11 +75,13 @@ void PostOffice::wait_patiently(const std::function<bool()>& ready) {
 
 /// The time in which the peer waits for others is not its own: whom they wait for is late, not it. A chain of ranks
 /// that wait has as many links as there are ranks, at most.
-void PostOffice::check_time(Clock::time_point begin) const {
-  const Clock::time_point now = Clock::now();
-  if (now - std::max(begin, waiting_->peer_waited) > timeout_ || now - begin > timeout_ * size())
-    fail<RankFailed>("{}: rank {} did not come within {} s", to_string(waiting_->call), waiting_->peer(),
-                     std::chrono::duration<double>(timeout_).count());
+void PostOffice::check_time() {
+  const Clock::duration passed = waiting_->time.look();
+  if (passed - waiting_->peer_waited <= timeout_ && passed <= timeout_ * size()) return;
+  const std::string why = fmt::format("{}: rank {} did not come within {} s", to_string(waiting_->call),
+                                      waiting_->peer(), std::chrono::duration<double>(timeout_).count());
+  if (waiting_->peer() == 0) throw LeaderLate(why);
+  throw RankFailed(why);
 }
 
 void PostOffice::check() {
@@ -94,27 +108,38 @@ void PostOffice::rest(int idle_polls) const {
   std::this_thread::sleep_for(microseconds(naps < 2000 ? 20 : naps < 20000 ? 100 : 1000));
 }
 
-/// Tells the one that this rank waits for that it does, and who waits for it in turn.
-void PostOffice::probe(WaitChain chain) {
-  // With elements on their way this rank does not depend on what the other does next.
-  if (waiting_->awaited != Awaited::elements_of_group && is_sending_to(waiting_->peer())) return;
-  const WaitLink mine{rank(), waiting_->number, to_string(waiting_->call)};
-  const std::optional<WaitChain> longer = deadlocks_.extend(std::move(chain), mine);
-  if (!longer) return;
-  begin(Kind::probe, section_);
-  put_chain(letter_, *longer);
-  send(waiting_->peer());
+WaitLink PostOffice::own_link() const {
+  return {rank(), waiting_->number, to_string(waiting_->call), waiting_->answered_in};
 }
 
-void PostOffice::relay(int from, LetterReader& letter) {
-  WaitChain chain = get_chain(letter, size());
-  if (!waiting_) return;
-  begin(Kind::waits_too, section_);
-  letter_.put(chain.back().number);
-  send(from);
-  // Elements between all of a group move without anybody's word.
-  if (is_sending_to(from) || waiting_->awaited == Awaited::elements_of_group) return;
-  probe(std::move(chain));
+/// With elements on their way this rank does not depend on what the other does next; those between all of a group move
+/// without anybody's word.
+bool PostOffice::depends_on_peer() const {
+  return waiting_->awaited != Awaited::elements_of_group && !is_sending_to(waiting_->peer());
+}
+
+/// Asks the one that this rank waits for whether it waits, too.
+void PostOffice::probe() {
+  if (depends_on_peer() || waiting_->awaited == Awaited::elements_of_group) send_chain(deadlocks_.begin(own_link()));
+}
+
+/// Not before this rank has sorted and looked at all that came: the answer says that nothing of it has ended the wait.
+void PostOffice::answer_probes() {
+  for (auto& [from, chain] : std::exchange(probes_, {})) {
+    const bool is_blocked = waiting_->awaited != Awaited::elements_of_group && !is_sending_to(from);
+    begin(Kind::waits_too, section_);
+    letter_.put(chain.links.back().number);
+    letter_.put(is_blocked ? waiting_->number : 0);
+    send(from);
+    if (!is_blocked || !depends_on_peer()) continue;
+    if (const std::optional<WaitChain> longer = deadlocks_.extend(std::move(chain), own_link())) send_chain(*longer);
+  }
+}
+
+void PostOffice::send_chain(const WaitChain& chain) {
+  begin(Kind::probe, section_);
+  put_chain(letter_, chain);
+  send(waiting_->peer());
 }
 
 bool PostOffice::is_sending_to(int peer) const {
@@ -134,7 +159,7 @@ void PostOffice::report(const Failure& failure, std::uint64_t section) {
 
 template <class Ready>
 bool PostOffice::wait_for_others(const Ready& ready) {
-  std::optional<Clock::time_point> deadline;
+  std::optional<WaitedTime> since_failure;
   for (int idle_polls = 0; !is_broken_; ++idle_polls) {
     try {
       poll();
@@ -143,15 +168,41 @@ bool PostOffice::wait_for_others(const Ready& ready) {
       path_->abandon();
     }
     if (ready()) return true;
-    const Clock::time_point now = Clock::now();
-    if (!deadline && !section_of(section_).failures.empty()) {
+    if (!since_failure && !section_of(section_).failures.empty()) {
       path_->abandon();
-      deadline = now + std::clamp(timeout_, least_grace, most_grace);
+      since_failure.emplace(longest_gap());
     }
-    is_broken_ = deadline && now > *deadline;
+    if (since_failure) {
+      speak_for_leader();
+      is_broken_ = since_failure->look() > std::clamp(timeout_, least_grace, most_grace);
+      if (is_broken_) has_leader_ = !section_of(section_).is_reported;
+    }
     rest(idle_polls);
   }
   return false;
+}
+
+/// Where rank 0 is late, each rank that is there says so to all. The lowest of them reports it, if rank 0 is none.
+void PostOffice::speak_for_leader() {
+  Section& section = section_of(section_);
+  const auto late = std::find_if(section.failures.begin(), section.failures.end(),
+                                 [](const auto& failed) { return failed.second.kind == Failure::Kind::leader_late; });
+  if (late == section.failures.end()) return;
+  const auto speak = [&](bool is_reported) {
+    begin(Kind::speaks, section_);
+    letter_.put(is_reported);
+    send_to_all();
+  };
+  if (!section.silence) {
+    section.silence.emplace(longest_gap());
+    section.speakers.insert(rank());
+    return speak(false);
+  }
+  if (section.is_reported || *section.speakers.begin() != rank() || rank() == 0 || left_[0]) return;
+  if (section.silence->look() < most_silence) return;
+  section.is_reported = true;
+  speak(true);
+  if (on_silent_leader_) on_silent_leader_(late->second.why);
 }
 
 std::map<int, Failure> PostOffice::conclude() {
@@ -213,7 +264,7 @@ void PostOffice::leave(int code) {
   if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
     return wire_->leave();
   const Clock::time_point deadline = Clock::now() + least_grace;
-  for (int idle_polls = 0; !left_[0] && Clock::now() < deadline; ++idle_polls) {
+  for (int idle_polls = 0; has_leader_ && !left_[0] && Clock::now() < deadline; ++idle_polls) {
     poll();
     rest(idle_polls);
   }

@@ -51,7 +51,9 @@ class Offers : public Addressee {
   bool is_taken() const { return is_taken_; }
 
   const std::vector<Tensor>& tensors(int step) const { return steps_[static_cast<std::size_t>(step)].tensors; }
-  const std::shared_ptr<Mark>& computed(int step) const { return steps_[static_cast<std::size_t>(step)].computed; }
+  const std::shared_ptr<const Mark>& computed(int step) const {
+    return steps_[static_cast<std::size_t>(step)].computed;
+  }
 
   /// Until everybody has asked for what is theirs, and has it.
   void wait_until_sent(const Call& call);
@@ -61,8 +63,8 @@ class Offers : public Addressee {
     bool is_offered = false;
     std::vector<int> to;
     std::vector<Tensor> tensors;
-    std::shared_ptr<Mark> computed;  // when they may be read
-    std::vector<std::int64_t> owed;  // bytes not asked for yet
+    std::shared_ptr<const Mark> computed;  // when they may be read
+    std::vector<std::int64_t> owed;        // bytes not asked for yet
   };
 
   PostOffice& office_;

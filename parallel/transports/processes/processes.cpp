@@ -16,6 +16,7 @@ namespace {
   const std::string why = rank == 0 ? failure.why : fmt::format("rank {}: {}", rank, failure.why);
   switch (failure.kind) {
     case Failure::Kind::rank_failed:
+    case Failure::Kind::leader_late:
       throw RankFailed(failure.why);
     case Failure::Kind::out_of_memory:
       throw OutOfMemory(failure.why);
@@ -38,6 +39,8 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
     return Failure{Failure::Kind::out_of_memory, error.what()};
   } catch (const InputError& error) {
     return Failure{Failure::Kind::input_error, error.what()};
+  } catch (const LeaderLate& error) {
+    return Failure{Failure::Kind::leader_late, error.what()};
   } catch (const RankFailed& error) {
     return Failure{Failure::Kind::rank_failed, error.what()};
   } catch (const std::exception& error) {
@@ -117,6 +120,10 @@ void Processes::together(const std::function<void()>& body) {
 
 std::vector<std::string> Processes::gather(const std::string& content) {
   return office_->gather(content);
+}
+
+void Processes::set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
+  office_->set_on_silent_leader(std::move(on_silent_leader));
 }
 
 bool Processes::plain(Operation operation, std::span<float> in, std::span<float> out) {

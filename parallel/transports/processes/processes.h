@@ -18,9 +18,15 @@
 
 namespace heddle {
 
+/// Rank 0, which reports how the job ends, did not come in time.
+class LeaderLate : public RankFailed {
+ public:
+  using RankFailed::RankFailed;
+};
+
 /// Why a process's part of a section failed.
 struct Failure {
-  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error } kind = Kind::error;
+  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, leader_late } kind = Kind::error;
   std::string why;
 };
 /// Nothing for ranks that only had to stop.
@@ -61,6 +67,10 @@ class Processes {
   /// Between sections: on rank 0 what each process gave, elsewhere nothing. Empty for a process that is gone.
   std::vector<std::string> gather(const std::string& content);
 
+  /// What is called on one of the other processes, the lowest that is there, with the error of a section that failed
+  /// because rank 0 did not come in time, once rank 0 has not answered for a second more and so cannot report it.
+  void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader);
+
   /// The library's own collective, see `Wire::plain`.
   bool plain(Operation operation, std::span<float> in, std::span<float> out);
 
@@ -70,7 +80,8 @@ class Processes {
   bool is_whole() const;
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
-  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results.
+  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results. Does
+  /// not wait for rank 0 where its silence has been reported.
   void leave(int code);
 
  private:

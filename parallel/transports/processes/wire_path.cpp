@@ -35,7 +35,7 @@ class FetchingExchange : public CollectiveExchange {
 
 }  // namespace
 
-std::shared_ptr<Mark> WirePath::mark(Device& device) {
+std::shared_ptr<const Mark> WirePath::mark(Device& device) {
   device.backend().synchronize();
   return nullptr;
 }
@@ -45,7 +45,7 @@ std::unique_ptr<WireTransfer> WirePath::receive(int from, int tag, const Tensor&
 }
 
 std::unique_ptr<WireTransfer> WirePath::send(int to, int tag, const Tensor& tensor,
-                                             const std::shared_ptr<Mark>& /*computed*/) {
+                                             const std::shared_ptr<const Mark>& /*computed*/) {
   return office_.wire().send(to, tag, tensor.data(), tensor.bytes());
 }
 

@@ -13,10 +13,10 @@ class WirePath : public ElementPath {
  public:
   explicit WirePath(PostOffice& office) : office_(office) {}
 
-  std::shared_ptr<Mark> mark(Device& device) override;
+  std::shared_ptr<const Mark> mark(Device& device) override;
   std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) override;
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
-                                     const std::shared_ptr<Mark>& computed) override;
+                                     const std::shared_ptr<const Mark>& computed) override;
   std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
   void told(int /*from*/, LetterReader& /*letter*/) override {}
   /// A wire ends nothing that has begun: all of it is of Transfers.

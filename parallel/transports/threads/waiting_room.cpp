@@ -8,6 +8,14 @@
 
 namespace heddle {
 
+namespace {
+
+// Between two looks of a sleeper at the time.
+constexpr std::chrono::milliseconds least_slice{10};
+constexpr std::chrono::milliseconds most_slice = std::chrono::seconds(1);
+
+}  // namespace
+
 /// Told to others while this lives, with the mutex held at both ends of it.
 class WaitingRoom::Sleeping {
  public:
@@ -21,7 +29,7 @@ class WaitingRoom::Sleeping {
   ~Sleeping() {
     --room_.asleep_;
     sleeper_.call = nullptr;
-    sleeper_.woke = std::chrono::steady_clock::now();
+    sleeper_.woke = room_.time_.look();
   }
   Sleeping(const Sleeping&) = delete;
   Sleeping& operator=(const Sleeping&) = delete;
@@ -33,8 +41,10 @@ class WaitingRoom::Sleeping {
 
 WaitingRoom::WaitingRoom(int ranks, std::chrono::milliseconds timeout)
     : timeout_(timeout),
+      slice_(std::clamp(timeout / 8, least_slice, most_slice)),
       // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
       spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
+      time_(2 * slice_),
       sleepers_(static_cast<std::size_t>(ranks)),
       has_ended_(static_cast<std::size_t>(ranks)),
       is_away_(static_cast<std::size_t>(ranks), true) {}
@@ -49,13 +59,11 @@ void WaitingRoom::pause_briefly() {
 
 void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer) {
   const double seconds = std::chrono::duration<double>(timeout_).count();
-  const auto begin = std::chrono::steady_clock::now();
-  auto deadline = begin + timeout_;
   std::unique_lock lock(mutex_);
+  const WaitedTime::Clock::duration begin = time_.look();
   // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
   const Sleeping sleeping(*this, call, peer, std::move(ready));
   Sleeper& me = sleepers_[static_cast<std::size_t>(call.rank)];
-  bool is_late = false;
   while (!me.is_ready()) {
     if (failed_rank_ >= 0)
       fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
@@ -64,14 +72,11 @@ void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer)
       fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
     // The time in which the peer waits for others is not its own. A chain of waits has as many links as ranks, at most.
     const Sleeper& other = sleepers_[static_cast<std::size_t>(peer)];
-    if (is_late) {
-      const auto awake_since = other.call != nullptr ? std::chrono::steady_clock::now() : other.woke;
-      deadline =
-          std::min(std::max(begin, awake_since) + timeout_, begin + timeout_ * static_cast<int>(sleepers_.size()));
-    }
-    if (is_late && std::chrono::steady_clock::now() >= deadline)
-      fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer, seconds);
-    is_late = me.woken.wait_until(lock, deadline) == std::cv_status::timeout;
+    const WaitedTime::Clock::duration now = time_.look();
+    const auto deadline = std::min(std::max(begin, other.call != nullptr ? now : other.woke) + timeout_,
+                                   begin + timeout_ * static_cast<int>(sleepers_.size()));
+    if (now >= deadline) fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer, seconds);
+    me.woken.wait_for(lock, std::min<WaitedTime::Clock::duration>(slice_, deadline - now));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "parallel/communicator/transport.h"
+#include "parallel/communicator/waited_time.h"
 
 namespace heddle {
 
@@ -47,7 +48,7 @@ class WaitingRoom {
     const Call* call = nullptr;
     int peer = 0;
     std::function<bool()> is_ready;
-    std::chrono::steady_clock::time_point woke{};  // when it last stopped waiting
+    WaitedTime::Clock::duration woke{};  // when it last stopped waiting
   };
   class Sleeping;
 
@@ -56,8 +57,10 @@ class WaitingRoom {
   void check_for_deadlock(int rank) const;
 
   const std::chrono::milliseconds timeout_;
+  const std::chrono::milliseconds slice_;  // of a sleep
   const int spins_;
   std::mutex mutex_;
+  WaitedTime time_;  // runs while any rank sleeps
   std::atomic<int> asleep_{0};
   std::vector<Sleeper> sleepers_;  // by world rank, as what follows
   std::vector<bool> has_ended_;

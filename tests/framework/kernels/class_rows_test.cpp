@@ -169,8 +169,8 @@ TEST_CASE("Steps of narrow rows are right on average over their draws, and draw 
       }
       last = state;
     }
-    // Each element's mean misses by its deviation / sqrt(draws), so that the squares of the ratios average one; their
-    // own deviation is sqrt(2 / elements). A wrong rounding of one element in ten would show.
+    // The mean of each element deviates by its deviation / sqrt(draws), so that the squares of the ratios have the mean
+    // one and the deviation sqrt(2 / elements). A wrong rounding of one element in ten would show.
     double ratio = 0;
     int drawn = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -210,7 +210,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
 }
 
 TEST_CASE("Plan counts the bytes of the rows that are selected, and no others") {
-  // One byte a second, so that seconds are bytes; no kernel here does as many operations.
+  // One byte per second, so that seconds are bytes; no kernel here is bound by its operations.
   Device device(make_plan_backend({.profile = {.flops = 1e30, .bandwidth = 1}}), 0, {});
   const auto bytes = [&device](const auto& work) {
     const double before = device.backend().seconds();

@@ -22,7 +22,7 @@ std::vector<double> draw(std::int64_t count, std::uint64_t index, double mean = 
   return values;
 }
 
-/// One way to use the norm: what it has besides x.
+/// One way to use the norm: its inputs besides x.
 struct Case {
   std::string name;
   NormActivation activation = NormActivation::none;

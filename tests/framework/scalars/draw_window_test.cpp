@@ -1,4 +1,4 @@
-// Draws depend on an element's place in the whole tensor only, however it is cut.
+// Draws depend only on an element's index in the whole tensor, however it is cut.
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"

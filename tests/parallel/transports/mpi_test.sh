@@ -128,6 +128,42 @@ failures() {
   sleep 0.5
   is "not even the stopped process is left" "" "$(left_behind)"
 
+  # Rank 0, which prints for all, is stopped for good.
+  local before
+  on 4 ./heddle run "$work/small.json" --out "$work/silent" --set train.steps=1000000 --set timeout=4 \
+    >"$work/out" 2>"$work/err" &
+  at_step "$work/silent" 3
+  before=$EPOCHREALTIME
+  kill -STOP "$(program_of_rank 0)"
+  when "$work/err" "rank 0 did not come within 4 s"
+  is "rank 0 is named within 2 s after the timeout" 1 $(($(seconds_since "$before") <= 6))
+  wait $!
+  is "a stopped rank 0 ends the job with 4" 4 $?
+  is "within 20 s" 1 $(($(seconds_since "$before") <= 20))
+  is "the lowest of the others says why, and it alone" "heddle: rank 1: a rank's call: rank 0 did not come within 4 s" \
+    "$(grep '^heddle: rank' "$work/err" | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
+  sleep 0.5
+  is "no process is left" "" "$(left_behind)"
+
+  # A rank that is stopped for longer than a wait is asked about is late, and nothing else.
+  local pause pids
+  on 3 ./heddle run "$work/small.json" --out "$work/paused" --set mesh.dp=3 --set train.steps=300 \
+    --set train.save=false >"$work/out" 2>"$work/err" &
+  for pause in 2:50 2:100 1:150 0:200; do
+    at_step "$work/paused" "${pause#*:}"
+    stop_for 5 "$(program_of_rank "${pause%:*}")"
+  done
+  wait $!
+  is "a job goes on whose ranks were stopped for 5 s, one after the other" 0 $?
+  is "nobody complains" "" "$(grep '^heddle: ' "$work/err")"
+  on 3 ./heddle run "$work/small.json" --out "$work/all" --set mesh.dp=3 --set train.steps=200 --set timeout=3 \
+    --set train.save=false >"$work/out" 2>"$work/err" &
+  at_step "$work/all" 50
+  mapfile -t pids < <(for rank in 0 1 2; do program_of_rank "$rank"; done)
+  stop_for 8 "${pids[@]}"
+  wait $!
+  is "a job goes on that was stopped for longer than its timeout" 0 $?
+
   on 4 ./heddle run "$work/small.json" --out "$work/ended" --set train.steps=1000000 >"$work/out" 2>"$work/err" &
   when "$work/ended/metrics.jsonl" '"step": *3'
   kill -TERM "$(process "$(basename "$(readlink -f "$(command -v "mpirun.$mpi")")")")"
@@ -170,7 +206,7 @@ for mpi; do
   is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"
   pipelines
   failures
-  rm -rf "$work"/{stages,unequal,threads,memory,stopped,ended} "${work:?}/$mpi" "${work:?}/stages_$mpi"
+  rm -rf "$work"/{stages,unequal,threads,memory,stopped,silent,paused,all,ended} "${work:?}/$mpi" "${work:?}/stages_$mpi"
 done
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -39,6 +39,14 @@ program_of_rank() {
   done 2>/dev/null
 }
 
+program_of_threads() {  # of the run into $work/one
+  local folder
+  for folder in /proc/[0-9]*; do
+    [[ $(readlink "$folder/exe") == */experiments/heddle ]] && grep -qsF "$work/one" "$folder/cmdline" &&
+      echo "${folder#/proc/}"
+  done 2>/dev/null
+}
+
 cat >"$work/small.json" <<'JSON'
 {
   "name": "small", "mesh": {"dp": 2}, "threads": 1, "seed": 3,
@@ -80,6 +88,54 @@ for victim in 1 0; do
   is "no process is left" "" "$(left_behind)"
   rm -rf "$work/killed"
 done
+
+# A rank that is stopped for longer than a wait is asked about is late, and nothing else.
+next_port
+for rank in 0 1 2; do start $rank 3 paused --set mesh.dp=3 --set train.steps=300; done
+for pause in 2:50 2:100 1:150 0:200; do
+  at_step "$work/paused" "${pause#*:}"
+  stop_for 5 "$(program_of_rank "${pause%:*}")"
+done
+wait
+is "a job goes on whose ranks were stopped for 5 s, one after the other" "0 0 0" "$(codes)"
+is "nobody complains" "" "$(cat "$work"/err.[12]; said 0)"
+
+# The whole job is stopped for longer than a wait may last: with processes, and with threads.
+next_port
+for rank in 0 1 2; do start $rank 3 stopped --set mesh.dp=3 --set train.steps=200 --set timeout=3; done
+at_step "$work/stopped" 50
+mapfile -t pids < <(for rank in 0 1 2; do program_of_rank $rank; done)
+stop_for 8 "${pids[@]}"
+wait
+is "a job goes on that was stopped for longer than its timeout" "0 0 0" "$(codes)"
+next_port
+timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/one" --set mesh.dp=3 --set train.steps=2000 \
+  --set timeout=3 >"$work/out.0" 2>"$work/err.0" &
+at_step "$work/one" 100
+stop_for 8 "$(program_of_threads)"
+wait $!
+is "so does one whose ranks are threads" 0 $?
+is "it says nothing of that" "" "$(said 0)"
+
+# Rank 0, which prints for all, is stopped for good.
+next_port
+for rank in 0 1 2 3; do start $rank 4 silent --set mesh.dp=4 --set train.steps=1000000 --set timeout=4; done
+at_step "$work/silent" 3
+pid=$(program_of_rank 0)
+before=$EPOCHREALTIME
+kill -STOP "$pid"
+when "$work/err.1" "rank 0 did not come within 4 s"
+is "rank 0 is named within 2 s after the timeout" 1 $(($(seconds_since "$before") <= 6))
+when "$work/code.1" 4
+when "$work/code.2" 4
+when "$work/code.3" 4
+is "the others have left within 20 s" 1 $(($(seconds_since "$before") <= 20))
+is "one of them has said why" "1 0 0" "$(grep -c '' "$work/err.1") $(grep -c '' "$work/err.2") $(grep -c '' "$work/err.3")"
+is "in these words" "heddle: rank 1: a rank's call: rank 0 did not come within 4 s" \
+  "$(said 1 | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
+kill -KILL "$pid"
+wait
+is "no process is left" "" "$(left_behind)"
 
 next_port
 export HEDDLE_MEETING_SECONDS=2

@@ -41,7 +41,6 @@ class NcclOnHost : public Nccl {
   NcclId new_id() override;
   NcclGpu gpu(const Device& device) override;
   std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
-  std::shared_ptr<Mark> mark(const Device& device) override;
 
   /// To two ranks the GPU of the first; otherwise each has its own.
   void share_gpu(int first, int second) { sharing_ = {first, second}; }

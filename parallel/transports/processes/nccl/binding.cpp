@@ -8,7 +8,8 @@
 #include <nccl.h>
 #include <unistd.h>
 
-#include "framework/backends/gpu.h"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/device/events.h"
 #include "parallel/transports/processes/nccl/functions.h"
 #include "parallel/transports/processes/nccl/nccl.h"
 
@@ -18,36 +19,33 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-void check(cudaError_t status, std::string_view call) {
-  if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // or the next call would tell of it once more
-  fail<ElementsLost>("{}: {}", call, cudaGetErrorString(status));
+/// What the cuda backend's functions throw, as what a path throws.
+template <class Function>
+auto or_lost(Function function) {
+  try {
+    return function();
+  } catch (const ElementsLost&) {
+    throw;
+  } catch (const Error& error) {
+    throw ElementsLost(error.what());
+  }
 }
 
-class Event : public GpuMark {
- public:
-  explicit Event(cudaStream_t stream) {
-    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
-    try {
-      check(cudaEventRecord(event_, stream), "cudaEventRecord");
-    } catch (...) {
-      (void)cudaEventDestroy(event_);
-      throw;
-    }
-  }
-  ~Event() override { (void)cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+void check(cudaError_t status, std::string_view call) {
+  or_lost([&] { cuda::check(status, call); });
+}
 
+class StreamMark : public GpuMark {
+ public:
+  explicit StreamMark(std::shared_ptr<const cuda::Event> event) : event_(std::move(event)) {}
   bool is_reached() override {
-    const cudaError_t status = cudaEventQuery(event_);
+    const cudaError_t status = cudaEventQuery(event_->get());
     if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
     return status == cudaSuccess;
   }
-  cudaEvent_t event() const { return event_; }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  std::shared_ptr<const cuda::Event> event_;
 };
 
 class NcclBinding : public Nccl {
@@ -59,9 +57,6 @@ class NcclBinding : public Nccl {
   }
   NcclGpu gpu(const Device& device) override;
   std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
-  std::shared_ptr<Mark> mark(const Device& device) override {
-    return std::make_shared<Event>(static_cast<cudaStream_t>(cuda_stream(device.backend())));
-  }
 
  private:
   NcclFunctions functions_;
@@ -100,9 +95,11 @@ class BoundCommunicator : public NcclCommunicator {
     return state != ncclInProgress;
   }
   void wait_for(const Mark& mark) override {
-    check(cudaStreamWaitEvent(stream_, static_cast<const Event&>(mark).event(), 0), "cudaStreamWaitEvent");
+    check(cudaStreamWaitEvent(stream_, static_cast<const cuda::Event&>(mark).get(), 0), "cudaStreamWaitEvent");
   }
-  std::unique_ptr<GpuMark> mark() override { return std::make_unique<Event>(stream_); }
+  std::unique_ptr<GpuMark> mark() override {
+    return std::make_unique<StreamMark>(or_lost([this] { return events_->record(stream_); }));
+  }
 
   void connect() override {
     void* bytes = nullptr;
@@ -166,6 +163,7 @@ class BoundCommunicator : public NcclCommunicator {
   int gpu_ = 0;
   std::byte* connecting_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  std::shared_ptr<cuda::Events> events_ = std::make_shared<cuda::Events>();
   ncclComm_t comm_ = nullptr;
   bool is_finalized_ = false;
 };

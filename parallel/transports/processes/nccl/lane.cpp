@@ -16,7 +16,7 @@ void Lane::join() {
   waiting_.push_front(connecting_);
 }
 
-std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<Mark> after, Issue issue, std::vector<Tensor> memory) {
+std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<const Mark> after, Issue issue, std::vector<Tensor> memory) {
   if (is_abandoned_) say_abandoned();
   auto operation = std::make_shared<Operation>();
   operation->after_ = std::move(after);

@@ -24,7 +24,7 @@ class Lane {
 
    private:
     friend class Lane;
-    std::shared_ptr<Mark> after_;
+    std::shared_ptr<const Mark> after_;
     Issue issue_;
     std::vector<Tensor> memory_;
     std::unique_ptr<GpuMark> end_;
@@ -41,7 +41,7 @@ class Lane {
 
   /// To be done after what was put before, and after this mark; `progress` begins it. The memory that it reads and
   /// writes stays until it is done or abandoned, whatever becomes of who put it.
-  std::shared_ptr<Operation> put(std::shared_ptr<Mark> after, Issue issue, std::vector<Tensor> memory);
+  std::shared_ptr<Operation> put(std::shared_ptr<const Mark> after, Issue issue, std::vector<Tensor> memory);
   /// Goes on with what was put; ElementsLost when it will not be done.
   void progress();
   /// Whether nothing is under way, and whether nothing that was put is undone.

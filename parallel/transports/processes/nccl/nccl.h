@@ -89,8 +89,6 @@ class Nccl {
   /// wait for the GPU, in a thread of its own: nothing may be under way there that waits for another rank, until the
   /// communicator is connected.
   virtual std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) = 0;
-  /// Of the stream on which the device computes.
-  virtual std::shared_ptr<Mark> mark(const Device& device) = 0;
 };
 
 /// NCCL itself, opened when it is first called; InputError if it is not there, or if this program was built without.

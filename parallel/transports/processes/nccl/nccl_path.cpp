@@ -11,7 +11,7 @@ namespace {
 
 class LaneTransfer : public WireTransfer {
  public:
-  LaneTransfer(std::shared_ptr<Lane> lane, std::shared_ptr<Mark> after, Lane::Issue issue, const Tensor& tensor)
+  LaneTransfer(std::shared_ptr<Lane> lane, std::shared_ptr<const Mark> after, Lane::Issue issue, const Tensor& tensor)
       : lane_(std::move(lane)) {
     operation_ = lane_->put(std::move(after), std::move(issue), {tensor});
   }
@@ -89,7 +89,7 @@ std::unique_ptr<WireTransfer> NcclPath::receive(int from, int /*tag*/, const Ten
 }
 
 std::unique_ptr<WireTransfer> NcclPath::send(int to, int /*tag*/, const Tensor& tensor,
-                                             const std::shared_ptr<Mark>& computed) {
+                                             const std::shared_ptr<const Mark>& computed) {
   const auto issue = [piece = NcclPiece{receiver, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
     pair.exchange(std::span(&piece, 1), {});
   };

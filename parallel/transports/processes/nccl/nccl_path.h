@@ -27,13 +27,13 @@ class NcclPath : public ElementPath {
   /// InputError if two ranks are on one GPU, where NCCL would wait for ever.
   void begin(int ranks) override;
 
-  std::shared_ptr<Mark> mark(Device& device) override { return nccl_.mark(device); }
-  /// What was computed so far is done, and what was done in memory that is free now.
-  std::shared_ptr<Mark> mark() const { return nccl_.mark(device_); }
+  std::shared_ptr<const Mark> mark(Device& device) override { return device.backend().mark(); }
+  /// A mark behind all that this rank's device was given so far, also in memory that has been freed since.
+  std::shared_ptr<const Mark> mark() const { return device_.backend().mark(); }
   bool may_receive(int from) override;
   std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) override;
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
-                                     const std::shared_ptr<Mark>& computed) override;
+                                     const std::shared_ptr<const Mark>& computed) override;
   std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
   void told(int /*from*/, LetterReader& letter) override { lanes_.told(letter); }
   void progress() override { lanes_.progress(); }
