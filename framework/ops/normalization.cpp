@@ -46,9 +46,9 @@ Tensor inverse_deviation(const Tensor& x, double factor, double epsilon) {
 
 /// The values that statistics came from.
 struct Population {
-  double count = 0;  // values a channel on this rank; 0: the statistics are constants
+  double count = 0;  // values per channel on this rank; 0: the statistics are constants
   std::shared_ptr<StatisticsExchange> exchange{};
-  Tensor total{};  // [1]: with an exchange, values a channel on all its ranks
+  Tensor total{};  // [1]: with an exchange, values per channel on all its ranks
 };
 
 /// The sums over all ranks, divided by the number of values: the count stays on the device.
@@ -118,7 +118,7 @@ void combine(Tensor& statistics, StatisticsExchange& exchange, const Tensor& x) 
   // Only where this rank cannot tell by itself is the device asked. All ranks see the same, and give up together.
   const bool is_uncertain = x.shape().product(0, x.shape().rank() - 1) < 2 && x.device().has_data();
   if (is_uncertain && statistics.rows(0, 1).item() == 1)
-    fail<InputError>("batch_norm: {} and the other ranks' rows have one value a channel; statistics need two",
+    fail<InputError>("batch_norm: {} and the other ranks' rows have one value per channel; statistics need two",
                      to_string(x));
 }
 
@@ -139,7 +139,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   const std::int64_t width = 2 * channels + 1;
   const std::int64_t count = x.shape().product(0, x.shape().rank() - 1);
   if (count == 1 && !exchange)
-    fail<InputError>("batch_norm: {} has one value a channel; statistics need two", to_string(x.value()));
+    fail<InputError>("batch_norm: {} has one value per channel; statistics need two", to_string(x.value()));
   const DType type = compute_dtype(x.dtype());
   if (!statistics.defined()) statistics = Tensor::empty(device, {width}, type);
   if (statistics.shape() != Shape{width} || statistics.dtype() != type)

@@ -14,7 +14,7 @@ void visit_compute(const Tensor& weight, F&& f) {
   f(float{});
 }
 
-/// Elements whose type is looked at by the kernel: there are too many combinations for one kernel each.
+/// Elements whose type the kernel finds out itself: there are too many combinations for one kernel each.
 struct Elements {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -69,7 +69,7 @@ struct Selected {
   std::int64_t rows;  // of the table
   const std::int64_t* index;
 
-  /// -1 if there is none: of i < 0, and of an index outside the table, which check_index has reported.
+  /// -1 for i < 0 and for an index outside the table, which check_index has reported.
   __device__ std::int64_t operator[](std::int64_t i) const {
     if (i < 0 || index == nullptr) return i < 0 ? -1 : begin + i;
     return index[i] >= 0 && index[i] < rows ? index[i] : -1;

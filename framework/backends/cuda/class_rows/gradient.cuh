@@ -1,4 +1,4 @@
-// The gradients of rows, as a step and a norm take them.
+// The gradients of rows, as the optimizer step and the gradient norm use them.
 #pragma once
 
 #include "framework/backends/cuda/class_rows/elements.cuh"

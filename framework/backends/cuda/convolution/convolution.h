@@ -26,7 +26,7 @@ class CudaConvolution final : public ConvolutionKernels {
   std::vector<ChosenConvolution> chosen_convolutions() const override;
 
  private:
-  /// Whether the bias, if there is one, was added too.
+  /// Returns whether the bias, if there is one, was added too.
   bool run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight,
            const Tensor& bias, const Tensor& y, const Tensor& workspace) const;
 

@@ -42,7 +42,7 @@ __device__ T block_max(T value) {
 
 // Over the elements value(i) of a row, begin <= i < end, within for_each_row.
 
-/// In f64.
+/// Sums in f64.
 template <class F>
 __device__ double row_sum(std::int64_t begin, std::int64_t end, F value) {
   double sum = 0;
@@ -50,7 +50,7 @@ __device__ double row_sum(std::int64_t begin, std::int64_t end, F value) {
   return block_sum(sum);
 }
 
-/// -inf of none.
+/// -inf if there are no elements.
 template <class C, class F>
 __device__ C row_max(std::int64_t begin, std::int64_t end, F value) {
   C most = -std::numeric_limits<C>::infinity();

@@ -1,6 +1,6 @@
-// Rows of channels, [rows, channels], as blocks take them: neighbouring threads have neighbouring packs of channels, as
-// many rows at once as there are threads left. So each thread reads what belongs to a channel once, and sums over rows
-// stay in registers.
+// Rows of channels, [rows, channels], as blocks take them: neighbouring threads have neighbouring packs of channels,
+// and the threads that are left take further rows at the same time. So each thread reads what belongs to a channel
+// once, and sums over rows stay in registers.
 #pragma once
 
 #include "framework/backends/cuda/device/block.cuh"

@@ -8,7 +8,7 @@ namespace heddle::cuda {
 
 namespace {
 
-/// `13.0` of 13000.
+/// `13.0` for 13000.
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -44,7 +44,7 @@ Context::Context(int gpu, bool tf32) : gpu_(gpu), uses_tf32_(tf32) {
   try {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check(cudaDeviceGetDefaultMemPool(&pool_, gpu), "cudaDeviceGetDefaultMemPool");
-    // What is given back is kept for the next tensor.
+    // Freed memory is kept for the next tensor.
     std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
     check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
     check(cudaMalloc(&scratch_, scratch_bytes), "cudaMalloc");

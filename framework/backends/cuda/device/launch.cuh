@@ -1,6 +1,5 @@
-// How kernels are written here: a function object is called for every index, for every element or for every row, and
-// these are the only kernels there are to launch. Grids are as large as the work, up to a bound; beyond it threads take
-// several indices each.
+// How kernels are written here: a function object is called for every index, for every element or for every row. Grids
+// are as large as the work, up to a bound; beyond it threads take several indices each.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@ struct RowGroup {
     return is_block() ? (elements + held * block_threads - 1) / (held * block_threads) : 1;
   }
 
-  /// By all groups of a block together.
+  /// All groups of a block call it together.
   template <class T, class Op>
   __device__ T reduce(T value, Op op) const {
     if (is_block()) return block_reduce(value, op);

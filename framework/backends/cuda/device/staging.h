@@ -1,4 +1,4 @@
-// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on,
+// Page-locked memory through which data of the host, above all images and labels, reaches the GPU: the host goes on,
 // and may change its own memory, while the GPU still computes what was issued before.
 #pragma once
 
@@ -25,7 +25,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// In the stream's order. Waits only where more is on its way than the ring holds.
+  /// Copies in the order of the stream. Waits only if more is on its way than the ring holds.
   void copy(void* device, std::span<const std::byte> host);
 
  private:

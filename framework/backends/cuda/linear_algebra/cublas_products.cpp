@@ -69,7 +69,7 @@ std::optional<CublasProduct> make_product(cublasLtHandle_t handle, const Product
   set(product.operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose(c.transpose_b));
   set(product.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose(c.transpose_a));
   if (c.has_bias()) {
-    // An element for each of the library's rows, which are our columns. The choice depends on the address; it is given
+    // One element per row of the library's matrix, which is our column. The choice depends on the address; it is given
     // one that has the alignment and nothing more.
     set(product.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BIAS));
     set(product.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(c.alignment[3]));
@@ -81,7 +81,7 @@ std::optional<CublasProduct> make_product(cublasLtHandle_t handle, const Product
   cublasLtMatmulPreferenceOpaque_t preference{};
   check_cublas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
   prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CublasLibrary::workspace_bytes);
-  // Parts of a sum in f32, side by side.
+  // Parts of a sum are kept in f32.
   prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, c.alignment[1]);

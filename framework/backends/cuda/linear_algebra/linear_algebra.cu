@@ -35,7 +35,7 @@ void CudaLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& /*
 }
 
 std::int64_t CudaLinearAlgebra::gemm_workspace(const MatrixProduct& /*product*/, const Tensor& /*c*/) const {
-  return 0;  // the library's is shared
+  return 0;  // all products share the library's workspace
 }
 
 bool CudaLinearAlgebra::is_bf16_fast() const {

@@ -1,5 +1,5 @@
-// Normalisation over rows, with what follows the norm folded in: every kernel reads and writes each element once. Sums
-// are those of channels.cuh, so that they depend on shapes only.
+// Normalisation over channels, with what follows the norm folded in: every kernel reads and writes each element once.
+// Sums are those of channels.cuh, so that they depend on shapes only.
 #include "framework/backends/cuda/device/channels.cuh"
 #include "framework/backends/cuda/normalization/normalization.h"
 #include "framework/backends/dispatch.h"
