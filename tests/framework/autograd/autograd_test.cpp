@@ -10,7 +10,7 @@
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"
 
-namespace heddle::test {
+namespace heddle::test::autograd_test {
 namespace {
 
 /// A leaf and the accumulator of its gradient.
@@ -319,4 +319,4 @@ TEST_CASE("Roots of a wrong shape are refused") {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::autograd_test
