@@ -1,12 +1,10 @@
 // Elementwise arithmetic with broadcasting, activations, and conversions between types.
 #pragma once
 
+#include "framework/scalars/operators.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
-
-enum class UnaryOp { relu, sigmoid, tanh, gelu, negate, exp, log, sqrt, square };
-enum class BinaryOp { add, subtract, multiply, divide };
 
 class ElementwiseKernels {
  public:
@@ -31,10 +29,5 @@ class ElementwiseKernels {
   virtual void prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
                               Tensor& dslope) const = 0;
 };
-
-/// True if the derivative of `op` is computed from its input, false if from its output.
-constexpr bool unary_keeps_input(UnaryOp op) {
-  return op == UnaryOp::gelu || op == UnaryOp::log || op == UnaryOp::square || op == UnaryOp::negate;
-}
 
 }  // namespace heddle

@@ -8,33 +8,36 @@ namespace heddle {
 
 enum class NormActivation { none, relu, prelu };
 
+/// Batch norm of x with given statistics: activation(gamma * (x - mean) * inverse_deviation + beta).
+struct ChannelNorm {
+  Tensor x;                  // [N, C]: any leading dimensions
+  Tensor mean;               // [C]
+  Tensor inverse_deviation;  // [C]
+  Tensor gamma{};            // [C]; undefined: 1
+  Tensor beta{};             // [C]; undefined: 0
+  NormActivation activation = NormActivation::none;
+  Tensor slope{};  // [C], of prelu
+};
+
 class NormalizationKernels {
  public:
   virtual ~NormalizationKernels() = default;
 
-  // Over channels: x is [N, C] (any leading dimensions), statistics and affine parameters are [C]. There are two parts
-  // each way, so that sums may be reduced over ranks in between.
+  // Over channels. There are two parts each way, so that sums may be reduced over ranks in between.
 
-  /// moments [2, C]: mean, and sum of squared deviations from it. Same bits for any number of threads.
+  /// x [N, C]; moments [2, C]: mean, and sum of squared deviations from it. Same bits for any number of threads.
   virtual void moments(const Tensor& x, Tensor& moments) const = 0;
-  /// y = activation(gamma * (x - mean) * inverse_deviation + beta + residual). gamma, beta, residual and slope (for
-  /// prelu) may be undefined.
-  virtual void normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& gamma,
-                         const Tensor& beta, const Tensor& residual, NormActivation activation, const Tensor& slope,
-                         Tensor& y) const = 0;
+  /// y = activation(gamma * (x - mean) * inverse_deviation + beta + residual); residual [N, C] may be undefined.
+  virtual void normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const = 0;
   /// First part of the way back. y: normalize's output, needed when there was a residual (relu only), else undefined.
   /// sums [3, C]: of g = dy * activation', of g * (x - mean) * inverse_deviation, and for prelu the slope's gradient
   /// (else 0). dresidual, if defined, receives g; it may be dy.
-  virtual void normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                       const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                       const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
+  virtual void normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy, Tensor& sums,
                                        Tensor& dresidual) const = 0;
   /// dx = gamma * inverse_deviation * (g - sums[0] / count - xhat * sums[1] / count); count = 0: the statistics were
   /// constants (evaluation). If there was a residual, dy is dresidual of the first part and activation none.
   /// dx may be dy.
-  virtual void normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                        const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                        const Tensor& slope, const Tensor& dy, const Tensor& sums, double count,
+  virtual void normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums, double count,
                                         Tensor& dx) const = 0;
 
   /// One group's moments from those of its parts. groups [G, 2C + 1]: each row a count, the means and the sums of

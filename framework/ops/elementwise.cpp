@@ -212,17 +212,4 @@ Variable cast_weight(const Variable& weight, DType dtype) {
   return weight.dtype() == dtype ? weight : record_cast(weight_in_type(weight.value(), dtype), weight);
 }
 
-Variable dropout(const Variable& x, double probability, const DrawKey& key, const DrawWindow& window) {
-  check_floating("dropout", x.value());
-  if (!(probability >= 0 && probability < 1))
-    fail<InputError>("dropout: expected a probability in [0, 1), got {}", probability);
-  if (probability == 0) return x;
-  const auto thinned = [=](const Tensor& from) {
-    Tensor to = Tensor::empty_like(from);
-    from.device().backend().training().dropout(from, key, window, probability, to);
-    return to;
-  };
-  return record(thinned(x.value()), {x}, [thinned](const Tensor& dy, Wanted) { return Gradients{thinned(dy)}; });
-}
-
 }  // namespace heddle

@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-void check(const Variable& x, const Variable& gamma, const Variable& beta, const NormEpilogue& epilogue) {
+void check_batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, const NormEpilogue& epilogue) {
   const Tensor& value = x.value();
   if (value.shape().rank() < 2 || !is_floating(value.dtype()))
     fail<InputError>("batch_norm: expected a floating [.., C], got {}", to_string(value));
@@ -46,9 +46,9 @@ Tensor inverse_deviation(const Tensor& x, double factor, double epsilon) {
 
 /// The values that statistics came from.
 struct Population {
-  double count = 0;  // values a channel on this rank; 0: the statistics are constants
+  double count = 0;  // values per channel on this rank; 0: the statistics are constants
   std::shared_ptr<StatisticsExchange> exchange{};
-  Tensor total{};  // [1]: with an exchange, values a channel on all its ranks
+  Tensor total{};  // [1]: with an exchange, values per channel on all its ranks
 };
 
 /// The sums over all ranks, divided by the number of values: the count stays on the device.
@@ -63,14 +63,17 @@ Tensor mean_over_ranks(const Tensor& sums, const Population& population) {
 Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inverse, const Variable& gamma_in,
                    const Variable& beta_in, const NormEpilogue& epilogue, const Population& population) {
   const Tensor x = x_in.value();
-  const Tensor gamma = gamma_in.value();
-  const Tensor beta = beta_in.value();
-  const Tensor slope = epilogue.slope.value();
+  const ChannelNorm norm{.x = x,
+                         .mean = mean,
+                         .inverse_deviation = inverse,
+                         .gamma = gamma_in.value(),
+                         .beta = beta_in.value(),
+                         .activation = epilogue.activation,
+                         .slope = epilogue.slope.value()};
   const NormActivation activation = epilogue.activation;
   const bool has_residual = epilogue.residual.defined();
   Tensor result = Tensor::empty_like(x);
-  x.device().backend().normalization().normalize(x, mean, inverse, gamma, beta, epilogue.residual.value(), activation,
-                                                 slope, result);
+  x.device().backend().normalization().normalize(norm, epilogue.residual.value(), result);
   // Where a residual was added, x alone does not tell what the activation let through.
   const bool mask_from_output = has_residual && activation == NormActivation::relu;
   const Tensor y = mask_from_output ? result : Tensor();
@@ -84,7 +87,7 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
     Tensor passed = mask_from_output ? like_gradient() : Tensor();
     const Tensor& g = mask_from_output ? passed : dy;
     Tensor sums = Tensor::empty(dy.device(), {3, channels}, mean.dtype());
-    kernels.normalize_backward_sums(x, mean, inverse, gamma, beta, activation, slope, y, dy, sums, passed);
+    kernels.normalize_backward_sums(norm, y, dy, sums, passed);
     const auto row = [&](std::int64_t i) { return sums.rows(i, i + 1).reshape({channels}); };
     Gradients gradients(5);
     if (wanted[0]) {
@@ -92,9 +95,9 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
       // The sums of g and of g * xhat; the slope's stays here.
       const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), population) : sums;
       gradients[0] = has_residual ? Tensor::empty_like(x) : like_gradient();
-      kernels.normalize_backward_input(x, mean, inverse, gamma, beta,
-                                       mask_from_output ? NormActivation::none : activation, slope, g, totals,
-                                       is_shared ? 1 : population.count, gradients[0]);
+      ChannelNorm passing = norm;
+      if (mask_from_output) passing.activation = NormActivation::none;
+      kernels.normalize_backward_input(passing, g, totals, is_shared ? 1 : population.count, gradients[0]);
     }
     if (wanted[1]) gradients[1] = row(1);
     if (wanted[2]) gradients[2] = row(0);
@@ -115,7 +118,7 @@ void combine(Tensor& statistics, StatisticsExchange& exchange, const Tensor& x) 
   // Only where this rank cannot tell by itself is the device asked. All ranks see the same, and give up together.
   const bool is_uncertain = x.shape().product(0, x.shape().rank() - 1) < 2 && x.device().has_data();
   if (is_uncertain && statistics.rows(0, 1).item() == 1)
-    fail<InputError>("batch_norm: {} and the other ranks' rows have one value a channel; statistics need two",
+    fail<InputError>("batch_norm: {} and the other ranks' rows have one value per channel; statistics need two",
                      to_string(x));
 }
 
@@ -130,13 +133,13 @@ std::int64_t rows_of(std::string_view what, const Tensor& x) {
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
                     const NormEpilogue& epilogue, Tensor& statistics,
                     const std::shared_ptr<StatisticsExchange>& exchange) {
-  check(x, gamma, beta, epilogue);
+  check_batch_norm(x, gamma, beta, epilogue);
   Device& device = x.device();
   const std::int64_t channels = x.shape().back();
   const std::int64_t width = 2 * channels + 1;
   const std::int64_t count = x.shape().product(0, x.shape().rank() - 1);
   if (count == 1 && !exchange)
-    fail<InputError>("batch_norm: {} has one value a channel; statistics need two", to_string(x.value()));
+    fail<InputError>("batch_norm: {} has one value per channel; statistics need two", to_string(x.value()));
   const DType type = compute_dtype(x.dtype());
   if (!statistics.defined()) statistics = Tensor::empty(device, {width}, type);
   if (statistics.shape() != Shape{width} || statistics.dtype() != type)
@@ -163,7 +166,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
 
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
                               const Variable& beta, double epsilon, const NormEpilogue& epilogue) {
-  check(x, gamma, beta, epilogue);
+  check_batch_norm(x, gamma, beta, epilogue);
   const Shape channels{x.shape().back()};
   const DType type = compute_dtype(x.dtype());
   for (const Tensor& statistic : {mean, variance})

@@ -27,8 +27,12 @@ Tensor Head::tile_gradient(const KeptRows& kept, const ClassTile& tile) const {
   if (config_.stash) {
     Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, dtype_);
     kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
-                             kept.loss_scale, kept.stash.reference(tile), kept.log_sums, kept.target_logit,
-                             kept.target_slope, kept.stash.tile(tile, batch), gradient);
+                             kept.loss_scale,
+                             {.reference = kept.stash.reference(tile),
+                              .log_sums = kept.log_sums,
+                              .target_logit = kept.target_logit,
+                              .target_slope = kept.target_slope},
+                             kept.stash.tile(tile, batch), gradient);
     return gradient;
   }
   TileLogits logits = tile_logits(kept.factors, kept.labels, tile, first, dtype_);

@@ -10,6 +10,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/rows.h"
 #include "framework/ops/shape.h"
+#include "framework/ops/training.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test {

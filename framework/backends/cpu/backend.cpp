@@ -1,4 +1,4 @@
-// The cpu backend: composes the kernel groups over one rank's allocator and thread team.
+// The cpu backend: the kernels of all themes over one rank's allocator and thread team.
 #include "framework/backends/backend.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The cuda backend: composes the kernel groups over one rank's context on a GPU.
+// The cuda backend: the kernels of all themes over one rank's context on a GPU.
 #include "framework/backends/backend.h"
 
 #include <cublasLt.h>
@@ -51,7 +51,7 @@ class CudaBackend final : public Backend {
     return address;
   }
   void deallocate(void* address, std::int64_t /*bytes*/) override {
-    // From destructors, too; what went wrong before is told by the next call that may.
+    // Destructors call this, too: an earlier error is reported by the next call that may throw.
     (void)cudaFreeAsync(address, context_.stream());
   }
   std::int64_t reserved_bytes() const override {
@@ -101,12 +101,12 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
 int cuda_gpus() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  (void)cudaGetLastError();  // or the next call would tell of it once more
+  (void)cudaGetLastError();  // or the next call would report it once more
   return 0;
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_versions() {
-  // Of the headers: cublasLt is not opened for a run on another device.
+  // The versions of the headers, because cublasLt is not opened for a run on another device.
   return {{"cuda", fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)},
           {"cublasLt", fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR)},
           {"cudnn", fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR)}};

@@ -1,4 +1,4 @@
-// Of a table, only the rows that are selected are read and written.
+// Only the selected rows of a table are read and written.
 #include "framework/backends/plan/class_rows.h"
 
 namespace heddle::plan {

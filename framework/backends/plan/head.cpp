@@ -6,21 +6,20 @@ namespace heddle::plan {
 
 namespace {
 
-/// So many operations an element, and one for the columns' scale.
+/// This many operations per element, and one more for the scale of the columns.
 std::int64_t scaled(const HeadColumns& columns, std::int64_t operations) {
   return operations + (columns.scale.defined() ? 1 : 0);
 }
-/// Operations of a negative map.
+/// The operations of a negative map per element.
 std::int64_t mapped(const MarginConfig& margin) {
   return has_negative_map(margin) ? 3 : 0;
 }
 
 }  // namespace
 
-void PlanHead::target_products(const Tensor& /*labels*/, const ShardRange& /*range*/, const Tensor& rows,
-                               const Tensor& target_rows, const Tensor& /*target_scale*/, Tensor& /*products*/,
-                               Tensor& radii, Tensor& /*best*/) const {
-  counter_.kernel(2 * target_rows.numel() + (radii.defined() ? 4 * rows.numel() : 0), rows, target_rows);
+void PlanHead::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& /*products*/, Tensor& radii,
+                               Tensor& /*best*/) const {
+  counter_.kernel(2 * targets.rows.numel() + (radii.defined() ? 4 * rows.numel() : 0), rows, targets.rows);
 }
 
 void PlanHead::row_parameters(const MarginConfig& /*margin*/, const Tensor& /*running*/, const Tensor& statistic,
@@ -65,16 +64,13 @@ void PlanHead::local_columns(const Tensor& labels, const ShardRange& /*range*/, 
   counter_.kernel(local.numel(), labels, local);
 }
 
-void PlanHead::fused_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/, const Tensor& /*labels*/,
-                              const ShardRange& /*range*/, const Tensor& /*reference*/, const Tensor& /*log_sums*/,
-                              const Tensor& /*target_logit*/, const Tensor& /*target_slope*/, const Tensor& target_rows,
-                              const Tensor& /*target_scale*/, Tensor& weighted) const {
-  counter_.kernel(3 * weighted.numel(), target_rows, weighted, weighted);
+void PlanHead::fused_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/, const HeadTargets& targets,
+                              const HeadSoftmax& /*known*/, Tensor& weighted) const {
+  counter_.kernel(3 * weighted.numel(), targets.rows, weighted, weighted);
 }
 
 void PlanHead::stashed_gradient(const MarginConfig& /*margin*/, const HeadColumns& columns, double /*loss_scale*/,
-                                const Tensor& /*reference*/, const Tensor& /*log_sums*/, const Tensor& /*target_logit*/,
-                                const Tensor& /*target_slope*/, const Tensor& exponentials, Tensor& gradient) const {
+                                const HeadSoftmax& /*known*/, const Tensor& exponentials, Tensor& gradient) const {
   counter_.kernel(scaled(columns, 1) * gradient.numel(), exponentials, gradient);
 }
 

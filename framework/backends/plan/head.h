@@ -10,8 +10,8 @@ class PlanHead final : public HeadKernels {
  public:
   explicit PlanHead(WorkCounter& counter) : counter_(counter) {}
 
-  void target_products(const Tensor& labels, const ShardRange& range, const Tensor& rows, const Tensor& target_rows,
-                       const Tensor& target_scale, Tensor& products, Tensor& radii, Tensor& best) const override;
+  void target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
+                       Tensor& best) const override;
   void row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic, Tensor& parameter,
                       Tensor& moments) const override;
   void update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const override;
@@ -27,13 +27,10 @@ class PlanHead final : public HeadKernels {
   void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
                                Tensor& logits, Tensor& sums) const override;
   void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const override;
-  void fused_gradient(const MarginConfig& margin, double loss_scale, const Tensor& labels, const ShardRange& range,
-                      const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                      const Tensor& target_slope, const Tensor& target_rows, const Tensor& target_scale,
-                      Tensor& weighted) const override;
+  void fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+                      const HeadSoftmax& known, Tensor& weighted) const override;
   void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                        const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                        const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const override;
+                        const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const override;
   void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
                          double loss_scale, Tensor& products) const override;
   void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,

@@ -2,16 +2,14 @@
 
 namespace heddle::plan {
 
-void PlanLinearAlgebra::gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool /*transpose_b*/, double /*alpha*/,
-                             double beta, const Tensor& bias, Tensor& c, Tensor& /*workspace*/) const {
-  counter_.kernel(2 * c.numel() * a.shape()[transpose_a ? 0 : 1], a, b, beta == 0 ? Tensor() : c, c);
-  counter_.add_bias(bias, c);
+void PlanLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& /*workspace*/) const {
+  counter_.kernel(2 * c.numel() * product.k(), product.a, product.b, product.beta == 0 ? Tensor() : c, c);
+  counter_.add_bias(product.bias, c);
 }
 
-std::int64_t PlanLinearAlgebra::gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& /*b*/, bool transpose_b,
-                                               double alpha, double beta, const Tensor& c) const {
-  return needs_.gemm(c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha, beta,
-                     a.dtype(), c.dtype());
+std::int64_t PlanLinearAlgebra::gemm_workspace(const MatrixProduct& product, const Tensor& c) const {
+  return needs_.gemm(c.shape()[0], c.shape()[1], product.k(), product.transpose_a, product.transpose_b, product.alpha,
+                     product.beta, product.a.dtype(), c.dtype());
 }
 
 bool PlanLinearAlgebra::is_bf16_fast() const {

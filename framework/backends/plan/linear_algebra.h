@@ -11,10 +11,8 @@ class PlanLinearAlgebra final : public LinearAlgebraKernels {
  public:
   PlanLinearAlgebra(WorkCounter& counter, KernelNeeds& needs) : counter_(counter), needs_(needs) {}
 
-  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
-            const Tensor& bias, Tensor& c, Tensor& workspace) const override;
-  std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha,
-                              double beta, const Tensor& c) const override;
+  void gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const override;
+  std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const override;
   bool is_bf16_fast() const override;
   std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override;
   void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const override;

@@ -6,27 +6,21 @@ void PlanNormalization::moments(const Tensor& x, Tensor& /*moments*/) const {
   counter_.kernel(4 * x.numel(), x);
 }
 
-void PlanNormalization::normalize(const Tensor& x, const Tensor& /*mean*/, const Tensor& /*inverse_deviation*/,
-                                  const Tensor& /*gamma*/, const Tensor& /*beta*/, const Tensor& residual,
-                                  NormActivation activation, const Tensor& /*slope*/, Tensor& y) const {
-  counter_.kernel((2 + (residual.defined() ? 1 : 0) + (activation == NormActivation::none ? 0 : 1)) * x.numel(), x,
-                  residual, y);
+void PlanNormalization::normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const {
+  counter_.kernel(
+      (2 + (residual.defined() ? 1 : 0) + (norm.activation == NormActivation::none ? 0 : 1)) * norm.x.numel(), norm.x,
+      residual, y);
 }
 
-void PlanNormalization::normalize_backward_sums(const Tensor& x, const Tensor& /*mean*/,
-                                                const Tensor& /*inverse_deviation*/, const Tensor& /*gamma*/,
-                                                const Tensor& /*beta*/, NormActivation activation,
-                                                const Tensor& /*slope*/, const Tensor& y, const Tensor& dy,
+void PlanNormalization::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy,
                                                 Tensor& /*sums*/, Tensor& dresidual) const {
-  counter_.kernel((5 + (activation == NormActivation::none ? 0 : 1)) * x.numel(), x, y, dy, dresidual);
+  counter_.kernel((5 + (norm.activation == NormActivation::none ? 0 : 1)) * norm.x.numel(), norm.x, y, dy, dresidual);
 }
 
-void PlanNormalization::normalize_backward_input(const Tensor& x, const Tensor& /*mean*/,
-                                                 const Tensor& /*inverse_deviation*/, const Tensor& /*gamma*/,
-                                                 const Tensor& /*beta*/, NormActivation activation,
-                                                 const Tensor& /*slope*/, const Tensor& dy, const Tensor& /*sums*/,
+void PlanNormalization::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& /*sums*/,
                                                  double count, Tensor& dx) const {
-  counter_.kernel(((count == 0 ? 1 : 5) + (activation == NormActivation::none ? 0 : 1)) * x.numel(), x, dy, dx);
+  counter_.kernel(((count == 0 ? 1 : 5) + (norm.activation == NormActivation::none ? 0 : 1)) * norm.x.numel(), norm.x,
+                  dy, dx);
 }
 
 void PlanNormalization::combine_moments(const Tensor& groups, Tensor& /*merged*/) const {

@@ -2,7 +2,7 @@
 
 namespace heddle::plan {
 
-// Of the tables only the rows that are named are read and written.
+// Only the rows of a table that the index names are read and written.
 void PlanRows::gather(const Tensor& /*x*/, const Tensor& index, Tensor& y) const {
   counter_.kernel(0, index, y, y);
 }

@@ -6,10 +6,8 @@ void PlanShape::transpose(const Tensor& x, std::span<const int> /*order*/, Tenso
   counter_.kernel(0, x, y);
 }
 
-void PlanShape::copy_columns(const Tensor& x, std::int64_t /*x_columns*/, std::int64_t /*x_begin*/, Tensor& /*y*/,
-                             std::int64_t /*y_columns*/, std::int64_t /*y_begin*/, std::int64_t rows,
-                             std::int64_t columns) const {
-  counter_.add(0, 2 * rows * columns * static_cast<std::int64_t>(size_of(x.dtype())));
+void PlanShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& /*y*/) const {
+  counter_.add(0, 2 * block.rows * block.columns * static_cast<std::int64_t>(size_of(x.dtype())));
 }
 
 }  // namespace heddle::plan

@@ -11,8 +11,7 @@ class PlanShape final : public ShapeKernels {
   explicit PlanShape(WorkCounter& counter) : counter_(counter) {}
 
   void transpose(const Tensor& x, std::span<const int> order, Tensor& y) const override;
-  void copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y, std::int64_t y_columns,
-                    std::int64_t y_begin, std::int64_t rows, std::int64_t columns) const override;
+  void copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const override;
 
  private:
   WorkCounter& counter_;

@@ -8,8 +8,8 @@
 
 namespace heddle::plan {
 
-/// What the kernels of one backend add to. A kernel lasts as its operations or as the bytes that it moves, whichever
-/// takes longer on the device of the profile (the roofline: Williams, Waterman, Patterson, CACM 2009).
+/// What the kernels of one backend add to. A kernel lasts as long as its operations or the bytes that it moves,
+/// whichever take longer on the device of the profile (the roofline: Williams, Waterman, Patterson, CACM 2009).
 class WorkCounter {
  public:
   explicit WorkCounter(const DeviceProfile& profile) : profile_(profile) {}
@@ -19,7 +19,8 @@ class WorkCounter {
     work_.seconds +=
         std::max(static_cast<double>(flops) / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
   }
-  /// A kernel that reads or writes each of these once; one that does both names it twice. Undefined ones are nothing.
+  /// A kernel that reads or writes each of these tensors once; one that does both names it twice. Undefined tensors
+  /// have no bytes.
   template <class... Tensors>
   void kernel(std::int64_t flops, const Tensors&... tensors) {
     add(flops, (std::int64_t{0} + ... + (tensors.defined() ? tensors.bytes() : 0)));

@@ -12,6 +12,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/rows.h"
 #include "framework/ops/shape.h"
+#include "framework/ops/training.h"
 #include "tests/support/devices.h"
 #include "tests/support/gradcheck.h"
 

@@ -3,6 +3,7 @@
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/shape.h"
+#include "framework/ops/training.h"
 #include "framework/tensors/device.h"
 #include "framework/tensors/shard_range.h"
 #include "tests/support/devices.h"

@@ -179,7 +179,7 @@ TEST_CASE("One value a channel on a rank is enough if others have more; in all i
   CHECK(normalise(1, 1) == "no error");
   CHECK(normalise(0, 2) == "no error");
   CHECK(normalise(0, 1) ==
-        "batch_norm: f32[0,3] and the other ranks' rows have one value a channel; statistics need two");
+        "batch_norm: f32[0,3] and the other ranks' rows have one value per channel; statistics need two");
 }
 
 TEST_CASE("A synchronised batch norm moves its statistics, and two sums a channel on the way back") {

@@ -59,7 +59,7 @@ T* row_of(const Tensor& x, std::int64_t row) {
   return x.defined() ? x.as<T>() + row * x.shape().back() : nullptr;
 }
 
-/// Has a row brought into the cache: by itself the processor follows a stream only to the end of its page.
+/// Brings a row into the cache: by itself the processor follows a stream only to the end of its page.
 void fetch_row(const Tensor& x, std::int64_t row) {
   if (!x.defined()) return;
   constexpr std::int64_t line = 64;
@@ -171,7 +171,7 @@ class Gradients {
         most_(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
         factor_(static_cast<C>(factor)) {}
 
-  /// Of a row with these weights.
+  /// The gradient of row i, which has these weights.
   void row(std::int64_t i, const C* weight, C* to) const {
     const std::int64_t columns = rows_.shape().back();
     const C* const product = row_of<const C>(products_, i);

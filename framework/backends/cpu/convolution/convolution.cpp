@@ -43,7 +43,7 @@ void* address(const Tensor& tensor) {
   return tensor.defined() ? tensor.data() : nullptr;
 }
 
-/// What is left of a sum over nothing.
+/// A sum over nothing is 0.
 void clear(Tensor& sums) {
   if (sums.numel() > 0) std::memset(sums.data(), 0, static_cast<std::size_t>(sums.bytes()));
 }
@@ -118,7 +118,8 @@ void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart p
   }
   found = primitives_.find(g, part, DType::f32);
   if (found == nullptr || !found->packs) return widen(weight, packed.as<float>());
-  // A transient copy outside the meter: weights are small beside activations, and this happens once a weight's change.
+  // A transient copy outside the meter: weights are small beside activations, and this happens once per change of the
+  // weight.
   std::vector<float> wide(static_cast<std::size_t>(weight.numel()));
   widen(weight, wide.data());
   onednn_.run(found->reorder, {{DNNL_ARG_FROM, onednn_.memory(found->plain_weight, wide.data())},

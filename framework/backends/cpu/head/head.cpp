@@ -50,17 +50,16 @@ class MappedRow {
 
 }  // namespace
 
-void CpuHead::target_products(const Tensor& labels, const ShardRange& range, const Tensor& rows,
-                              const Tensor& target_rows, const Tensor& target_scale, Tensor& products, Tensor& radii,
+void CpuHead::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
                               Tensor& best) const {
   visit_head(rows.dtype(), "target_products", [&]<class T>(T) {
     const std::int64_t width = rows.shape()[1];
-    const std::int64_t centres = rows.shape()[0] == 0 ? 1 : target_rows.shape()[0] / rows.shape()[0];
-    const T* const scale = optional<T>(target_scale);
+    const std::int64_t centres = rows.shape()[0] == 0 ? 1 : targets.rows.shape()[0] / rows.shape()[0];
+    const T* const scale = optional<T>(targets.scale);
     for_each_row(RowView(rows.shape()), [&](std::int64_t row) {
       const T* const x = rows.as<const T>() + row * width;
-      const auto weight = [&](std::int64_t at) { return target_rows.as<const T>() + at * width; };
-      const bool is_here = range.contains(labels.as<const std::int64_t>()[row]);
+      const auto weight = [&](std::int64_t at) { return targets.rows.as<const T>() + at * width; };
+      const bool is_here = targets.range.contains(targets.labels.as<const std::int64_t>()[row]);
       std::int64_t largest = row * centres;
       T product = T(0);
       for (std::int64_t at = row * centres; is_here && at < (row + 1) * centres; ++at) {
@@ -259,31 +258,29 @@ void CpuHead::local_columns(const Tensor& labels, const ShardRange& range, Tenso
   }
 }
 
-void CpuHead::fused_gradient(const MarginConfig& margin, double loss_scale, const Tensor& labels,
-                             const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
-                             const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
-                             const Tensor& target_scale, Tensor& weighted) const {
+void CpuHead::fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+                             const HeadSoftmax& known, Tensor& weighted) const {
   visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
     const RowView view(weighted.shape());
     const auto scale = static_cast<T>(margin.scale * loss_scale);
     for_each_row(view, [&](std::int64_t row) {
       T* const gradient = weighted.as<T>() + row * view.columns;
-      const T log_sum = log_sums.as<const T>()[row];
-      const T share = scale * std::exp(reference.as<const T>()[row] - log_sum);
+      const T log_sum = known.log_sums.as<const T>()[row];
+      const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
       for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] *= share;
-      const std::int64_t target = labels.as<const std::int64_t>()[row] - range.begin;
-      if (target < 0 || target >= range.size) return;
-      T own = scale * std::expm1(target_logit.as<const T>()[row] - log_sum) * target_slope.as<const T>()[row];
-      if (target_scale.defined()) own *= target_scale.as<const T>()[row];
-      const T* const weight = target_rows.as<const T>() + row * view.columns;
+      const std::int64_t target = targets.labels.as<const std::int64_t>()[row] - targets.range.begin;
+      if (target < 0 || target >= targets.range.size) return;
+      T own =
+          scale * std::expm1(known.target_logit.as<const T>()[row] - log_sum) * known.target_slope.as<const T>()[row];
+      if (targets.scale.defined()) own *= targets.scale.as<const T>()[row];
+      const T* const weight = targets.rows.as<const T>() + row * view.columns;
       for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] += own * weight[i];
     });
   });
 }
 
 void CpuHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                               const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                               const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const {
+                               const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const {
   visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
     const RowView view(gradient.shape());
     const auto scale = static_cast<T>(margin.scale * loss_scale);
@@ -291,15 +288,16 @@ void CpuHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& co
     for_each_row(view, [&](std::int64_t row) {
       const T* const from = exponentials.as<const T>() + row * view.columns;
       T* const to = gradient.as<T>() + row * view.columns;
-      const T log_sum = log_sums.as<const T>()[row];
-      const T share = scale * std::exp(reference.as<const T>()[row] - log_sum);
+      const T log_sum = known.log_sums.as<const T>()[row];
+      const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
       if (factor != nullptr)
         for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share / factor[i];
       else
         for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share;
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
       if (target >= 0 && target < view.columns)
-        to[target] = scale * std::expm1(target_logit.as<const T>()[row] - log_sum) * target_slope.as<const T>()[row];
+        to[target] =
+            scale * std::expm1(known.target_logit.as<const T>()[row] - log_sum) * known.target_slope.as<const T>()[row];
     });
   });
 }

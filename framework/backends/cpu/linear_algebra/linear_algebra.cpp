@@ -11,15 +11,15 @@ namespace heddle::cpu {
 
 namespace {
 
-GemmShape shape_of(const Tensor& a, bool transpose_a, bool transpose_b, double alpha, double beta, const Tensor& c) {
-  return {c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha, beta};
+GemmShape shape_of(const MatrixProduct& p, const Tensor& c) {
+  return {c.shape()[0], c.shape()[1], p.k(), p.transpose_a, p.transpose_b, p.alpha, p.beta};
 }
 
 GemmShape packed_shape(const Tensor& a, double beta, const Tensor& c) {
   return {.m = c.shape()[0], .n = c.shape()[1], .k = a.shape()[1], .beta = beta, .packs_b = true};
 }
 
-/// c = beta * c: what is left of a product over nothing.
+/// c = beta * c: a product over nothing adds nothing.
 void scale(double beta, Tensor& c) {
   visit_floating(c.dtype(), "gemm", [&]<class T>(T) {
     T* const values = c.as<T>();
@@ -51,16 +51,13 @@ void gemm_f64(const GemmShape& s, const double* a, const double* b, double* c) {
 
 }  // namespace
 
-void CpuLinearAlgebra::gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha,
-                            double beta, const Tensor& bias, Tensor& c, Tensor& workspace) const {
-  multiply(shape_of(a, transpose_a, transpose_b, alpha, beta, c), a, b, c,
-           workspace.defined() ? workspace.data() : nullptr);
-  if (bias.defined()) CpuElementwise().binary(BinaryOp::add, c, bias, c);
+void CpuLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const {
+  multiply(shape_of(product, c), product.a, product.b, c, workspace.defined() ? workspace.data() : nullptr);
+  if (product.bias.defined()) CpuElementwise().binary(BinaryOp::add, c, product.bias, c);
 }
 
-std::int64_t CpuLinearAlgebra::gemm_workspace(const Tensor& a, bool transpose_a, const Tensor&, bool transpose_b,
-                                              double alpha, double beta, const Tensor& c) const {
-  return gemm_needs(primitives_, shape_of(a, transpose_a, transpose_b, alpha, beta, c), {a.dtype(), c.dtype()});
+std::int64_t CpuLinearAlgebra::gemm_workspace(const MatrixProduct& product, const Tensor& c) const {
+  return gemm_needs(primitives_, shape_of(product, c), {product.a.dtype(), c.dtype()});
 }
 
 std::int64_t CpuLinearAlgebra::packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const {

@@ -10,10 +10,8 @@ class CpuLinearAlgebra final : public LinearAlgebraKernels {
  public:
   explicit CpuLinearAlgebra(int threads) : onednn_(threads) {}
 
-  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
-            const Tensor& bias, Tensor& c, Tensor& workspace) const override;
-  std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha,
-                              double beta, const Tensor& c) const override;
+  void gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const override;
+  std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const override;
   bool is_bf16_fast() const override;
   std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override;
   void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const override;

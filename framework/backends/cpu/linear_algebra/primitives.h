@@ -25,7 +25,7 @@ struct GemmShape {
   bool operator==(const GemmShape&) const = default;
 };
 
-/// Of both operands, and of the result: the same, or f32 of 16-bit ones.
+/// The types of both operands and of the result: the same, or f32 for 16-bit operands.
 struct GemmTypes {
   DType operands;
   DType result;
@@ -65,6 +65,6 @@ bool is_bf16_fast();
 
 /// Bytes of workspace for a product on this backend.
 std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& shape, GemmTypes types);
-/// Of a right operand that is packed for a product with m rows on the left; 0 if its plain layout is as good.
+/// Bytes of a right operand that is packed for a product with m rows on the left; 0 if its plain layout is as good.
 std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype);
 }  // namespace heddle::cpu

@@ -1,4 +1,4 @@
-// Pooling of NHWC images: vectorised over channels, one output row a piece of work.
+// Pooling of NHWC images: vectorised over channels, with one output row as a piece of work.
 #include "framework/backends/cpu/pooling/pooling.h"
 
 #include <algorithm>

@@ -96,7 +96,7 @@ void mark_taken(const Context& context, const Selected& selected, std::int64_t s
   });
 }
 
-/// The first place of an index, among those of begin .. end - 1, that is not a row; by all threads of a block.
+/// The first place of an index, among those of begin .. end - 1, that is not a row; all threads of a block call it.
 __device__ std::int64_t first_fault(const Selected& selected, bool are_written, std::int64_t begin, std::int64_t end) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for_row(begin, end, [&](std::int64_t i) {

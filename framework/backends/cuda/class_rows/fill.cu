@@ -6,7 +6,7 @@ namespace heddle::cuda {
 
 namespace {
 
-/// The values that new rows of T are to hold, and how they come to it. They are drawn anew wherever they are needed.
+/// Fills new rows of T. The values are drawn anew wherever they are needed.
 template <class C, class T>
 struct RowFill {
   T* weight;

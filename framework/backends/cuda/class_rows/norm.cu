@@ -32,7 +32,7 @@ struct RowSquare {
   }
 };
 
-/// total += values[0], values[1] and so on, one after the other: by one thread of the block, the others bring them.
+/// total += values[0], values[1] and so on, one after the other: one thread of the block adds, all of them load.
 __device__ void add_in_order(const double* values, std::int64_t count, double* total) {
   constexpr std::int64_t stretch = 8 * block_threads;
   __shared__ double brought[stretch];

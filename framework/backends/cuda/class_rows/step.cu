@@ -46,13 +46,13 @@ struct RoundingDraws {
   std::int64_t row_stride;
 
   __device__ std::int64_t first_of(std::int64_t row) const { return first_element + row * row_stride; }
-  /// Of the eight elements of a thread, the first of which is this one of the whole.
+  /// The draws of a thread's eight elements, the first of which is this one of the whole table.
   __device__ PhiloxBlock eight(RoundedState state, std::int64_t element) const {
     return draw_block(words, key, rounding_draw(state, static_cast<std::uint64_t>(element)).block);
   }
 };
 
-/// Of weights with a scale a row, or of those without.
+/// For weights with one scale per row, or without.
 template <class C, class Update, bool has_scale>
 struct RowStep {
   RowGradient<C> gradient;

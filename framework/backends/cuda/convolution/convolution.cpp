@@ -10,7 +10,7 @@ namespace heddle::cuda {
 
 namespace {
 
-/// What is left of a sum over nothing.
+/// A sum over nothing is 0.
 void clear(const Context& context, Tensor& sums) {
   if (sums.numel() > 0)
     check(cudaMemsetAsync(sums.data(), 0, static_cast<std::size_t>(sums.bytes()), context.stream()), "cudaMemsetAsync");

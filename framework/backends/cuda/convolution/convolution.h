@@ -26,13 +26,13 @@ class CudaConvolution final : public ConvolutionKernels {
   std::vector<ChosenConvolution> chosen_convolutions() const override;
 
  private:
-  /// Whether the bias, if there is one, was added too.
+  /// Returns whether the bias, if there is one, was added too.
   bool run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight,
            const Tensor& bias, const Tensor& y, const Tensor& workspace) const;
 
   const Context& context_;
   mutable CudnnConvolutions cudnn_;
-  mutable std::set<ConvolutionCase> plain_;  // for which cuDNN had nothing, or whose operands it does not read
+  mutable std::set<ConvolutionCase> plain_;  // what cuDNN has nothing for, or whose operands it does not read
 };
 
 }  // namespace heddle::cuda

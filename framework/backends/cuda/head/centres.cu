@@ -1,4 +1,4 @@
-// Of classes with k centres each.
+// Classes with k centres each.
 #include "framework/backends/cuda/head/head.h"
 #include "framework/backends/cuda/head/rows.cuh"
 

@@ -1,4 +1,4 @@
-// Logits of all of a rank's classes: a row, or a part of one, is a block's.
+// Logits of all of a rank's classes. A block works on a row, or on a part of one.
 #include "framework/backends/cuda/head/head.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/scalars/scalar.h"

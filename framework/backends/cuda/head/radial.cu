@@ -1,4 +1,4 @@
-// Of a margin whose target's logit is of lengths, too.
+// Margins whose target logit depends on lengths, too.
 #include "framework/backends/cuda/head/head.h"
 #include "framework/backends/cuda/head/rows.cuh"
 

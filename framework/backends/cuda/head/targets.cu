@@ -79,19 +79,18 @@ void row_parameters_as(const Context& context, const MarginConfig& margin, const
 
 }  // namespace
 
-void CudaHead::target_products(const Tensor& labels, const ShardRange& range, const Tensor& rows,
-                               const Tensor& target_rows, const Tensor& target_scale, Tensor& products, Tensor& radii,
+void CudaHead::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
                                Tensor& best) const {
   visit_head(rows.dtype(), "target_products", [&]<class T>(T) {
     const std::int64_t count = rows.shape()[0];
-    const TargetProducts<T> find{.labels = labels.as<const std::int64_t>(),
-                                 .begin = range.begin,
-                                 .size = range.size,
+    const TargetProducts<T> find{.labels = targets.labels.as<const std::int64_t>(),
+                                 .begin = targets.range.begin,
+                                 .size = targets.range.size,
                                  .rows = rows.as<const T>(),
-                                 .weights = target_rows.as<const T>(),
-                                 .scale = data_or_null<const T>(target_scale),
+                                 .weights = targets.rows.as<const T>(),
+                                 .scale = data_or_null<const T>(targets.scale),
                                  .width = rows.shape()[1],
-                                 .centres = count == 0 ? 1 : target_rows.shape()[0] / count,
+                                 .centres = count == 0 ? 1 : targets.rows.shape()[0] / count,
                                  .products = products.as<T>(),
                                  .radii = data_or_null<T>(radii),
                                  .best = data_or_null<std::int64_t>(best)};

@@ -6,13 +6,13 @@ namespace heddle::cuda {
 
 namespace {
 
-void check(cublasStatus_t status, std::string_view call) {
+void check_cublas(cublasStatus_t status, std::string_view call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   if (status == CUBLAS_STATUS_ALLOC_FAILED) fail<OutOfMemory>("cuda: {}: {}", call, cublasLtGetStatusString(status));
   fail("cuda: {}: {} ({})", call, cublasLtGetStatusString(status), cublasLtGetStatusName(status));
 }
 
-cudaDataType_t library_type(DType dtype) {
+cudaDataType_t cublas_type(DType dtype) {
   switch (dtype) {
     case DType::f64:
       return CUDA_R_64F;
@@ -35,21 +35,22 @@ std::uint32_t alignment_of(const Tensor& x) {
 }
 
 /// A row-major matrix is its transpose to the library, which stores by columns.
-void describe(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, std::int64_t rows, std::int64_t columns) {
-  check(cublasLtMatrixLayoutInit(&layout, library_type(dtype), static_cast<std::uint64_t>(columns),
-                                 static_cast<std::uint64_t>(rows), columns),
-        "cublasLtMatrixLayoutInit");
+void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, std::int64_t rows, std::int64_t columns) {
+  check_cublas(cublasLtMatrixLayoutInit(&layout, cublas_type(dtype), static_cast<std::uint64_t>(columns),
+                                        static_cast<std::uint64_t>(rows), columns),
+               "cublasLtMatrixLayoutInit");
 }
 
 template <class Value>
 void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
-  check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+  check_cublas(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)),
+               "cublasLtMatmulDescSetAttribute");
 }
 
 template <class Value>
 void prefer(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
-  check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
-        "cublasLtMatmulPreferenceSetAttribute");
+  check_cublas(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
+               "cublasLtMatmulPreferenceSetAttribute");
 }
 
 cublasComputeType_t library_arithmetic(DType operands, bool tf32) {
@@ -60,27 +61,27 @@ cublasComputeType_t library_arithmetic(DType operands, bool tf32) {
 /// None if the library has no such product.
 std::optional<CublasProduct> make_product(cublasLtHandle_t handle, const ProductCase& c, bool tf32) {
   CublasProduct product{};
-  check(cublasLtMatmulDescInit(&product.operation, library_arithmetic(c.operands, tf32),
-                               c.operands == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
-        "cublasLtMatmulDescInit");
+  check_cublas(cublasLtMatmulDescInit(&product.operation, library_arithmetic(c.operands, tf32),
+                                      c.operands == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
+               "cublasLtMatmulDescInit");
   // The transpose of a * b is that of b times that of a.
   const auto transpose = [](bool transposes) -> std::int32_t { return transposes ? CUBLAS_OP_T : CUBLAS_OP_N; };
   set(product.operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose(c.transpose_b));
   set(product.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose(c.transpose_a));
   if (c.has_bias()) {
-    // An element for each of the library's rows, which are our columns. The choice depends on the address; it is given
+    // One element per row of the library's matrix, which is our column. The choice depends on the address; it is given
     // one that has the alignment and nothing more.
     set(product.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BIAS));
     set(product.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(c.alignment[3]));
   }
-  describe(product.left, c.operands, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n);
-  describe(product.right, c.operands, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k);
-  describe(product.result, c.result, c.m, c.n);
+  describe_matrix(product.left, c.operands, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n);
+  describe_matrix(product.right, c.operands, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k);
+  describe_matrix(product.result, c.result, c.m, c.n);
 
   cublasLtMatmulPreferenceOpaque_t preference{};
-  check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+  check_cublas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
   prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CublasLibrary::workspace_bytes);
-  // Parts of a sum in f32, side by side.
+  // Parts of a sum are kept in f32.
   prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, c.alignment[1]);
@@ -93,7 +94,7 @@ std::optional<CublasProduct> make_product(cublasLtHandle_t handle, const Product
       cublasLtMatmulAlgoGetHeuristic(handle, &product.operation, &product.left, &product.right, &product.result,
                                      &product.result, &preference, 1, &found, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) return {};
-  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
   product.algorithm = found.algo;
   return product;
 }
@@ -101,10 +102,10 @@ std::optional<CublasProduct> make_product(cublasLtHandle_t handle, const Product
 }  // namespace
 
 CublasLibrary::CublasLibrary() {
-  cuda::check(cudaMalloc(&workspace_, workspace_bytes), "cudaMalloc");
+  check(cudaMalloc(&workspace_, workspace_bytes), "cudaMalloc");
   const cublasStatus_t status = cublasLtCreate(&handle_);
   if (status != CUBLAS_STATUS_SUCCESS) (void)cudaFree(workspace_);
-  check(status, "cublasLtCreate");
+  check_cublas(status, "cublasLtCreate");
 }
 
 CublasLibrary::~CublasLibrary() {
@@ -112,35 +113,34 @@ CublasLibrary::~CublasLibrary() {
   (void)cudaFree(workspace_);
 }
 
-bool CublasProducts::multiply(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha,
-                              double beta, const Tensor& bias, Tensor& c) {
+bool CublasProducts::multiply(const MatrixProduct& p, Tensor& c) {
   const ProductCase plain{.m = c.shape()[0],
                           .n = c.shape()[1],
-                          .k = a.shape()[transpose_a ? 0 : 1],
-                          .transpose_a = transpose_a,
-                          .transpose_b = transpose_b,
-                          .operands = a.dtype(),
+                          .k = p.k(),
+                          .transpose_a = p.transpose_a,
+                          .transpose_b = p.transpose_b,
+                          .operands = p.a.dtype(),
                           .result = c.dtype(),
-                          .alignment = {alignment_of(a), alignment_of(b), alignment_of(c), 0}};
+                          .alignment = {alignment_of(p.a), alignment_of(p.b), alignment_of(c), 0}};
   if (!library_) library_.emplace();
   CublasProduct* product = nullptr;
-  if (bias.defined() && a.dtype() != DType::f64) {  // in which the library has no epilogues
+  if (p.bias.defined() && p.a.dtype() != DType::f64) {  // in which the library has no epilogues
     ProductCase biased = plain;
-    biased.alignment[3] = alignment_of(bias);
+    biased.alignment[3] = alignment_of(p.bias);
     product = find(biased);
   }
   const bool adds_bias = product != nullptr;
   if (adds_bias)
-    set(product->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.data());
+    set(product->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data());
   else
     product = find(plain);
   if (product == nullptr)
     fail("gemm: cublasLt has no product of {} with {} -> {}", to_string(plain.operands, {plain.m, plain.k}),
          to_string(plain.operands, {plain.k, plain.n}), to_string(plain.result, {plain.m, plain.n}));
-  if (a.dtype() == DType::f64)
-    run(*product, a, b, alpha, beta, c);
+  if (p.a.dtype() == DType::f64)
+    run(*product, p.a, p.b, p.alpha, p.beta, c);
   else
-    run(*product, a, b, static_cast<float>(alpha), static_cast<float>(beta), c);
+    run(*product, p.a, p.b, static_cast<float>(p.alpha), static_cast<float>(p.beta), c);
   return adds_bias;
 }
 
@@ -154,10 +154,11 @@ CublasProduct* CublasProducts::find(const ProductCase& c) {
 template <class Scale>
 void CublasProducts::run(CublasProduct& product, const Tensor& a, const Tensor& b, Scale alpha, Scale beta,
                          Tensor& c) const {
-  check(cublasLtMatmul(library_->handle(), &product.operation, &alpha, b.data(), &product.left, a.data(),
-                       &product.right, &beta, c.data(), &product.result, c.data(), &product.result, &product.algorithm,
-                       library_->workspace(), CublasLibrary::workspace_bytes, context_.stream()),
-        "cublasLtMatmul");
+  check_cublas(
+      cublasLtMatmul(library_->handle(), &product.operation, &alpha, b.data(), &product.left, a.data(), &product.right,
+                     &beta, c.data(), &product.result, c.data(), &product.result, &product.algorithm,
+                     library_->workspace(), CublasLibrary::workspace_bytes, context_.stream()),
+      "cublasLtMatmul");
 }
 
 }  // namespace heddle::cuda

@@ -12,7 +12,7 @@
 #include <cublasLt.h>
 
 #include "framework/backends/cuda/device/context.h"
-#include "framework/tensors/tensor.h"
+#include "framework/kernels/linear_algebra.h"
 
 namespace heddle::cuda {
 
@@ -61,9 +61,9 @@ class CublasProducts {
  public:
   explicit CublasProducts(const Context& context) : context_(context) {}
 
-  /// c = alpha * op(a) * op(b) + beta * c, of something. Whether the bias, if there is one, was added too.
-  bool multiply(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
-                const Tensor& bias, Tensor& c);
+  /// c, of at least one element, becomes the product, whose k is not 0. Returns whether the bias, if there is one, was
+  /// added too.
+  bool multiply(const MatrixProduct& p, Tensor& c);
 
  private:
   /// Null if the library has none.

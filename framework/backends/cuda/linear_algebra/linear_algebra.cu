@@ -13,7 +13,7 @@ void scale_as(const Context& context, Compute<T> beta, Tensor& c) {
       context, c.numel(), c.as<T>(), [=] __device__(Compute<T> value) { return beta * value; }, c.as<const T>());
 }
 
-/// c = beta * c: what is left of a product over nothing.
+/// c = beta * c: a product over nothing adds nothing.
 void scale(const Context& context, double beta, Tensor& c) {
   if (beta == 0) {
     check(cudaMemsetAsync(c.data(), 0, static_cast<std::size_t>(c.bytes()), context.stream()), "cudaMemsetAsync");
@@ -24,21 +24,18 @@ void scale(const Context& context, double beta, Tensor& c) {
 
 }  // namespace
 
-void CudaLinearAlgebra::gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha,
-                             double beta, const Tensor& bias, Tensor& c, Tensor& /*workspace*/) const {
+void CudaLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& /*workspace*/) const {
   if (c.numel() == 0) return;
   bool adds_bias = false;
-  if (a.shape()[transpose_a ? 0 : 1] == 0)
-    scale(context_, beta, c);
+  if (product.k() == 0)
+    scale(context_, product.beta, c);
   else
-    adds_bias = products_.multiply(a, transpose_a, b, transpose_b, alpha, beta, bias, c);
-  if (bias.defined() && !adds_bias) CudaElementwise(context_).binary(BinaryOp::add, c, bias, c);
+    adds_bias = products_.multiply(product, c);
+  if (product.bias.defined() && !adds_bias) CudaElementwise(context_).binary(BinaryOp::add, c, product.bias, c);
 }
 
-std::int64_t CudaLinearAlgebra::gemm_workspace(const Tensor& /*a*/, bool /*transpose_a*/, const Tensor& /*b*/,
-                                               bool /*transpose_b*/, double /*alpha*/, double /*beta*/,
-                                               const Tensor& /*c*/) const {
-  return 0;  // the library's is shared
+std::int64_t CudaLinearAlgebra::gemm_workspace(const MatrixProduct& /*product*/, const Tensor& /*c*/) const {
+  return 0;  // all products share the library's workspace
 }
 
 bool CudaLinearAlgebra::is_bf16_fast() const {

@@ -11,15 +11,11 @@ class CudaNormalization final : public NormalizationKernels {
   explicit CudaNormalization(const Context& context) : context_(context) {}
 
   void moments(const Tensor& x, Tensor& moments) const override;
-  void normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& gamma,
-                 const Tensor& beta, const Tensor& residual, NormActivation activation, const Tensor& slope,
-                 Tensor& y) const override;
-  void normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                               const Tensor& gamma, const Tensor& beta, NormActivation activation, const Tensor& slope,
-                               const Tensor& y, const Tensor& dy, Tensor& sums, Tensor& dresidual) const override;
-  void normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                const Tensor& gamma, const Tensor& beta, NormActivation activation, const Tensor& slope,
-                                const Tensor& dy, const Tensor& sums, double count, Tensor& dx) const override;
+  void normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const override;
+  void normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy, Tensor& sums,
+                               Tensor& dresidual) const override;
+  void normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums, double count,
+                                Tensor& dx) const override;
   void combine_moments(const Tensor& groups, Tensor& merged) const override;
   void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
                      Tensor& running_variance) const override;

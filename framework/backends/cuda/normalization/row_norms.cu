@@ -107,7 +107,7 @@ void layer_norm_parameters(const Context& context, const Tensor& x, const Tensor
         [=] __device__(std::int64_t column, double sum) { to[column] = static_cast<C>(sum); });
 }
 
-/// Sums over a row: of the gradient by the normalised row, and of its product with that.
+/// Sums over a row of the gradient by the normalised row, and of its product with that row.
 struct GradientSums {
   double gradient;
   double along;

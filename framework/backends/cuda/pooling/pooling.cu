@@ -1,5 +1,5 @@
-// Pooling of NHWC images, a thread a pack of channels of the result. Backward gathers: an input pixel adds up what the
-// windows that see it give, in their order.
+// Pooling of NHWC images, with one thread per pack of channels of the result. Backward gathers: an input pixel adds up
+// what the windows that see it give, in their order.
 #include <limits>
 
 #include "framework/backends/cuda/device/channels.cuh"

@@ -6,7 +6,7 @@ namespace heddle::cuda {
 
 namespace {
 
-/// What a kernel's arguments hold.
+/// As many as fit into the arguments of a kernel.
 constexpr std::size_t most_tensors = 224;
 
 template <class T>

@@ -1,4 +1,4 @@
-// A check that several kernels begin with.
+// The check of indices with which several kernels begin.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ struct Sums {
   std::int64_t columns;
 };
 
-/// Adds those of x's rows whose places leave `group` when divided by `groups`, in order; a thread to a column.
+/// Adds those of x's rows whose places leave `group` when divided by `groups`, in order; one thread per column.
 template <class T>
 __device__ void add_group(const T* x, const std::int64_t* index, std::int64_t count, const Sums<T>& y,
                           std::int64_t column, std::int64_t group, std::int64_t groups) {

@@ -13,7 +13,7 @@ struct Exponentials {
   double sum;
 };
 
-/// Begins anew relative to every larger element: rescaled in f64, so that nothing is lost.
+/// Begins anew relative to every larger element; the sum is rescaled in f64, so that nothing is lost.
 template <class C>
 struct RunningSum {
   C most;

@@ -115,18 +115,18 @@ void CudaShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y
   }
 }
 
-void CudaShape::copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y,
-                             std::int64_t y_columns, std::int64_t y_begin, std::int64_t rows,
-                             std::int64_t columns) const {
+void CudaShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
-  if (rows == 0 || columns == 0) return;
-  const auto* const from = x.as<const std::byte>() + x_begin * size;
-  auto* const to = y.as<std::byte>() + y_begin * size;
+  if (block.rows == 0 || block.columns == 0) return;
+  const auto* const from = x.as<const std::byte>() + block.x_begin * size;
+  auto* const to = y.as<std::byte>() + block.y_begin * size;
   const std::uint64_t all = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) |
-                            static_cast<std::uint64_t>(x_columns * size) |
-                            static_cast<std::uint64_t>(y_columns * size) | static_cast<std::uint64_t>(columns * size);
+                            static_cast<std::uint64_t>(block.x_columns * size) |
+                            static_cast<std::uint64_t>(block.y_columns * size) |
+                            static_cast<std::uint64_t>(block.columns * size);
   const auto copy = [&]<class Element>(Element) {
-    copy_blocks<Element>(context_, from, x_columns * size, to, y_columns * size, rows, columns * size);
+    copy_blocks<Element>(context_, from, block.x_columns * size, to, block.y_columns * size, block.rows,
+                         block.columns * size);
   };
   if (all % sizeof(Pack<std::uint64_t, 2>) == 0)
     copy(Pack<std::uint64_t, 2>{});

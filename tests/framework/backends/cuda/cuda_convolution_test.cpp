@@ -74,15 +74,22 @@ NormResults run_norm(Device& device, const NormCase& c, DType dtype, NormActivat
   Tensor moments = Tensor::empty(device, {2, c.channels}, statistics);
   kernels.moments(x, moments);
   Tensor y = placed(device, shape, std::vector<double>(values.size()), dtype, c.offset);
-  kernels.normalize(x, mean, inverse, gamma, beta, residual, activation, slope, y);
+  const ChannelNorm norm{.x = x,
+                         .mean = mean,
+                         .inverse_deviation = inverse,
+                         .gamma = gamma,
+                         .beta = beta,
+                         .activation = activation,
+                         .slope = slope};
+  kernels.normalize(norm, residual, y);
   Tensor sums = Tensor::empty(device, {3, c.channels}, statistics);
   Tensor passed = has_residual ? dy.clone() : Tensor();
   const bool needs_output = has_residual && activation == NormActivation::relu;
-  kernels.normalize_backward_sums(x, mean, inverse, gamma, beta, activation, slope, needs_output ? y : Tensor(),
-                                  has_residual ? passed : dy, sums, passed);
+  kernels.normalize_backward_sums(norm, needs_output ? y : Tensor(), has_residual ? passed : dy, sums, passed);
   Tensor dx = dy.clone();
-  kernels.normalize_backward_input(x, mean, inverse, gamma, beta, has_residual ? NormActivation::none : activation,
-                                   slope, has_residual ? passed : dx, sums, static_cast<double>(c.rows), dx);
+  ChannelNorm passing = norm;
+  if (has_residual) passing.activation = NormActivation::none;
+  kernels.normalize_backward_input(passing, has_residual ? passed : dx, sums, static_cast<double>(c.rows), dx);
   return {moments.to_doubles(), y.to_doubles(), sums.to_doubles(),
           has_residual ? passed.to_doubles() : std::vector<double>(), dx.to_doubles()};
 }
