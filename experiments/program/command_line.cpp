@@ -12,7 +12,7 @@
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/job.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/transports.h"
 
 namespace heddle {

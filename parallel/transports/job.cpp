@@ -6,7 +6,7 @@
 #include "framework/error.h"
 #include "parallel/transports/processes/mpi/mpi_wire.h"
 #include "parallel/transports/processes/number.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 
 namespace heddle {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 
 namespace heddle {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 #include "framework/tensors/mark.h"
 #include "framework/tensors/tensor.h"
 #include "parallel/communicator/transport.h"
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {

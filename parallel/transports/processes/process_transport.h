@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "parallel/communicator/transport.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/process_transport.h"
+#include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/wire_path.h"
 
 namespace heddle {

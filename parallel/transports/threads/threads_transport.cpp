@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "framework/tensors/device.h"
-#include "parallel/transports/threads/waiting_room.h"
+#include "parallel/transports/threads/wait_graph.h"
 
 namespace heddle {
 

@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "parallel/transports/job.h"
-#include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"

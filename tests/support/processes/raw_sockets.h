@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 
-#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
 
 namespace heddle::test {
 

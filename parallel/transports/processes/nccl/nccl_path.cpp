@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "parallel/transports/processes/nccl/nccl_exchange.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "parallel/transports/processes/element_path.h"
-#include "parallel/transports/processes/nccl/lanes.h"
+#include "parallel/transports/processes/nccl/channels.h"
 
 namespace heddle {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 
 namespace heddle {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "parallel/transports/processes/launch.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {

@@ -25,8 +25,8 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/transports/processes/letter.h"
-#include "parallel/transports/processes/nccl/lane.h"
+#include "parallel/transports/processes/message.h"
+#include "parallel/transports/processes/nccl/channel.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/tcp/reception.h"
+#include "parallel/transports/processes/tcp/listener.h"
 
 #include <algorithm>
 #include <cerrno>

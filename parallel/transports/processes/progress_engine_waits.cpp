@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "parallel/transports/processes/element_path.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/nccl/lanes.h"
+#include "parallel/transports/processes/nccl/channels.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 

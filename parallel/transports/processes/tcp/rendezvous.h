@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "parallel/transports/processes/launch.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
-#include "parallel/transports/processes/tcp/reception.h"
+#include "parallel/transports/processes/tcp/listener.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {

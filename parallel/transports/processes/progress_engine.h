@@ -22,7 +22,7 @@
 #include "parallel/communicator/transport.h"
 #include "parallel/communicator/waited_time.h"
 #include "parallel/transports/processes/deadlock_search.h"
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/wire.h"
 

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/nccl/lane.h"
+#include "parallel/transports/processes/nccl/channel.h"
 
 #include <utility>
 

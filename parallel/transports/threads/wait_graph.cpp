@@ -1,4 +1,4 @@
-#include "parallel/transports/threads/waiting_room.h"
+#include "parallel/transports/threads/wait_graph.h"
 
 #include <algorithm>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 #include <algorithm>
 #include <thread>

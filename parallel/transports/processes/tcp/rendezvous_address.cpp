@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 
 namespace heddle {
 
