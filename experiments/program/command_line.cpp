@@ -276,7 +276,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
     // Those that meet by sockets are no job before they have met.
-    if (!job && has_meeting_point()) console.err << said.str() << std::flush;
+    if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
   if (!job) return code;
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.

@@ -36,9 +36,9 @@ struct WaitChain {
   bool operator==(const WaitChain&) const = default;
 };
 
-void put_chain(LetterWriter& letter, const WaitChain& chain);
-/// StrangeLetter for more links than there are ranks, or for none.
-WaitChain get_chain(LetterReader& letter, int ranks);
+void put_chain(MessageWriter& message, const WaitChain& chain);
+/// MalformedMessage for more links than there are ranks, or for none.
+WaitChain get_chain(MessageReader& message, int ranks);
 
 class DeadlockSearch {
  public:
@@ -52,8 +52,8 @@ class DeadlockSearch {
 
  private:
   std::uint64_t rounds_ = 0;
-  std::vector<WaitLink> circle_;  // the last one that was seen
-  std::uint64_t seen_in_ = 0;     // the newest round when it was seen first
+  std::vector<WaitLink> cycle_;  // the last one that was seen
+  std::uint64_t seen_in_ = 0;    // the newest round when it was seen first
 };
 
 }  // namespace heddle

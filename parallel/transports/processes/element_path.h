@@ -17,7 +17,7 @@
 namespace heddle {
 
 struct Group;
-class PostOffice;
+class ProgressEngine;
 
 /// Elements that will not arrive: why, in the words of what moves them. A wait adds what it waited for.
 class ElementsLost : public RankFailed {
@@ -45,7 +45,7 @@ class ElementPath {
   virtual std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call,
                                           std::vector<Tensor> offered) = 0;
   /// What the same path of another process wrote.
-  virtual void told(int from, LetterReader& letter) = 0;
+  virtual void receive_message(int from, MessageReader& message) = 0;
   /// Goes on with what the path does by itself; called whenever the process looks after its letters.
   virtual void progress() {}
   /// A wait has failed, and the others know: nothing more begins. When this returns, elements move only in tensors that
@@ -57,6 +57,6 @@ class ElementPath {
 };
 
 /// Makes the path of one section. The device is this rank's, and outlives the path.
-using MakeElementPath = std::function<std::unique_ptr<ElementPath>(PostOffice&, const Device&)>;
+using MakeElementPath = std::function<std::unique_ptr<ElementPath>(ProgressEngine&, const Device&)>;
 
 }  // namespace heddle

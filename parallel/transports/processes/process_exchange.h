@@ -30,13 +30,15 @@ bool is_inline(const Tensor& x);
 void copy_content(const std::vector<std::byte>& content, const Tensor& x);
 
 using Transfers = std::vector<std::shared_ptr<Transfer>>;
-void wait_for_elements(PostOffice& office, const Transfers& transfers, const Call& call);
+void wait_for_elements(ProgressEngine& engine, const Transfers& transfers, const Call& call);
 
 /// What this rank offers in one exchange, and what became of it.
-class Offers : public Addressee {
+class Offers : public Endpoint {
  public:
-  Offers(PostOffice& office, const ExchangeName& name) : office_(office), name_(name) { office_.enroll(name_, *this); }
-  ~Offers() override { office_.discharge(name_); }
+  Offers(ProgressEngine& engine, const ExchangeName& name) : engine_(engine), name_(name) {
+    engine_.add_endpoint(name_, *this);
+  }
+  ~Offers() override { engine_.remove_endpoint(name_); }
   Offers(const Offers&) = delete;
   Offers& operator=(const Offers&) = delete;
 
@@ -46,8 +48,8 @@ class Offers : public Addressee {
   /// `for_all`, if it is defined, is what travels to each with the call in place of its own tensor, which is small.
   void put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call,
            const Tensor& for_all = {});
-  void wanted(int from, const Want& want) override;
-  void taken() override { is_taken_ = true; }
+  void on_request(int from, const ElementRequest& request) override;
+  void on_taken() override { is_taken_ = true; }
   bool is_taken() const { return is_taken_; }
 
   const std::vector<Tensor>& tensors(int step) const { return steps_[static_cast<std::size_t>(step)].tensors; }
@@ -67,10 +69,10 @@ class Offers : public Addressee {
     std::vector<std::int64_t> owed;        // bytes not asked for yet
   };
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   ExchangeName name_;
   std::array<Step, 2> steps_;
-  std::vector<std::pair<int, Want>> early_;
+  std::vector<std::pair<int, ElementRequest>> early_;
   Transfers sent_;
   std::vector<std::byte> content_;  // of the tensor that was last sent with words
   bool is_taken_ = false;
@@ -80,7 +82,7 @@ class Offers : public Addressee {
 class CollectiveExchange : public Exchange {
  public:
   /// Keeps the group: the communicator may go before its calls are complete.
-  CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
+  CollectiveExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
                      std::int64_t piece_bytes);
 
   std::vector<const Call*> calls() override;
@@ -100,17 +102,17 @@ class CollectiveExchange : public Exchange {
   /// Until no other rank will read what this one offered.
   virtual void wait_until_read() = 0;
 
-  PostOffice& office() { return office_; }
+  ProgressEngine& engine() { return engine_; }
   const Group& group() const { return *group_; }
   const Call& call() const { return call_; }
   const std::vector<const Call*>& all_calls() const { return calls_; }
   Offers& offers() { return offers_; }
   const std::vector<Tensor>& offered() const { return offers_.tensors(step_); }
   int step() const { return step_; }
-  Arrival& arrival_of(std::size_t p) { return office_.arrival(offers_.name(), group().members[p]); }
+  Arrival& arrival_of(std::size_t p) { return engine_.arrival(offers_.name(), group().members[p]); }
   template <class Ready>
   void wait_for(std::size_t p, const Ready& ready) {
-    office_.wait(ready, call_, group().members[p]);
+    engine_.wait(ready, call_, group().members[p]);
   }
 
  private:
@@ -120,7 +122,7 @@ class CollectiveExchange : public Exchange {
   Tensor row_of(std::size_t p, const Tensor& piece, std::int64_t count) const;
   void begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at, std::int64_t length);
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   std::shared_ptr<const Group> group_;
   Call call_;
   std::int64_t piece_bytes_;

@@ -11,6 +11,7 @@
 namespace heddle {
 
 /// The communicator of these world ranks, in this order; `group` names it, alike on all of them.
-std::unique_ptr<Transport> make_process_transport(PostOffice& office, std::uint64_t group, std::vector<int> members);
+std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, std::uint64_t group,
+                                                  std::vector<int> members);
 
 }  // namespace heddle

@@ -51,40 +51,40 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
 }
 
 Processes::Processes(std::unique_ptr<Wire> wire)
-    : office_(std::make_unique<PostOffice>(std::move(wire))), wire_(std::make_unique<WirePath>(*office_)) {
-  office_->set_path(*wire_);
+    : engine_(std::make_unique<ProgressEngine>(std::move(wire))), wire_(std::make_unique<WirePath>(*engine_)) {
+  engine_->set_path(*wire_);
 }
 Processes::~Processes() = default;
 
 int Processes::rank() const {
-  return office_->rank();
+  return engine_->rank();
 }
 int Processes::size() const {
-  return office_->size();
+  return engine_->size();
 }
 int Processes::local_size() const {
-  return office_->wire().local_size();
+  return engine_->wire().local_size();
 }
 int Processes::local_rank() const {
-  return office_->wire().local_rank();
+  return engine_->wire().local_rank();
 }
 std::string Processes::name() const {
-  return office_->wire().name();
+  return engine_->wire().name();
 }
 
 std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout) {
-  if (office_->is_broken())
+  if (engine_->is_broken())
     fail<RankFailed>("the processes cannot go on: some did not answer after an earlier failure");
-  office_->set_timeout(timeout);
+  engine_->set_timeout(timeout);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
-  return make_process_transport(*office_, 0, std::move(members));
+  return make_process_transport(*engine_, 0, std::move(members));
 }
 
 std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
                                               const Device& device) {
-  path_ = make(*office_, device);
-  office_->set_path(*path_);
+  path_ = make(*engine_, device);
+  engine_->set_path(*path_);
   std::unique_ptr<Transport> transport = connect(ranks, timeout);
   path_->begin(ranks);
   return transport;
@@ -93,19 +93,19 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
 std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
   // The next section begins without this one's path, also where the end of this one throws.
   const auto drop_path = [this](void*) {
-    office_->set_path(*wire_);
+    engine_->set_path(*wire_);
     path_.reset();
   };
   const std::unique_ptr<void, decltype(drop_path)> scope(this, drop_path);
-  if (exception) office_->give_up(exception);
-  const std::map<int, Failure> failures = office_->conclude();
+  if (exception) engine_->give_up(exception);
+  const std::map<int, Failure> failures = engine_->conclude();
   if (path_ != nullptr && failures.empty()) path_->close();
   if (failures.empty()) return {};
   return *failures.begin();
 }
 
 bool Processes::is_broken() const {
-  return office_->is_broken();
+  return engine_->is_broken();
 }
 
 void Processes::together(const std::function<void()>& body) {
@@ -119,27 +119,27 @@ void Processes::together(const std::function<void()>& body) {
 }
 
 std::vector<std::string> Processes::gather(const std::string& content) {
-  return office_->gather(content);
+  return engine_->gather(content);
 }
 
 void Processes::set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
-  office_->set_on_silent_leader(std::move(on_silent_leader));
+  engine_->set_on_silent_leader(std::move(on_silent_leader));
 }
 
 bool Processes::plain(Operation operation, std::span<float> in, std::span<float> out) {
-  return office_->wire().plain(operation, in, out);
+  return engine_->wire().plain(operation, in, out);
 }
 
 std::optional<std::string> Processes::lost(int process) const {
-  return office_->lost(process);
+  return engine_->lost(process);
 }
 
 bool Processes::is_whole() const {
-  return office_->is_whole();
+  return engine_->is_whole();
 }
 
 void Processes::leave(int code) {
-  office_->leave(code);
+  engine_->leave(code);
 }
 
 }  // namespace heddle

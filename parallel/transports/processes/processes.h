@@ -32,7 +32,7 @@ struct Failure {
 /// Nothing for ranks that only had to stop.
 std::optional<Failure> failure_of(const std::exception_ptr& exception);
 
-class PostOffice;
+class ProgressEngine;
 
 class Processes {
  public:
@@ -85,7 +85,7 @@ class Processes {
   void leave(int code);
 
  private:
-  std::unique_ptr<PostOffice> office_;
+  std::unique_ptr<ProgressEngine> engine_;
   std::unique_ptr<ElementPath> wire_;
   std::unique_ptr<ElementPath> path_;  // the present section's own, if it has one
 };

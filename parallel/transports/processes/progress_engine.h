@@ -48,18 +48,18 @@ struct Slice {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
 };
-struct Want {
+struct ElementRequest {
   Slice slice;
   int tag = 0;
 };
 
 /// An exchange under way, as its letters see it.
-class Addressee {
+class Endpoint {
  public:
-  virtual ~Addressee() = default;
-  virtual void wanted(int from, const Want& want) = 0;
+  virtual ~Endpoint() = default;
+  virtual void on_request(int from, const ElementRequest& request) = 0;
   /// The receiver has all of the message.
-  virtual void taken() = 0;
+  virtual void on_taken() = 0;
 };
 
 /// What a rank said in an exchange.
@@ -86,12 +86,12 @@ struct Transfer {
 /// between all of a group, where `peer` is but the first to be asked whether it waits, too.
 enum class Awaited { word, elements, elements_of_group };
 
-class PostOffice {
+class ProgressEngine {
  public:
-  explicit PostOffice(std::unique_ptr<Wire> wire);
-  ~PostOffice();
-  PostOffice(const PostOffice&) = delete;
-  PostOffice& operator=(const PostOffice&) = delete;
+  explicit ProgressEngine(std::unique_ptr<Wire> wire);
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   Wire& wire() { return *wire_; }
   int rank() const { return wire_->rank(); }
@@ -104,8 +104,8 @@ class PostOffice {
   /// How elements travel until the next such call; the path must live until then.
   void set_path(ElementPath& path) { path_ = &path; }
   ElementPath& path() { return *path_; }
-  void enroll(const ExchangeName& name, Addressee& addressee);
-  void discharge(const ExchangeName& name);
+  void add_endpoint(const ExchangeName& name, Endpoint& endpoint);
+  void remove_endpoint(const ExchangeName& name);
   /// What a rank said so far.
   Arrival& arrival(const ExchangeName& name, int from);
   Arrival take_arrival(const ExchangeName& name, int from);
@@ -115,7 +115,7 @@ class PostOffice {
     call,
     content,
     ready,
-    want,
+    request,
     taken,
     path,
     failed,
@@ -123,11 +123,11 @@ class PostOffice {
     probe,
     waits_too,
     gathered,
-    speaks
+    responsive
   };
-  LetterWriter& begin(Kind kind, const ExchangeName& name);
+  MessageWriter& begin(Kind kind, const ExchangeName& name);
   /// A letter to another process's path.
-  LetterWriter& begin_for_path();
+  MessageWriter& begin_for_path();
   /// `content` comes after its words.
   void send(int to, std::span<const std::byte> content = {});
 
@@ -171,7 +171,7 @@ class PostOffice {
     std::vector<bool> ended;
     // Of one that failed because rank 0 did not come: which ranks know that and are there, since when this one knows,
     // and whether one has reported it.
-    std::set<int> speakers;
+    std::set<int> responsive_ranks;
     std::optional<WaitedTime> silence;
     bool is_reported = false;
   };
@@ -195,10 +195,10 @@ class PostOffice {
   Section& section_of(std::uint64_t number);
   void begin(Kind kind, std::uint64_t section);
   void send_to_all();
-  void deliver(const Wire::Sheet& sheet);
-  void open(int from, std::span<const std::byte> letter);
-  void sort(int from, LetterReader& letter);
-  void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
+  void deliver(const Wire::Frame& frame);
+  void open(int from, std::span<const std::byte> message);
+  void sort(int from, MessageReader& message);
+  void open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message);
   void lose(const Wire::Gone& gone);
   void report(const Failure& failure, std::uint64_t section);
   static void remember_failure(Section& section, int rank, Failure failure);
@@ -214,7 +214,7 @@ class PostOffice {
   void send_chain(const WaitChain& chain);
   template <class Ready>
   bool wait_for_others(const Ready& ready);
-  void speak_for_leader();
+  void report_for_leader();
   void rest(int idle_polls) const;
 
   std::unique_ptr<Wire> wire_;
@@ -225,10 +225,10 @@ class PostOffice {
   std::vector<bool> left_;  // processes that are past their last section, or gone
   std::map<int, std::string> lost_;
   std::map<int, std::deque<std::string>> gathered_;
-  std::map<ExchangeName, Addressee*> addressees_;
+  std::map<ExchangeName, Endpoint*> endpoints_;
   std::vector<std::shared_ptr<Transfer>> transfers_;
   int next_tag_ = 0;
-  LetterWriter letter_;
+  MessageWriter message_;
   std::map<int, std::vector<std::byte>> unfinished_;  // letters of several sheets
   std::uint64_t waits_ = 0;
   std::optional<Waiting> waiting_;

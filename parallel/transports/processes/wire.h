@@ -27,11 +27,11 @@ class WireTransfer {
 class Wire {
  public:
   /// A letter has one or more sheets of at most so many bytes.
-  static constexpr std::size_t max_sheet = 16384;
+  static constexpr std::size_t max_frame = 16384;
   /// Tags are below this.
   static constexpr int tags = 32768;
 
-  struct Sheet {
+  struct Frame {
     int from;
     std::span<const std::byte> content;  // until the next call
     bool more_follow;                    // of this letter
@@ -55,8 +55,8 @@ class Wire {
 
   /// Copies the sheet, which is `words` and `content` one after the other. Those of one pair arrive in order, whatever
   /// transfers are under way.
-  virtual void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) = 0;
-  virtual std::optional<Sheet> next_sheet() = 0;
+  virtual void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) = 0;
+  virtual std::optional<Frame> next_frame() = 0;
   /// Waits until all that was posted has left this process, for one that is about to wait elsewhere; false if it has
   /// not after so long.
   virtual bool flush(std::chrono::milliseconds patience) noexcept = 0;

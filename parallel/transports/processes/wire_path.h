@@ -7,23 +7,23 @@
 
 namespace heddle {
 
-class PostOffice;
+class ProgressEngine;
 
 class WirePath : public ElementPath {
  public:
-  explicit WirePath(PostOffice& office) : office_(office) {}
+  explicit WirePath(ProgressEngine& engine) : engine_(engine) {}
 
   std::shared_ptr<const Mark> mark(Device& device) override;
   std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) override;
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
                                      const std::shared_ptr<const Mark>& computed) override;
   std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
-  void told(int /*from*/, LetterReader& /*letter*/) override {}
+  void receive_message(int /*from*/, MessageReader& /*message*/) override {}
   /// A wire ends nothing that has begun: all of it is of Transfers.
   void abandon() noexcept override {}
 
  private:
-  PostOffice& office_;
+  ProgressEngine& engine_;
 };
 
 }  // namespace heddle

@@ -108,13 +108,13 @@ struct ThreadGroup {
 
 class ThreadsWorld::Shared {
  public:
-  Shared(int ranks, std::chrono::milliseconds timeout) : room_(ranks, timeout) {
+  Shared(int ranks, std::chrono::milliseconds timeout) : waits_(ranks, timeout) {
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     world_ = std::make_shared<ThreadGroup>(std::move(everybody));
   }
 
-  WaitingRoom& room() { return room_; }
+  WaitGraph& waits() { return waits_; }
   const std::shared_ptr<ThreadGroup>& world() const { return world_; }
 
   std::shared_ptr<ThreadGroup> split(const ThreadGroup& parent, std::uint64_t sequence,
@@ -130,7 +130,7 @@ class ThreadsWorld::Shared {
   }
 
  private:
-  WaitingRoom room_;
+  WaitGraph waits_;
   std::shared_ptr<ThreadGroup> world_;
   std::mutex mutex_;
   std::map<std::tuple<const ThreadGroup*, std::uint64_t, int>, std::shared_ptr<ThreadGroup>> groups_;
@@ -142,8 +142,8 @@ using Shared = ThreadsWorld::Shared;
 
 class ThreadsCollective : public Exchange {
  public:
-  ThreadsCollective(WaitingRoom& room, ThreadGroup& group, std::size_t rank, Call call, std::vector<Tensor> offered)
-      : room_(room), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
+  ThreadsCollective(WaitGraph& waits, ThreadGroup& group, std::size_t rank, Call call, std::vector<Tensor> offered)
+      : waits_(waits), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
     mine_.call = std::move(call);
     publish(std::move(offered));
   }
@@ -219,7 +219,7 @@ class ThreadsCollective : public Exchange {
 
   void enter(std::uint64_t step) {
     mine_.phase.store(4 * sequence_ + step);
-    room_.notify(group_.members[rank_]);
+    waits_.notify(group_.members[rank_]);
   }
 
   void wait_for_all(std::uint64_t step) const {
@@ -228,10 +228,10 @@ class ThreadsCollective : public Exchange {
 
   void wait_for(std::size_t p, std::uint64_t step) const {
     const std::atomic<std::uint64_t>& phase = group_.slot(p, sequence_).phase;
-    room_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
+    waits_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
   }
 
-  WaitingRoom& room_;
+  WaitGraph& waits_;
   ThreadGroup& group_;
   std::size_t rank_;
   std::uint64_t sequence_;
@@ -241,15 +241,15 @@ class ThreadsCollective : public Exchange {
 
 class SendExchange : public Exchange {
  public:
-  SendExchange(WaitingRoom& room, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
-      : room_(room), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
+  SendExchange(WaitGraph& waits, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
+      : waits_(waits), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
     Mailbox& mailbox = group.mailbox(from, to);
     {
       const std::lock_guard lock(mailbox.mutex);
       mailbox.messages.emplace(message_->call.sequence, message_);
     }
     mailbox.sent.store(message_->call.sequence);
-    room_.notify(message_->call.rank);
+    waits_.notify(message_->call.rank);
   }
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
@@ -257,22 +257,22 @@ class SendExchange : public Exchange {
   void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
   void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
-    room_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
+    waits_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
   }
 
  private:
-  WaitingRoom& room_;
+  WaitGraph& waits_;
   int peer_;
   std::shared_ptr<Message> message_;
 };
 
 class RecvExchange : public Exchange {
  public:
-  RecvExchange(WaitingRoom& room, ThreadGroup& group, Call call, int from, int to)
-      : room_(room), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
+  RecvExchange(WaitGraph& waits, ThreadGroup& group, Call call, int from, int to)
+      : waits_(waits), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
-    room_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
+    waits_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
     const std::lock_guard lock(mailbox_.mutex);
     message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
     return {&message_->call};
@@ -285,11 +285,11 @@ class RecvExchange : public Exchange {
   void finish() override {
     message_->x = Tensor();
     message_->taken.store(true);
-    room_.notify(call_.rank);
+    waits_.notify(call_.rank);
   }
 
  private:
-  WaitingRoom& room_;
+  WaitGraph& waits_;
   Mailbox& mailbox_;
   Call call_;
   std::shared_ptr<Message> message_;
@@ -305,7 +305,7 @@ class ThreadsTransport : public Transport {
   int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
-    return std::make_unique<ThreadsCollective>(shared_->room(), *group_, static_cast<std::size_t>(rank_),
+    return std::make_unique<ThreadsCollective>(shared_->waits(), *group_, static_cast<std::size_t>(rank_),
                                                std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
@@ -313,17 +313,17 @@ class ThreadsTransport : public Transport {
     message->call = std::move(call);
     message->ready = mark_behind(std::span(&x, 1));
     message->x = std::move(x);
-    return std::make_unique<SendExchange>(shared_->room(), *group_, std::move(message), rank_, to);
+    return std::make_unique<SendExchange>(shared_->waits(), *group_, std::move(message), rank_, to);
   }
   std::unique_ptr<Exchange> start_recv(Call call, int from) override {
-    return std::make_unique<RecvExchange>(shared_->room(), *group_, std::move(call), from, rank_);
+    return std::make_unique<RecvExchange>(shared_->waits(), *group_, std::move(call), from, rank_);
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
     const auto me = std::find(members.begin(), members.end(), rank_);
     const int rank = static_cast<int>(me - members.begin());
     return std::make_unique<ThreadsTransport>(shared_, shared_->split(*group_, sequence, members), rank);
   }
-  void abort(std::string_view why) override { shared_->room().failed(world_rank(rank_), why); }
+  void abort(std::string_view why) override { shared_->waits().failed(world_rank(rank_), why); }
 
  private:
   std::shared_ptr<Shared> shared_;
@@ -341,17 +341,17 @@ std::unique_ptr<Transport> ThreadsWorld::connect(int rank) {
   return std::make_unique<ThreadsTransport>(shared_, shared_->world(), rank);
 }
 void ThreadsWorld::ended(int rank) {
-  shared_->room().ended(rank);
+  shared_->waits().ended(rank);
 }
 void ThreadsWorld::failed(int rank, std::string_view why) {
-  shared_->room().failed(rank, why);
+  shared_->waits().failed(rank, why);
 }
 void ThreadsWorld::returned(int rank) {
-  shared_->room().returned(rank);
+  shared_->waits().returned(rank);
 }
 void ThreadsWorld::await(int count, std::chrono::milliseconds patience,
                          const std::function<void(const std::string& why)>& on_stall) {
-  shared_->room().await(count, patience, on_stall);
+  shared_->waits().await(count, patience, on_stall);
 }
 
 }  // namespace heddle

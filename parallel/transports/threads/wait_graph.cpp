@@ -17,39 +17,39 @@ constexpr std::chrono::milliseconds most_slice = std::chrono::seconds(1);
 }  // namespace
 
 /// Told to others while this lives, with the mutex held at both ends of it.
-class WaitingRoom::Sleeping {
+class WaitGraph::Sleeping {
  public:
-  Sleeping(WaitingRoom& room, const Call& call, int peer, std::function<bool()> is_ready)
-      : room_(room), sleeper_(room.sleepers_[static_cast<std::size_t>(call.rank)]) {
-    sleeper_.call = &call;
-    sleeper_.peer = peer;
-    sleeper_.is_ready = std::move(is_ready);
-    ++room_.asleep_;
+  Sleeping(WaitGraph& waits, const Call& call, int peer, std::function<bool()> is_ready)
+      : waits_(waits), waiter_(waits.waiters_[static_cast<std::size_t>(call.rank)]) {
+    waiter_.call = &call;
+    waiter_.peer = peer;
+    waiter_.is_ready = std::move(is_ready);
+    ++waits_.asleep_;
   }
   ~Sleeping() {
-    --room_.asleep_;
-    sleeper_.call = nullptr;
-    sleeper_.woke = room_.time_.look();
+    --waits_.asleep_;
+    waiter_.call = nullptr;
+    waiter_.woke = waits_.time_.look();
   }
   Sleeping(const Sleeping&) = delete;
   Sleeping& operator=(const Sleeping&) = delete;
 
  private:
-  WaitingRoom& room_;
-  Sleeper& sleeper_;
+  WaitGraph& waits_;
+  Waiter& waiter_;
 };
 
-WaitingRoom::WaitingRoom(int ranks, std::chrono::milliseconds timeout)
+WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
     : timeout_(timeout),
       slice_(std::clamp(timeout / 8, least_slice, most_slice)),
       // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
       spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
       time_(2 * slice_),
-      sleepers_(static_cast<std::size_t>(ranks)),
+      waiters_(static_cast<std::size_t>(ranks)),
       has_ended_(static_cast<std::size_t>(ranks)),
       is_away_(static_cast<std::size_t>(ranks), true) {}
 
-void WaitingRoom::pause_briefly() {
+void WaitGraph::pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #else
@@ -57,13 +57,13 @@ void WaitingRoom::pause_briefly() {
 #endif
 }
 
-void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer) {
+void WaitGraph::sleep(std::function<bool()> ready, const Call& call, int peer) {
   const double seconds = std::chrono::duration<double>(timeout_).count();
   std::unique_lock lock(mutex_);
   const WaitedTime::Clock::duration begin = time_.look();
   // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
   const Sleeping sleeping(*this, call, peer, std::move(ready));
-  Sleeper& me = sleepers_[static_cast<std::size_t>(call.rank)];
+  Waiter& me = waiters_[static_cast<std::size_t>(call.rank)];
   while (!me.is_ready()) {
     if (failed_rank_ >= 0)
       fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
@@ -71,10 +71,10 @@ void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer)
     if (has_ended_[static_cast<std::size_t>(peer)] && !me.is_ready())
       fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
     // The time in which the peer waits for others is not its own. A chain of waits has as many links as ranks, at most.
-    const Sleeper& other = sleepers_[static_cast<std::size_t>(peer)];
+    const Waiter& other = waiters_[static_cast<std::size_t>(peer)];
     const WaitedTime::Clock::duration now = time_.look();
     const auto deadline = std::min(std::max(begin, other.call != nullptr ? now : other.woke) + timeout_,
-                                   begin + timeout_ * static_cast<int>(sleepers_.size()));
+                                   begin + timeout_ * static_cast<int>(waiters_.size()));
     if (now >= deadline) fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer, seconds);
     me.woken.wait_for(lock, std::min<WaitedTime::Clock::duration>(slice_, deadline - now));
   }
@@ -82,57 +82,57 @@ void WaitingRoom::sleep(std::function<bool()> ready, const Call& call, int peer)
 
 /// With the mutex held, by a rank that goes to sleep. Each sleeper needs one rank: if they lead back to this one, and
 /// none of them has become ready meanwhile, none ever will. The last to fall asleep finds the circle.
-void WaitingRoom::check_for_deadlock(int rank) const {
-  std::vector<int> circle;
+void WaitGraph::check_for_deadlock(int rank) const {
+  std::vector<int> cycle;
   int next = rank;
   do {
-    const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(next)];
-    if (sleeper.call == nullptr || sleeper.is_ready()) return;
-    circle.push_back(next);
-    next = sleeper.peer;
-  } while (next != rank && circle.size() < sleepers_.size());
+    const Waiter& waiter = waiters_[static_cast<std::size_t>(next)];
+    if (waiter.call == nullptr || waiter.is_ready()) return;
+    cycle.push_back(next);
+    next = waiter.peer;
+  } while (next != rank && cycle.size() < waiters_.size());
   if (next != rank) return;
-  std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
+  std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
   std::string text;
-  for (const int member : circle) {
-    const Sleeper& sleeper = sleepers_[static_cast<std::size_t>(member)];
-    text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*sleeper.call), sleeper.peer);
+  for (const int member : cycle) {
+    const Waiter& waiter = waiters_[static_cast<std::size_t>(member)];
+    text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*waiter.call), waiter.peer);
   }
   fail<RankFailed>("deadlock: {}", text);
 }
 
-void WaitingRoom::notify(int rank) {
+void WaitGraph::notify(int rank) {
   if (asleep_.load() == 0) return;
   const std::lock_guard lock(mutex_);
   // Nobody else is woken: with many ranks on few cores that would cost more than the work.
-  for (Sleeper& sleeper : sleepers_)
-    if (sleeper.call != nullptr && sleeper.peer == rank && sleeper.is_ready()) sleeper.woken.notify_one();
+  for (Waiter& waiter : waiters_)
+    if (waiter.call != nullptr && waiter.peer == rank && waiter.is_ready()) waiter.woken.notify_one();
 }
 
-void WaitingRoom::failed(int rank, std::string_view why) {
+void WaitGraph::failed(int rank, std::string_view why) {
   const std::lock_guard lock(mutex_);
   if (failed_rank_ < 0) {
     failed_rank_ = rank;
     why_ = why;
   }
-  for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
+  for (Waiter& waiter : waiters_) waiter.woken.notify_one();
   news_.notify_all();
 }
 
-void WaitingRoom::ended(int rank) {
+void WaitGraph::ended(int rank) {
   const std::lock_guard lock(mutex_);
   has_ended_[static_cast<std::size_t>(rank)] = true;
-  for (Sleeper& sleeper : sleepers_) sleeper.woken.notify_one();
+  for (Waiter& waiter : waiters_) waiter.woken.notify_one();
 }
 
-void WaitingRoom::returned(int rank) {
+void WaitGraph::returned(int rank) {
   const std::lock_guard lock(mutex_);
   is_away_[static_cast<std::size_t>(rank)] = false;
   news_.notify_all();
 }
 
-void WaitingRoom::await(int count, std::chrono::milliseconds patience,
-                        const std::function<void(const std::string& why)>& on_stall) {
+void WaitGraph::await(int count, std::chrono::milliseconds patience,
+                      const std::function<void(const std::string& why)>& on_stall) {
   const auto first_away = [&] { return std::find(is_away_.begin(), is_away_.begin() + count, true); };
   const auto all_are_back = [&] { return first_away() == is_away_.begin() + count; };
   std::unique_lock lock(mutex_);

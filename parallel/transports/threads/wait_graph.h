@@ -16,9 +16,9 @@
 
 namespace heddle {
 
-class WaitingRoom {
+class WaitGraph {
  public:
-  WaitingRoom(int ranks, std::chrono::milliseconds timeout);
+  WaitGraph(int ranks, std::chrono::milliseconds timeout);
 
   /// Returns when `ready`, which only world rank `peer` can make true, before it calls `notify`. `call` is the waiting
   /// rank's. Stopped if a rank failed; RankFailed if `peer` has ended, does not come within the timeout, or waits for
@@ -43,7 +43,7 @@ class WaitingRoom {
 
  private:
   /// A rank, and if it is asleep, what it waits for: only `peer` can make it ready.
-  struct Sleeper {
+  struct Waiter {
     std::condition_variable woken;
     const Call* call = nullptr;
     int peer = 0;
@@ -62,7 +62,7 @@ class WaitingRoom {
   std::mutex mutex_;
   WaitedTime time_;  // runs while any rank sleeps
   std::atomic<int> asleep_{0};
-  std::vector<Sleeper> sleepers_;  // by world rank, as what follows
+  std::vector<Waiter> waiters_;  // by world rank, as what follows
   std::vector<bool> has_ended_;
   std::vector<bool> is_away_;  // its thread has not ended
   std::condition_variable news_;

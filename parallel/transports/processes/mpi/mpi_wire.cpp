@@ -68,20 +68,20 @@ class MpiWire : public Wire {
     ::setenv("OMPI_MCA_btl_vader_eager_limit", "20480", 0);
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &sheets_), "MPI_Comm_dup");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &transfers_), "MPI_Comm_dup");
-    for (const MPI_Comm comm : {sheets_, transfers_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(sheets_, &rank_);
-    MPI_Comm_size(sheets_, &size_);
+    for (const MPI_Comm comm : {messages_, transfers_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(messages_, &rank_);
+    MPI_Comm_size(messages_, &size_);
     MPI_Comm local = MPI_COMM_NULL;
-    check(MPI_Comm_split_type(sheets_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    check(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_free(&local);
     for (Slot& slot : incoming_) {
-      check(
-          MPI_Recv_init(slot.content.data(), max_sheet, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, sheets_, &slot.request),
-          "MPI_Recv_init");
+      check(MPI_Recv_init(slot.content.data(), max_frame, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, messages_,
+                          &slot.request),
+            "MPI_Recv_init");
       check(MPI_Start(&slot.request), "MPI_Start");
     }
   }
@@ -103,16 +103,16 @@ class MpiWire : public Wire {
     return std::string(line);
   }
 
-  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
+  void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
     Slot& slot = free_slot();
-    std::memcpy(slot.content.data(), words.data(), words.size());
-    if (!content.empty()) std::memcpy(slot.content.data() + words.size(), content.data(), content.size());
-    check(MPI_Isend(slot.content.data(), static_cast<int>(words.size() + content.size()), MPI_BYTE, to,
-                    more_follow ? more_follow_tag : last_tag, sheets_, &slot.request),
+    std::memcpy(slot.content.data(), head.data(), head.size());
+    if (!content.empty()) std::memcpy(slot.content.data() + head.size(), content.data(), content.size());
+    check(MPI_Isend(slot.content.data(), static_cast<int>(head.size() + content.size()), MPI_BYTE, to,
+                    more_follow ? more_follow_tag : last_tag, messages_, &slot.request),
           "MPI_Isend");
   }
 
-  std::optional<Sheet> next_sheet() override {
+  std::optional<Frame> next_frame() override {
     // In the order in which they were posted: so sheets of one pair stay in order.
     Slot& slot = incoming_[next_];
     if (is_read_) {
@@ -127,7 +127,7 @@ class MpiWire : public Wire {
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     next_ = (next_ + 1) % incoming_.size();
     is_read_ = true;
-    return Sheet{status.MPI_SOURCE, std::span(slot.content.data(), static_cast<std::size_t>(bytes)),
+    return Frame{status.MPI_SOURCE, std::span(slot.content.data(), static_cast<std::size_t>(bytes)),
                  status.MPI_TAG == more_follow_tag};
   }
 
@@ -211,7 +211,7 @@ class MpiWire : public Wire {
       }
       MPI_Request_free(&request);
     }
-    MPI_Comm_free(&sheets_);
+    MPI_Comm_free(&messages_);
     MPI_Comm_free(&transfers_);
     MPI_Finalize();
   }
@@ -223,7 +223,7 @@ class MpiWire : public Wire {
  private:
   struct Slot {
     MPI_Request request = MPI_REQUEST_NULL;
-    std::array<std::byte, max_sheet> content;
+    std::array<std::byte, max_frame> content;
   };
 
   /// One whose sheet is gone; the oldest goes first. A new one if there is none: posting never waits.
@@ -238,7 +238,7 @@ class MpiWire : public Wire {
     return outgoing_.back();
   }
 
-  MPI_Comm sheets_ = MPI_COMM_NULL;
+  MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm transfers_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;

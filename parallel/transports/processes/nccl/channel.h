@@ -11,9 +11,9 @@
 namespace heddle {
 
 /// ElementsLost: NCCL was given up.
-[[noreturn]] void say_abandoned();
+[[noreturn]] void fail_abandoned();
 
-class Lane {
+class Channel {
  public:
   /// What one operation asks of NCCL.
   using Issue = std::function<void(NcclCommunicator&)>;
@@ -23,7 +23,7 @@ class Lane {
     bool is_done() const { return is_done_; }
 
    private:
-    friend class Lane;
+    friend class Channel;
     std::shared_ptr<const Mark> after_;
     Issue issue_;
     std::vector<Tensor> memory_;
@@ -31,9 +31,9 @@ class Lane {
     bool is_done_ = false;
   };
 
-  /// While `stands_still`, which outlives it, it begins nothing but to connect. See Nccl::join for the rest.
-  Lane(Nccl& nccl, const NcclId& id, int ranks, int rank, NcclUse use, const bool& stands_still)
-      : nccl_(nccl), id_(id), ranks_(ranks), rank_(rank), use_(use), stands_still_(stands_still) {}
+  /// While `is_paused`, which outlives it, it begins nothing but to connect. See Nccl::join for the rest.
+  Channel(Nccl& nccl, const NcclId& id, int ranks, int rank, NcclUse use, const bool& is_paused)
+      : nccl_(nccl), id_(id), ranks_(ranks), rank_(rank), use_(use), is_paused_(is_paused) {}
 
   /// Brings the communicator into existence and connects it, by `progress` until `is_open`; see Nccl::join.
   void join();
@@ -45,8 +45,8 @@ class Lane {
   /// Goes on with what was put; ElementsLost when it will not be done.
   void progress();
   /// Whether nothing is under way, and whether nothing that was put is undone.
-  bool is_still() const { return issued_ == nullptr && under_way_.empty(); }
-  bool is_empty() const { return is_still() && waiting_.empty(); }
+  bool is_idle() const { return issued_ == nullptr && under_way_.empty(); }
+  bool is_empty() const { return is_idle() && waiting_.empty(); }
 
   /// When nothing is under way, on all ranks: begins to close, until `is_closed`.
   void begin_to_close();
@@ -63,7 +63,7 @@ class Lane {
   int ranks_;
   int rank_;
   NcclUse use_;
-  const bool& stands_still_;
+  const bool& is_paused_;
   std::unique_ptr<NcclCommunicator> communicator_;
   std::shared_ptr<Operation> connecting_;
   std::deque<std::shared_ptr<Operation>> waiting_;

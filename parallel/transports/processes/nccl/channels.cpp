@@ -17,135 +17,135 @@ constexpr std::chrono::seconds closing_time{10};
 
 }  // namespace
 
-std::shared_ptr<Lane> Lanes::open(const LaneName& name, const std::vector<int>& members) {
-  if (is_abandoned_) say_abandoned();
-  const auto [place, is_new] = lanes_.try_emplace(name);
+std::shared_ptr<Channel> Channels::open(const ChannelName& name, const std::vector<int>& members) {
+  if (is_abandoned_) fail_abandoned();
+  const auto [place, is_new] = channels_.try_emplace(name);
   if (is_new) {
     const int first = *std::min_element(members.begin(), members.end());
-    if (first == office_.rank()) {
+    if (first == engine_.rank()) {
       enter(name, nccl_.new_id(), members);
     } else if (name.use == NcclUse::messages) {
-      write(Word::wish, name);
-      office_.send(first);
+      write(MessageKind::request, name);
+      engine_.send(first);
     }
   }
-  const std::shared_ptr<Lane>& lane = place->second;
-  return lane != nullptr && lane->is_open() ? lane : nullptr;
+  const std::shared_ptr<Channel>& channel = place->second;
+  return channel != nullptr && channel->is_open() ? channel : nullptr;
 }
 
-void Lanes::enter(const LaneName& name, const NcclId& id, std::vector<int> members) {
-  const auto rank = std::find(members.begin(), members.end(), office_.rank()) - members.begin();
-  auto lane = std::make_shared<Lane>(nccl_, id, static_cast<int>(members.size()), static_cast<int>(rank), name.use,
-                                     stands_still_);
-  lanes_[name] = lane;
-  line_.push_back({.name = name, .id = id, .members = std::move(members), .lane = std::move(lane)});
+void Channels::enter(const ChannelName& name, const NcclId& id, std::vector<int> members) {
+  const auto rank = std::find(members.begin(), members.end(), engine_.rank()) - members.begin();
+  auto channel = std::make_shared<Channel>(nccl_, id, static_cast<int>(members.size()), static_cast<int>(rank),
+                                           name.use, is_paused_);
+  channels_[name] = channel;
+  queue_.push_back({.name = name, .id = id, .members = std::move(members), .channel = std::move(channel)});
 }
 
-LetterWriter& Lanes::write(Word word, const LaneName& name) {
-  LetterWriter& letter = office_.begin_for_path();
-  letter.put(word);
-  letter.put(name);
-  return letter;
+MessageWriter& Channels::write(MessageKind word, const ChannelName& name) {
+  MessageWriter& message = engine_.begin_for_path();
+  message.put(word);
+  message.put(name);
+  return message;
 }
 
-void Lanes::told(LetterReader& letter) {
+void Channels::receive_message(MessageReader& message) {
   if (is_abandoned_) return;
-  const auto word = letter.get<Word>();
-  const auto name = letter.get<LaneName>();
-  if (word == Word::wish) return enter(name, nccl_.new_id(), {name.sender, name.receiver});
-  if (word == Word::lock) {
-    const auto id = letter.get<NcclId>();
-    const auto count = letter.get<std::size_t>();
-    if (count > static_cast<std::size_t>(office_.size())) fail<StrangeLetter>("a group of {} ranks", count);
+  const auto word = message.get<MessageKind>();
+  const auto name = message.get<ChannelName>();
+  if (word == MessageKind::request) return enter(name, nccl_.new_id(), {name.sender, name.receiver});
+  if (word == MessageKind::lock) {
+    const auto id = message.get<NcclId>();
+    const auto count = message.get<std::size_t>();
+    if (count > static_cast<std::size_t>(engine_.size())) fail<MalformedMessage>("a group of {} ranks", count);
     std::vector<int> members(count);
-    for (int& member : members) member = letter.get<int>();
+    for (int& member : members) member = message.get<int>();
     return enter(name, id, std::move(members));
   }
-  for (Opening& opening : line_)
-    if (opening.name == name) (word == Word::locked ? opening.are_all_locked : opening.is_sender_still) = true;
+  for (Opening& opening : queue_)
+    if (opening.name == name) (word == MessageKind::locked ? opening.are_all_locked : opening.is_sender_paused) = true;
 }
 
-void Lanes::progress() {
-  if (line_.empty() || is_abandoned_) return;
-  for (const auto& [name, lane] : lanes_)
-    if (lane != nullptr) lane->progress();
-  Opening& opening = line_.front();
-  if (opening.stage == Stage::in_line) lock(opening);
-  if (opening.stage == Stage::locked && may_stand_still(opening)) stand_still(opening);
-  if (opening.stage == Stage::still && are_all([](const Lane& lane) { return lane.is_still(); })) {
-    opening.lane->join();
+void Channels::progress() {
+  if (queue_.empty() || is_abandoned_) return;
+  for (const auto& [name, channel] : channels_)
+    if (channel != nullptr) channel->progress();
+  Opening& opening = queue_.front();
+  if (opening.stage == Stage::queued) lock(opening);
+  if (opening.stage == Stage::locked && may_pause(opening)) pause(opening);
+  if (opening.stage == Stage::still && are_all([](const Channel& channel) { return channel.is_idle(); })) {
+    opening.channel->join();
     opening.stage = Stage::joined;
   }
-  if (!opening.lane->is_open()) return;
-  stands_still_ = false;
-  line_.pop_front();
+  if (!opening.channel->is_open()) return;
+  is_paused_ = false;
+  queue_.pop_front();
 }
 
-void Lanes::lock(Opening& opening) {
+void Channels::lock(Opening& opening) {
   opening.stage = Stage::locked;
   std::vector<int> ascending = opening.members;
   std::sort(ascending.begin(), ascending.end());
-  const auto next = std::upper_bound(ascending.begin(), ascending.end(), office_.rank());
+  const auto next = std::upper_bound(ascending.begin(), ascending.end(), engine_.rank());
   if (next != ascending.end()) {
-    LetterWriter& letter = write(Word::lock, opening.name);
-    letter.put(opening.id);
-    letter.put(opening.members.size());
-    for (const int member : opening.members) letter.put(member);
-    return office_.send(*next);
+    MessageWriter& message = write(MessageKind::lock, opening.name);
+    message.put(opening.id);
+    message.put(opening.members.size());
+    for (const int member : opening.members) message.put(member);
+    return engine_.send(*next);
   }
   opening.are_all_locked = true;
-  write(Word::locked, opening.name);
+  write(MessageKind::locked, opening.name);
   for (const int member : opening.members)
-    if (member != office_.rank()) office_.send(member);
+    if (member != engine_.rank()) engine_.send(member);
 }
 
-bool Lanes::may_stand_still(const Opening& opening) const {
+bool Channels::may_pause(const Opening& opening) const {
   if (!opening.are_all_locked) return false;
   if (opening.name.use == NcclUse::collectives) return true;
-  if (opening.name.receiver == office_.rank()) return opening.is_sender_still;
-  return are_all([](const Lane& lane) { return lane.is_empty(); });
+  if (opening.name.receiver == engine_.rank()) return opening.is_sender_paused;
+  return are_all([](const Channel& channel) { return channel.is_empty(); });
 }
 
-void Lanes::stand_still(Opening& opening) {
-  stands_still_ = true;
+void Channels::pause(Opening& opening) {
+  is_paused_ = true;
   opening.stage = Stage::still;
-  if (opening.name.use == NcclUse::collectives || opening.name.sender != office_.rank()) return;
-  write(Word::still, opening.name);
-  office_.send(opening.name.receiver);
+  if (opening.name.use == NcclUse::collectives || opening.name.sender != engine_.rank()) return;
+  write(MessageKind::still, opening.name);
+  engine_.send(opening.name.receiver);
 }
 
 template <class Is>
-bool Lanes::are_all(const Is& is) const {
-  return std::all_of(lanes_.begin(), lanes_.end(),
+bool Channels::are_all(const Is& is) const {
+  return std::all_of(channels_.begin(), channels_.end(),
                      [&](const auto& place) { return place.second == nullptr || is(*place.second); });
 }
 
-void Lanes::abandon() noexcept {
+void Channels::abandon() noexcept {
   is_abandoned_ = true;
-  line_.clear();
+  queue_.clear();
   std::vector<std::jthread> threads;
-  std::vector<Lane*> left;
-  for (const auto& [name, lane] : lanes_) {
-    if (lane == nullptr) continue;
+  std::vector<Channel*> left;
+  for (const auto& [name, channel] : channels_) {
+    if (channel == nullptr) continue;
     try {
-      threads.emplace_back([&lane = *lane] { lane.abandon(); });
+      threads.emplace_back([&channel = *channel] { channel.abandon(); });
     } catch (const std::system_error&) {  // no more threads
-      left.push_back(lane.get());
+      left.push_back(channel.get());
     }
   }
-  for (Lane* const lane : left) lane->abandon();
+  for (Channel* const channel : left) channel->abandon();
   threads.clear();
-  for (const auto& [name, lane] : lanes_)
-    if (lane != nullptr) lane->forget();
+  for (const auto& [name, channel] : channels_)
+    if (channel != nullptr) channel->forget();
 }
 
-void Lanes::close() {
+void Channels::close() {
   if (is_abandoned_) return;
   const auto deadline = std::chrono::steady_clock::now() + closing_time;
   try {
-    for (const auto& [name, lane] : lanes_)
-      if (lane != nullptr) lane->begin_to_close();
-    while (!are_all([](Lane& lane) { return lane.is_closed(); })) {
+    for (const auto& [name, channel] : channels_)
+      if (channel != nullptr) channel->begin_to_close();
+    while (!are_all([](Channel& channel) { return channel.is_closed(); })) {
       if (std::chrono::steady_clock::now() > deadline) return abandon();
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -153,7 +153,7 @@ void Lanes::close() {
     // All elements have arrived: what NCCL cannot end well it ends at once.
     return abandon();
   }
-  lanes_.clear();
+  channels_.clear();
 }
 
 }  // namespace heddle

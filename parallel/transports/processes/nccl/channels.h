@@ -30,31 +30,31 @@
 
 namespace heddle {
 
-class PostOffice;
+class ProgressEngine;
 
 /// Names a lane, alike on all its ranks.
-struct LaneName {
+struct ChannelName {
   NcclUse use = NcclUse::collectives;
   std::uint64_t group = 0;  // of collectives
   int sender = -1;          // of messages, by world rank
   int receiver = -1;
-  auto operator<=>(const LaneName&) const = default;
+  auto operator<=>(const ChannelName&) const = default;
 };
 
-class Lanes {
+class Channels {
  public:
-  Lanes(PostOffice& office, Nccl& nccl) : office_(office), nccl_(nccl) {}
+  Channels(ProgressEngine& engine, Nccl& nccl) : engine_(engine), nccl_(nccl) {}
 
   /// The lane, once it is open; null before, while `progress` opens it. To be asked for by all ranks of a group, when
   /// all have come to a call, and by the receiver of messages. `members` are world ranks in the communicator's order.
-  std::shared_ptr<Lane> open(const LaneName& name, const std::vector<int>& members);
+  std::shared_ptr<Channel> open(const ChannelName& name, const std::vector<int>& members);
   /// One that its other ranks know to be open.
-  const std::shared_ptr<Lane>& at(const LaneName& name) const { return lanes_.at(name); }
+  const std::shared_ptr<Channel>& at(const ChannelName& name) const { return channels_.at(name); }
   /// Whether nothing is begun at present, because a communicator comes into existence.
-  bool stand_still() const { return stands_still_; }
+  bool pause() const { return is_paused_; }
 
   /// What the same object of another process wrote.
-  void told(LetterReader& letter);
+  void receive_message(MessageReader& message);
   void progress();
 
   /// All of them at the same time, see NcclCommunicator::abort.
@@ -64,31 +64,31 @@ class Lanes {
   void close();
 
  private:
-  enum class Word : std::uint8_t { wish, lock, locked, still };
-  enum class Stage { in_line, locked, still, joined };
+  enum class MessageKind : std::uint8_t { request, lock, locked, still };
+  enum class Stage { queued, locked, still, joined };
   struct Opening {
-    LaneName name;
+    ChannelName name;
     NcclId id{};
     std::vector<int> members;
-    std::shared_ptr<Lane> lane;
-    Stage stage = Stage::in_line;
+    std::shared_ptr<Channel> channel;
+    Stage stage = Stage::queued;
     bool are_all_locked = false;
-    bool is_sender_still = false;
+    bool is_sender_paused = false;
   };
 
-  void enter(const LaneName& name, const NcclId& id, std::vector<int> members);
-  LetterWriter& write(Word word, const LaneName& name);
+  void enter(const ChannelName& name, const NcclId& id, std::vector<int> members);
+  MessageWriter& write(MessageKind word, const ChannelName& name);
   void lock(Opening& opening);
-  bool may_stand_still(const Opening& opening) const;
-  void stand_still(Opening& opening);
+  bool may_pause(const Opening& opening) const;
+  void pause(Opening& opening);
   template <class Is>
   bool are_all(const Is& is) const;
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   Nccl& nccl_;
-  std::map<LaneName, std::shared_ptr<Lane>> lanes_;  // null: asked for
-  std::deque<Opening> line_;                         // of openings; the first one has its turn
-  bool stands_still_ = false;
+  std::map<ChannelName, std::shared_ptr<Channel>> channels_;  // null: asked for
+  std::deque<Opening> queue_;                                 // of openings; the first one has its turn
+  bool is_paused_ = false;
   bool is_abandoned_ = false;
 };
 

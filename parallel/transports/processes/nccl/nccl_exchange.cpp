@@ -17,11 +17,11 @@ std::byte* address(const Tensor& x) {
 
 }  // namespace
 
-NcclExchange::NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<const Group> group, Call call,
+NcclExchange::NcclExchange(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
                            std::vector<Tensor> offered)
-    : CollectiveExchange(office, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
+    : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
   for (const int member : this->group().members)
-    if (member != office.rank()) others_.push_back(member);
+    if (member != engine.rank()) others_.push_back(member);
 }
 
 /// Whether any rank may have some that do not travel with words: the same answer on all of them.
@@ -44,28 +44,28 @@ bool NcclExchange::is_even_all_gather() const {
 
 /// Until all ranks are at this call, with the memory for it: from here on each does its part without anybody's word.
 /// Also those for which nothing moves: the group's communicator needs all of its ranks.
-void NcclExchange::come_together() {
-  if (lane_ != nullptr) return;
-  office().begin(PostOffice::Kind::ready, offers().name());
-  for (const int p : others_) office().send(p);
+void NcclExchange::wait_for_all_ranks() {
+  if (channel_ != nullptr) return;
+  engine().begin(ProgressEngine::Kind::ready, offers().name());
+  for (const int p : others_) engine().send(p);
   for (std::size_t p = 0; p < group().size(); ++p)
     if (p != group().rank) wait_for(p, [&] { return arrival_of(p).ready.has_value(); });
   const auto is_open = [&] {
-    lane_ = path_.open(group());
-    return lane_ != nullptr;
+    channel_ = path_.open(group());
+    return channel_ != nullptr;
   };
-  office().wait(is_open, call(), others_, Awaited::elements_of_group);
+  engine().wait(is_open, call(), others_, Awaited::elements_of_group);
 }
 
 void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
                          std::vector<Tensor> destinations) {
   steps_begun_ = step() + 1;
   moves_[buffer] = nullptr;
-  Lane::Issue issue;
+  Channel::Issue issue;
   std::vector<Tensor> memory = offered();
   memory.insert(memory.end(), destinations.begin(), destinations.end());
   if (has_elements()) {
-    come_together();
+    wait_for_all_ranks();
     if (is_even_all_gather())
       issue = all_gather(std::exchange(destinations, std::vector<Tensor>(group().size())));  // own elements, too
     else if (call().operation == Operation::broadcast)
@@ -74,19 +74,19 @@ void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t l
       issue = exchange(offset, length, destinations);
   }
   // A mark of now, not of the offer: the memory of the destinations was another tensor's until they were made.
-  if (issue) moves_[buffer] = lane_->put(path_.mark(), std::move(issue), std::move(memory));
+  if (issue) moves_[buffer] = channel_->put(path_.mark(), std::move(issue), std::move(memory));
   Tensor& own = destinations[group().rank];
   if (own.defined()) own.copy_from(offered()[group().rank]);
 }
 
-Lane::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations) const {
   const Tensor& theirs = destinations[other()];
   const std::int64_t bytes = theirs.bytes();
   std::byte* const all = address(theirs) - static_cast<std::int64_t>(other()) * bytes;
   return [own = offered()[other()].data(), all, bytes](NcclCommunicator& ranks) { ranks.all_gather(own, all, bytes); };
 }
 
-Lane::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
   const auto place = std::find(group().members.begin(), group().members.end(), call().peer) - group().members.begin();
   const auto root = static_cast<std::size_t>(place);
   const Tensor x = root == group().rank ? offered()[other()] : destinations[root];
@@ -96,8 +96,8 @@ Lane::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) con
 }
 
 /// NCCL's own all-to-all, gather and scatter are such groups of sends, of parts that lie side by side: ours need not.
-Lane::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
-                                   const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
+                                      const std::vector<Tensor>& destinations) const {
   std::vector<NcclPiece> sends;
   std::vector<NcclPiece> receives;
   for (std::size_t p = 0; p < group().size(); ++p) {
@@ -113,13 +113,13 @@ Lane::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
 }
 
 void NcclExchange::wait(std::size_t buffer) {
-  const std::shared_ptr<Lane::Operation> move = std::move(moves_[buffer]);
+  const std::shared_ptr<Channel::Operation> move = std::move(moves_[buffer]);
   if (move == nullptr) return;
   const auto is_done = [&] {
-    lane_->progress();
+    channel_->progress();
     return move->is_done();
   };
-  office().wait(is_done, call(), others_, Awaited::elements_of_group);
+  engine().wait(is_done, call(), others_, Awaited::elements_of_group);
 }
 
 void NcclExchange::wait_until_read() {

@@ -18,8 +18,8 @@ namespace heddle {
 class NcclPath : public ElementPath {
  public:
   /// The device is this rank's, on a GPU of its own, and outlives the path.
-  NcclPath(PostOffice& office, Nccl& nccl, const Device& device)
-      : office_(office), nccl_(nccl), device_(device), lanes_(office, nccl) {}
+  NcclPath(ProgressEngine& engine, Nccl& nccl, const Device& device)
+      : engine_(engine), nccl_(nccl), device_(device), channels_(engine, nccl) {}
   ~NcclPath() override { abandon(); }
   NcclPath(const NcclPath&) = delete;
   NcclPath& operator=(const NcclPath&) = delete;
@@ -35,23 +35,23 @@ class NcclPath : public ElementPath {
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
                                      const std::shared_ptr<const Mark>& computed) override;
   std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
-  void told(int /*from*/, LetterReader& letter) override { lanes_.told(letter); }
-  void progress() override { lanes_.progress(); }
+  void receive_message(int /*from*/, MessageReader& message) override { channels_.receive_message(message); }
+  void progress() override { channels_.progress(); }
   void abandon() noexcept override;
 
   /// The lane of a group whose ranks are all at this call, once it is open: see Lanes::open.
-  std::shared_ptr<Lane> open(const Group& group);
+  std::shared_ptr<Channel> open(const Group& group);
 
-  void close() override { lanes_.close(); }
+  void close() override { channels_.close(); }
 
  private:
-  LaneName messages_from(int rank) const;
-  LaneName messages_to(int rank) const;
+  ChannelName messages_from(int rank) const;
+  ChannelName messages_to(int rank) const;
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   Nccl& nccl_;
   const Device& device_;
-  Lanes lanes_;
+  Channels channels_;
 };
 
 /// Paths over this NCCL, which outlives them.

@@ -18,41 +18,41 @@ std::string TcpHello::machine_name() const {
   return {machine.begin(), std::find(machine.begin(), machine.end(), '\0')};
 }
 
-std::optional<Reception::Guest> Reception::next(std::span<const TcpSocket> known, Deadline deadline) {
+std::optional<TcpListener::Incoming> TcpListener::next(std::span<const TcpSocket> known, Deadline deadline) {
   for (;;) {
-    for (auto visitor = visitors_.begin(); visitor != visitors_.end();) {
-      const bool is_to_go = is_stranger(*visitor);
-      if (!is_to_go && visitor->read < sizeof(TcpHello)) {
-        ++visitor;
+    for (auto pending = pending_.begin(); pending != pending_.end();) {
+      const bool is_to_go = is_to_reject(*pending);
+      if (!is_to_go && pending->read < sizeof(TcpHello)) {
+        ++pending;
         continue;
       }
-      Guest guest{std::move(visitor->socket), visitor->hello};
-      visitor = visitors_.erase(visitor);
-      if (!is_to_go) return guest;
+      Incoming incoming{std::move(pending->socket), pending->hello};
+      pending = pending_.erase(pending);
+      if (!is_to_go) return incoming;
     }
     if (TcpSocket::Clock::now() >= deadline) return {};
     wait(known, deadline);
     for (TcpSocket socket = listening_.accept(); socket.is_open(); socket = listening_.accept())
-      visitors_.push_back({std::move(socket), TcpSocket::Clock::now() + patience});
+      pending_.push_back({std::move(socket), TcpSocket::Clock::now() + patience});
   }
 }
 
 /// Reads what has come of the hello, and no more.
-bool Reception::is_stranger(Visitor& visitor) {
-  const std::span<std::byte> rest = std::as_writable_bytes(std::span(&visitor.hello, 1)).subspan(visitor.read);
-  const std::optional<std::size_t> count = visitor.socket.read_some(rest);
+bool TcpListener::is_to_reject(Pending& pending) {
+  const std::span<std::byte> rest = std::as_writable_bytes(std::span(&pending.hello, 1)).subspan(pending.read);
+  const std::optional<std::size_t> count = pending.socket.read_some(rest);
   if (!count) return true;
-  visitor.read += *count;
-  if (visitor.read >= sizeof(TcpGreeting) && !visitor.hello.greeting.is_of_this_program()) return true;
-  return visitor.read < sizeof(TcpHello) && TcpSocket::Clock::now() >= visitor.until;
+  pending.read += *count;
+  if (pending.read >= sizeof(TcpPreamble) && !pending.hello.preamble.is_of_this_program()) return true;
+  return pending.read < sizeof(TcpHello) && TcpSocket::Clock::now() >= pending.until;
 }
 
 /// Until somebody comes, or says something, or it is too late for one of them.
-void Reception::wait(std::span<const TcpSocket> known, Deadline deadline) const {
+void TcpListener::wait(std::span<const TcpSocket> known, Deadline deadline) const {
   std::vector<pollfd> watched{{listening_.number(), POLLIN, 0}};
-  for (const Visitor& visitor : visitors_) {
-    watched.push_back({visitor.socket.number(), POLLIN, 0});
-    deadline = std::min(deadline, visitor.until);
+  for (const Pending& pending : pending_) {
+    watched.push_back({pending.socket.number(), POLLIN, 0});
+    deadline = std::min(deadline, pending.until);
   }
   // A negative number is passed over.
   for (const TcpSocket& socket : known) watched.push_back({socket.number(), POLLRDHUP, 0});

@@ -15,18 +15,18 @@
 namespace heddle {
 
 /// What processes of this program say first to each other, in its own representation.
-struct TcpGreeting {
+struct TcpPreamble {
   std::array<char, 8> program{'h', 'e', 'd', 'd', 'l', 'e', ' ', 'w'};
   /// Changes with greetings and with the frames of the wire.
   std::uint32_t protocol = 2;
 
-  bool is_of_this_program() const { return program == TcpGreeting().program; }
-  bool is_of_this_protocol() const { return protocol == TcpGreeting().protocol; }
+  bool is_of_this_program() const { return program == TcpPreamble().program; }
+  bool is_of_this_protocol() const { return protocol == TcpPreamble().protocol; }
 };
 
 /// What a process says of itself when it connects.
 struct TcpHello {
-  TcpGreeting greeting;
+  TcpPreamble preamble;
   std::int32_t rank = 0;
   std::int32_t size = 0;
   TcpAddress address;  // where it listens
@@ -35,37 +35,37 @@ struct TcpHello {
   std::string machine_name() const;
 };
 
-class Reception {
+class TcpListener {
  public:
   using Deadline = TcpSocket::Deadline;
   /// Who has not said by then who it is, is a stranger.
   static constexpr std::chrono::seconds patience{2};
 
   /// Who comes to this socket, which outlives this.
-  explicit Reception(const TcpSocket& listening) : listening_(listening) {}
+  explicit TcpListener(const TcpSocket& listening) : listening_(listening) {}
 
-  struct Guest {
+  struct Incoming {
     TcpSocket socket;
     TcpHello hello;
   };
   /// The next that says hello as this program does, whatever it says then; nothing at the deadline. RankFailed when the
   /// other side of one of `known`, which are in the order of ranks and may be closed here, closes its end.
-  std::optional<Guest> next(std::span<const TcpSocket> known, Deadline deadline);
+  std::optional<Incoming> next(std::span<const TcpSocket> known, Deadline deadline);
 
  private:
   /// One that has not said all of its hello.
-  struct Visitor {
+  struct Pending {
     TcpSocket socket;
     Deadline until;
     TcpHello hello{};
     std::size_t read = 0;
   };
 
-  static bool is_stranger(Visitor& visitor);
+  static bool is_to_reject(Pending& pending);
   void wait(std::span<const TcpSocket> known, Deadline deadline) const;
 
   const TcpSocket& listening_;
-  std::vector<Visitor> visitors_;
+  std::vector<Pending> pending_;
 };
 
 }  // namespace heddle

@@ -14,23 +14,23 @@ namespace heddle {
 
 /// What rank 0 answers to a hello, once all have come or it has given up: the hellos of all ranks, or the error in
 /// words.
-struct TcpAnswer {
+struct TcpReply {
   enum class Kind : std::uint32_t { hellos, wrong_input, failed };
   /// Of the words.
   static constexpr std::uint32_t max_bytes = 4096;
 
-  TcpGreeting greeting;
+  TcpPreamble preamble;
   Kind kind{};
   std::uint32_t bytes = 0;  // that follow
 };
 
-struct Met {
+struct RendezvousResult {
   std::vector<TcpSocket> sockets;  // by rank; this process's own is closed
   int local_rank = 0;              // among the processes of this machine
   int local_size = 1;
 };
 
 /// See join_by_tcp (tcp_wire.h). Strangers who come to the meeting are sent away.
-Met meet(const Launch& launch, const MeetingPoint& point, const MeetingPatience& patience);
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience);
 
 }  // namespace heddle

@@ -26,14 +26,14 @@ class TcpConnection {
     int tag;
     bool is_done;
   };
-  struct Sheet {
+  struct MessageFrame {
     std::vector<std::byte> content;
     bool more_follow;
   };
 
-  /// What is written before each frame. A frame of letters has at most `Wire::max_sheet` bytes, one of elements those
+  /// What is written before each frame. A frame of letters has at most `Wire::max_frame` bytes, one of elements those
   /// that were asked for, of which at most `max_elements` go before letters that were posted meanwhile.
-  enum class Kind : std::uint32_t { last_sheet, sheet, elements };
+  enum class Kind : std::uint32_t { last_message_frame, message_frame, elements };
   struct Header {
     Kind kind{};
     std::int32_t tag = 0;
@@ -43,18 +43,18 @@ class TcpConnection {
 
   explicit TcpConnection(TcpSocket socket) : socket_(std::move(socket)) {}
 
-  void post(std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow);
+  void post(std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow);
   void send(std::shared_ptr<Elements> elements) { outgoing_.push_back(std::move(elements)); }
   void receive(std::shared_ptr<Elements> elements) { incoming_[elements->tag] = std::move(elements); }
   /// The memory of a receive may go: what still comes for it is read, and dropped.
   static void forget(Elements& elements) { elements.data = nullptr; }
   /// What has come, oldest first.
-  std::optional<Sheet> next_sheet();
+  std::optional<MessageFrame> next_frame();
   /// Writes what can be, and reads what can be, too.
   void write();
   void progress();
   /// Whether letters are still to be written.
-  bool has_letters() const { return can_write_ && (!letters_.empty() || (frame_.is_begun && !frame_.elements)); }
+  bool has_messages() const { return can_write_ && (!messages_.empty() || (frame_.is_begun && !frame_.elements)); }
   /// Once all is written. The other side then sees the end, and this one the other's.
   void end_writing() { is_last_ = true; }
   bool is_open() const { return socket_.is_open(); }
@@ -70,7 +70,7 @@ class TcpConnection {
   struct Frame {
     bool is_begun = false;
     Header header;
-    std::vector<std::byte> letter;
+    std::vector<std::byte> message;
     std::shared_ptr<Elements> elements;
     std::size_t at = 0;  // of the header and what follows
   };
@@ -85,16 +85,16 @@ class TcpConnection {
   void lose(int error);
 
   TcpSocket socket_;
-  std::deque<Frame> letters_;
+  std::deque<Frame> messages_;
   std::deque<std::shared_ptr<Elements>> outgoing_;
   Frame frame_;
   std::map<int, std::shared_ptr<Elements>> incoming_;
   Header header_;
   std::size_t read_ = 0;  // of the header and what follows
-  std::vector<std::byte> sheet_;
+  std::vector<std::byte> incoming_frame_;
   std::vector<std::byte> dropped_;
   std::shared_ptr<Elements> elements_;
-  std::deque<Sheet> sheets_;
+  std::deque<MessageFrame> message_frames_;
   bool can_write_ = true;
   bool is_last_ = false;
   int error_ = 0;  // the first

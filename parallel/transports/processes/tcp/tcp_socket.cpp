@@ -112,11 +112,11 @@ TcpSocket TcpSocket::listen(std::uint16_t port) {
 }
 
 TcpAddress TcpSocket::address_of(const std::string& host, std::uint16_t port) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_INET;
-  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo request{};
+  request.ai_family = AF_INET;
+  request.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int code = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); code != 0)
+  if (const int code = ::getaddrinfo(host.c_str(), nullptr, &request, &found); code != 0)
     fail<InputError>("MASTER_ADDR: {}: {}", host, ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   return {reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr, htons(port)};

@@ -15,7 +15,7 @@ namespace heddle {
 /// with the launch or the meeting point, or that these processes are not of one job.
 ///
 /// A process that ends is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
-std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
-                                  const MeetingPatience& patience = {});
+std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
+                                  const RendezvousPatience& patience = {});
 
 }  // namespace heddle
