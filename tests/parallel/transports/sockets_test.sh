@@ -138,7 +138,7 @@ wait
 is "no process is left" "" "$(left_behind)"
 
 next_port
-export HEDDLE_MEETING_SECONDS=2
+export HEDDLE_RENDEZVOUS_SECONDS=2
 start 0 2 none
 MASTER_PORT=$((MASTER_PORT + 5000)) start 1 2 none
 wait
@@ -220,7 +220,7 @@ for rank in 0 1; do
   wrong "${prefix}MASTER_ADDR: no.such.host.invalid: " RANK=$rank MASTER_ADDR=no.such.host.invalid
   wrong "${prefix}MASTER_PORT: expected a port of [1, 65535], got '65536'" RANK=$rank MASTER_PORT=65536
   wrong "${prefix}WORLD_SIZE: expected a number of [1, 1024], got 0" RANK=$rank WORLD_SIZE=0
-  wrong "${prefix}HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got 'soon'" RANK=$rank HEDDLE_MEETING_SECONDS=soon
+  wrong "${prefix}HEDDLE_RENDEZVOUS_SECONDS: expected a number of [1, 86400], got 'soon'" RANK=$rank HEDDLE_RENDEZVOUS_SECONDS=soon
 done
 wrong "heddle: rank 5: RANK: expected one of [0, 4), got 5" RANK=5 WORLD_SIZE=4
 wrong "heddle: RANK and WORLD_SIZE: expected two numbers, got 'first' and '2'" RANK=first
