@@ -16,7 +16,7 @@ bool have_same_waits(const Cycle& a, const Cycle& b) {
                     [](const WaitLink& x, const WaitLink& y) { return x.rank == y.rank && x.number == y.number; });
 }
 
-/// Whether each link's rank was answered by the next one from within its wait of this circle.
+/// Whether each link's rank was answered by the next one from within its wait of this cycle.
 bool is_answered(const Cycle& cycle) {
   for (std::size_t i = 0; i < cycle.size(); ++i)
     if (cycle[i].answered_in != cycle[(i + 1) % cycle.size()].number) return false;
@@ -68,7 +68,7 @@ std::optional<WaitChain> DeadlockSearch::extend(WaitChain chain, const WaitLink&
     links.push_back(mine);
     return chain;
   }
-  // Others' circles are theirs to find; this rank's counts only while it still waits for the same.
+  // Other ranks find their own cycles; this rank's counts only while it is still in the same wait.
   if (!is_mine(links.front()) || links.front().number != mine.number) return {};
   const auto is_lower = [&mine](const WaitLink& link) { return link.rank < mine.rank; };
   if (std::any_of(links.begin(), links.end(), is_lower)) return {};

@@ -3,7 +3,7 @@
 namespace heddle {
 
 void MessageWriter::put_call(const Call& call) {
-  // Bound, so that a further member does not compile until it travels too.
+  // A structured binding, so that a new member does not compile until it is sent, too.
   const auto& [rank, sequence, operation, reduction, peer, color, parts, start_seconds] = call;
   put(rank);
   put(sequence);

@@ -1,4 +1,4 @@
-// Values as the bytes of a letter, between processes of one build on machines of one kind.
+// Serialises values into control messages, between processes of one build on machines of one kind.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace heddle {
 
-/// What this process cannot read, in words that follow on "sent".
+/// A message that this process cannot read. The text follows the word "sent".
 class MalformedMessage : public Error {
  public:
   using Error::Error;

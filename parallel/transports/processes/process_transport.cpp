@@ -52,7 +52,8 @@ class RecvExchange : public Exchange {
     const Tensor& x = incoming[0];
     if (moving_bytes(x) == 0) return;
     if (is_inline(x)) return copy_content(*arrival_.content[0], x);
-    // Both may have to prepare it, whatever call the sender is in: it is no circle if that waits for this rank.
+    // Both ranks may have to prepare the path, whatever call the sender is in: if that call waits for this rank, it is
+    // no cycle.
     engine_.wait([&] { return engine_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
     wait_for_elements(engine_, {engine_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
   }
@@ -89,7 +90,7 @@ class ProcessTransport : public Transport {
     return std::make_unique<RecvExchange>(engine_, group_->id, std::move(call));
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
-    // Alike on all members; that two of a rank's groups get one name is as likely as 2^-64.
+    // The same on all members; two groups of a rank get the same number with probability 2^-64.
     std::uint64_t id = group_->id;
     for (const std::uint64_t word : {sequence, static_cast<std::uint64_t>(world_rank(members[0]))})
       id = mixed(id ^ mixed(word + 1));

@@ -10,8 +10,8 @@ namespace heddle {
 
 namespace {
 
-/// A rank that failed or has no memory is named in what is said of it. Of the rest rank 0's is what the user sees, and
-/// goes without saying.
+/// The texts of failed ranks and of ranks without memory name the rank already. Of the others, rank 0's is what the
+/// user expects, and needs no rank.
 [[noreturn]] void raise(int rank, const Failure& failure) {
   const std::string why = rank == 0 ? failure.why : fmt::format("rank {}: {}", rank, failure.why);
   switch (failure.kind) {

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// Of an exchange.
+/// The step of an exchange, checked.
 std::size_t step_of(int written) {
   const auto step = static_cast<std::size_t>(written);
   if (step >= std::tuple_size_v<decltype(Arrival::content)>)
@@ -26,7 +26,7 @@ ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire)
       is_crowded_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
 
 ProgressEngine::~ProgressEngine() {
-  // What the wire still writes to must not go before it: it is there until the process ends.
+  // Memory that the wire may still write to must outlive it: these tensors stay until the process ends.
   for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->keeper = transfer;
 }
 
@@ -110,7 +110,8 @@ std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const Exchang
   return transfer;
 }
 
-// ---- what comes ----------------------------------------------------------------------------------------------------
+// ---- arriving messages
+// ----------------------------------------------------------------------------------------------------
 
 void ProgressEngine::poll() {
   while (const std::optional<Wire::Frame> frame = wire_->next_frame()) deliver(*frame);
@@ -133,7 +134,7 @@ void ProgressEngine::deliver(const Wire::Frame& frame) {
   open(from, whole);
 }
 
-/// One that cannot be understood is a failure of this process's part, which tells whose letter it was.
+/// A message that cannot be read is a failure of this process's part, which names the sender.
 void ProgressEngine::open(int from, std::span<const std::byte> content) {
   try {
     MessageReader message(content);
@@ -177,7 +178,7 @@ void ProgressEngine::sort(int from, MessageReader& message) {
       waiting_->peer_waited = waiting_->time.look();
       if (from != waiting_->peer()) return;
       waiting_->answered_in = message.get<std::uint64_t>();
-      // Who is late among several is the one that does not answer.
+      // Among several peers, the late one is the one that does not answer.
       waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
       return;
     case Kind::gathered:
@@ -208,7 +209,7 @@ void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, M
     if (!content.empty()) arrival.content[step].emplace(content.begin(), content.end());
     return;
   }
-  // Not there: this rank's part has failed and was abandoned.
+  // Without an endpoint, this rank's part has failed and was abandoned.
   const auto endpoint = endpoints_.find(name);
   if (section != section_ || endpoint == endpoints_.end()) return;
   if (kind == Kind::taken) return endpoint->second->on_taken();
@@ -220,8 +221,8 @@ void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, M
   endpoint->second->on_request(from, request);
 }
 
-/// Those that had left may go. A section that it has ended is whole: others may be past it already, and it is the next
-/// one that lacks this process. Others may not have noticed yet, or cannot.
+/// Processes that have left may end. A section that the lost process has ended is complete, and other processes may be
+/// past it already: the process is missing in the next one. The loss is reported, since others may not have noticed it.
 void ProgressEngine::lose(const Wire::Gone& gone) {
   const auto p = static_cast<std::size_t>(gone.process);
   if (left_[p]) return;
@@ -231,7 +232,7 @@ void ProgressEngine::lose(const Wire::Gone& gone) {
   std::uint64_t lacking = section_;
   while (section_of(lacking).ended[p]) ++lacking;
   Section& section = section_of(lacking);
-  if (section.failures.contains(gone.process)) return;  // it has told why itself
+  if (section.failures.contains(gone.process)) return;  // it has reported the reason itself
   remember_failure(section, gone.process, failure);
   report(failure, lacking);
 }

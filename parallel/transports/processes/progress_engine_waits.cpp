@@ -46,7 +46,7 @@ void ProgressEngine::wait(const std::function<bool()>& ready, const Call& call, 
   }
 }
 
-/// The others hear of it first: a path may have to wait until they give up, too.
+/// Reports the failure first: the path may have to wait until the other processes give up, too.
 void ProgressEngine::give_up(const std::exception_ptr& exception) {
   if (const std::optional<Failure> failure = failure_of(exception)) report(*failure);
   path_->abandon();
@@ -73,8 +73,8 @@ void ProgressEngine::wait_patiently(const std::function<bool()>& ready) {
   }
 }
 
-/// The time in which the peer waits for others is not its own: whom they wait for is late, not it. A chain of ranks
-/// that wait has as many links as there are ranks, at most.
+/// Time in which the peer itself waits is not counted against it: the rank that it waits for is late. A chain of
+/// waiting ranks has at most as many links as there are ranks.
 void ProgressEngine::check_time() {
   const Clock::duration passed = waiting_->time.look();
   if (passed - waiting_->peer_waited <= timeout_ && passed <= timeout_ * size()) return;
@@ -92,14 +92,14 @@ void ProgressEngine::check() {
   const auto peer = static_cast<std::size_t>(waiting_->peer());
   if (const std::optional<std::string> why = lost(waiting_->peer()))
     fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
-  if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::word)
+  if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::message)
     fail<RankFailed>("{}: rank {} has ended and will not come", to_string(waiting_->call), peer);
 }
 
 void ProgressEngine::rest(int idle_polls) const {
   using std::chrono::microseconds;
   const int patience = is_crowded_ ? 20 : 2000;
-  // What is under way moves only while this process looks at it.
+  // Transfers under way move only while this process polls.
   if (idle_polls < patience || !transfers_.empty()) {
     if (is_crowded_) std::this_thread::yield();
     return;
@@ -112,18 +112,18 @@ WaitLink ProgressEngine::own_link() const {
   return {rank(), waiting_->number, to_string(waiting_->call), waiting_->answered_in};
 }
 
-/// With elements on their way this rank does not depend on what the other does next; those between all of a group move
-/// without anybody's word.
+/// While elements are under way to the peer, this rank does not depend on the peer's next action; elements between all
+/// ranks of a group move without control messages.
 bool ProgressEngine::depends_on_peer() const {
   return waiting_->awaited != Awaited::elements_of_group && !is_sending_to(waiting_->peer());
 }
 
-/// Asks the one that this rank waits for whether it waits, too.
+/// Asks the rank that this one waits for whether it waits, too.
 void ProgressEngine::probe() {
   if (depends_on_peer() || waiting_->awaited == Awaited::elements_of_group) send_chain(deadlocks_.begin(own_link()));
 }
 
-/// Not before this rank has sorted and looked at all that came: the answer says that nothing of it has ended the wait.
+/// To be called once this rank has processed everything that arrived: the answer says that none of it ended the wait.
 void ProgressEngine::answer_probes() {
   for (auto& [from, chain] : std::exchange(probes_, {})) {
     const bool is_blocked = waiting_->awaited != Awaited::elements_of_group && !is_sending_to(from);
@@ -182,7 +182,8 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
   return false;
 }
 
-/// Where rank 0 is late, each rank that is there says so to all. The lowest of them reports it, if rank 0 is none.
+/// Where rank 0 is late, each rank that responds announces it to all. The lowest of them reports it if rank 0 does not
+/// respond.
 void ProgressEngine::report_for_leader() {
   Section& section = section_of(section_);
   const auto late = std::find_if(section.failures.begin(), section.failures.end(),
@@ -206,7 +207,7 @@ void ProgressEngine::report_for_leader() {
 }
 
 std::map<int, Failure> ProgressEngine::conclude() {
-  // Others ask for elements only when they have the memory ready: those are still to be handed over.
+  // Elements that other ranks have requested are still to be delivered: they have the memory for them.
   const auto is_send = [](const auto& transfer) { return transfer->is_send; };
   wait_for_others([&] { return std::none_of(transfers_.begin(), transfers_.end(), is_send); });
   begin(Kind::ended, section_);
@@ -219,7 +220,7 @@ std::map<int, Failure> ProgressEngine::conclude() {
     return true;
   });
   if (is_clean) {
-    // Nobody sends to these any more.
+    // No process sends to these any more.
     for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();
     transfers_.clear();
   }
@@ -268,7 +269,7 @@ void ProgressEngine::leave(int code) {
     poll();
     rest(idle_polls);
   }
-  // What was written last is still to be passed on by what started the processes.
+  // The launcher still has to pass on the last output of the processes.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   wire_->abort(code);
 }

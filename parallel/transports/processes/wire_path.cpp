@@ -6,7 +6,7 @@ namespace heddle {
 
 namespace {
 
-// Reductions hold two such pieces of every other rank's elements: one is reduced while the next is on its way.
+// Reductions hold two such pieces of every other rank's elements: one is reduced while the next is under way.
 constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
 
 class FetchingExchange : public CollectiveExchange {
