@@ -15,14 +15,14 @@ namespace heddle {
 
 namespace {
 
-/// Behind the work that makes these tensors, of one rank, what they are to be; null where it is done.
+/// A mark behind the work that computes these tensors of one rank; null where that is done.
 std::shared_ptr<const Mark> mark_behind(std::span<const Tensor> tensors) {
   for (const Tensor& x : tensors)
     if (x.defined()) return x.device().backend().mark();
   return nullptr;
 }
 
-/// What a rank lets others work on: one tensor for each of them, or none.
+/// The tensors that a rank offers to the others: one for each of them, or none.
 struct Offer {
   Offer() = default;
   explicit Offer(std::vector<Tensor> for_ranks) : tensors(std::move(for_ranks)), ready(mark_behind(tensors)) {}
@@ -31,20 +31,20 @@ struct Offer {
   std::shared_ptr<const Mark> ready;
 };
 
-/// What a rank has of the others for the time of some work on it. Null marks, of devices that compute at once, are
-/// nothing to wait for.
+/// Tensors of other ranks that this rank works on for a while. Null marks, of devices that compute synchronously, need
+/// no wait.
 class Borrowed {
  public:
   explicit Borrowed(Backend& mine) : mine_(mine) {}
 
-  /// What this rank issues from now on begins when x is ready.
+  /// Work that this rank issues from now on begins when x is ready.
   void take(const Tensor& x, const std::shared_ptr<const Mark>& ready) {
     Backend& owner = x.device().backend();
     if (ready == nullptr || &owner == &mine_) return;
     mine_.wait_for(ready.get());
     owners_.push_back(&owner);
   }
-  /// What the owners issue from now on begins when all that this rank has issued so far is done.
+  /// Work that the owners issue from now on begins when everything that this rank has issued so far is done.
   void give_back() {
     if (owners_.empty()) return;
     const std::shared_ptr<const Mark> done = mine_.mark();
@@ -64,9 +64,9 @@ void fetch(const Tensor& from, const std::shared_ptr<const Mark>& ready, Tensor&
   borrowed.give_back();
 }
 
-/// Where one rank's calls are seen by the others. The phase is 4 * sequence + step: 1 and 2 say that offers[step - 1]
-/// may be worked on, `done` that this rank has issued its work on the others'. A slot serves again after max_started
-/// calls.
+/// One rank's calls, as the others see them. The phase is 4 * sequence + step: steps 1 and 2 say that offers[step - 1]
+/// may be worked on, `done` says that this rank has issued its work on the others' tensors. A slot is reused after
+/// max_started calls.
 struct alignas(64) Slot {
   static constexpr std::uint64_t done = 3;
   std::atomic<std::uint64_t> phase{0};
@@ -81,7 +81,7 @@ struct Message {
   std::atomic<bool> taken{false};
 };
 
-/// What one rank has sent to another and that did not take it yet.
+/// The messages from one rank to another that have not been received yet.
 struct Mailbox {
   std::mutex mutex;
   std::map<std::uint64_t, std::shared_ptr<Message>> messages;
@@ -173,7 +173,7 @@ class ThreadsCollective : public Exchange {
   void all_reduce(Reduction reduction, int /*rank*/, std::vector<Tensor> results) override {
     offer(std::move(results));
     wait_for_all(step_);
-    // Only this rank reads and writes these slices, of every rank's x and of every rank's result.
+    // Only this rank reads and writes these slices of every rank's x and of every rank's result.
     std::vector<Tensor> everywhere = offered(step_);
     if (everywhere[rank_].bytes() > 0) combine(reduction, offered(step_ - 1), everywhere);
   }
@@ -192,15 +192,15 @@ class ThreadsCollective : public Exchange {
  private:
   Slot& slot(std::size_t p) const { return group_.slot(p, sequence_); }
   const Offer& offer_of(std::size_t p) const { return slot(p).offers[step_ - 1]; }
-  /// What every rank offered to this one in that step.
+  /// The tensors that all ranks offered to this one in this step.
   std::vector<Tensor> offered(std::uint64_t step) const {
     std::vector<Tensor> tensors;
     for (std::size_t p = 0; p < group_.size(); ++p) tensors.push_back(slot(p).offers[step - 1].tensors[rank_]);
     return tensors;
   }
 
-  /// `parts` are of all ranks, in their order; `results` either of this rank or of all. The newest marks are behind
-  /// both.
+  /// `parts` has one tensor per rank, in rank order; `results` has this rank's only, or one per rank. The newest marks
+  /// are behind both.
   void combine(Reduction reduction, const std::vector<Tensor>& parts, std::span<Tensor> results) {
     Backend& mine = parts[rank_].device().backend();
     Borrowed borrowed(mine);

@@ -10,13 +10,14 @@ namespace heddle {
 
 namespace {
 
-// Between two looks of a sleeper at the time.
+// The time between two looks of a sleeping rank at the clock.
 constexpr std::chrono::milliseconds least_slice{10};
 constexpr std::chrono::milliseconds most_slice = std::chrono::seconds(1);
 
 }  // namespace
 
-/// Told to others while this lives, with the mutex held at both ends of it.
+/// The edge of a sleeping rank, which the other ranks see while this object lives. Made and destroyed with the mutex
+/// held.
 class WaitGraph::Sleeping {
  public:
   Sleeping(WaitGraph& waits, const Call& call, int peer, std::function<bool()> is_ready)
@@ -42,7 +43,7 @@ class WaitGraph::Sleeping {
 WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
     : timeout_(timeout),
       slice_(std::clamp(timeout / 8, least_slice, most_slice)),
-      // A few dozen microseconds: longer than peers of equal work are apart, shorter than anybody would notice.
+      // A few dozen microseconds: longer than ranks with equal work are apart, and too short to be noticed.
       spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
       time_(2 * slice_),
       waiters_(static_cast<std::size_t>(ranks)),
@@ -61,7 +62,7 @@ void WaitGraph::sleep(std::function<bool()> ready, const Call& call, int peer) {
   const double seconds = std::chrono::duration<double>(timeout_).count();
   std::unique_lock lock(mutex_);
   const WaitedTime::Clock::duration begin = time_.look();
-  // Told before the last look: whoever changes what `ready` looks at afterwards sees a sleeper to wake.
+  // Set before `ready` is checked again: a rank that makes it true afterwards sees a waiting rank to wake.
   const Sleeping sleeping(*this, call, peer, std::move(ready));
   Waiter& me = waiters_[static_cast<std::size_t>(call.rank)];
   while (!me.is_ready()) {
@@ -70,7 +71,8 @@ void WaitGraph::sleep(std::function<bool()> ready, const Call& call, int peer) {
     check_for_deadlock(call.rank);
     if (has_ended_[static_cast<std::size_t>(peer)] && !me.is_ready())
       fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
-    // The time in which the peer waits for others is not its own. A chain of waits has as many links as ranks, at most.
+    // Time in which the peer itself waits is not counted against it. A chain of waits has at most as many links as
+    // ranks.
     const Waiter& other = waiters_[static_cast<std::size_t>(peer)];
     const WaitedTime::Clock::duration now = time_.look();
     const auto deadline = std::min(std::max(begin, other.call != nullptr ? now : other.woke) + timeout_,
@@ -80,8 +82,8 @@ void WaitGraph::sleep(std::function<bool()> ready, const Call& call, int peer) {
   }
 }
 
-/// With the mutex held, by a rank that goes to sleep. Each sleeper needs one rank: if they lead back to this one, and
-/// none of them has become ready meanwhile, none ever will. The last to fall asleep finds the circle.
+/// Called with the mutex held, by a rank that goes to sleep. If the edges lead back to this rank, and none of the ranks
+/// on the way has become ready meanwhile, none ever will. The last rank that goes to sleep finds the cycle.
 void WaitGraph::check_for_deadlock(int rank) const {
   std::vector<int> cycle;
   int next = rank;
@@ -104,7 +106,7 @@ void WaitGraph::check_for_deadlock(int rank) const {
 void WaitGraph::notify(int rank) {
   if (asleep_.load() == 0) return;
   const std::lock_guard lock(mutex_);
-  // Nobody else is woken: with many ranks on few cores that would cost more than the work.
+  // Only ranks that are ready are woken: with many ranks on few cores, waking all would cost more than the work.
   for (Waiter& waiter : waiters_)
     if (waiter.call != nullptr && waiter.peer == rank && waiter.is_ready()) waiter.woken.notify_one();
 }

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-/// What the cuda backend's functions throw, as what a path throws.
+/// Turns errors of the cuda backend into those of a path.
 template <class Function>
 auto or_lost(Function function) {
   try {
@@ -70,7 +70,7 @@ class BoundCommunicator : public NcclCommunicator {
     int greatest = 0;
     check(cudaGetDevice(&gpu_), "cudaGetDevice");
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    // Its few blocks go before those of kernels that compute: others wait for them.
+    // Its few blocks run before those of computing kernels, because other ranks wait for them.
     check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -143,9 +143,9 @@ class BoundCommunicator : public NcclCommunicator {
     functions_.check(functions_.comm_finalize(comm_), "ncclCommFinalize", comm_);
   }
   void abort() noexcept override {
-    (void)cudaSetDevice(gpu_);  // of this thread, which may be a new one
+    (void)cudaSetDevice(gpu_);  // this thread may be a new one
     (void)functions_.comm_abort(std::exchange(comm_, nullptr));
-    // The stream may still hold what comes after; nothing of it waits for another rank any more.
+    // The stream may still hold later work, none of which waits for another rank any more.
     (void)cudaStreamSynchronize(stream_);
   }
 

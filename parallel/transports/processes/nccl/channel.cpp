@@ -67,7 +67,7 @@ void Channel::abandon() noexcept {
 }
 
 void Channel::forget() noexcept {
-  // Who put them may hold them for longer.
+  // Callers may hold the operations for longer.
   if (issued_) under_way_.push_back(std::move(issued_));
   for (auto* const operations : {&waiting_, &under_way_}) {
     for (const std::shared_ptr<Operation>& operation : *operations) operation->memory_.clear();

@@ -1,4 +1,5 @@
-// A NCCL communicator and what goes over it: one operation after the other, in the same order on all of its ranks.
+// A NCCL communicator and the queue of its operations, which it does one after the other, in the same order on all of
+// its ranks.
 #pragma once
 
 #include <deque>
@@ -10,12 +11,12 @@
 
 namespace heddle {
 
-/// ElementsLost: NCCL was given up.
+/// Throws ElementsLost: NCCL was abandoned.
 [[noreturn]] void fail_abandoned();
 
 class Channel {
  public:
-  /// What one operation asks of NCCL.
+  /// The NCCL calls of one operation.
   using Issue = std::function<void(NcclCommunicator&)>;
 
   class Operation {
@@ -31,29 +32,30 @@ class Channel {
     bool is_done_ = false;
   };
 
-  /// While `is_paused`, which outlives it, it begins nothing but to connect. See Nccl::join for the rest.
+  /// While `is_paused`, which outlives the channel, it begins no operation except connecting. See Nccl::join for the
+  /// other arguments.
   Channel(Nccl& nccl, const NcclId& id, int ranks, int rank, NcclUse use, const bool& is_paused)
       : nccl_(nccl), id_(id), ranks_(ranks), rank_(rank), use_(use), is_paused_(is_paused) {}
 
-  /// Brings the communicator into existence and connects it, by `progress` until `is_open`; see Nccl::join.
+  /// Creates the communicator and connects it, by calls of `progress` until `is_open`; see Nccl::join.
   void join();
   bool is_open() const { return connecting_ != nullptr && connecting_->is_done(); }
 
-  /// To be done after what was put before, and after this mark; `progress` begins it. The memory that it reads and
-  /// writes stays until it is done or abandoned, whatever becomes of who put it.
+  /// Queues an operation, which begins after those before it and after this mark, in `progress`. The channel keeps the
+  /// memory that it reads and writes until it is done or abandoned.
   std::shared_ptr<Operation> put(std::shared_ptr<const Mark> after, Issue issue, std::vector<Tensor> memory);
-  /// Goes on with what was put; ElementsLost when it will not be done.
+  /// Makes progress with the queue; ElementsLost if it cannot be done.
   void progress();
-  /// Whether nothing is under way, and whether nothing that was put is undone.
+  /// Whether no operation is under way, and whether the queue is empty, too.
   bool is_idle() const { return issued_ == nullptr && under_way_.empty(); }
   bool is_empty() const { return is_idle() && waiting_.empty(); }
 
-  /// When nothing is under way, on all ranks: begins to close, until `is_closed`.
+  /// Begins to close, until `is_closed`; to be called on all ranks, with nothing under way.
   void begin_to_close();
   bool is_closed();
-  /// What was put will never be done, and the memory is not touched any more. See NcclCommunicator::abort.
+  /// Drops the queue; the memory is not touched any more. See NcclCommunicator::abort.
   void abandon() noexcept;
-  /// After that, on the rank's own thread: lets go of the memory.
+  /// Releases the memory after `abandon`, on the rank's own thread.
   void forget() noexcept;
   bool is_abandoned() const { return is_abandoned_; }
 
@@ -67,7 +69,7 @@ class Channel {
   std::unique_ptr<NcclCommunicator> communicator_;
   std::shared_ptr<Operation> connecting_;
   std::deque<std::shared_ptr<Operation>> waiting_;
-  std::shared_ptr<Operation> issued_;  // on its way into the stream
+  std::shared_ptr<Operation> issued_;  // being put on the stream
   std::deque<std::shared_ptr<Operation>> under_way_;
   bool is_abandoned_ = false;
 };

@@ -41,19 +41,19 @@ void Channels::enter(const ChannelName& name, const NcclId& id, std::vector<int>
   queue_.push_back({.name = name, .id = id, .members = std::move(members), .channel = std::move(channel)});
 }
 
-MessageWriter& Channels::write(MessageKind word, const ChannelName& name) {
+MessageWriter& Channels::write(MessageKind kind, const ChannelName& name) {
   MessageWriter& message = engine_.begin_for_path();
-  message.put(word);
+  message.put(kind);
   message.put(name);
   return message;
 }
 
 void Channels::receive_message(MessageReader& message) {
   if (is_abandoned_) return;
-  const auto word = message.get<MessageKind>();
+  const auto kind = message.get<MessageKind>();
   const auto name = message.get<ChannelName>();
-  if (word == MessageKind::request) return enter(name, nccl_.new_id(), {name.sender, name.receiver});
-  if (word == MessageKind::lock) {
+  if (kind == MessageKind::request) return enter(name, nccl_.new_id(), {name.sender, name.receiver});
+  if (kind == MessageKind::lock) {
     const auto id = message.get<NcclId>();
     const auto count = message.get<std::size_t>();
     if (count > static_cast<std::size_t>(engine_.size())) fail<MalformedMessage>("a group of {} ranks", count);
@@ -62,7 +62,7 @@ void Channels::receive_message(MessageReader& message) {
     return enter(name, id, std::move(members));
   }
   for (Opening& opening : queue_)
-    if (opening.name == name) (word == MessageKind::locked ? opening.are_all_locked : opening.is_sender_paused) = true;
+    if (opening.name == name) (kind == MessageKind::locked ? opening.are_all_locked : opening.is_sender_paused) = true;
 }
 
 void Channels::progress() {
@@ -72,7 +72,7 @@ void Channels::progress() {
   Opening& opening = queue_.front();
   if (opening.stage == Stage::queued) lock(opening);
   if (opening.stage == Stage::locked && may_pause(opening)) pause(opening);
-  if (opening.stage == Stage::still && are_all([](const Channel& channel) { return channel.is_idle(); })) {
+  if (opening.stage == Stage::paused && are_all([](const Channel& channel) { return channel.is_idle(); })) {
     opening.channel->join();
     opening.stage = Stage::joined;
   }
@@ -108,9 +108,9 @@ bool Channels::may_pause(const Opening& opening) const {
 
 void Channels::pause(Opening& opening) {
   is_paused_ = true;
-  opening.stage = Stage::still;
+  opening.stage = Stage::paused;
   if (opening.name.use == NcclUse::collectives || opening.name.sender != engine_.rank()) return;
-  write(MessageKind::still, opening.name);
+  write(MessageKind::paused, opening.name);
   engine_.send(opening.name.receiver);
 }
 
@@ -150,7 +150,7 @@ void Channels::close() {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   } catch (const ElementsLost&) {
-    // All elements have arrived: what NCCL cannot end well it ends at once.
+    // All elements have arrived: a communicator that cannot be closed is aborted.
     return abandon();
   }
   channels_.clear();

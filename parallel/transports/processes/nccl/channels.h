@@ -1,21 +1,23 @@
-// A rank's NCCL communicators: how they come into existence, one at a time, and how they end.
+// A rank's NCCL communicators: how they are created, one at a time, and how they end.
 //
-// While a communicator comes into existence and connects, NCCL allocates, and CUDA may let that wait for all that the
-// GPU does. Where the GPU has a kernel of another communicator, which waits for another rank's, ranks could so wait for
-// each other in a circle. Therefore a communicator begins only when none of its ranks' others moves anything, and these
-// begin nothing until it is connected:
+// While a communicator is created and connects, NCCL allocates memory, and CUDA may let that wait for everything that
+// the GPU does. If the GPU has a kernel of another communicator, which waits for another rank's, ranks could wait for
+// each other in a cycle. Therefore a communicator is only created when no other communicator of its ranks moves
+// anything, and these begin nothing until it is connected:
 //
-//   turn    Its ranks are taken in ascending order, each by one opening at a time, so that openings do not wait for
-//           each other in a circle: `lock` goes from rank to rank, and the last says `locked` to all.
-//   still   Then they stop to begin what is put on their other lanes. In a group all have come to a collective and wait
-//           for nothing but this. Of a pair the receiver does, but the sender is anywhere: it first ends what it has
-//           put, which may wait for the receiver, and then says `still` to it.
-//   join    When nothing is under way any more.
+//   lock    Its ranks are taken in ascending order, each by one opening at a time, so that openings do not wait for
+//   each
+//           other in a cycle: `lock` goes from rank to rank, and the last one sends `locked` to all.
+//   pause   Then the ranks begin no more operations on their other channels. In a group all ranks are in a collective
+//   and
+//           wait for nothing but this. In a pair this holds for the receiver; the sender may be anywhere: it first
+//           finishes its queue, which may wait for the receiver, and then sends `paused` to it.
+//   join    The communicator is created once nothing is under way any more.
 //
-// A group opens its lane in its first collective of large tensors, all of its ranks together. A pair does with the
-// first large message: to open those of all pairs at the beginning would take p (p - 1) communicators with their
-// buffers, and a pipeline's neighbours need few of them. Each direction has one, so that messages that cross do not
-// wait for each other. All of them stay until the section ends, also those of groups that are let go.
+// A group opens its channel in its first collective of large tensors, all of its ranks together. A pair does with the
+// first large message: opening the channels of all pairs at the beginning would take p (p - 1) communicators with their
+// buffers, and the neighbours in a pipeline need few of them. Each direction has its own, so that messages in opposite
+// directions do not wait for each other. All of them stay until the section ends, also those of destroyed groups.
 #pragma once
 
 #include <compare>
@@ -32,7 +34,7 @@ namespace heddle {
 
 class ProgressEngine;
 
-/// Names a lane, alike on all its ranks.
+/// Identifies a channel; all of its ranks use the same name.
 struct ChannelName {
   NcclUse use = NcclUse::collectives;
   std::uint64_t group = 0;  // of collectives
@@ -45,27 +47,27 @@ class Channels {
  public:
   Channels(ProgressEngine& engine, Nccl& nccl) : engine_(engine), nccl_(nccl) {}
 
-  /// The lane, once it is open; null before, while `progress` opens it. To be asked for by all ranks of a group, when
-  /// all have come to a call, and by the receiver of messages. `members` are world ranks in the communicator's order.
+  /// The channel, once it is open; null before, while `progress` opens it. To be called by all ranks of a group, when
+  /// all are in a call, and by the receiver of messages. `members` are world ranks in the communicator's order.
   std::shared_ptr<Channel> open(const ChannelName& name, const std::vector<int>& members);
-  /// One that its other ranks know to be open.
+  /// A channel that its other ranks know to be open.
   const std::shared_ptr<Channel>& at(const ChannelName& name) const { return channels_.at(name); }
-  /// Whether nothing is begun at present, because a communicator comes into existence.
+  /// Whether no operation may begin at present, because a communicator is being created.
   bool pause() const { return is_paused_; }
 
-  /// What the same object of another process wrote.
+  /// Handles a message of the same object of another process.
   void receive_message(MessageReader& message);
   void progress();
 
-  /// All of them at the same time, see NcclCommunicator::abort.
+  /// Abandons all channels at the same time; see NcclCommunicator::abort.
   void abandon() noexcept;
   bool is_abandoned() const { return is_abandoned_; }
-  /// When all ranks are done with them.
+  /// Closes all channels, when all ranks are done with them.
   void close();
 
  private:
-  enum class MessageKind : std::uint8_t { request, lock, locked, still };
-  enum class Stage { queued, locked, still, joined };
+  enum class MessageKind : std::uint8_t { request, lock, locked, paused };
+  enum class Stage { queued, locked, paused, joined };
   struct Opening {
     ChannelName name;
     NcclId id{};
@@ -77,7 +79,7 @@ class Channels {
   };
 
   void enter(const ChannelName& name, const NcclId& id, std::vector<int> members);
-  MessageWriter& write(MessageKind word, const ChannelName& name);
+  MessageWriter& write(MessageKind kind, const ChannelName& name);
   void lock(Opening& opening);
   bool may_pause(const Opening& opening) const;
   void pause(Opening& opening);
@@ -86,8 +88,8 @@ class Channels {
 
   ProgressEngine& engine_;
   Nccl& nccl_;
-  std::map<ChannelName, std::shared_ptr<Channel>> channels_;  // null: asked for
-  std::deque<Opening> queue_;                                 // of openings; the first one has its turn
+  std::map<ChannelName, std::shared_ptr<Channel>> channels_;  // null: requested
+  std::deque<Opening> queue_;                                 // the first opening is in progress
   bool is_paused_ = false;
   bool is_abandoned_ = false;
 };

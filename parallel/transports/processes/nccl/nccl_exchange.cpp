@@ -8,7 +8,8 @@ namespace heddle {
 
 namespace {
 
-// Two of every other rank's, in a reduction. Below this a NCCL call takes longer to begin than to move its bytes.
+// A reduction holds two pieces of every other rank. Below this size a NCCL call takes longer to begin than to move
+// bytes.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
 std::byte* address(const Tensor& x) {
@@ -24,7 +25,7 @@ NcclExchange::NcclExchange(NcclPath& path, ProgressEngine& engine, std::shared_p
     if (member != engine.rank()) others_.push_back(member);
 }
 
-/// Whether any rank may have some that do not travel with words: the same answer on all of them.
+/// Whether any rank may have elements that do not travel within control messages: the same answer on all ranks.
 bool NcclExchange::has_elements() const {
   return group().size() > 1 && std::any_of(all_calls().begin(), all_calls().end(), [](const Call* call) {
            return std::any_of(call->parts.begin(), call->parts.end(),
@@ -32,7 +33,7 @@ bool NcclExchange::has_elements() const {
          });
 }
 
-/// Whether every rank has the same bytes for all: the last step of an all_reduce is one.
+/// Whether every rank sends the same number of bytes to all: the last step of an all_reduce is such a step.
 bool NcclExchange::is_even_all_gather() const {
   const std::vector<const Call*>& calls = all_calls();
   const auto ranks = static_cast<std::int64_t>(calls.size());
@@ -42,8 +43,8 @@ bool NcclExchange::is_even_all_gather() const {
          std::all_of(calls.begin(), calls.end(), [&](const Call* one) { return one->parts[0] == call().parts[0]; });
 }
 
-/// Until all ranks are at this call, with the memory for it: from here on each does its part without anybody's word.
-/// Also those for which nothing moves: the group's communicator needs all of its ranks.
+/// Waits until all ranks are in this call, with the memory for it: from here on each does its part without control
+/// messages. Ranks for which nothing moves take part, too: the group's communicator needs all of its ranks.
 void NcclExchange::wait_for_all_ranks() {
   if (channel_ != nullptr) return;
   engine().begin(ProgressEngine::Kind::ready, offers().name());
@@ -73,7 +74,7 @@ void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t l
     else
       issue = exchange(offset, length, destinations);
   }
-  // A mark of now, not of the offer: the memory of the destinations was another tensor's until they were made.
+  // A mark of now, not of the offer: the memory of the destinations may have belonged to other tensors before.
   if (issue) moves_[buffer] = channel_->put(path_.mark(), std::move(issue), std::move(memory));
   Tensor& own = destinations[group().rank];
   if (own.defined()) own.copy_from(offered()[group().rank]);
@@ -95,7 +96,8 @@ Channel::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) 
   };
 }
 
-/// NCCL's own all-to-all, gather and scatter are such groups of sends, of parts that lie side by side: ours need not.
+/// NCCL's own all-to-all, gather and scatter are such groups of sends, of contiguous parts; ours need not be
+/// contiguous.
 Channel::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
                                       const std::vector<Tensor>& destinations) const {
   std::vector<NcclPiece> sends;
@@ -123,7 +125,7 @@ void NcclExchange::wait(std::size_t buffer) {
 }
 
 void NcclExchange::wait_until_read() {
-  // A root that takes nothing itself.
+  // A root that receives nothing itself.
   if (steps_begun_ <= step())
     begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::vector<Tensor>(group().size()));
   wait(0);

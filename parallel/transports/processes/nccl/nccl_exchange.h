@@ -1,4 +1,4 @@
-// A collective whose larger tensors go by NCCL.
+// A collective whose larger tensors move by NCCL.
 #pragma once
 
 #include <array>

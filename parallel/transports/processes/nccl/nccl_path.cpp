@@ -106,10 +106,11 @@ std::shared_ptr<Channel> NcclPath::open(const Group& group) {
 }
 
 void NcclPath::abandon() noexcept {
-  // NCCL may wait for the others' ends of its communicators, and these for the word that this one has failed.
+  // NCCL may wait for the other ranks' ends of its communicators, and these for the message that this one has failed.
   constexpr std::chrono::seconds patience{1};
   (void)engine_.wire().flush(patience);
-  // NCCL ends what has begun; what still waits for the device's own work, which waits for nobody, is to begin first.
+  // NCCL ends what has begun. Operations that still wait for the device's own work, which waits for no rank, begin
+  // first.
   device_.backend().settle();
   channels_.abandon();
 }

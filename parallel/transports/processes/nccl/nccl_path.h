@@ -1,10 +1,10 @@
-// Elements that go from GPU to GPU by NCCL, after words have told what goes where: the words, and all that they find
-// out (calls that do not match, deadlocks, failures), are those of every transport among processes.
+// Elements that move from GPU to GPU by NCCL, after control messages have told what goes where. These messages, and all
+// that they detect (calls that do not match, deadlocks, failures), are those of every transport between processes.
 //
-// A collective's elements move when every rank has said that it has come to the call, so that no GPU waits for a rank
-// that is elsewhere; all of a step is one NCCL call. NCCL has no reduction whose order is that of the ranks: slices are
-// exchanged, which costs what a ring's reduce-scatter does, and combined in rank order. A message goes when its
-// receiver asks for it. Each group and each direction of a pair has a communicator of its own (lanes.h).
+// The elements of a collective move when every rank has reported that it is in the call, so that no GPU waits for a
+// rank that is elsewhere; each step is one NCCL call. NCCL has no reduction whose order is that of the ranks: slices
+// are exchanged, which costs what a ring's reduce-scatter does, and combined in rank order. A message moves when its
+// receiver requests it. Each group and each direction of a pair has a communicator of its own (channels.h).
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class NcclPath : public ElementPath {
   void progress() override { channels_.progress(); }
   void abandon() noexcept override;
 
-  /// The lane of a group whose ranks are all at this call, once it is open: see Lanes::open.
+  /// The channel of a group whose ranks are all in this call, once it is open; see Channels::open.
   std::shared_ptr<Channel> open(const Group& group);
 
   void close() override { channels_.close(); }

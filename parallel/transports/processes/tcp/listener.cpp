@@ -37,7 +37,7 @@ std::optional<TcpListener::Incoming> TcpListener::next(std::span<const TcpSocket
   }
 }
 
-/// Reads what has come of the hello, and no more.
+/// Reads what has arrived of the hello, and no more.
 bool TcpListener::is_to_reject(Pending& pending) {
   const std::span<std::byte> rest = std::as_writable_bytes(std::span(&pending.hello, 1)).subspan(pending.read);
   const std::optional<std::size_t> count = pending.socket.read_some(rest);
@@ -47,14 +47,14 @@ bool TcpListener::is_to_reject(Pending& pending) {
   return pending.read < sizeof(TcpHello) && TcpSocket::Clock::now() >= pending.until;
 }
 
-/// Until somebody comes, or says something, or it is too late for one of them.
+/// Waits until a process connects or sends something, or a time limit has passed.
 void TcpListener::wait(std::span<const TcpSocket> known, Deadline deadline) const {
   std::vector<pollfd> watched{{listening_.number(), POLLIN, 0}};
   for (const Pending& pending : pending_) {
     watched.push_back({pending.socket.number(), POLLIN, 0});
     deadline = std::min(deadline, pending.until);
   }
-  // A negative number is passed over.
+  // poll ignores negative numbers.
   for (const TcpSocket& socket : known) watched.push_back({socket.number(), POLLRDHUP, 0});
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - TcpSocket::Clock::now());
   if (::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0))) < 0 &&

@@ -1,5 +1,5 @@
-// Where processes come in: of each connection it must be found out who made it. Anybody may connect, and may say
-// nothing, or anything; nobody waits for such. Internal to the wire of sockets.
+// Accepts the connections of other processes, and finds out which process made each. Anything may connect, and may send
+// nothing or anything; nothing waits for such a connection. Internal to the wire of sockets.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@
 
 namespace heddle {
 
-/// What processes of this program say first to each other, in its own representation.
+/// The first bytes that processes of this program send to each other, in the representation of the machine.
 struct TcpPreamble {
   std::array<char, 8> program{'h', 'e', 'd', 'd', 'l', 'e', ' ', 'w'};
-  /// Changes with greetings and with the frames of the wire.
+  /// Changes with these structs and with the frames of the wire.
   std::uint32_t protocol = 2;
 
   bool is_of_this_program() const { return program == TcpPreamble().program; }
   bool is_of_this_protocol() const { return protocol == TcpPreamble().protocol; }
 };
 
-/// What a process says of itself when it connects.
+/// What a process sends about itself when it connects.
 struct TcpHello {
   TcpPreamble preamble;
   std::int32_t rank = 0;
@@ -38,22 +38,23 @@ struct TcpHello {
 class TcpListener {
  public:
   using Deadline = TcpSocket::Deadline;
-  /// Who has not said by then who it is, is a stranger.
+  /// A connection that has not sent its hello within this time is closed.
   static constexpr std::chrono::seconds patience{2};
 
-  /// Who comes to this socket, which outlives this.
+  /// Accepts connections to this socket, which outlives the listener.
   explicit TcpListener(const TcpSocket& listening) : listening_(listening) {}
 
   struct Incoming {
     TcpSocket socket;
     TcpHello hello;
   };
-  /// The next that says hello as this program does, whatever it says then; nothing at the deadline. RankFailed when the
-  /// other side of one of `known`, which are in the order of ranks and may be closed here, closes its end.
+  /// The next connection that sends a hello of this program, whatever the hello says; nothing at the deadline.
+  /// RankFailed when the peer of one of `known`, which are in the order of ranks and may be closed here, closes its
+  /// end.
   std::optional<Incoming> next(std::span<const TcpSocket> known, Deadline deadline);
 
  private:
-  /// One that has not said all of its hello.
+  /// A connection that has not sent all of its hello.
   struct Pending {
     TcpSocket socket;
     Deadline until;

@@ -16,7 +16,7 @@ namespace {
 
 using Deadline = TcpSocket::Deadline;
 
-// For what must only get through a network.
+// For bytes that only have to cross the network.
 constexpr std::chrono::seconds grace{10};
 
 double seconds(std::chrono::milliseconds time) {
@@ -33,8 +33,8 @@ class Rendezvous {
         sockets_(static_cast<std::size_t>(launch.size)),
         hellos_(static_cast<std::size_t>(launch.size)) {}
 
-  void lead();
-  void follow();
+  void run_leader();
+  void join_leader();
   RendezvousResult result();
 
  private:
@@ -43,7 +43,7 @@ class Rendezvous {
   std::string leader() const { return "rank 0 at " + place_; }
   Deadline deadline() const { return TcpSocket::Clock::now() + patience_.longest; }
   Deadline notice() const { return TcpSocket::Clock::now() + patience_.silent; }
-  void tell(const std::string& what) const {
+  void report_wait(const std::string& what) const {
     if (patience_.on_wait) patience_.on_wait(fmt::format("rank {} waits {}", launch_.rank, what));
   }
   [[noreturn]] static void lost(const std::string& whom) {
@@ -59,7 +59,7 @@ class Rendezvous {
   [[noreturn]] void fail_reply(const std::string& what) const {
     fail<RankFailed>("{} answered by {}: all processes must run the same build of this program", leader(), what);
   }
-  void hear(std::span<std::byte> bytes, Deadline end);
+  void read(std::span<std::byte> bytes, Deadline end);
   std::string read_text(std::uint32_t bytes, Deadline end);
   void read_reply();
   void check_hellos(const TcpHello& mine) const;
@@ -71,11 +71,11 @@ class Rendezvous {
   const RendezvousPatience& patience_;
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
-  std::optional<TcpListener::Incoming> incoming_;  // the last to come, until it is let in
+  std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
 };
 
-void Rendezvous::lead() {
-  (void)TcpSocket::address_of(point_.host, point_.port);  // the others could not find it
+void Rendezvous::run_leader() {
+  (void)TcpSocket::address_of(point_.host, point_.port);  // the other ranks could not find it
   const TcpSocket listening = TcpSocket::listen(point_.port);
   describe_self(listening);
   try {
@@ -90,7 +90,7 @@ void Rendezvous::lead() {
   for (int p = 1; p < launch_.size; ++p) answer(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
 }
 
-void Rendezvous::follow() {
+void Rendezvous::join_leader() {
   const TcpSocket listening = TcpSocket::listen(0);
   describe_self(listening);
   const TcpHello mine = hello(launch_.rank);
@@ -126,14 +126,14 @@ void Rendezvous::connect(int p, const TcpAddress& address, const std::string& wh
     socket(p) = TcpSocket::connect(address, whom, std::min(end, notice()));
   } catch (const RankFailed&) {
     if (TcpSocket::Clock::now() >= end) throw;
-    tell("for " + whom);
+    report_wait("for " + whom);
     socket(p) = TcpSocket::connect(address, whom, end);
   }
   if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
     lost(whom);
 }
 
-/// All ranks after this one.
+/// Accepts the connections of all higher ranks.
 void Rendezvous::receive(const TcpSocket& listening) {
   TcpListener listener(listening);
   const Deadline end = deadline();
@@ -146,7 +146,7 @@ void Rendezvous::receive(const TcpSocket& listening) {
     std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, next_look);
     const std::string whom = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
     if (!incoming && next_look < end) {
-      tell((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
+      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
       next_look = end;
       continue;
     }
@@ -183,7 +183,7 @@ void Rendezvous::answer(const TcpSocket& to, TcpReply::Kind kind, std::span<cons
   TcpReply header;
   header.kind = kind;
   header.bytes = static_cast<std::uint32_t>(content.size());
-  // Who does not hear it will be missed later.
+  // A process that does not receive it will be missed later.
   const Deadline end = TcpSocket::Clock::now() + grace;
   if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
 }
@@ -195,7 +195,7 @@ void Rendezvous::refuse(TcpReply::Kind kind, std::string_view why) {
     if (other.is_open()) answer(other, kind, text);
 }
 
-void Rendezvous::hear(std::span<std::byte> bytes, Deadline end) {
+void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
   const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
   if (outcome == TcpSocket::Outcome::closed) lost(leader());
   if (outcome == TcpSocket::Outcome::late)
@@ -205,27 +205,27 @@ void Rendezvous::hear(std::span<std::byte> bytes, Deadline end) {
 std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
   if (bytes > TcpReply::max_bytes) fail_reply(fmt::format("{} bytes of text", bytes));
   std::string text(bytes, ' ');
-  hear(std::as_writable_bytes(std::span(text)), end);
+  read(std::as_writable_bytes(std::span(text)), end);
   return text;
 }
 
 void Rendezvous::read_reply() {
   using Kind = TcpReply::Kind;
-  // Rank 0 may wait for the last as long as this process waited for it.
+  // Rank 0 may wait for the last rank as long as this process waited for rank 0.
   const Deadline end = deadline() + grace;
   TcpReply header;
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
-  hear(bytes.first(sizeof(TcpPreamble)), end);
+  read(bytes.first(sizeof(TcpPreamble)), end);
   if (!header.preamble.is_of_this_program())
     fail<InputError>("MASTER_ADDR and MASTER_PORT: what answers at {} is no process of this program", place_);
   if (!header.preamble.is_of_this_protocol())
     fail_reply(fmt::format("version {} of the protocol between processes", header.preamble.protocol));
-  hear(bytes.subspan(sizeof(TcpPreamble)), end);
+  read(bytes.subspan(sizeof(TcpPreamble)), end);
   switch (header.kind) {
     case Kind::hellos: {
       const auto hellos = std::as_writable_bytes(std::span(hellos_));
       if (header.bytes != hellos.size()) fail_reply(fmt::format("a list of {} bytes", header.bytes));
-      return hear(hellos, end);
+      return read(hellos, end);
     }
     case Kind::wrong_input:
       fail<InputError>("{}", read_text(header.bytes, end));
@@ -235,7 +235,7 @@ void Rendezvous::read_reply() {
   fail_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
 }
 
-/// What rank 0 tells of the others, and of this process.
+/// Checks the list of rank 0, in which this process must be, too.
 void Rendezvous::check_hellos(const TcpHello& mine) const {
   for (int p = 0; p < launch_.size; ++p) {
     const TcpHello& other = hellos_[static_cast<std::size_t>(p)];
@@ -249,7 +249,7 @@ void Rendezvous::check_hellos(const TcpHello& mine) const {
   }
 }
 
-/// Who came to rank 0 by a loopback address is on its machine, and other machines reach it there.
+/// A process that connected to rank 0 by a loopback address is on its machine, and can be reached there.
 TcpAddress Rendezvous::reachable(TcpAddress address) const {
   if (is_loopback(address)) address.host = sockets_[0].there().host;
   return address;
@@ -262,12 +262,12 @@ RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point
     fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", most_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
-  Rendezvous meeting(launch, point, patience);
+  Rendezvous rendezvous(launch, point, patience);
   if (launch.rank == 0)
-    meeting.lead();
+    rendezvous.run_leader();
   else
-    meeting.follow();
-  return meeting.result();
+    rendezvous.join_leader();
+  return rendezvous.result();
 }
 
 }  // namespace heddle

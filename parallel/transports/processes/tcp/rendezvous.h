@@ -1,5 +1,5 @@
-// How the processes of a job find each other without MPI: each tells rank 0 where it listens, rank 0 tells everybody,
-// and each connects to those before it.
+// The rendezvous of the processes of a job without MPI: each reports to rank 0 where it listens, rank 0 sends the list
+// to all, and each connects to the ranks below its own.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace heddle {
 
-/// What rank 0 answers to a hello, once all have come or it has given up: the hellos of all ranks, or the error in
-/// words.
+/// The reply of rank 0 to a hello, once all ranks have come or it has given up: the hellos of all ranks, or the text of
+/// the error.
 struct TcpReply {
   enum class Kind : std::uint32_t { hellos, wrong_input, failed };
-  /// Of the words.
+  /// The longest text, in bytes.
   static constexpr std::uint32_t max_bytes = 4096;
 
   TcpPreamble preamble;
@@ -30,7 +30,7 @@ struct RendezvousResult {
   int local_size = 1;
 };
 
-/// See join_by_tcp (tcp_wire.h). Strangers who come to the meeting are sent away.
+/// See join_by_tcp (tcp_wire.h). Connections that are not of this job are closed.
 RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience);
 
 }  // namespace heddle

@@ -9,7 +9,7 @@ namespace heddle {
 
 namespace {
 
-/// What the variable holds; an empty one is as if it were not there.
+/// The value of the variable; null if it is empty or not set.
 const char* value_of(const char* variable) {
   const char* const text = std::getenv(variable);
   return text != nullptr && *text != '\0' ? text : nullptr;
@@ -44,15 +44,14 @@ void check_rendezvous_of_environment() {
   const char* const host = value_of("MASTER_ADDR");
   const char* const port = value_of("MASTER_PORT");
   if (rank == nullptr && size == nullptr) return;
-  // Others set these two for purposes of their own; who names a rank and several processes means a job.
+  // Other software sets these two for its own purposes; a rank together with several processes means a job.
   const bool means_job = rank != nullptr && size != nullptr && number_of<int>(size).value_or(1) > 1;
   if (host == nullptr && port == nullptr && !means_job) return;
-  const auto receive_message = [](const char* text) { return text != nullptr ? fmt::format("'{}'", text) : "nothing"; };
+  const auto given = [](const char* text) { return text != nullptr ? fmt::format("'{}'", text) : "nothing"; };
   if (host == nullptr || port == nullptr)
-    fail<InputError>("MASTER_ADDR and MASTER_PORT: expected a host and a port, got {} and {}", receive_message(host),
-                     receive_message(port));
-  fail<InputError>("RANK and WORLD_SIZE: expected two numbers, got {} and {}", receive_message(rank),
-                   receive_message(size));
+    fail<InputError>("MASTER_ADDR and MASTER_PORT: expected a host and a port, got {} and {}", given(host),
+                     given(port));
+  fail<InputError>("RANK and WORLD_SIZE: expected two numbers, got {} and {}", given(rank), given(size));
 }
 
 }  // namespace heddle

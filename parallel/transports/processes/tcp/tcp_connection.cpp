@@ -98,7 +98,7 @@ bool TcpConnection::write_some() {
   message.msg_iovlen = parts.size();
   const ssize_t count = ::sendmsg(socket_.number(), &message, MSG_NOSIGNAL);
   if (count < 0) {
-    // What the other had said before is still to be read: it may be why it ended.
+    // What the peer had sent before is still to be read: it may be the reason why it ended.
     if (!may_come_later(errno)) lose(errno);
     return false;
   }
@@ -138,7 +138,7 @@ bool TcpConnection::read_some() {
   return true;
 }
 
-/// Of what follows the header; false where nothing can.
+/// Begins to read what follows the header; false if the header is invalid.
 bool TcpConnection::begin_read() {
   const std::int64_t bytes = header_.bytes;
   switch (header_.kind) {
@@ -175,16 +175,16 @@ void TcpConnection::end_read() {
   read_ = 0;
 }
 
-/// The other is not listened to any more, and can still be told why.
+/// Reads nothing more from the peer, which can still be sent the reason.
 bool TcpConnection::refuse(std::string_view what) {
   why_gone_ = fmt::format("it sent {}: all processes must run the same build of this program", what);
-  // Their memory may go now.
+  // Their memory may be freed from now on.
   outgoing_.clear();
   if (frame_.elements) can_write_ = false;
   return false;
 }
 
-/// Nothing more can be written; what is not, nobody waits for.
+/// Nothing more can be written, and what is left to write is dropped.
 void TcpConnection::lose(int error) {
   if (can_write_) error_ = error;
   can_write_ = false;

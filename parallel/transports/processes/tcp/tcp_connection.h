@@ -1,5 +1,6 @@
-// One process's connection with another: letters, and between them elements in frames, so that a letter never waits for
-// a tensor. What comes is checked before anything is done with it. Nothing here waits. Internal to the wire of sockets.
+// The connection of one process with another. It carries control messages and elements in frames, so that a message
+// never waits for a tensor. Everything that arrives is checked before it is used. Nothing here waits. Internal to the
+// wire of sockets.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +20,9 @@ namespace heddle {
 
 class TcpConnection {
  public:
-  /// Elements under way; done when they are in the system's hands, or have come from there.
+  /// Elements under way; a send is done when the system has taken them all, a receive when all have arrived.
   struct Elements {
-    std::byte* data;  // null: of a receiver who does not want them any more
+    std::byte* data;  // null: a receive that was cancelled
     std::int64_t left;
     int tag;
     bool is_done;
@@ -31,8 +32,8 @@ class TcpConnection {
     bool more_follow;
   };
 
-  /// What is written before each frame. A frame of letters has at most `Wire::max_frame` bytes, one of elements those
-  /// that were asked for, of which at most `max_elements` go before letters that were posted meanwhile.
+  /// The header of each frame. A frame of a message has at most `Wire::max_frame` bytes. Requested elements are split
+  /// into frames of at most `max_elements` bytes, between which messages are sent that were posted meanwhile.
   enum class Kind : std::uint32_t { last_message_frame, message_frame, elements };
   struct Header {
     Kind kind{};
@@ -46,27 +47,27 @@ class TcpConnection {
   void post(std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow);
   void send(std::shared_ptr<Elements> elements) { outgoing_.push_back(std::move(elements)); }
   void receive(std::shared_ptr<Elements> elements) { incoming_[elements->tag] = std::move(elements); }
-  /// The memory of a receive may go: what still comes for it is read, and dropped.
+  /// The memory of a receive may be freed: what still arrives for it is read and dropped.
   static void forget(Elements& elements) { elements.data = nullptr; }
-  /// What has come, oldest first.
+  /// The frames of messages that have arrived, oldest first.
   std::optional<MessageFrame> next_frame();
-  /// Writes what can be, and reads what can be, too.
+  /// `write` writes what can be written; `progress` also reads what can be read.
   void write();
   void progress();
-  /// Whether letters are still to be written.
+  /// Whether messages are still to be written.
   bool has_messages() const { return can_write_ && (!messages_.empty() || (frame_.is_begun && !frame_.elements)); }
-  /// Once all is written. The other side then sees the end, and this one the other's.
+  /// Ends writing, once everything is written. The peer then sees the end of the stream.
   void end_writing() { is_last_ = true; }
   bool is_open() const { return socket_.is_open(); }
-  /// Nothing more will come: the other side has closed, died or said what cannot be. What came before that has been
-  /// read.
+  /// Nothing more will arrive: the peer has closed the connection, died, or sent invalid bytes. What arrived before
+  /// that has been read.
   bool is_gone() const { return !why_gone_.empty(); }
   /// `its process is gone`.
   const std::string& why_gone() const { return why_gone_; }
   void close() { socket_.close(); }
 
  private:
-  /// What is being written.
+  /// The frame that is being written.
   struct Frame {
     bool is_begun = false;
     Header header;

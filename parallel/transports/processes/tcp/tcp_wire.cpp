@@ -91,7 +91,7 @@ class TcpWire : public Wire {
     return std::make_shared<TcpConnection::Elements>(
         TcpConnection::Elements{static_cast<std::byte*>(data), bytes, tag, bytes == 0});
   }
-  /// What was said last is still to be written, and what others say to be read: a connection that closes before may
+  /// The last messages are still to be written, and those of the peers to be read: a connection that closes earlier may
   /// lose both.
   void part(std::chrono::seconds patience) {
     const auto deadline = TcpSocket::Clock::now() + patience;
