@@ -20,19 +20,10 @@ namespace heddle {
 
 namespace {
 
-[[noreturn]] void raise(int rank, const Failure& failure) {
-  switch (failure.kind) {
-    case Failure::Kind::out_of_memory:
-      throw OutOfMemory(failure.why);
-    case Failure::Kind::input_error:
-      throw InputError(failure.why);
-    case Failure::Kind::rank_failed:
-    case Failure::Kind::leader_late:
-      throw RankFailed(failure.why);
-    case Failure::Kind::error:
-      break;
-  }
-  fail<RankFailed>("rank {} failed: {}", rank, failure.why);
+/// An error of no special kind becomes the failure of its rank.
+[[noreturn]] void raise_for_rank(int rank, const Failure& failure) {
+  if (failure.kind == Failure::Kind::error) fail<RankFailed>("rank {} failed: {}", rank, failure.why);
+  raise(failure);
 }
 
 /// The cores of this machine per rank; 0 if there are more ranks than cores. A process that its launcher has bound to
@@ -180,7 +171,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     world.await(static_cast<int>(threads.size()), options.patience, options.on_stall);
   }
   for (int r = 0; r < ranks; ++r)
-    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise(r, *failure);
+    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise_for_rank(r, *failure);
 }
 
 /// Runs this process's rank, if the mesh has it; processes beyond the mesh only take part in the end.
@@ -204,7 +195,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   // known, as long as this process.
   const auto failed = processes.conclude(exception);
   if (processes.is_broken()) (void)device.release();
-  if (failed) raise(failed->first, failed->second);
+  if (failed) raise_for_rank(failed->first, failed->second);
 }
 
 }  // namespace

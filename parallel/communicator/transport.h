@@ -112,6 +112,14 @@ class Exchange {
   virtual void finish() = 0;
 };
 
+/// A send or a receive: one step, without reduction.
+class MessageExchange : public Exchange {
+ public:
+  void receive(std::span<Tensor> /*incoming*/) override {}
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) final {}
+  void offer(std::vector<Tensor> /*offered*/) final {}
+};
+
 /// One rank's end of one communicator.
 class Transport {
  public:

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = ProgressEngine::Kind;
 
-class SendExchange : public Exchange {
+class SendExchange : public MessageExchange {
  public:
   SendExchange(ProgressEngine& engine, std::uint64_t group, Call call, Tensor x)
       : engine_(engine), call_(std::move(call)), offers_(engine, {group, call_.sequence, call_.peer}) {
@@ -21,9 +21,6 @@ class SendExchange : public Exchange {
   }
 
   std::vector<const Call*> calls() override { return {&call_}; }
-  void receive(std::span<Tensor> /*incoming*/) override {}
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
     offers_.wait_until_sent(call_);
     engine_.wait([&] { return offers_.is_taken(); }, call_, call_.peer);
@@ -35,7 +32,7 @@ class SendExchange : public Exchange {
   Offers offers_;
 };
 
-class RecvExchange : public Exchange {
+class RecvExchange : public MessageExchange {
  public:
   RecvExchange(ProgressEngine& engine, std::uint64_t group, Call call)
       : engine_(engine), call_(std::move(call)), name_{group, call_.sequence, call_.peer} {
@@ -57,8 +54,6 @@ class RecvExchange : public Exchange {
     engine_.wait([&] { return engine_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
     wait_for_elements(engine_, {engine_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
   }
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
     engine_.begin(Kind::taken, name_);
     engine_.send(call_.peer);

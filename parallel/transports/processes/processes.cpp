@@ -12,19 +12,10 @@ namespace {
 
 /// The texts of failed ranks and of ranks without memory name the rank already. Of the others, rank 0's is what the
 /// user expects, and needs no rank.
-[[noreturn]] void raise(int rank, const Failure& failure) {
-  const std::string why = rank == 0 ? failure.why : fmt::format("rank {}: {}", rank, failure.why);
-  switch (failure.kind) {
-    case Failure::Kind::rank_failed:
-    case Failure::Kind::leader_late:
-      throw RankFailed(failure.why);
-    case Failure::Kind::out_of_memory:
-      throw OutOfMemory(failure.why);
-    case Failure::Kind::input_error:
-      throw InputError(why);
-    default:
-      throw Error(why);
-  }
+[[noreturn]] void raise_for_rank(int rank, Failure failure) {
+  const bool names_rank = failure.kind != Failure::Kind::error && failure.kind != Failure::Kind::input_error;
+  if (rank != 0 && !names_rank) failure.why = fmt::format("rank {}: {}", rank, failure.why);
+  raise(failure);
 }
 
 }  // namespace
@@ -48,6 +39,21 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
   } catch (...) {
     return Failure{Failure::Kind::error, "an exception that is no std::exception"};
   }
+}
+
+void raise(const Failure& failure) {
+  switch (failure.kind) {
+    case Failure::Kind::rank_failed:
+    case Failure::Kind::leader_late:
+      throw RankFailed(failure.why);
+    case Failure::Kind::out_of_memory:
+      throw OutOfMemory(failure.why);
+    case Failure::Kind::input_error:
+      throw InputError(failure.why);
+    case Failure::Kind::error:
+      break;
+  }
+  throw Error(failure.why);
 }
 
 Processes::Processes(std::unique_ptr<Wire> wire)
@@ -115,7 +121,7 @@ void Processes::together(const std::function<void()>& body) {
   } catch (...) {
     exception = std::current_exception();
   }
-  if (const auto failed = conclude(exception)) raise(failed->first, failed->second);
+  if (const auto failed = conclude(exception)) raise_for_rank(failed->first, failed->second);
 }
 
 std::vector<std::string> Processes::gather(const std::string& content) {

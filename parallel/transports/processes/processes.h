@@ -32,6 +32,8 @@ struct Failure {
 };
 /// Nothing for ranks that only stopped because another one failed.
 std::optional<Failure> failure_of(const std::exception_ptr& exception);
+/// Throws the failure as an error of its kind.
+[[noreturn]] void raise(const Failure& failure);
 
 class ProgressEngine;
 

@@ -239,7 +239,7 @@ class ThreadsCollective : public Exchange {
   std::uint64_t step_ = 1;
 };
 
-class SendExchange : public Exchange {
+class SendExchange : public MessageExchange {
  public:
   SendExchange(WaitGraph& waits, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
       : waits_(waits), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
@@ -253,9 +253,6 @@ class SendExchange : public Exchange {
   }
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
-  void receive(std::span<Tensor> /*incoming*/) override {}
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
     waits_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
   }
@@ -266,7 +263,7 @@ class SendExchange : public Exchange {
   std::shared_ptr<Message> message_;
 };
 
-class RecvExchange : public Exchange {
+class RecvExchange : public MessageExchange {
  public:
   RecvExchange(WaitGraph& waits, ThreadGroup& group, Call call, int from, int to)
       : waits_(waits), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
@@ -280,8 +277,6 @@ class RecvExchange : public Exchange {
   void receive(std::span<Tensor> incoming) override {
     if (incoming[0].bytes() > 0) fetch(message_->x, message_->ready, incoming[0]);
   }
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
     message_->x = Tensor();
     message_->taken.store(true);
