@@ -88,7 +88,7 @@ std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
   }
 }
 
-IntegerField field_of(const PlanCommand& command, const StudyVariant& member) {
+IntegerField searched_field(const PlanCommand& command, const StudyVariant& member) {
   try {
     Experiment experiment = member.root;
     return integer_field([&experiment](Describer& d) { describe(d, experiment); }, command.maximise);
@@ -122,7 +122,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
     return run_variant(variant_with(command, member, budget, value).root, member.name, how);
   };
   Largest found = largest_within(
-      budget, field_of(command, member),
+      budget, searched_field(command, member),
       [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
       [&](std::int64_t value) { return plan_of(value, bytes_only); });
   Maximised maximised{.field = command.maximise, .budget = budget};
@@ -191,18 +191,34 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                                .job = job,
                                .profiles = &profiles,
                                .observer = &narrator};
-    run.variants.push_back(run_variant(member.root, member.name, settings));
-    if (folder) folder->write(run);
+    try {
+      run.variants.push_back(run_variant(member.root, member.name, settings));
+    } catch (...) {
+      if (folder) folder->finish(run);
+      throw;
+    }
+    if (folder) folder->write_if_due(run);
     if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
   }
   progress.clear();
+  if (folder) folder->finish(run);
   console.err << fmt::format("results: {}\n", path.string());
   return finish(command.json, run, console);
 }
 
 int plan_command(const PlanCommand& command, const Console& console) {
   Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
-  for (StudyVariant& member : study.variants) prepare_plan(member);
+  std::vector<DeviceType> devices;
+  for (StudyVariant& member : study.variants) {
+    devices.push_back(member.root.device);
+    prepare_plan(member);
+  }
+  std::optional<ResultsFolder> folder;
+  if (!command.out.empty()) {
+    Study<Experiment> written = study;  // a plan of what is written is the same plan
+    for (std::size_t i = 0; i < devices.size(); ++i) written.variants[i].root.device = devices[i];
+    folder.emplace(command.out, effective_json(written), false);
+  }
   const auto is_of_gpu = [](const StudyVariant& member) { return member.root.planned == DeviceType::cuda; };
   if (cuda_gpus() == 0 && std::any_of(study.variants.begin(), study.variants.end(), is_of_gpu))
     console.err << fmt::format(
@@ -222,9 +238,13 @@ int plan_command(const PlanCommand& command, const Console& console) {
   for (const StudyVariant& member : study.variants)
     run.variants.push_back(command.maximise.empty() ? run_variant(member.root, member.name, settings)
                                                     : maximised_plan(command, member, settings));
+  if (folder) {
+    folder->write(run);
+    console.err << fmt::format("results: {}\n", command.out.string());
+  }
   const int code = finish(command.json, run, console);
   if (command.json) return code;
-  console.out << "\nfloating-point operations of rank 0 a step\n";
+  console.out << "\nfloating-point operations of rank 0 in one step\n";
   for (const VariantResult& variant : run.variants)
     console.out << fmt::format("{}  {:.3g} G\n", variant.name,
                                static_cast<double>(variant.flops_per_step.value_or(0)) / 1e9);

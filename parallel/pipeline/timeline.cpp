@@ -7,19 +7,19 @@ namespace heddle {
 
 namespace {
 
-struct Span {
+struct BusyTime {
   double begin = std::numeric_limits<double>::infinity();
   double end = -std::numeric_limits<double>::infinity();
 
   double length() const { return std::max(0.0, end - begin); }
-  void cover(const Span& other) {
+  void cover(const BusyTime& other) {
     begin = std::min(begin, other.begin);
     end = std::max(end, other.end);
   }
 };
 
-Span span_of(const std::vector<TimedAction>& actions) {
-  Span span;
+BusyTime span_of(const std::vector<TimedAction>& actions) {
+  BusyTime span;
   for (const TimedAction& timed : actions) span.cover({timed.begin, timed.end});
   return span;
 }
@@ -38,7 +38,7 @@ double busy(const std::vector<TimedAction>& actions) {
 }  // namespace
 
 double Timeline::makespan() const {
-  Span whole;
+  BusyTime whole;
   for (const auto& actions : ranks) whole.cover(span_of(actions));
   return whole.length();
 }

@@ -39,13 +39,21 @@ class Cut {
   }
   void take(const Tensor& whole, int rank, Tensor& part) const {
     const std::int64_t columns = range(rank).size * inner_;
-    kernels(whole).copy_columns(whole, outer_[dimension_] * inner_, range(rank).begin * inner_, part, columns, 0, rows_,
-                                columns);
+    kernels(whole).copy_columns({.rows = rows_,
+                                 .columns = columns,
+                                 .x_columns = outer_[dimension_] * inner_,
+                                 .x_begin = range(rank).begin * inner_,
+                                 .y_columns = columns},
+                                whole, part);
   }
   void put(const Tensor& part, int rank, Tensor& whole) const {
     const std::int64_t columns = range(rank).size * inner_;
-    kernels(whole).copy_columns(part, columns, 0, whole, outer_[dimension_] * inner_, range(rank).begin * inner_, rows_,
-                                columns);
+    kernels(whole).copy_columns({.rows = rows_,
+                                 .columns = columns,
+                                 .x_columns = columns,
+                                 .y_columns = outer_[dimension_] * inner_,
+                                 .y_begin = range(rank).begin * inner_},
+                                part, whole);
   }
   /// All parts, one after the other in one buffer.
   std::vector<Tensor> parts_within(const Tensor& buffer) const {
@@ -60,7 +68,7 @@ class Cut {
   }
 
  private:
-  static const ElementwiseKernels& kernels(const Tensor& x) { return x.device().backend().elementwise(); }
+  static const ShapeKernels& kernels(const Tensor& x) { return x.device().backend().shape(); }
 
   Shape outer_;
   int dimension_;

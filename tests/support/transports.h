@@ -18,10 +18,10 @@
 
 namespace heddle::test {
 
-/// The job that this process is a rank of, if any.
+/// The job of which this process is a rank, if any.
 inline Processes* job = nullptr;
 
-/// What this process runs its cases over.
+/// The transport over which this process runs its cases.
 inline std::string transport() {
   if (job != nullptr) return "processes";
   const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
@@ -68,7 +68,7 @@ inline void run(const WorldOptions& options, const std::function<void(Rank&)>& b
   CHECK(nccl.counts().aborted == 0);
 }
 
-/// Runs the body on `count` ranks, or passes it over.
+/// Runs the body on `count` ranks, or skips it.
 inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
   if (can_run(count))
     run(on_transport(count), body);
@@ -76,7 +76,7 @@ inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
     pass_over(count);
 }
 
-/// What `run_ranks` threw, on every process, must be this error of this class.
+/// Checks that `run_ranks` throws this error of this class on every process.
 template <class ErrorType = RankFailed>
 void fails_on_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body, const std::string& expected) {
   if (!can_run(options.mesh.size())) {

@@ -13,8 +13,8 @@ namespace {
 using Kind = ProgressEngine::Kind;
 
 void combine(Reduction reduction, std::span<const Tensor> operands, Tensor result) {
-  result.device().backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, operands,
-                                                  std::span(&result, 1));
+  result.device().backend().reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, operands,
+                                                std::span(&result, 1));
 }
 
 }  // namespace

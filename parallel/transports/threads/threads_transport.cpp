@@ -206,7 +206,7 @@ class ThreadsCollective : public Exchange {
     Borrowed borrowed(mine);
     for (std::size_t p = 0; p < group_.size(); ++p) borrowed.take(parts[p], offer_of(p).ready);
     if (parts.size() > 1)
-      mine.elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
+      mine.reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
     else if (parts[0].data() != results[0].data())
       results[0].copy_from(parts[0]);
     borrowed.give_back();

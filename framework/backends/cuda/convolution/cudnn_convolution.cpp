@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/backends/cuda/convolution/cudnn_parts.h"
-#include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/device/cublas_lt.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle::cuda {
@@ -73,7 +73,7 @@ cudnnMathType_t library_math(DType dtype, bool tf32) {
   }
 }
 
-/// An owner of what `create` makes.
+/// The owner of what `create` makes.
 template <class Pointer, class Descriptor>
 Pointer created(cudnnStatus_t (*create)(Descriptor*), std::string_view call) {
   Descriptor descriptor = nullptr;
@@ -192,7 +192,7 @@ bool CudnnConvolutions::run_with_bias(CudnnConvolution& convolution, void* x, vo
   if (!convolution.bias) return false;
   constexpr float one = 1;
   constexpr float zero = 0;
-  // A second summand there must be: y, zero times.
+  // The function asks for a second summand: y, times zero.
   const CudnnConvolution& c = convolution;
   const cudnnStatus_t status =
       cudnnConvolutionBiasActivationForward(handle(), &one, c.x.get(), x, c.weight.get(), weight, c.operation.get(),

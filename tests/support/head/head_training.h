@@ -49,14 +49,14 @@ struct Learned {
   std::vector<MemoryUse> peaks;
 };
 
-/// Production steps: micro-batches, the norm over all, the clipped update. What several ranks hold of a class or know
-/// of the loss has the same bits on all of them.
+/// Runs steps as a trainer does: micro-batches, the global norm, the clipped update. Checks that whatever several ranks
+/// hold has the same bits on all of them.
 Learned train(const Training& t, const Mesh& mesh);
 inline Learned train(const Training& t, int ranks) {
   return train(t, Mesh(ranks));
 }
 void check_alike(const Learned& a, const Learned& b, double tolerance);
-/// That plan holds and sends what the cpu backend does, whose workspaces it counts, rank by rank.
+/// Checks, rank by rank, that plan holds and sends the same bytes as the cpu backend, whose workspaces it counts.
 void check_planned(Training t, const Mesh& mesh);
 
 struct Way {

@@ -1,5 +1,5 @@
-// A head over given embeddings and weights, without a backbone: its loss and gradients, and those that finite
-// differences give.
+// A head with given embeddings and weights, without a backbone: its loss and gradients, and the gradients by finite
+// differences.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@ struct Problem {
   std::vector<double> weights;     // [C * sub_centres, d]
   std::vector<std::int64_t> labels;
   std::vector<double> biases{};   // [C]; of a head that has them
-  std::vector<double> running{};  // the margin's running statistics, if others than at the beginning
+  std::vector<double> running{};  // the margin's running statistics; if empty, the initial ones
 
   std::int64_t batch() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
 struct Answer {
   double loss = 0;
-  std::vector<double> losses;  // of each row, with loss_reduction reduce_scatter
+  std::vector<double> losses;  // of each row, if loss_reduction is reduce_scatter
   std::vector<double> embedding_gradient;
   std::vector<double> weight_gradient;
   std::vector<double> bias_gradient;
 };
 
-/// Rows of so many values out of all.
+/// Selects rows of `width` values.
 std::vector<double> part(const std::vector<double>& all, std::int64_t width, const ShardRange& rows);
 
 /// The head over the ranks of a mesh, or `ranks` ranks along dp, and `micro_batches` micro-batches.
@@ -47,7 +47,7 @@ std::vector<double> running_after_step(const Problem& problem, const Mesh& mesh,
 /// Sharded logits of cosines with a scale of 8.
 Problem random_problem(std::int64_t batch, std::int64_t classes, std::int64_t dimension, std::uint64_t seed);
 
-/// Of the loss by these values: central differences of fourth order.
+/// The gradient of the loss by these values: central differences of fourth order.
 std::vector<double> numeric_gradient(Problem problem, std::vector<double> Problem::*values, double h = 1e-3);
 
 }  // namespace heddle::test

@@ -1,11 +1,11 @@
-#include "tests/support/head_problem.h"
+#include "tests/support/head/head_problem.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_samples.h"
+#include "tests/support/head/head_samples.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -23,7 +23,7 @@ Tensor state_of(Head& head, const std::string& name) {
   return {};
 }
 
-/// Gradients of weights and biases of the head's classes, by a step that subtracts them.
+/// Computes the gradients of weights and biases of the head's classes by a step that subtracts them.
 void step_by_gradient(Head& head, Answer& answer) {
   const Tensor weight = head.table().weight;
   const Tensor bias = state_of(head, "head.bias");

@@ -10,7 +10,8 @@
 
 namespace heddle::test {
 
-/// Of a rank in a micro-batch, as the last pipeline stage's ranks see them in the order of dp and tp; others see none.
+/// The samples of a rank in a micro-batch: the last pipeline stage's ranks see them in the order of dp and tp, others
+/// see none.
 inline ShardRange samples_of(const Mesh& mesh, int rank, std::int64_t batch, std::int64_t micro_batches,
                              std::int64_t index) {
   const Mesh::Coordinates at = mesh.coordinates(rank);
@@ -19,7 +20,7 @@ inline ShardRange samples_of(const Mesh& mesh, int rank, std::int64_t batch, std
   return shard(batch, micro_batches * ranks, index * ranks + at.dp * mesh.size(Axis::tp) + at.tp);
 }
 
-/// Of all ranks that share the classes with one, as HeadInput has them.
+/// The samples of all ranks that share the classes with one rank, as in HeadInput.
 inline std::vector<ShardRange> shared_samples(const HeadConfig& head, const Mesh& mesh, int rank, std::int64_t batch,
                                               std::int64_t micro_batches, std::int64_t index) {
   std::vector<ShardRange> samples;

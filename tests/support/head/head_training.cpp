@@ -1,4 +1,4 @@
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_samples.h"
+#include "tests/support/head/head_samples.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -22,7 +22,7 @@ void put_values(const Values& values, std::int64_t first, Values& all) {
   std::copy(values.begin(), values.end(), all.begin() + first);
 }
 
-/// The same bits, where others have put theirs before; NaN where none has.
+/// Checks that values which other ranks have set before have the same bits; NaN marks those that none has set.
 void put_alike(const Values& values, std::int64_t first, Values& all) {
   bool is_alike = true;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -1,4 +1,4 @@
-// Heads that sample, trained with rows that are stepped late or in their time.
+// Heads that sample, trained with rows that take their steps late or at once.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace heddle::test::lazy {
 
-/// Changes from step to step, also upwards.
+/// A learning rate that changes from step to step, also upwards.
 inline double rate_of(std::int64_t step, std::int64_t steps) {
   const double part = static_cast<double>(step) / static_cast<double>(steps);
   return 0.02 + 0.1 * std::abs(std::cos(5 * std::numbers::pi * part)) * (1 - part);
