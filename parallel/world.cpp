@@ -21,7 +21,7 @@ namespace heddle {
 namespace {
 
 /// An error of no special kind becomes the failure of its rank.
-[[noreturn]] void raise_for_rank(int rank, const Failure& failure) {
+[[noreturn]] void raise_rank_failure(int rank, const Failure& failure) {
   if (failure.kind == Failure::Kind::error) fail<RankFailed>("rank {} failed: {}", rank, failure.why);
   raise(failure);
 }
@@ -171,7 +171,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     world.await(static_cast<int>(threads.size()), options.patience, options.on_stall);
   }
   for (int r = 0; r < ranks; ++r)
-    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise_for_rank(r, *failure);
+    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise_rank_failure(r, *failure);
 }
 
 /// Runs this process's rank, if the mesh has it; processes beyond the mesh only take part in the end.
@@ -195,7 +195,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   // known, as long as this process.
   const auto failed = processes.conclude(exception);
   if (processes.is_broken()) (void)device.release();
-  if (failed) raise_for_rank(failed->first, failed->second);
+  if (failed) raise_rank_failure(failed->first, failed->second);
 }
 
 }  // namespace

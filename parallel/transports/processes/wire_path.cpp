@@ -7,12 +7,12 @@ namespace heddle {
 namespace {
 
 // Reductions hold two such pieces of every other rank's elements: one is reduced while the next is under way.
-constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
+constexpr std::int64_t wire_piece_bytes = std::int64_t{1} << 20;
 
 class FetchingExchange : public CollectiveExchange {
  public:
   FetchingExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered)
-      : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), piece_bytes) {}
+      : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), wire_piece_bytes) {}
 
  protected:
   void begin(std::size_t buffer, std::int64_t offset, std::int64_t /*length*/,

@@ -239,9 +239,9 @@ class ThreadsCollective : public Exchange {
   std::uint64_t step_ = 1;
 };
 
-class SendExchange : public MessageExchange {
+class ThreadSend : public MessageExchange {
  public:
-  SendExchange(WaitGraph& waits, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
+  ThreadSend(WaitGraph& waits, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
       : waits_(waits), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
     Mailbox& mailbox = group.mailbox(from, to);
     {
@@ -263,9 +263,9 @@ class SendExchange : public MessageExchange {
   std::shared_ptr<Message> message_;
 };
 
-class RecvExchange : public MessageExchange {
+class ThreadReceive : public MessageExchange {
  public:
-  RecvExchange(WaitGraph& waits, ThreadGroup& group, Call call, int from, int to)
+  ThreadReceive(WaitGraph& waits, ThreadGroup& group, Call call, int from, int to)
       : waits_(waits), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
@@ -308,10 +308,10 @@ class ThreadsTransport : public Transport {
     message->call = std::move(call);
     message->ready = mark_behind(std::span(&x, 1));
     message->x = std::move(x);
-    return std::make_unique<SendExchange>(shared_->waits(), *group_, std::move(message), rank_, to);
+    return std::make_unique<ThreadSend>(shared_->waits(), *group_, std::move(message), rank_, to);
   }
   std::unique_ptr<Exchange> start_recv(Call call, int from) override {
-    return std::make_unique<RecvExchange>(shared_->waits(), *group_, std::move(call), from, rank_);
+    return std::make_unique<ThreadReceive>(shared_->waits(), *group_, std::move(call), from, rank_);
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
     const auto me = std::find(members.begin(), members.end(), rank_);

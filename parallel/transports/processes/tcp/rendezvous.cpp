@@ -19,7 +19,7 @@ using Deadline = TcpSocket::Deadline;
 // For bytes that only have to cross the network.
 constexpr std::chrono::seconds grace{10};
 
-double seconds(std::chrono::milliseconds time) {
+double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
@@ -152,7 +152,8 @@ void Rendezvous::receive(const TcpSocket& listening) {
     }
     if (!incoming)
       fail<RankFailed>("{} did not come to {} within {} s", whom,
-                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds(patience_.longest));
+                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank),
+                       seconds_of(patience_.longest));
     TcpHello came = incoming->hello;
     came.address.host = incoming->socket.there().host;
     incoming_ = std::move(incoming);
@@ -199,7 +200,7 @@ void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
   const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
   if (outcome == TcpSocket::Outcome::closed) lost(leader());
   if (outcome == TcpSocket::Outcome::late)
-    fail<RankFailed>("{} did not answer within {} s", leader(), seconds(patience_.longest + grace));
+    fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(patience_.longest + grace));
 }
 
 std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
