@@ -1,5 +1,5 @@
-// Errors are exceptions that say what was expected, what came, and where. Libraries never print or exit: the command
-// line turns each class into an exit code.
+// Errors are exceptions that say what was expected, what was found, and where. Libraries never print or exit: the
+// command line turns each class into an exit code.
 #pragma once
 
 #include <stdexcept>
@@ -16,7 +16,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the user gave is wrong: an experiment file, an image, a shape, an argument. Exit code 2.
+/// The user's input is wrong: an experiment file, an image, a shape, an argument. Exit code 2.
 class InputError : public Error {
  public:
   using Error::Error;
@@ -28,7 +28,7 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// A rank failed, or others had to stop because it did; names the rank. Exit code 4.
+/// A rank failed, or others had to stop because it did. The message names the rank. Exit code 4.
 class RankFailed : public Error {
  public:
   using Error::Error;

@@ -1,6 +1,7 @@
 #include "layers/activation.h"
 
 #include "framework/ops/elementwise.h"
+#include "framework/ops/training.h"
 
 namespace heddle {
 
@@ -64,7 +65,7 @@ Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   key.step = static_cast<std::uint32_t>(pass.step);
   const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
   const std::vector<ShardRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
-  // Rows of channels: this rank has some rows of the whole, and of each a range of channels.
+  // This rank has some rows of the whole tensor, and a range of the channels of each.
   const std::int64_t rows_a_sample = whole.product(1, whole.rank() - 1);
   const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_a_sample;
   return dropout(x, probability_, key, {first_row * whole.back() + box.back().begin, box.back().size, whole.back()});

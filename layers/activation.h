@@ -17,7 +17,7 @@ class Activation final : public Layer {
   ActivationKind kind_;
 };
 
-/// max(x, 0) + slope * min(x, 0) with a slope a channel (He et al. 2015).
+/// max(x, 0) + slope * min(x, 0) with one slope per channel (He et al. 2015).
 class PRelu final : public Layer {
  public:
   static DescriptionPointer describe(std::int64_t channels);
@@ -29,7 +29,7 @@ class PRelu final : public Layer {
   Parameter slope_;
 };
 
-/// Masks depend on seed, step, layer and the element's place in the global batch only.
+/// The masks depend only on the seed, the step, the layer and the element's place in the global batch.
 class Dropout final : public Layer {
  public:
   static DescriptionPointer describe(double probability);
@@ -42,7 +42,7 @@ class Dropout final : public Layer {
   LayerLayout layout_;
 };
 
-/// Sum of two inputs of one shape: the end of a residual branch.
+/// The sum of two inputs of the same shape, which ends a residual branch.
 class Add final : public Layer {
  public:
   static DescriptionPointer describe();

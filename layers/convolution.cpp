@@ -38,7 +38,7 @@ class ConvolutionDescription final : public LayerDescription {
                                             std::span<const Shape> /*inputs*/) const override {
     if (kind == Parallel::group) return group_option(use);
     if (o_.groups > 1 && (kind == Parallel::column || kind == Parallel::row))
-      return Refusal{fmt::format("it has {} groups: group is what cuts it by channels", o_.groups)};
+      return Refusal{fmt::format("it has {} groups: only group cuts it by channels", o_.groups)};
     return weighted_option({.kind = kind,
                             .use = use,
                             .channel_dimension = 3,
@@ -58,7 +58,7 @@ class ConvolutionDescription final : public LayerDescription {
   }
   std::variant<LayerOption, Refusal> group_option(AxisUse use) const {
     if (o_.groups == 1) return Refusal{"it has one group only"};
-    // A rank's channels are whole groups; one channel a group is whole wherever it is cut.
+    // A rank has the channels of whole groups; with one channel per group any cut leaves groups whole.
     const bool is_depthwise = o_.groups == o_.in && o_.groups == o_.out;
     if (o_.groups < use.ranks || (!is_depthwise && o_.groups % use.ranks != 0))
       return Refusal{fmt::format("its {} groups do not divide by the ranks", o_.groups)};

@@ -17,7 +17,7 @@ struct ConvolutionLayerOptions {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = false;
-  /// Deviation of normal initial weights; He's sqrt(2 / (out * kernel^2)) without one (He et al. 2015, fan-out).
+  /// Standard deviation of normal initial weights; if empty, He's sqrt(2 / (out * kernel^2)) (He et al. 2015, fan-out).
   std::optional<double> deviation{};
 };
 

@@ -52,7 +52,7 @@ std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t input
     case Parallel::data:
       return all(Placement::shard(0), Placement::replicate_partial());
     case Parallel::parameter:
-      if (parameters == 0) return Refusal{"it has no parameters to share out"};
+      if (parameters == 0) return Refusal{"it has no parameters to shard"};
       return all(Placement::shard(0), Placement::replicate_partial());
     default:
       return Refusal{"it works on whole samples only"};
@@ -62,7 +62,7 @@ std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t input
 std::variant<LayerOption, Refusal> samples_or_channels(Parallel kind, AxisUse use, std::span<const Shape> inputs,
                                                        const Shape& output, std::size_t parameters) {
   if (kind == Parallel::column || kind == Parallel::row)
-    return Refusal{"each of its outputs comes from one channel: group is what cuts it by channels"};
+    return Refusal{"each of its outputs comes from one channel: only group cuts it by channels"};
   if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
   if (kind != Parallel::group) return samples_only(kind, inputs.size(), parameters);
   LayerOption option{kind, {}, Placement::shard(output.rank() - 1), {}};

@@ -1,6 +1,6 @@
-// What a layer is before it is built: attributes, shapes, and what it can do along an axis of the mesh. The planner and
-// `explain` need no more; `build` makes the layer that a rank runs. All shapes are those of whole tensors, as a serial
-// run has them.
+// A layer before it is built: its attributes, its shapes and the ways in which it can be placed along an axis of the
+// mesh. The planner and `explain` need no more; `build` makes the layer that a rank runs. All shapes are those of whole
+// tensors, as in a serial run.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace heddle {
 
-/// Why a layer cannot do what was asked.
+/// Why a layer cannot be placed as asked.
 struct Refusal {
   std::string why;
 };
@@ -30,59 +30,62 @@ struct AxisUse {
   int ranks = 1;
 };
 
-/// A collective that is the layer's own, beside those that bring its inputs, weights and gradients into place.
+/// A collective that a layer needs for itself, besides those that redistribute its inputs, weights and gradients.
 struct LayerExchange {
   enum class When { forward, backward, step_end };
   When when = When::forward;
   Operation operation = Operation::all_reduce;
   AxisSet axes{};
-  std::int64_t elements = 0;  // what link_model.h's table gives in bytes
+  std::int64_t elements = 0;  // of the tensor that link_model.h's table counts in bytes
   DType dtype = DType::f32;
-  std::optional<std::int64_t> sent{};  // elements that rank 0 hands over; none: those of even parts
-  std::int64_t times = 1;              // each of so many
+  std::optional<std::int64_t> sent{};  // elements that rank 0 passes to the transport; if empty: those of even parts
+  std::int64_t times = 1;              // how often it is repeated
 };
 
 class LayerDescription {
  public:
   virtual ~LayerDescription() = default;
-  /// As in an experiment: `conv2d`.
+  /// The name in an experiment: `conv2d`.
   virtual std::string_view type() const = 0;
-  /// InputError says which inputs it expects.
+  /// InputError says which inputs the layer expects.
   virtual Shape output(std::span<const Shape> inputs) const = 0;
   /// In the order of Layer::parameters().
   virtual std::vector<Shape> parameters() const { return {}; }
-  /// Random streams that building it takes: one a parameter, and those of its own draws.
+  /// The number of random streams that building it takes: one per parameter, and those that it draws from itself.
   virtual std::uint32_t streams() const { return static_cast<std::uint32_t>(parameters().size()); }
-  /// Multiplications and additions of one forward pass.
+  /// The number of multiplications and additions in one forward pass.
   virtual double flops(std::span<const Shape> /*inputs*/) const { return 0; }
-  /// What it takes and gives if it is `kind` along an axis.
+  /// The placements of its inputs, output and parameters if it is placed as `kind` along an axis.
   virtual std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use,
                                                     std::span<const Shape> inputs) const = 0;
-  /// What the layer's ranks tell each other in training, of tensors of a type; `step_end` once for all micro-batches.
+  /// The exchanges between the layer's ranks in training with tensors of this type; those at `step_end` happen once for
+  /// all micro-batches.
   virtual std::vector<LayerExchange> exchanges(const LayerLayout& /*layout*/, DType /*dtype*/,
                                                std::int64_t /*micro_batches*/) const {
     return {};
   }
-  /// Whether it works where its neighbours are placed, unless told otherwise; else it is `data` by default.
+  /// Whether it is placed like its neighbours by default; else its default is `data`.
   virtual bool follows() const { return true; }
   virtual LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const = 0;
 };
 
 using DescriptionPointer = std::shared_ptr<const LayerDescription>;
 
-/// The options of layers that treat the samples alike: `replicate` and `data`, with parameters also `parameter`.
+/// The options of layers that treat all samples alike: `replicate` and `data`, and if they have parameters also
+/// `parameter`.
 std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t inputs, std::size_t parameters);
-/// Those of layers that treat the channels (the last dimension) alike, too: `group`, with parameters [C] cut like them.
+/// The options of layers that also treat all channels (the last dimension) alike: in addition `group`, where the
+/// parameters [C] are cut like the channels.
 std::variant<LayerOption, Refusal> samples_or_channels(Parallel kind, AxisUse use, std::span<const Shape> inputs,
                                                        const Shape& output, std::size_t parameters);
 
-/// A layer that treats samples and channels alike, described by what is its own.
+/// A layer that treats all samples and all channels alike, described by what distinguishes it.
 struct ChannelwiseLayer {
   std::string_view type;
   std::size_t inputs = 1;
   std::vector<Shape> parameters{};
-  std::uint32_t own_streams = 0;  // random, beside those of the parameters
-  /// That of the first input if there is no function.
+  std::uint32_t own_streams = 0;  // random streams besides those of the parameters
+  /// The shape of the output; that of the first input if there is no function.
   std::function<Shape(const Shape&)> output{};
   std::function<LayerPointer(Construction&, const std::string& name, const LayerLayout&)> build;
 };

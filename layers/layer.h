@@ -1,5 +1,5 @@
-// A layer: parameters, buffers and a forward function. It never loops over ranks or micro-batches; what it may know of
-// the run stands in the Pass, and of its place on the mesh in the layout it was built with.
+// A layer: parameters, buffers and a forward function. It never loops over ranks or micro-batches. What it knows about
+// the run is in the Pass; what it knows about its place on the mesh is in the layout that it was built with.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace heddle {
 
-/// One traversal of a model over one micro-batch, by all ranks that share it.
+/// One traversal of a model with one micro-batch, by all ranks that share the micro-batch.
 struct Pass {
   Rank& rank;
   bool training = false;
   std::int64_t step = 0;
-  /// Positions in the global batch of the micro-batch's samples, those of all data-parallel ranks together.
+  /// The micro-batch's samples, of all data-parallel ranks together, as positions in the global batch.
   ShardRange samples{};
-  /// The same traversal was made before: what it tells of the samples is known already.
+  /// Whether the same traversal was made before, so that statistics of the samples are known already.
   bool recomputing = false;
 };
 
@@ -30,15 +30,14 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Output of one application, from this rank's part of its inputs to its part of the output. The number of inputs is
-  /// the layer's own; most take one.
+  /// Computes this rank's part of the output from its parts of the inputs. Most layers take one input.
   virtual Variable forward(std::span<const Variable> inputs, const Pass& pass) = 0;
-  /// In the order of the published models, so that weights travel.
+  /// In the order of the published models, so that weights can be exchanged with them.
   virtual std::vector<Parameter*> parameters() { return {}; }
   virtual std::vector<Buffer*> buffers() { return {}; }
-  /// Once a step, after its last micro-batch, on all ranks together: running statistics.
+  /// Called once per step, after its last micro-batch, on all ranks together: updates running statistics.
   virtual void end_step(Rank& /*rank*/) {}
-  /// In place of that after a step that is not taken: nothing is learned from it.
+  /// Called instead after a step that is skipped: running statistics stay as they are.
   virtual void drop_step() {}
 };
 

@@ -19,7 +19,7 @@ Shape ParameterPart::shape() const {
 }
 
 void for_each_run(const ParameterPart& part, const std::function<void(const ElementRun&)>& visit) {
-  // The trailing dimensions that are whole, and the one before them, lie without gaps.
+  // The trailing dimensions that are whole, and the one before them, are contiguous.
   const int rank = part.whole.rank();
   int split = rank - 1;
   while (split > 0 && part.box[static_cast<std::size_t>(split)].size == part.whole[split]) --split;
@@ -49,7 +49,7 @@ void for_each_run(const ParameterPart& part, const std::function<void(const Elem
 
 namespace {
 
-/// Where an element of the whole lies in a part's box, row-major.
+/// The row-major index in a part's box of an element of the whole parameter.
 std::int64_t index_in_box(const ParameterPart& part, std::int64_t whole) {
   std::int64_t index = 0;
   std::int64_t stride = 1;
@@ -62,7 +62,8 @@ std::int64_t index_in_box(const ParameterPart& part, std::int64_t whole) {
   return index;
 }
 
-/// Neighbours in both boxes, at a and b there: those of them that both parts hold.
+/// Visits those elements of a run that both parts hold. The run is contiguous in both boxes, where it begins at a and
+/// b.
 void visit_held(const ParameterPart& part_a, const ParameterPart& part_b, const SharedRun& run,
                 const std::function<void(const SharedRun&)>& visit) {
   const ShardRange in_a = part_a.elements.value_or(ShardRange{0, part_a.shape().numel()});

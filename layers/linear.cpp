@@ -54,7 +54,7 @@ class FlattenDescription final : public LayerDescription {
     return {inputs[0][0], inputs[0].product(1, inputs[0].rank())};
   }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
-    // Channels lie side by side afterwards only if there was one pixel.
+    // Afterwards the channels are contiguous only if there was one pixel.
     if (kind == Parallel::group && inputs[0].numel() == inputs[0][0] * inputs[0].back())
       return samples_or_channels(kind, use, inputs, output(inputs), 0);
     return samples_only(kind, 1, 0);

@@ -1,4 +1,4 @@
-// Fully connected layer, and the layer that makes an image a vector.
+// Fully connected layer, and the layer that turns an image into a vector.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ struct LinearOptions {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool bias = true;
-  /// Deviation of normal initial weights; PyTorch's uniform(-1/sqrt(in), 1/sqrt(in)) without one.
+  /// Standard deviation of normal initial weights; if empty, they are PyTorch's uniform(-1/sqrt(in), 1/sqrt(in)).
   std::optional<double> deviation{};
 };
 

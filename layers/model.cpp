@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// What lives while a section runs, and how many readers are still to come.
+/// The values that exist while a section runs, and the number of readers that are still to come.
 struct Model::Values {
   struct Value {
     int readers = 0;
@@ -29,13 +29,13 @@ struct Model::Values {
     if (--value.readers == 0) value.variable = Variable();
     return variable;
   }
-  /// The first reader has the form made.
+  /// The first reader makes the form.
   Variable read(std::size_t index) {
     const ValueForm& form = model.forms_[index];
     if (!all[index].variable.defined()) {
       const Placed made{take(form.origin), model.description_->shape(form.value, pass.samples.size),
                         model.forms_[form.origin].where};
-      all[index].variable = redistribute(made, form.where, pass.rank).value;
+      all[index].variable = redistribute(made, form.where, pass.rank.groups).value;
     }
     return take(index);
   }
@@ -45,7 +45,7 @@ struct Model::Values {
 
   const Model& model;
   const Pass& pass;
-  std::vector<Value> all;  // of each form
+  std::vector<Value> all;  // one for each form
 };
 
 Model::Model(std::shared_ptr<const ModelDescription> description, std::shared_ptr<const PlacementPlan> plan,
@@ -64,7 +64,7 @@ Model::Model(std::shared_ptr<const ModelDescription> description, std::shared_pt
 }
 
 void Model::take_forms(const ValueForms& all) {
-  std::map<std::size_t, std::size_t> known;  // from places in `all` to those in forms_
+  std::map<std::size_t, std::size_t> known;  // from indices in `all` to indices in forms_
   const auto place_of = [&](std::size_t form) {
     const auto [place, is_new] = known.try_emplace(form, forms_.size());
     if (is_new) forms_.push_back(all.all()[form]);
@@ -78,7 +78,7 @@ void Model::take_forms(const ValueForms& all) {
     made_.push_back(place_of(all.output(i)));
   }
   for (const std::size_t form : all.crossing(end)) all_.outputs.push_back(place_of(form));
-  // An origin that lies before the range is never asked for.
+  // An origin before the range is never needed.
   for (ValueForm& form : forms_) {
     const auto origin = known.find(form.origin);
     if (origin != known.end()) form.origin = origin->second;

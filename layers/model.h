@@ -1,6 +1,6 @@
 // A model, or one stage of it, as one rank runs it: a range of the layers of its description, built for the rank's
-// place in a plan. Where a layer takes a value in another placement than it was made in, the model redistributes it,
-// once for all readers that want it so.
+// coordinates in a plan. If a layer takes a value in another placement than it was made in, the model redistributes it
+// once for all readers that want that placement.
 #pragma once
 
 #include <memory>
@@ -17,30 +17,31 @@ namespace heddle {
 class Model {
  public:
   Model() = default;
-  /// The applications of `range`; all of them if there is none. `construction` is the whole model's: its next random
-  /// stream is that of the first layer of all, so that the stages of every cut are born alike. Layers that are marked
-  /// so are recomputed.
+  /// Builds the applications of `range`, or all of them if it is empty. `construction` is that of the whole model: its
+  /// next random stream is the one of the very first layer, so that the initial weights do not depend on the cut into
+  /// stages. Layers that are marked for it are recomputed.
   Model(std::shared_ptr<const ModelDescription> description, std::shared_ptr<const PlacementPlan> plan,
         Mesh::Coordinates at, const Construction& construction, const std::optional<ShardRange>& range = {});
 
-  /// Stretches of applications within the range, ascending, that keep their inputs only and run again in backward
-  /// (segments.h). The model stays where it is while a graph of it lives.
+  /// Ascending ranges of applications, within the model's own range, which keep only their inputs and run again in the
+  /// backward pass (segments.h). The model must not be moved or destroyed while a graph of it exists.
   void set_segments(const std::vector<ShardRange>& segments);
 
-  /// From what crosses the cut before the range (ValueForms::crossing) to what crosses the one after it: this rank's
-  /// parts of the micro-batch `pass.samples`. Values are let go after their last reader; what only passes through is
-  /// given back as it came.
+  /// Computes the values that cross the cut after the range from those that cross the cut before it
+  /// (ValueForms::crossing): this rank's parts of the micro-batch `pass.samples`. Values are freed after their last
+  /// reader; those that only pass through are returned as they are.
   std::vector<Variable> forward(std::vector<Variable> inputs, const Pass& pass);
-  /// Of a whole model: the last value, placed as the plan's output, from the first, placed as the plan's input.
+  /// The same for a whole model: computes the last value, placed as the plan's output, from the first one, placed as
+  /// the plan's input.
   Variable forward(const Variable& x, const Pass& pass);
 
-  /// How many values cross into the range, and which of them lead to parameters before it.
+  /// The number of values that cross into the range, and which of them depend on parameters before it.
   std::size_t inputs() const { return all_.inputs.size(); }
   bool input_has_gradient(std::size_t input) const { return has_gradient(all_.inputs[input]); }
   std::size_t outputs() const { return all_.outputs.size(); }
   bool output_has_gradient(std::size_t output) const { return has_gradient(all_.outputs[output]); }
 
-  /// Of the range, in model order.
+  /// Those of the range, in model order.
   std::vector<Parameter*> parameters();
   std::vector<Buffer*> buffers();
   void end_step(Rank& rank);
@@ -50,7 +51,7 @@ class Model {
   const PlacementPlan& plan() const { return *plan_; }
 
  private:
-  /// Applications that run together. Forms are named by their index in forms_.
+  /// Applications that run together. Forms are given by their index in forms_.
   struct Section {
     ShardRange applications{};
     std::vector<std::size_t> inputs{};
@@ -60,8 +61,8 @@ class Model {
   struct Values;
 
   void take_forms(const ValueForms& all);
-  /// A section that leaves `outputs`, where each of `segments` counts as one reader. To `inputs` come the forms that
-  /// it reads and does not make.
+  /// The section of these applications that leaves `outputs`, where each of `segments` counts as one reader. Forms that
+  /// it reads and does not make are added to `inputs`.
   Section section_of(const ShardRange& applications, std::vector<std::size_t> inputs, std::vector<std::size_t> outputs,
                      std::span<const Section> segments) const;
   std::vector<Variable> run(const Section& section, std::span<const Section> segments, std::vector<Variable> inputs,
@@ -76,7 +77,7 @@ class Model {
   ShardRange range_;
   std::vector<LayerPointer> layers_;
   std::vector<ValueForm> forms_;  // those of the range; `origin` is an index into them
-  // What each layer reads and makes.
+  // The forms that each layer reads, and the one that it makes.
   std::vector<std::vector<std::size_t>> reads_;
   std::vector<std::size_t> made_;
   Section all_;

@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// Where the user wants a layer; what is left out is the planner's choice.
+/// Where the user wants a layer. What is left out is chosen by the planner.
 struct PlacementWish {
   Parallel kind = Parallel::data;
   std::optional<Axis> over{};  // tp if the mesh has several ranks there, else dp
@@ -23,23 +23,23 @@ class ModelDescription {
     DescriptionPointer layer;
     std::vector<int> inputs;
     std::optional<PlacementWish> wish{};
-    std::optional<int> stage{};  // of the pipeline, if the user names it
-    bool recomputed = false;     // in backward, rather than kept
+    std::optional<int> stage{};  // of the pipeline, if the user names one
+    bool recomputed = false;     // in the backward pass, rather than kept
   };
 
   /// `sample`: the shape of one sample, e.g. [height, width, channels].
   explicit ModelDescription(const Shape& sample);
 
-  /// Appends an application and gives the index of its output. InputError names the layer whose inputs do not fit.
+  /// Appends an application and returns the index of its output. InputError names the layer if its inputs do not fit.
   int apply(std::string name, DescriptionPointer layer, std::vector<int> inputs);
   /// Appends a layer that reads the last value.
   int then(std::string name, DescriptionPointer layer);
-  /// InputError if no application's name matches; `*` stands for any text.
+  /// Places all applications whose names match, where `*` stands for any text. InputError if there are none.
   void place(std::string_view pattern, const PlacementWish& wish);
-  /// Layers whose values are made again in backward; names as above.
+  /// Recomputes the values of all matching applications in the backward pass.
   void recompute(std::string_view pattern);
   void forget_wishes();
-  /// Which stage the layer lies in that makes a value; none: that of the layer before it.
+  /// Sets the stage of the layer that makes a value; if empty, it is that of the layer before it.
   void name_stage(int value, std::optional<int> stage) {
     applications_[static_cast<std::size_t>(value) - 1].stage = stage;
   }
@@ -48,17 +48,17 @@ class ModelDescription {
   int last_value() const { return static_cast<int>(applications_.size()); }
   /// Shape of value `index` for one sample, without the leading dimension of the samples.
   const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
-  /// The same for so many samples.
+  /// The same for this number of samples.
   Shape shape(int index, std::int64_t samples) const;
-  /// Whether parameters went into a value, so that its gradient is wanted.
+  /// Whether a value depends on parameters, so that its gradient is wanted.
   bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
-  /// Random streams that building all layers takes, in model order.
+  /// The number of random streams that building all layers takes.
   std::uint32_t streams() const;
-  /// Shapes of an application's inputs for so many samples.
+  /// Shapes of an application's inputs for this number of samples.
   std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
 
  private:
-  /// Those whose names match.
+  /// The applications whose names match.
   std::vector<Application*> matching(std::string_view pattern);
 
   std::vector<Application> applications_;

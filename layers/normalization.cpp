@@ -40,12 +40,12 @@ class BatchNormDescription final : public LayerDescription {
     return std::vector<Shape>(options_.activation == NormActivation::prelu ? 3 : 2, Shape{options_.channels});
   }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
-    // Along dp the ranks' samples are groups of their own.
+    // Along dp the samples of each rank are a group.
     if (use.axis == Axis::dp && !options_.synchronized && kind != Parallel::data)
-      return Refusal{"it normalises each dp rank's samples by themselves, unless it is synchronized"};
+      return Refusal{"it normalises the samples of each dp rank separately unless it is synchronized"};
     auto option = samples_or_channels(kind, use, inputs, inputs[0], parameters().size());
     auto* const possible = std::get_if<LayerOption>(&option);
-    // What is not trained has no gradient to be summed.
+    // A parameter that is not trained has no gradient to sum.
     if (possible != nullptr && options_.fixed_scale && possible->parameters[0].gradient() == Spread::partial)
       possible->parameters[0] = Placement::replicate();
     return option;
@@ -100,7 +100,7 @@ class LayerNormDescription final : public LayerDescription {
   double epsilon_;
 };
 
-/// Ranks that hold samples of one group.
+/// The ranks that hold samples of one group.
 class RankExchange final : public StatisticsExchange {
  public:
   explicit RankExchange(Communicator& ranks) : ranks_(ranks) {}
@@ -159,12 +159,12 @@ void BatchNorm::end_step(Rank& rank) {
   const Tensor mine = concat_tensors(rows, 0).reshape({micro_batches, width});
   rows.clear();
   groups_.clear();
-  // Gathered rank by rank; the batch's order is micro-batch by micro-batch, each over the ranks.
+  // The rows are gathered rank by rank, but the order of the batch is micro-batch by micro-batch, each over all ranks.
   const Tensor gathered = rank.over(separate_).all_gather(mine);
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
   const Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
-  rank.device.backend().training().merge_moments(ordered.reshape({ranks * micro_batches, width}), options_.momentum,
-                                                 running_mean_.value, running_variance_.value);
+  rank.device.backend().normalization().merge_moments(ordered.reshape({ranks * micro_batches, width}),
+                                                      options_.momentum, running_mean_.value, running_variance_.value);
 }
 
 std::vector<Parameter*> BatchNorm::parameters() {

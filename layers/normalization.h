@@ -1,4 +1,4 @@
-// Batch norm, alone or in one pass over memory with the activation and the residual sum that follow it; layer norm.
+// Batch norm, alone or fused with the residual sum and the activation that follow it; layer norm.
 #pragma once
 
 #include <map>
@@ -12,20 +12,21 @@ namespace heddle {
 struct BatchNormOptions {
   std::int64_t channels = 0;
   double epsilon = 1e-5;
-  double momentum = 0.1;  // share of this step's statistics in the running ones
+  double momentum = 0.1;  // weight of this step's statistics in the running ones
   NormActivation activation = NormActivation::none;
-  std::string slope_name{};   // prelu: full name of its slope's layer, e.g. layer1.0.prelu
+  std::string slope_name{};   // prelu: full name of the layer that its slope belongs to, e.g. layer1.0.prelu
   bool fixed_scale = false;   // gamma stays 1 (InsightFace's `features`)
   double initial_scale = 1;   // gamma at the start
-  bool synchronized = false;  // statistics are those of all data-parallel ranks' samples together
+  bool synchronized = false;  // statistics over the samples of all data-parallel ranks
 };
 
-/// [.., C] -> activation(norm(x) + residual), where a second input is the residual.
+/// [.., C] -> activation(norm(x) + residual), where the residual is a second input.
 ///
 /// Training normalises by the statistics of a sample group: one data-parallel rank's part of a micro-batch, or, if
-/// synchronized, the whole micro-batch. Where further axes share a group's samples, their ranks exchange sums; where
-/// channels are sharded (`group`), nobody exchanges anything. The running statistics take one update a step, from the
-/// moments of all groups of the global batch merged in a fixed order, as one big batch would give (unbiased variance).
+/// synchronized, the whole micro-batch. If ranks along other axes share a group's samples, they exchange sums; if
+/// channels are sharded (`group`), nothing is exchanged. The running statistics are updated once per step, from the
+/// moments of all groups of the global batch merged in a fixed order, as one large batch would (with unbiased
+/// variance).
 class BatchNorm final : public Layer {
  public:
   static DescriptionPointer describe(const BatchNormOptions& options, bool with_residual = false);
@@ -46,11 +47,12 @@ class BatchNorm final : public Layer {
   std::optional<Parameter> slope_;
   Buffer running_mean_;
   Buffer running_variance_;
-  /// Of this step: a row [2C + 1] for each micro-batch so far, by its first sample; empty ones share it.
+  /// The moments of this step, one row [2C + 1] for each micro-batch so far, keyed by its first sample, which an empty
+  /// micro-batch shares with the next one.
   std::multimap<std::int64_t, Tensor> groups_;
 };
 
-/// Over the last dimension.
+/// Layer norm over the last dimension.
 class LayerNorm final : public Layer {
  public:
   static DescriptionPointer describe(std::int64_t channels, double epsilon = 1e-5);

@@ -6,7 +6,7 @@ namespace heddle {
 
 namespace {
 
-/// Draws what the rank holds, element by element of the whole.
+/// Draws the elements that the rank holds, by their indices in the whole parameter.
 void draw(Tensor& value, const ParameterPart& part, const DrawKey& key, const Initial& initial) {
   if (initial.kind == Initial::Kind::constant) return value.fill(initial.a);
   const TrainingKernels& kernels = value.device().backend().training();
@@ -20,10 +20,10 @@ void draw(Tensor& value, const ParameterPart& part, const DrawKey& key, const In
   });
 }
 
-/// Rows long enough to be worth a thread's while, and a multiple of what is drawn at once.
+/// Long enough to be worth a thread, and a multiple of the number of elements that are drawn at once.
 constexpr std::int64_t row_columns = 1024;
 
-/// A long row as several short ones.
+/// Cuts a long row into several short ones.
 void cut(const WeightRows& row, std::vector<WeightRows>& into) {
   const std::int64_t rows = row.columns / row_columns;
   const std::int64_t done = rows * row_columns;

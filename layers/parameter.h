@@ -1,5 +1,5 @@
-// Parameters and buffers of layers, and how they are born: drawn from the random key and the global element index, so
-// that every layout gives the same initial model.
+// Parameters and buffers of layers, and their initial values: drawn from the random key and the global element index,
+// so that every layout gives the same initial model.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,26 @@ struct Parameter {
   Tensor value;
   std::shared_ptr<Accumulator> gradient;
   Variable variable;             // the leaf that operations read
-  bool is_norm_or_bias = false;  // may be spared weight decay
+  bool is_norm_or_bias = false;  // may be exempt from weight decay
   bool trainable = true;
   std::uint32_t stream = 0;  // the random stream of its initial values, and of its rounding
 };
 
-/// State that is not trained: running statistics. Saved with the model.
+/// State that is not trained, such as running statistics. It is saved with the model.
 struct Buffer {
   std::string name;
   ParameterPart part;
   Tensor value;
 };
 
-/// Something that a run needs to go on: a parameter, statistics, an optimizer's state.
+/// Something that a resumed run needs: a parameter, statistics or the state of an optimizer.
 struct StateTensor {
-  std::string name;  // the same on every rank and every layout
+  std::string name;  // the same on every rank and in every layout
   Tensor value;
   ParameterPart part;  // what this rank holds of the whole
 };
 
-/// What a layer needs while it is built. `next_stream` gives each drawn parameter a random stream of its own, in model
-/// order.
+/// What a layer needs in order to be built. `next_stream` gives each parameter its own random stream, in model order.
 struct Construction {
   Device& device;
   RandomKey key;
@@ -53,7 +52,7 @@ struct Construction {
 struct Initial {
   enum class Kind { constant, normal, uniform } kind = Kind::constant;
   double a = 0;  // the constant; the mean; the lower end
-  double b = 0;  // -; the deviation; the upper end
+  double b = 0;  // unused; the deviation; the upper end
   static Initial constant(double value) { return {Kind::constant, value, 0}; }
   static Initial normal(double deviation) { return {Kind::normal, 0, deviation}; }
   static Initial uniform(double bound) { return {Kind::uniform, -bound, bound}; }
@@ -64,7 +63,7 @@ struct ParameterOptions {
   bool trainable = true;
 };
 
-/// What a rank holds of a parameter, as the optimizer rounds it.
+/// The rows of a parameter that a rank holds, as the optimizer needs them for rounding.
 std::vector<WeightRows> weight_rows(const ParameterPart& part);
 
 Parameter make_parameter(Construction& construction, std::string name, const ParameterPart& part,

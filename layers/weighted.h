@@ -1,5 +1,5 @@
-// What linear layers and convolutions have in common: a weight and a bias that can be split by output channels, by
-// input channels, or kept in shards that are gathered before use.
+// What linear layers and convolutions have in common: a weight and a bias, which can be split by output channels, split
+// by input channels, or kept in shards that are gathered before use.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct WeightedLayer {
   std::int64_t out = 0;
   bool bias = false;
 };
-/// `column` and `row` beside what every layer with parameters has.
+/// The options `column` and `row`, and those that every layer with parameters has.
 std::variant<LayerOption, Refusal> weighted_option(const WeightedLayer& layer);
 
 /// A layer's weight and bias on one rank.
@@ -25,8 +25,8 @@ class Weights {
  public:
   Weights(Parameter weight, std::optional<Parameter> bias, const LayerLayout& layout);
 
-  /// compute(weight, bias) with whole weights in the type of the layer's input, and the bias added once where the
-  /// result is a partial sum; the bias may be none.
+  /// Calls compute(weight, bias) with gathered weights in the type of the layer's input. The bias may be undefined; if
+  /// the result is a partial sum, only one rank adds it.
   Variable apply(DType type, const Pass& pass,
                  const std::function<Variable(const Variable&, const Variable&)>& compute) const;
   std::vector<Parameter*> parameters();

@@ -21,7 +21,7 @@ std::array<int, 4> blocks_of(ModelType type) {
     case ModelType::iresnet100:
       return {3, 13, 30, 3};
     default:
-      fail("iresnet: model type {} is of another family", static_cast<int>(type));
+      fail("iresnet: model type {} belongs to another family", static_cast<int>(type));
   }
 }
 
@@ -42,7 +42,7 @@ class IResNetBuilder {
     const bool with_residual = inputs.size() > 1;
     return model.apply(name, BatchNorm::describe(options, with_residual), std::move(inputs));
   }
-  /// bn1, conv1, bn2, prelu, conv2 (which strides), bn3, plus the shortcut.
+  /// bn1, conv1, bn2, prelu, conv2 (which has the stride), bn3, plus the shortcut.
   int block(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
     int y = norm(name + ".bn1", {x}, in);
     y = convolution(name + ".conv1", y, {.in = in, .out = out});
@@ -80,7 +80,8 @@ ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image
     }
   }
   builder.norm("bn2", {model.last_value()}, in);
-  // Reads the image NHWC: InsightFace's fc.weight has its columns in the order channel, row, column.
+  // This reads the image in NHWC order, while the columns of InsightFace's fc.weight are in the order channel, row,
+  // column.
   model.then("flatten", Flatten::describe());
   if (config.dropout > 0) model.then("dropout", Dropout::describe(config.dropout));
   model.then("fc", Linear::describe({.in = model.sample(model.last_value()).numel(), .out = config.embedding}));

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double largest_size = 1e9;
 
-/// A layer to be made.
+/// A layer that is to be made.
 struct Given {
   const LayerConfig& config;
   const std::string& name;
@@ -34,7 +34,7 @@ struct Given {
   std::int64_t channels() const { return first.back(); }
 };
 
-/// As messages show the shape of samples: [n,8,8,16].
+/// The shape of samples as messages print it: [n,8,8,16].
 std::string words(const Shape& sample) {
   return fmt::format("[n,{}]", fmt::join(sample.dimensions(), ","));
 }
@@ -89,7 +89,7 @@ void describe_nothing(Describer& /*d*/, LayerConfig& /*config*/) {}
 
 void describe_linear(Describer& d, LayerConfig& config) {
   d.field(required("out"), config.linear.out, between(1, largest_size), "size of the output");
-  d.field("bias", config.linear.bias, "adds a vector");
+  d.field("bias", config.linear.bias, "whether to add a bias");
 }
 
 void describe_convolution(Describer& d, LayerConfig& config) {
@@ -99,16 +99,16 @@ void describe_convolution(Describer& d, LayerConfig& config) {
   d.field("stride", c.stride, between(1, 1024), "pixels from one window to the next");
   d.field("padding", c.padding, between(0, 1024), "rows of zeros around the image");
   d.field("dilation", c.dilation, between(1, 1024), "pixels from one tap of the kernel to the next");
-  d.field("groups", c.groups, between(1, largest_size), "parts that the channels fall into, each for itself");
-  d.field("bias", c.bias, "adds a number a channel");
+  d.field("groups", c.groups, between(1, largest_size), "groups of channels that are convolved separately");
+  d.field("bias", c.bias, "whether to add one bias per channel");
 }
 
 void describe_batch_norm(Describer& d, LayerConfig& config) {
   BatchNormOptions& c = config.batch_norm;
-  choice(d, "activation", c.activation, "what follows it and the sum, in the same pass over memory");
+  choice(d, "activation", c.activation, "activation after the norm and the sum, fused with them");
   d.field("synchronized", c.synchronized, "statistics over all dp ranks' samples");
   d.field("epsilon", c.epsilon, above(0), "added to the variance");
-  d.field("momentum", c.momentum, between(0, 1), "share of a step's statistics in the running ones");
+  d.field("momentum", c.momentum, between(0, 1), "weight of a step's statistics in the running ones");
 }
 
 void describe_layer_norm(Describer& d, LayerConfig& config) {
@@ -144,10 +144,10 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
     {LayerType::sigmoid, {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>}},
     {LayerType::tanh, {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>}},
     {LayerType::gelu,
-     {"gelu", "x times the normal distribution function of x", describe_nothing,
+     {"gelu", "x times the standard normal distribution function of x", describe_nothing,
       make_activation<ActivationKind::gelu>}},
     {LayerType::prelu,
-     {"prelu", "ReLU with a trained slope below zero, one a channel", describe_nothing,
+     {"prelu", "ReLU with a trained slope below zero for each channel", describe_nothing,
       [](const Given& given) { return PRelu::describe(given.channels()); }}},
     {LayerType::dropout,
      {"dropout", "sets values to zero at random", describe_dropout,
@@ -156,9 +156,10 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
     {LayerType::max_pool, {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>}},
     {LayerType::average_pool, {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>}},
     {LayerType::global_average_pool,
-     {"global_average_pool", "mean of each channel: an image becomes a vector", describe_nothing, make_global_pool}},
+     {"global_average_pool", "mean of each channel, which turns an image into a vector", describe_nothing,
+      make_global_pool}},
     {LayerType::flatten,
-     {"flatten", "an image becomes a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}},
+     {"flatten", "turns an image into a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}},
 });
 
 /// The values that layers may name as inputs.
@@ -207,17 +208,19 @@ std::vector<int> inputs_of(const LayerConfig& layer, const std::string& name, co
 }  // namespace
 
 void describe(Describer& d, LayerConfig& config) {
-  d.field("name", config.name, "begins the names of its parameters; empty: TYPE_INDEX, counted from 0");
-  d.field("inputs", config.inputs, between(0, 2), "layers before it, or \"input\"; none: the layer before it");
-  choice(d, "parallel", config.parallel, "automatic", "how it is split; automatic: as costs the least communication");
+  d.field("name", config.name, "prefix of its parameters' names; empty: TYPE_INDEX, counted from 0");
+  d.field("inputs", config.inputs, between(0, 2),
+          "names of the layers that it reads, or \"input\"; empty: the layer before it");
+  choice(d, "parallel", config.parallel, "automatic",
+         "how it is split over ranks; automatic: with the least communication");
   choice(d, "over", config.over, "automatic", std::span<const Axis>(layer_axes),
          "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
   d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
-  d.field("recompute", config.recompute, "its values are not kept for backward, but made again there");
+  d.field("recompute", config.recompute, "whether its values are recomputed in the backward pass rather than kept");
   alternatives(d, config.type, layer_table, config, "what the layer does");
 }
 
-/// Every value but the last goes somewhere: the weights of a layer that nobody reads would decay and nothing else.
+/// Checks that every value but the last is read: otherwise the weights of its layer would only decay.
 static void check_read(const ModelDescription& model) {
   std::vector<bool> read(static_cast<std::size_t>(model.last_value()) + 1);
   for (const ModelDescription::Application& application : model.applications())

@@ -1,5 +1,5 @@
-// A model written out layer by layer, as `"type": "layers"` in an experiment: what each layer is, what it reads and
-// where it is placed. Sizes of inputs follow from the image.
+// A model that an experiment writes out layer by layer (`"type": "layers"`): what each layer is, what it reads and
+// where it is placed. The sizes of inputs follow from the image.
 #pragma once
 
 #include <optional>
@@ -44,10 +44,10 @@ enum class LayerType {
 
 struct LayerConfig {
   std::string name{};                  // TYPE_INDEX if empty
-  std::vector<std::string> inputs{};   // the layer before, if empty
+  std::vector<std::string> inputs{};   // the layer before it if empty
   std::optional<Parallel> parallel{};  // the planner's choice if empty
   std::optional<Axis> over{};          // dp or tp; if empty: tp if the mesh has several ranks there, else dp
-  std::int64_t stage = -1;             // of the pipeline; -1: that of the layer before
+  std::int64_t stage = -1;             // of the pipeline; -1: that of the layer before it
   bool recompute = false;
   std::optional<LayerType> type{};  // must be given
   LinearOptions linear{};
@@ -60,7 +60,8 @@ struct LayerConfig {
 
 void describe(Describer& d, LayerConfig& config);
 
-/// InputError names the layer: a name given twice, an input that is none before it, inputs that do not fit.
+/// InputError names the layer whose name is used twice, whose input is not a layer before it, or whose inputs do not
+/// fit.
 ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image);
 
 }  // namespace heddle

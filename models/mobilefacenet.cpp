@@ -29,7 +29,7 @@ class MobileFaceNetBuilder {
     model.apply(name + ".layers.1",
                 BatchNorm::describe({.channels = options.out, .synchronized = synchronized_}, shortcut >= 0), inputs);
   }
-  /// To `inner` channels by 1 x 1, depthwise 3 x 3, to `out` channels by 1 x 1.
+  /// A 1 x 1 convolution to `inner` channels, a depthwise 3 x 3 convolution, and a 1 x 1 convolution to `out` channels.
   void depthwise(const std::string& name, std::int64_t inner, std::int64_t out, std::int64_t stride) {
     const int x = model.last_value();
     const std::int64_t in = model.sample(x).back();
@@ -53,8 +53,8 @@ class MobileFaceNetBuilder {
 
 ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape& image) {
   if (image.height != image.width)
-    fail<InputError>("mobilefacenet: expected square images, for its last kernel is one, got {} x {}", image.height,
-                     image.width);
+    fail<InputError>("mobilefacenet: expected square images, because its last kernel is square, got {} x {}",
+                     image.height, image.width);
   MobileFaceNetBuilder builder(image, config.synchronized_norms);
   ModelDescription& model = builder.model;
   const auto& blocks = config.mobilefacenet.blocks;
@@ -66,7 +66,7 @@ ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape&
     builder.convolution("layers.1", {.in = narrow, .out = narrow, .groups = 64});
   else
     builder.residuals("layers.1", blocks[0], 128);
-  // The widths within the blocks do not grow with the scale: so InsightFace has them.
+  // As in InsightFace, the widths within the blocks do not grow with the scale.
   builder.depthwise("layers.2", 128, narrow, 2);
   builder.residuals("layers.3", blocks[1], 128);
   builder.depthwise("layers.4", 256, wide, 2);
@@ -74,7 +74,7 @@ ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape&
   builder.depthwise("layers.6", 512, wide, 2);
   builder.residuals("layers.7", blocks[3], 256);
   builder.convolution("conv_sep", {.in = wide, .out = separate, .kernel = 1, .padding = 0});
-  // Global depthwise: a weight for each pixel and channel.
+  // A global depthwise convolution: one weight per pixel and channel.
   const std::int64_t size = model.sample(model.last_value())[0];
   builder.linear_convolution("features.layers.0",
                              {.in = separate, .out = separate, .kernel = size, .padding = 0, .groups = separate});

@@ -21,9 +21,10 @@ inline constexpr auto enum_names<Stem> = enum_table<Stem>({
 
 static void describe(Describer& d, StagesConfig& config) {
   d.field("balance", config.balance, between(1, 1e6), between(0, 1e6),
-          "weighted layers (convolutions and linear layers, shortcuts' not counted) of each stage");
+          "number of weighted layers (convolutions and linear layers, except those of shortcuts) in each stage");
   choice(d, "by", config.by, "automatic",
-         "what is shared out evenly where no balance is given and no layer names its stage; automatic: the time");
+         "what is divided evenly among the stages if no balance is given and no layer names its stage; automatic: the "
+         "time");
 }
 
 static void describe(Describer& d, PlacementConfig& config) {
@@ -69,7 +70,8 @@ void describe_resnext(Describer& d, ModelConfig& config) {
   describe_resnet(d, config);
   describe_blocks(d, config.resnext.blocks);
   d.field("cardinality", config.resnext.cardinality, between(1, 4096), "groups of the 3 x 3 convolutions");
-  d.field("width", config.resnext.width, between(1, 4096), "channels a group in the first stage; doubles each stage");
+  d.field("width", config.resnext.width, between(1, 4096),
+          "channels per group in the first stage; they double in each stage");
 }
 
 void describe_vgg(Describer& d, ModelConfig& config) {
@@ -122,8 +124,8 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
 
 void describe_layout(Describer& d, ModelConfig& config) {
   list(d, "placements", config.placements, between(0, 10000),
-       "layers that are placed as asked; the last that names a layer decides");
-  object(d, "stages", config.stages, "how the layers fall to the mesh's stages");
+       "placements of some layers; the last one that matches a layer decides");
+  object(d, "stages", config.stages, "how the layers are divided into pipeline stages");
 }
 
 }  // namespace

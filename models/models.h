@@ -1,4 +1,4 @@
-// Backbones: from a configuration and an image size to a model that ends in an embedding [n, embedding].
+// Backbones: makes a model that ends in an embedding [n, embedding] from a configuration and the size of the images.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ struct PlacementConfig {
 
 /// The defaults are torchvision's resnext50_32x4d.
 struct ResnextConfig {
-  std::vector<std::int64_t> blocks{3, 4, 6, 3};  // of each stage
+  std::vector<std::int64_t> blocks{3, 4, 6, 3};  // number in each stage
   std::int64_t cardinality = 32;                 // groups of the 3 x 3 convolutions
-  std::int64_t width = 4;                        // channels a group in the first stage; doubles from stage to stage
+  std::int64_t width = 4;  // channels per group in the first stage; they double from stage to stage
 };
 
 struct VggConfig {
@@ -57,14 +57,15 @@ struct VggConfig {
 
 /// The defaults are InsightFace's `mbf`; scale 1 is the paper's network.
 struct MobileFaceNetConfig {
-  std::vector<std::int64_t> blocks{1, 4, 6, 2};  // residual blocks of each stage
-  std::int64_t scale = 2;                        // of the blocks' channels: 64 and 128 times this
+  std::vector<std::int64_t> blocks{1, 4, 6, 2};  // number of residual blocks in each stage
+  std::int64_t scale = 2;                        // the blocks have 64 and 128 channels times this
 };
 
-/// How the layers fall to pipeline stages.
+/// How the layers are divided into pipeline stages.
 struct StagesConfig {
-  std::vector<std::int64_t> balance{};  // weighted layers of each stage
-  /// What is shared out evenly. If empty: the balance or the stages that layers name decide, if any, else the time.
+  std::vector<std::int64_t> balance{};  // number of weighted layers in each stage
+  /// What is divided evenly. If empty: the balance or the stages that layers name decide if there are any, else the
+  /// time.
   std::optional<BalanceBy> by{};
 };
 
@@ -86,15 +87,15 @@ struct ModelConfig {
 
 void describe_model(Describer& d, ModelConfig& config);
 
-/// Takes images [n, height, width, channels] and gives embeddings [n, d], where d is the configured size, or, where the
-/// layers are written out, what the last one gives. InputError if images are too small for the model.
+/// The model takes images [n, height, width, channels] and gives embeddings [n, d]. d is the configured size, or, if
+/// the layers are written out, the size that the last one gives. InputError if the images are too small for the model.
 ModelDescription make_model(const ModelConfig& config, const ImageShape& image);
-/// Where a model is cut into so many stages. Without any wish that is as the estimated times are most even; `loads_of`
-/// is asked what the layers load a stage with, if that decides. One stage has all layers, whatever was wished: so a
-/// study may compare with it. InputError if the wishes do not fit.
+/// Cuts a model into this number of stages; by default so that the estimated times are most even. `loads_of` is called
+/// for the loads of the layers if they decide. A single stage has all layers, whatever the configuration says, so that
+/// a study can compare with it. InputError if the configuration does not fit.
 StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
                   const std::function<StageLoads(BalanceBy)>& loads_of);
-/// d of the embeddings that a model gives.
+/// The size d of the embeddings that a model gives.
 inline std::int64_t embedding_size(const ModelDescription& model) {
   return model.sample(model.last_value())[0];
 }
@@ -113,8 +114,7 @@ ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image
 /// Chen et al. 2018, in InsightFace's form and with its parameter names.
 ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
 
-/// The end that most families have: dropout, the last linear layer `fc`, the norm `features`; each as the
-/// configuration says.
+/// Appends the end that most families have: dropout, the last linear layer `fc` and the norm `features`, as configured.
 void append_embedding(ModelDescription& model, const ModelConfig& config, std::int64_t in);
 
 }  // namespace heddle

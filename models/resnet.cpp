@@ -10,10 +10,10 @@ namespace heddle {
 namespace {
 
 struct Variant {
-  std::vector<std::int64_t> blocks;  // of each stage
+  std::vector<std::int64_t> blocks;  // number in each stage
   bool bottleneck = false;
   std::int64_t groups = 1;  // of the bottlenecks' 3 x 3 convolutions
-  std::int64_t width = 64;  // channels of a group there, in the first stage
+  std::int64_t width = 64;  // channels per group of these, in the first stage
 };
 
 Variant variant_of(ModelType type) {
@@ -25,7 +25,7 @@ Variant variant_of(ModelType type) {
     case ModelType::resnet50:
       return {.blocks = {3, 4, 6, 3}, .bottleneck = true};
     default:
-      fail("resnet: model type {} is of another family", static_cast<int>(type));
+      fail("resnet: model type {} belongs to another family", static_cast<int>(type));
   }
 }
 
@@ -36,7 +36,7 @@ class ResNetBuilder {
   int convolution(const std::string& name, int input, const ConvolutionLayerOptions& options) {
     return model.apply(name, Convolution::describe(options), {input});
   }
-  /// Batch norm, with ReLU and a residual if there are.
+  /// Batch norm, with ReLU and a residual if there is one.
   int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels, NormActivation activation) {
     const bool with_residual = inputs.size() > 1;
     return model.apply(
@@ -57,7 +57,7 @@ class ResNetBuilder {
     y = convolution(name + ".conv2", y, {.in = out, .out = out});
     return norm(name + ".bn2", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
   }
-  /// `width`: of the 3 x 3 convolution.
+  /// `width`: the channels of the 3 x 3 convolution.
   int bottleneck_block(const std::string& name, int x, std::int64_t in, std::int64_t width, std::int64_t groups,
                        std::int64_t out, std::int64_t stride) {
     int y = convolution(name + ".conv1", x, {.in = in, .out = width, .kernel = 1, .padding = 0});

@@ -17,14 +17,15 @@ constexpr std::int64_t max_pool = 0;
 
 /// Output channels of the convolutions, with the poolings between them.
 std::span<const std::int64_t> features_of(ModelType type) {
-  static constexpr std::array<std::int64_t, 13> vgg11{64,  max_pool, 128,      pool, 256, 256, pool,
-                                                      512, 512,      max_pool, 512,  512, pool};
-  static constexpr std::array<std::int64_t, 15> vgg13{64,       64,  max_pool, 128,  128, pool, 256, 256,
-                                                      max_pool, 512, 512,      pool, 512, 512,  pool};
-  static constexpr std::array<std::int64_t, 18> vgg16{64,       64,  max_pool, 128, 128,  pool, 256, 256, 256,
-                                                      max_pool, 512, 512,      512, pool, 512,  512, 512, pool};
-  static constexpr std::array<std::int64_t, 21> vgg19{64,  64,  max_pool, 128, 128,      pool, 256, 256, 256, 256, pool,
-                                                      512, 512, 512,      512, max_pool, 512,  512, 512, 512, pool};
+  static constexpr std::array<std::int64_t, 13> vgg11{64,  max_pool, 128,      max_pool, 256, 256,     max_pool,
+                                                      512, 512,      max_pool, 512,      512, max_pool};
+  static constexpr std::array<std::int64_t, 15> vgg13{64,       64,  max_pool, 128,      128, max_pool, 256,     256,
+                                                      max_pool, 512, 512,      max_pool, 512, 512,      max_pool};
+  static constexpr std::array<std::int64_t, 18> vgg16{
+      64, 64, max_pool, 128, 128, max_pool, 256, 256, 256, max_pool, 512, 512, 512, max_pool, 512, 512, 512, max_pool};
+  static constexpr std::array<std::int64_t, 21> vgg19{64,  64,       max_pool, 128,      128, max_pool, 256,
+                                                      256, 256,      256,      max_pool, 512, 512,      512,
+                                                      512, max_pool, 512,      512,      512, 512,      max_pool};
   switch (type) {
     case ModelType::vgg11:
       return vgg11;
@@ -35,13 +36,13 @@ std::span<const std::int64_t> features_of(ModelType type) {
     case ModelType::vgg19:
       return vgg19;
     default:
-      fail("vgg: model type {} is of another family", static_cast<int>(type));
+      fail("vgg: model type {} belongs to another family", static_cast<int>(type));
   }
 }
 
 constexpr double linear_deviation = 0.01;  // torchvision's initial weights
 
-/// torchvision's numbers: a convolution, its norm, its ReLU and a pooling count one each.
+/// torchvision's numbering, in which a convolution, its norm, its ReLU and a pooling count one each.
 void append_features(ModelDescription& model, const ModelConfig& config, std::int64_t in) {
   int index = 0;
   const auto next = [&index] { return fmt::format("features.{}", index++); };
@@ -55,7 +56,7 @@ void append_features(ModelDescription& model, const ModelConfig& config, std::in
       model.then(next(),
                  BatchNorm::describe(
                      {.channels = out, .activation = NormActivation::relu, .synchronized = config.synchronized_norms}));
-      ++index;  // the ReLU, which the norm does
+      ++index;  // the ReLU, which is part of the norm here
     } else {
       model.then(next(), Activation::describe(ActivationKind::relu));
     }
@@ -68,7 +69,8 @@ void append_features(ModelDescription& model, const ModelConfig& config, std::in
 ModelDescription make_vgg(const ModelConfig& config, const ImageShape& image) {
   ModelDescription model(shape_of(image));
   append_features(model, config, image.channels);
-  // Reads the image NHWC: torchvision's classifier.0.weight has its columns in the order channel, row, column.
+  // This reads the image in NHWC order, while the columns of torchvision's classifier.0.weight are in the order
+  // channel, row, column.
   model.then("flatten", Flatten::describe());
   std::int64_t in = model.sample(model.last_value())[0];
   int index = 0;

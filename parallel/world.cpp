@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/nccl/nccl.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/threads/threads_transport.h"
 
@@ -20,22 +20,14 @@ namespace heddle {
 
 namespace {
 
-[[noreturn]] void raise(int rank, const Failure& failure) {
-  switch (failure.kind) {
-    case Failure::Kind::out_of_memory:
-      throw OutOfMemory(failure.why);
-    case Failure::Kind::input_error:
-      throw InputError(failure.why);
-    case Failure::Kind::rank_failed:
-      throw RankFailed(failure.why);
-    case Failure::Kind::error:
-      break;
-  }
-  fail<RankFailed>("rank {} failed: {}", rank, failure.why);
+/// An error of no special kind becomes the failure of its rank.
+[[noreturn]] void raise_rank_failure(int rank, const Failure& failure) {
+  if (failure.kind == Failure::Kind::error) fail<RankFailed>("rank {} failed: {}", rank, failure.why);
+  raise(failure);
 }
 
-/// This machine's cores a rank; 0 if there are more ranks. A process that its launcher has bound to some has them for
-/// itself.
+/// The cores of this machine per rank; 0 if there are more ranks than cores. A process that its launcher has bound to
+/// some cores has them for itself.
 int cores_of_a_rank(const WorldOptions& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (options.processes == nullptr) return cores / options.mesh.size();
@@ -49,8 +41,8 @@ double steady_seconds() {
 RankClock make_clock(const WorldOptions& options, int rank, const Device& device, RankClock::Steady::time_point epoch) {
   const ClockOptions& clock = options.clock;
   if (!clock.is_virtual) {
-    // With a core for every thread the time is the CPU time, and takes a twentieth of the time to read: of a small
-    // collective that is the half.
+    // With a core for every thread, steady time equals CPU time and takes a twentieth of the time to read, which would
+    // be half of a small collective.
     if (cores_of_a_rank(options) >= threads_per_rank(options)) return RankClock(epoch, steady_seconds);
     return RankClock(epoch);
   }
@@ -61,19 +53,19 @@ RankClock make_clock(const WorldOptions& options, int rank, const Device& device
   return {rank, model};
 }
 
-/// What the ranks of this process have in common.
+/// What the ranks of this process share.
 struct Process {
   RankClock::Steady::time_point epoch = RankClock::Steady::now();
-  std::shared_ptr<ComputingTurn> turn{};  // null: all compute at once
+  std::shared_ptr<CoreLock> core{};  // null: all compute at once
 };
 
-/// However a rank ends, it gives up its turn.
-class Retirement {
+/// However a rank ends, it releases the core lock.
+class RetiresAtEnd {
  public:
-  explicit Retirement(RankClock& clock) : clock_(clock) {}
-  ~Retirement() { clock_.retire(); }
-  Retirement(const Retirement&) = delete;
-  Retirement& operator=(const Retirement&) = delete;
+  explicit RetiresAtEnd(RankClock& clock) : clock_(clock) {}
+  ~RetiresAtEnd() { clock_.retire(); }
+  RetiresAtEnd(const RetiresAtEnd&) = delete;
+  RetiresAtEnd& operator=(const RetiresAtEnd&) = delete;
 
  private:
   RankClock& clock_;
@@ -82,12 +74,12 @@ class Retirement {
 /// The life of one rank, on its own thread.
 void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& body, Device& device,
               std::unique_ptr<Transport> transport, const Process& process) {
-  if (process.turn) process.turn->stay_on_core();
+  if (process.core) process.core->pin_thread();
   device.backend().enter_thread();
   const auto traffic = std::make_shared<RankTraffic>(
       make_clock(options, transport->world_rank(transport->rank()), device, process.epoch));
-  const Retirement retirement(traffic->clock);
-  if (process.turn) traffic->clock.take_turns(process.turn);
+  const RetiresAtEnd retirement(traffic->clock);
+  if (process.core) traffic->clock.compute_under(process.core);
   const auto bytes = std::make_shared<ByteCounter>();
   traffic->hooks.push_back(bytes);
   Communicator world(std::move(transport), device, traffic);
@@ -104,20 +96,21 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
             .bytes = *bytes,
             .clock = traffic->clock};
   body(rank);
-  device.backend().synchronize();  // what a GPU found wrong at the very end is told before the rank counts as done
+  device.backend().synchronize();  // errors of a GPU at the very end are reported before the rank counts as done
 }
 
-/// By NCCL, ranks of one machine have its GPUs in their order; a launcher may also show each process its own only.
+/// Where each rank needs a GPU of its own, the ranks of one machine take its GPUs in their order. A launcher may also
+/// show each process only the GPU that it is to use.
 int gpu_of_process(const WorldOptions& options) {
-  if (options.transport != "nccl" || options.backend != "cuda") return 0;
+  if (!transport_type(options.transport).needs_own_gpu || options.backend != "cuda") return 0;
   const Processes& processes = *options.processes;
   const int gpus = cuda_gpus();
   const bool has_own = gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
   if (gpus > 0 && processes.local_rank() >= gpus && !has_own)
     fail<InputError>(
-        "transport nccl: each rank needs a GPU of its own, and this machine has {} of the job's ranks and {} GPU{} "
+        "transport {}: each rank needs a GPU of its own, and this machine has {} of the job's ranks and {} GPU{} "
         "(several ranks on one GPU: transport threads)",
-        processes.local_size(), gpus, gpus == 1 ? "" : "s");
+        options.transport, processes.local_size(), gpus, gpus == 1 ? "" : "s");
   return has_own ? 0 : processes.local_rank();
 }
 
@@ -131,23 +124,24 @@ std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
                                   rank, options.memory_budget);
 }
 
-/// Of a process's rank. Without data nothing moves, on whatever device.
+/// Where the device holds no data nothing moves, and no library is opened.
 std::unique_ptr<Transport> connect(const WorldOptions& options, const Device& device) {
   Processes& processes = *options.processes;
   const int ranks = options.mesh.size();
-  if (options.transport != "nccl" || !device.has_data()) return processes.connect(ranks, options.timeout);
-  return processes.connect(ranks, options.timeout, options.nccl != nullptr ? *options.nccl : open_nccl(), device);
+  const auto elements = transport_type(options.transport).elements;
+  if (elements == nullptr || !device.has_data()) return processes.connect(ranks, options.timeout);
+  return processes.connect(ranks, options.timeout, options.elements ? options.elements : elements(), device);
 }
 
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const int ranks = options.mesh.size();
-  // Tensors may be on their way when a rank fails: the world that holds them goes before the devices.
+  // Tensors may be under way when a rank fails: the world that holds them is destroyed before the devices.
   std::vector<std::unique_ptr<Device>> devices;
   for (int r = 0; r < ranks; ++r) devices.push_back(make_device(options, r));
   Process process;
-  const bool in_turns = options.clock.is_virtual && !options.clock.computed && devices.front()->has_data();
-  if (in_turns) process.turn = std::make_shared<ComputingTurn>();
-  ThreadsWorld world(ranks, in_turns ? options.timeout * ranks : options.timeout);
+  const bool one_computes = options.clock.is_virtual && !options.clock.computed && devices.front()->has_data();
+  if (one_computes) process.core = std::make_shared<CoreLock>();
+  ThreadsWorld world(ranks, one_computes ? options.timeout * ranks : options.timeout);
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   {
     std::vector<std::jthread> threads;
@@ -169,7 +163,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
       try {
         threads.emplace_back(live, r);
       } catch (...) {
-        // The system gives no more threads: those that run must not wait for one that never will.
+        // The system gives no more threads: the running ranks must not wait for one that never runs.
         fails(r);
         break;
       }
@@ -177,10 +171,10 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     world.await(static_cast<int>(threads.size()), options.patience, options.on_stall);
   }
   for (int r = 0; r < ranks; ++r)
-    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise(r, *failure);
+    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise_rank_failure(r, *failure);
 }
 
-/// This process's rank, if the mesh has it: those beyond the mesh only learn how it ended.
+/// Runs this process's rank, if the mesh has it; processes beyond the mesh only take part in the end.
 void run_process(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   Processes& processes = *options.processes;
   const int ranks = options.mesh.size();
@@ -197,11 +191,11 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   } catch (...) {
     exception = std::current_exception();
   }
-  // Elements may be on their way when a rank fails: the device stays until they have arrived, and where that is not to
-  // be known, as long as this process.
+  // Elements may be under way when a rank fails: the device stays until they have arrived, and where that cannot be
+  // known, as long as this process.
   const auto failed = processes.conclude(exception);
   if (processes.is_broken()) (void)device.release();
-  if (failed) raise(failed->first, failed->second);
+  if (failed) raise_rank_failure(failed->first, failed->second);
 }
 
 }  // namespace
@@ -214,20 +208,22 @@ int threads_per_rank(const WorldOptions& options) {
 
 void find_device(const WorldOptions& options) {
   (void)make_device(options, 0);
-  if (options.transport == "nccl" && options.nccl == nullptr) (void)open_nccl();
+  const auto elements = transport_type(options.transport).elements;
+  if (elements != nullptr && !options.elements) (void)elements();
 }
 
 void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body) {
-  const std::string& transport = options.transport;
-  if (transport == "threads") return run_threads(options, body);
-  if (transport != "mpi" && transport != "nccl")
-    fail<InputError>("transport: expected threads, mpi or nccl, got {}", transport);
-  if (options.processes == nullptr)
-    fail<InputError>("transport: {} needs one process a rank: start it with mpirun -n {}", transport,
+  const TransportType& transport = transport_type(options.transport);
+  if (transport.needs_job && options.processes == nullptr)
+    fail<InputError>("transport {}: it needs one process per rank: start it with mpirun -n {}", transport.name,
                      options.mesh.size());
-  if (transport == "nccl" && options.nccl == nullptr && options.backend == "cpu")
-    fail<InputError>("transport: nccl moves what GPUs hold: expected device cuda, got cpu");
-  run_process(options, body);
+  if (!options.elements && !transport.moves_memory_of(options.backend))
+    fail<InputError>("transport {}: expected device {}, got {}: {}", transport.name,
+                     fmt::join(transport.devices, " or "), options.backend, transport.restriction);
+  if (transport.needs_job)
+    run_process(options, body);
+  else
+    run_threads(options, body);
 }
 
 }  // namespace heddle

@@ -14,7 +14,7 @@ for name in heddle experiments tests docs; do ln -s "$root/$name" "$work/$name";
 
 cuda="needs the CUDA toolkit"
 data="needs the ORL photographs"
-long="takes longer than a minute; tests/slow runs every shipped experiment, shortened"
+long="takes longer than a minute; tests/experiments/program/long runs every shipped experiment, shortened"
 mpi="needs an MPI; tests/parallel/transports has its tests"
 results="needs the results of a command that does not run here"
 step="is a step of .ci/run"

@@ -73,11 +73,11 @@ step() {  # step NAME LIMIT COMMAND...: at most so many seconds
      \"passed\": ${passed:-null}, \"failed\": ${failed:-null}$end}"
 }
 
-kernels='*/cuda_*,*/operations_*,*/kernels_*,*/*convolution_*,*/*normalization_*,*/class_rows_*,*/lazy_*,*/tensor_*,*/optimizer_*'
+kernels='*/framework/backends/cuda/*,*/framework/kernels/*,*/framework/ops/*,*/framework/tensors/*,*/optimizer_*,*/lazy_*,*/cuda_device_*'
 step "operations and kernels" 60 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
-step "head" 45 "$tests" --source-file='*/head_*'
+step "head" 45 "$tests" --source-file='*/layers/head/head_*,*/layers/head/concurrent/*'
 # Layouts of up to eight ranks on this one card.
-step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator*,*/pipeline*'
+step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator_*,*/parallel/pipeline/concurrent/*'
 step "experiments beside the cpu and plan" 100 "$tests" --test-case='shipped experiments lose on a GPU*'
 memory=$(sed -n 's/^memory: //p' "$logs/experiments beside the cpu and plan" | paste -sd , -)
 if command -v compute-sanitizer >/dev/null; then

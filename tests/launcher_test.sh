@@ -117,6 +117,10 @@ has "an added file is noticed" "building" "$err"
 rm "$tree/framework/more.h"
 call value
 has "a removed file is noticed" "building" "$err"
+mkdir "$tree/framework/cells"
+echo >"$tree/framework/cells/text.md"
+call value
+has "a file that is embedded is noticed" "building" "$err"
 
 echo 'const int value = oops;' >"$tree/framework/value.h"
 call value

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/job.h"
+#include "parallel/transports/processes/mpi/mpi_wire.h"
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"
 
@@ -17,7 +19,7 @@ int run_tests(int argc, char** argv) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   context.addFilter("test-suite-exclude", test::long_under_sanitizers);
 #endif
-  std::unique_ptr<Wire> wire = launch_of_environment() ? join_job() : nullptr;
+  std::unique_ptr<Wire> wire = launch_of_environment() ? join_by_mpi() : nullptr;
   if (!wire) return context.run();
   Processes job(std::move(wire));
   test::job = &job;

@@ -41,6 +41,15 @@ headers=$(files '\.(h|cuh)$' "${all[@]}")
 rule "a header has no #pragma once" "$(xargs -d '\n' -r grep -LxF '#pragma once' <<<"$headers")"
 rule "a header does not begin with its purpose" "$(
   while IFS= read -r file; do [[ $(head -n 1 "$file") == //* ]] || echo "$file"; done <<<"$headers")"
+rule "a cell of the notebook is not Python" "$(  # lines that begin with % are Jupyter's own
+  for cell in notebooks_export/cells/*.py; do
+    sed 's/^%/#%/' "$cell" | python3 -c 'import sys; compile(sys.stdin.read(), sys.argv[1], "exec")' "$cell" 2>&1
+  done)"
+if command -v pyflakes3 >/dev/null; then  # a cell goes on from the names of those before it
+  rule "the notebook has names that nothing defines or uses" "$(
+    cd notebooks_export/cells && sed -s 's/^%/#%/' read.py overview.py errors.py heads_read.py heads.py heads_pay.py \
+      timeline.py gain.py prediction.py memory.py loss.py time.py | pyflakes3 2>&1)"
+fi
 if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/support/*.sh tests/parallel/transports/*.sh)"; fi
 
 echo "$passed passed, $failed failed"

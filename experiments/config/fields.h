@@ -10,7 +10,7 @@ namespace heddle {
 
 struct IntegerField {
   std::int64_t value = 0;
-  /// What it may be, both ends included.
+  /// The values that it may have, both ends included.
   std::int64_t least = 0;
   std::int64_t most = 0;
 };

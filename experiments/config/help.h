@@ -1,4 +1,4 @@
-// `heddle help [dotted.path]`: what an object or a field of the experiment is, from its description.
+// `heddle help [dotted.path]`: explains an object or a field of the experiment from its description.
 #pragma once
 
 #include <string>

@@ -256,8 +256,4 @@ std::string to_line(const Value& value) {
   return out;
 }
 
-std::string json_string(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace heddle

@@ -39,7 +39,5 @@ ParsedJson parse_json(std::string_view text, std::string_view name);
 std::string to_text(const Value& value);
 /// The same on one line without a newline.
 std::string to_line(const Value& value);
-/// A string as JSON, quotes included; bytes that are not UTF-8 become U+FFFD.
-std::string json_string(std::string_view text);
 
 }  // namespace heddle

@@ -46,7 +46,7 @@ struct Node {
   std::optional<std::type_index> identity;
 
   bool is_tagged() const { return !alternatives.empty(); }
-  /// Of a list of objects: what an element looks like.
+  /// The shape of an element, in a list of objects.
   const Node& element() const { return same_as == nullptr ? blank.front() : same_as->blank.front(); }
   /// The alternative called `type`, or null.
   const Alternative* alternative(std::string_view type) const;

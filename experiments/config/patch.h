@@ -15,7 +15,7 @@ namespace heddle {
 /// Merges `patch` into `target`. `shape` describes `target`; null where nothing is described.
 void merge(Value& target, const Value& patch, const Node* shape);
 
-/// The patch that makes `to` of `from`, both objects as `to_value` writes them.
+/// The patch that turns `from` into `to`, both objects as `to_value` writes them.
 Value difference(const Value& from, const Value& to);
 
 /// One `--set a.b=json`. A value that is not JSON is a string.
@@ -29,8 +29,8 @@ struct Setting {
 /// Throws InputError naming the `--set`.
 Setting parse_setting(std::string_view text);
 
-/// The more specific path wins, a "type" comes before its siblings, and of equal paths the last wins: so no setting
-/// undoes another unseen.
+/// The more specific path wins, a "type" comes before its siblings, and of equal paths the last wins, so that no
+/// setting silently undoes another.
 void sort_settings(std::vector<Setting>& settings);
 
 /// Merges a setting into `root`; numbers in its path are indices where they meet a list. Throws InputError for an index

@@ -81,6 +81,12 @@ class Reader final : public Describer {
   void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view /*help*/) override {
     const std::vector<std::string> known(names.begin(), names.end());
     if (const Value* const given = take(key, one_of_words(known))) {
+      const std::string* const text = given->get_if<std::string>();
+      for (const FormerName& name : key.former)
+        if (text != nullptr && *text == name.former) {
+          value = static_cast<int>(std::find(names.begin(), names.end(), name.now) - names.begin());
+          return;
+        }
       read_name(*given, child_pointer(pointer_, key.name), known, value);
     }
   }

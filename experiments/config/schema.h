@@ -1,5 +1,4 @@
-// The JSON Schema (draft 2020-12) of an experiment file, for editors: completion, ranges, defaults and help as one
-// types.
+// The JSON Schema (draft 2020-12) of an experiment file: editors use it for completion, ranges, defaults and help.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace heddle {
 
-/// Of a file whose root `root` describes; "$schema" and "variants" are added. `title` heads it.
+/// The schema of a file whose root `root` describes, with "$schema" and "variants" added. `title` heads it.
 std::string schema_text(const Describer::Body& root, std::string_view title);
 
 }  // namespace heddle

@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// What every value of a `--set` is ordered by: after the file's.
+/// The order of every value of a `--set`: after the file's.
 inline constexpr std::uint32_t kAfterTheFile = std::numeric_limits<std::uint32_t>::max();
 
 /// A file, the patches inside it, and the `--set`s that came on top. Origin 0 is the file itself.
@@ -24,8 +24,8 @@ class Source {
   std::uint32_t add_set(std::string_view dotted, std::string pointer);
 
   const std::string& file() const { return origins_[0].place; }
-  /// `experiment.json: /variants/2/patch/train/batch` or `--set train.batch`, of the value at `pointer` in the merged
-  /// experiment.
+  /// Where the value at `pointer` in the merged experiment stands: `experiment.json: /variants/2/patch/train/batch` or
+  /// `--set train.batch`.
   std::string where(std::uint32_t origin, std::string_view pointer) const;
 
  private:
@@ -43,7 +43,7 @@ class Problems {
   /// Equal texts (a wrong base value is met in every variant) count once.
   void add(std::uint32_t order, std::string text);
   bool is_empty() const { return problems_.empty(); }
-  /// There are so many that further ones are only counted.
+  /// Whether there are so many that further ones are only counted.
   bool is_full() const;
   void skip_one() { ++more_; }
   /// Throws one InputError with a line for each of the first twenty problems; does nothing if there are none.

@@ -10,32 +10,6 @@
 #include "framework/description/nearest.h"
 
 namespace heddle {
-namespace {
-
-std::size_t sequence_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
-  }
-  // C1 controls (U+0080 to U+009F) steer terminals too.
-  if (first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0) return 0;
-  return length;
-}
-
-std::string cut(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return std::string(text);
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
-  return std::string(text.substr(0, most)) + "...";
-}
-
-}  // namespace
 
 std::string child_pointer(std::string_view pointer, std::string_view key) {
   std::string result(pointer);
@@ -113,30 +87,6 @@ std::string value_words(const Value& value) {
 std::string suggestion(std::string_view name, std::span<const std::string> names) {
   const std::string best = nearest(name, names);
   return best.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(best));
-}
-
-std::string printable(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const auto first = static_cast<unsigned char>(text[0]);
-    const std::size_t length = sequence_length(text);
-    if (length == 0 || first < 0x20 || first == 0x7F) {
-      result += '?';
-      text.remove_prefix(1);
-    } else {
-      result += text.substr(0, length);
-      text.remove_prefix(length);
-    }
-  }
-  return result;
-}
-
-std::string shortened(std::string_view text, std::size_t most) {
-  return printable(cut(text, most));
-}
-
-std::string in_quotes(std::string_view text) {
-  return printable(json_string(cut(text, 60)));
 }
 
 }  // namespace heddle

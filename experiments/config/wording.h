@@ -7,6 +7,7 @@
 
 #include "experiments/config/value.h"
 #include "framework/description/describe.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 
@@ -25,12 +26,5 @@ std::string value_words(const Value& value);
 
 /// `; did you mean "batch"?`, or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
-
-/// Without control characters and broken UTF-8, so that hostile input cannot play with a terminal.
-std::string printable(std::string_view text);
-/// Printable, and cut to about `most` bytes.
-std::string shortened(std::string_view text, std::size_t most = 60);
-/// A printable JSON string, cut.
-std::string in_quotes(std::string_view text);
 
 }  // namespace heddle

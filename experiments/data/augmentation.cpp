@@ -86,16 +86,19 @@ void erase(const ImageShape& shape, double at_x, double at_y, double part_x, dou
 
 void describe(Describer& d, AugmentationConfig& c) {
   d.field("flip", c.flip, between(0, 1), "probability that a training image is mirrored");
-  d.field("shift", c.shift, between(0, 4096), "most pixels that an image is moved by, each way");
-  d.field("rotation", c.rotation, between(0, 180), "most degrees that an image is turned by, each way");
-  d.field("scale", c.scale, from_to_below(0, 1), "most that the size changes by: 0.1 gives 0.9 to 1.1 times");
-  d.field("brightness", c.brightness, between(0, 1), "most that is added to or taken from pixels of 0 to 1");
-  d.field("contrast", c.contrast, between(0, 1), "most that contrast changes by: 0.2 gives 0.8 to 1.2 times");
-  d.field("erase", c.erase, between(0, 1), "probability that a rectangle (a tenth to two fifths a side) turns gray");
+  d.field("shift", c.shift, between(0, 4096), "the largest shift in pixels, in each direction");
+  d.field("rotation", c.rotation, between(0, 180), "the largest rotation in degrees, in each direction");
+  d.field("scale", c.scale, from_to_below(0, 1),
+          "the largest relative change of size: 0.1 gives factors from 0.9 to 1.1");
+  d.field("brightness", c.brightness, between(0, 1), "the largest change of brightness, for pixels from 0 to 1");
+  d.field("contrast", c.contrast, between(0, 1),
+          "the largest relative change of contrast: 0.2 gives factors from 0.8 to 1.2");
+  d.field("erase", c.erase, between(0, 1),
+          "probability that a rectangle becomes gray, with sides of a tenth to two fifths of the image's");
 }
 
 void augment(const AugmentationConfig& config, const ImageShape& shape, RandomStream draws, std::span<float> pixels) {
-  // All are drawn, used or not, so that one option never changes another's luck.
+  // All are drawn, used or not, so that one option never changes the draws of another.
   const auto both_ways = [&draws] { return 2 * draws.uniform() - 1; };
   const bool mirrored = draws.uniform() < config.flip;
   const auto moves = static_cast<std::uint64_t>(2 * config.shift + 1);

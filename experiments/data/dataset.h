@@ -26,7 +26,7 @@ class Dataset {
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size(Split split) const = 0;
   virtual std::int64_t label(Split split, std::int64_t index) const = 0;
-  /// Names a sample in messages: a file, or "identity 3, training sample 5".
+  /// The name of a sample in messages: a file, or "identity 3, training image 5".
   virtual std::string sample_name(Split split, std::int64_t index) const = 0;
   /// Writes one image, pixels (x / 255 - 0.5) / 0.5. Raises InputError with the file's name if it is broken.
   virtual void read(Split split, std::int64_t index, std::span<float> pixels) const = 0;
@@ -35,45 +35,16 @@ class Dataset {
   ImageShape image_;
 };
 
-struct SyntheticIdentitiesConfig {
-  std::int64_t identities = 100;
-  std::vector<std::int64_t> image = {3, 112, 112};
-  std::int64_t train_per_identity = 20;
-  std::int64_t test_per_identity = 5;
-};
-
-struct ImageFolderConfig {
-  std::string path;
-  std::vector<std::int64_t> image = {3, 112, 112};
-  std::int64_t train_per_identity = 1;
-  std::int64_t test_per_identity = 0;
-};
-
-enum class DataType { synthetic_identities, image_folder };
-
-struct DataConfig {
-  DataType type = DataType::synthetic_identities;
-  SyntheticIdentitiesConfig synthetic_identities;
-  ImageFolderConfig image_folder;
-  AugmentationConfig augmentation;
-};
-
 class Describer;
-/// The tagged union "data": {"type": ..., ...}.
-void describe_data(Describer& d, const char* key, DataConfig& config);
-
-/// [channels, height, width] of the chosen type, without opening anything.
-ImageShape image_shape(const DataConfig& config);
-
-/// Opens or generates. `seed` draws the identities of generated sets. Raises InputError if the data cannot be used.
-std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);
+/// The option `image` of a data set: [channels, height, width].
+void describe_image(Describer& d, std::vector<std::int64_t>& image);
 
 /// The images at `indices`, in their order, into [indices.size(), height, width, channels] floats. Runs on the calling
 /// thread's OpenMP team.
 void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_t> indices, std::span<float> nhwc);
 
 /// The same from the training split, augmented. `indices` is a slice of the global batch of `step` that begins at its
-/// element `first`: an image's draws depend on its place in the global batch, not on who reads it.
+/// element `first`: an image's draws depend on its place in the global batch, not on the rank that reads it.
 void read_training_batch(const Dataset& dataset, std::span<const std::int64_t> indices,
                          const AugmentationConfig& augmentation, RandomKey key, std::int64_t step, std::int64_t first,
                          std::span<float> nhwc);

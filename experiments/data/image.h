@@ -1,5 +1,5 @@
-// Images from files that nobody vouches for: PGM, PPM (text and binary), PNG and JPEG become 8-bit pixels, or an
-// InputError that names the file and what is wrong with it. The format is told by the first bytes, not by the name.
+// Images from untrusted files: PGM, PPM (text and binary), PNG and JPEG become 8-bit pixels, or an
+// InputError that names the file and what is wrong with it. The first bytes, not the name, decide the format.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// What a header promises.
+/// The size that a header announces.
 struct ImageHeader {
   int height = 0;
   int width = 0;
   int channels = 0;
 };
 
-/// Larger images are refused from their header, before memory is taken.
+/// Larger images are refused by their header, before memory is allocated.
 inline constexpr std::int64_t maximum_image_pixels = 64'000'000;
 
 /// Decodes an image held in memory to its own 1 or 3 channels (alpha is dropped, 16-bit PNG is cut to 8). `name` stands

@@ -1,4 +1,4 @@
-// One pair of functions a file format, for image.cpp alone: its header, and its pixels. All raise InputError.
+// Two functions for each file format, for image.cpp alone: one reads the header, one the pixels. All raise InputError.
 #pragma once
 
 #include <cstdint>

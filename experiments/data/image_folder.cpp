@@ -8,6 +8,7 @@
 
 #include "experiments/data/image.h"
 #include "experiments/data/parallel_for.h"
+#include "framework/description/describe.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -54,6 +55,18 @@ std::vector<std::string> list(const std::string& folder, const Wanted& wanted) {
 
 }  // namespace
 
+void describe(Describer& d, ImageFolderConfig& c) {
+  d.field(required("path"), c.path, "folder that holds one folder of PGM, PPM, PNG or JPEG files for each identity");
+  describe_image(d, c.image);
+  d.field(required("train_per_identity"), c.train_per_identity, between(1, 1e6),
+          "how many files of each identity, in natural order, are for training");
+  d.field("test_per_identity", c.test_per_identity, between(0, 1e6), "how many of the rest are for testing; 0: all");
+}
+
+std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const ImageShape& image, RandomKey /*seed*/) {
+  return std::make_unique<ImageFolder>(config, image);
+}
+
 bool natural_less(std::string_view a, std::string_view b) {
   std::string_view rest_a = a;
   std::string_view rest_b = b;
@@ -89,7 +102,8 @@ void ImageFolder::list_identities() {
          return entry.is_directory(ignored);
        }))
     identities_.push_back({.folder = std::move(name), .files = {}, .first_test = 0});
-  if (identities_.empty()) fail<InputError>("image folder \"{}\": one folder an identity expected, none found", path_);
+  if (identities_.empty())
+    fail<InputError>("image folder \"{}\": expected one folder for each identity, found none", path_);
   if (identities_.size() == 1)
     fail<InputError>("image folder \"{}\": a single identity, \"{}\"; at least 2 are needed to tell apart", path_,
                      identities_.front().folder);

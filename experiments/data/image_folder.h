@@ -1,12 +1,32 @@
-// One folder an identity, one file an image. Files are decoded and resized when they are asked for; nothing is kept but
-// their names.
+// One folder for each identity, one file for each image. Files are decoded and resized when they are read; only their
+// names are kept.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "experiments/data/dataset.h"
 
 namespace heddle {
+
+class Describer;
+
+struct ImageFolderConfig {
+  std::string path;
+  std::vector<std::int64_t> image = {3, 112, 112};
+  std::int64_t train_per_identity = 1;
+  std::int64_t test_per_identity = 0;
+
+  /// The number of identities, as far as it is known before the images are opened.
+  static std::optional<std::int64_t> known_classes() { return {}; }
+};
+void describe(Describer& d, ImageFolderConfig& config);
+/// InputError if the folder cannot be used. The seed has no effect.
+std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const ImageShape& image, RandomKey seed);
 
 /// Digits compare as numbers: "2.pgm" before "10.pgm".
 bool natural_less(std::string_view a, std::string_view b);

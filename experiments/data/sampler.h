@@ -1,5 +1,5 @@
-// Which samples a step trains on: epochs are seeded shuffles laid end to end, and a step's global batch is its slice of
-// them. A function of the step alone, so that neither resuming nor the number of ranks changes it.
+// The samples that a step trains on. Epochs are seeded shuffles laid end to end, and a step's global batch is its slice
+// of them. It depends on the step alone, so that neither resuming nor the number of ranks changes it.
 #pragma once
 
 #include <cstdint>

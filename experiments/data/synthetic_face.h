@@ -1,4 +1,4 @@
-// What a drawn face is made of, and the drawing of it. Lengths are in half face heights from the face's centre, y down;
+// The features of a drawn face, and its drawing. Lengths are in half face heights from the face's centre, y down;
 // colours are 0 to 1.
 #pragma once
 
@@ -15,7 +15,7 @@ struct Colour {
   float blue = 0;
 };
 
-/// What stays with a person.
+/// The features of a person.
 struct FaceIdentity {
   Colour skin, hair, iris, lips, glasses;
   float half_width, jaw_taper, squareness, asymmetry;
@@ -30,7 +30,7 @@ struct FaceIdentity {
 };
 FaceIdentity draw_identity(RandomStream draws);
 
-/// What changes from photograph to photograph.
+/// The circumstances of one photograph.
 struct FacePose {
   Colour background, background_slope, shirt, cast;
   float roll, yaw, pitch, scale, move_x, move_y;
@@ -39,7 +39,8 @@ struct FacePose {
 };
 FacePose draw_pose(RandomStream& draws);
 
-/// Paints rows of interleaved channels, pixels -1 .. 1 in steps of 2 / 255. `noise` gives one word a pixel.
+/// Paints rows of interleaved channels, pixels -1 .. 1 in steps of 2 / 255. `noise` gives one random word for each
+/// pixel.
 void paint_face(const FaceIdentity& identity, const FacePose& pose, const ImageShape& shape, RandomStream& noise,
                 std::span<float> pixels);
 

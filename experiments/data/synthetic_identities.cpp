@@ -3,9 +3,22 @@
 #include <fmt/core.h>
 
 #include "experiments/data/synthetic_face.h"
+#include "framework/description/describe.h"
 #include "framework/error.h"
 
 namespace heddle {
+
+void describe(Describer& d, SyntheticIdentitiesConfig& c) {
+  d.field("identities", c.identities, between(2, 1e12), "number of people to draw");
+  describe_image(d, c.image);
+  d.field("train_per_identity", c.train_per_identity, between(1, 1e6), "training images of each");
+  d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each");
+}
+
+std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const ImageShape& image,
+                                         RandomKey seed) {
+  return std::make_unique<SyntheticIdentities>(config, image, seed);
+}
 
 SyntheticIdentities::SyntheticIdentities(const SyntheticIdentitiesConfig& config, ImageShape image, RandomKey seed)
     : Dataset(image),

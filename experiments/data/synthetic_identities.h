@@ -3,9 +3,30 @@
 // image is a function of (seed, identity, number), drawn in well under a millisecond.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
 #include "experiments/data/dataset.h"
 
 namespace heddle {
+
+class Describer;
+
+struct SyntheticIdentitiesConfig {
+  std::int64_t identities = 100;
+  std::vector<std::int64_t> image = {3, 112, 112};
+  std::int64_t train_per_identity = 20;
+  std::int64_t test_per_identity = 5;
+
+  /// The number of identities, as far as it is known before the images are opened.
+  std::optional<std::int64_t> known_classes() const { return identities; }
+};
+void describe(Describer& d, SyntheticIdentitiesConfig& config);
+/// `seed` draws the identities.
+std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const ImageShape& image,
+                                         RandomKey seed);
 
 class SyntheticIdentities final : public Dataset {
  public:

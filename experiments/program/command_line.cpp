@@ -11,9 +11,10 @@
 #include "experiments/config/wording.h"
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/job.h"
+#include "experiments/program/reproduce/reproduce.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/nccl/nccl.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -80,7 +81,9 @@ std::string devices_text() {
   std::string text = "cpu";
   for (const auto& [library, version] : cuda_versions())
     if (library == "cuda") text += ", cuda " + version;
-  if (const std::string nccl = nccl_version(); !nccl.empty()) text += ", nccl " + nccl;
+  for (const TransportType& transport : transport_types())
+    if (const std::string version = transport.version == nullptr ? "" : transport.version(); !version.empty())
+      text += fmt::format(", {} {}", transport.name, version);
   if (const std::string absence = cuda_absence(); !absence.empty()) text += "; without cuda: " + absence;
   return text;
 }
@@ -96,12 +99,20 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
   int code = 0;
   const auto on_wait = [&all](const std::string& what) { all << what << "\n" << std::flush; };
+  const auto join = [&] {
+    job = join_job(on_wait);
+    if (!job) return;
+    job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
+      all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;
+    });
+  };
   RunCommand run;
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
   add_run_options(run_app, run);
-  run_app.add_option("--out", run.out, "results folder (default: results/NAME)")->check([](const std::string& path) {
-    return path.empty() ? "expected a folder, got \"\"" : "";
-  });
+  const auto is_folder_name = [](const std::string& path) {
+    return std::string(path.empty() ? "expected a folder, got \"\"" : "");
+  };
+  run_app.add_option("--out", run.out, "results folder (default: results/NAME)")->check(is_folder_name);
   CLI::Option* resume =
       run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder, on any ranks");
   run_app
@@ -109,7 +120,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                 "with --resume: keep the backbone and begin a new head, also of other classes and data")
       ->needs(resume);
   run_app.callback([&] {
-    job = join_processes(on_wait);
+    join();
     code = run_command(run, console, job.get());
   });
 
@@ -125,6 +136,8 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   plan_app.add_option("--budget", plan.budget, "a rank's, as 32GB, 32GiB or 4096 (default: memory_budget)")
       ->type_name("BYTES")
       ->needs(maximise);
+  plan_app.add_option("--out", plan.out, "also write a results folder: summary.json and the files of a run")
+      ->check(is_folder_name);
   plan_app.callback([&] { code = plan_command(plan, console); });
 
   ExplainCommand explain;
@@ -186,8 +199,29 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
-    if (bench.name == "collectives") job = join_processes(on_wait);
+    if (bench.name == "collectives") join();
     bench_command(bench, console, job.get());
+  });
+
+  ReproduceCommand reproduce;
+  CLI::App& reproduce_app = *app.add_subcommand(
+      "reproduce", "run shipped experiments and hold what comes out against what the documents claim");
+  reproduce_app.add_option("NAME", reproduce.name, "one experiment; without it and without --all: their list");
+  reproduce_app.add_flag("--all", reproduce.all, "all of them, one after another");
+  reproduce_app.add_flag("--quick", reproduce.quick, "cut short: all of them in minutes");
+  reproduce_app.add_option("--data", reproduce.data, "the ORL database of faces, for the experiments that need it")
+      ->type_name("PATH/TO/orl_faces");
+  reproduce_app.add_option("--out", reproduce.out, "where results go (default: results/reproduce)")->type_name("DIR");
+  reproduce_app.add_option("--claims", reproduce.claims, "where the claims lie (default: experiments/claims)")
+      ->type_name("DIR");
+  reproduce_app.callback([&] {
+    if (launch_of_environment())
+      fail<InputError>("reproduce: runs one experiment after another in one process; call it without mpirun");
+    code = reproduce_command(reproduce, console, [](const std::vector<std::string>& arguments, const Console& inner) {
+      std::vector<const char*> words{"heddle"};
+      for (const std::string& argument : arguments) words.push_back(argument.c_str());
+      return run_command_line(static_cast<int>(words.size()), words.data(), inner);
+    });
   });
 
   std::filesystem::path results;
@@ -267,7 +301,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
     // Those that meet by sockets are no job before they have met.
-    if (!job && has_meeting_point()) console.err << said.str() << std::flush;
+    if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
   if (!job) return code;
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.

@@ -7,24 +7,28 @@
 #include <fmt/ranges.h>
 
 #include "experiments/config/help.h"
+#include "experiments/config/json_identity.h"
 #include "experiments/config/schema.h"
 #include "experiments/config/writer.h"
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/explain/explanation.h"
 #include "experiments/program/job.h"
 #include "experiments/program/maximise.h"
+#include "experiments/program/run_narrator.h"
 #include "experiments/program/study_checks.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "experiments/training/experiment.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "experiments/training/ranks/world_options.h"
 #include "experiments/training/run.h"
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
 #include "framework/kernels/needs.h"
 #include "framework/tensors/memory.h"
 #include "notebooks_export/notebook.h"
-#include "parallel/transports/processes/nccl/nccl.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -84,7 +88,7 @@ std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
   }
 }
 
-IntegerField field_of(const PlanCommand& command, const StudyVariant& member) {
+IntegerField searched_field(const PlanCommand& command, const StudyVariant& member) {
   try {
     Experiment experiment = member.root;
     return integer_field([&experiment](Describer& d) { describe(d, experiment); }, command.maximise);
@@ -118,7 +122,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
     return run_variant(variant_with(command, member, budget, value).root, member.name, how);
   };
   Largest found = largest_within(
-      budget, field_of(command, member),
+      budget, searched_field(command, member),
       [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
       [&](std::int64_t value) { return plan_of(value, bytes_only); });
   Maximised maximised{.field = command.maximise, .budget = budget};
@@ -167,56 +171,54 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   run.name = study.name;
   run.versions = backend_versions();
   if (job != nullptr) run.versions.emplace_back("processes", job->name());
-  if (std::any_of(study.variants.begin(), study.variants.end(),
-                  [](const StudyVariant& member) { return member.root.transport == TransportType::nccl; }))
-    run.versions.emplace_back("nccl", nccl_version());
+  for (const TransportType& transport : transport_types())
+    if (transport.version != nullptr &&
+        std::any_of(study.variants.begin(), study.variants.end(),
+                    [&](const StudyVariant& member) { return member.root.transport == transport.name; }))
+      run.versions.emplace_back(transport.name, transport.version());
   for (StudyVariant& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {} rank{}, {} steps\n", study.name, member.name,
                                run.variants.size() + 1, study.variants.size(), mesh_of(member.root).size(),
                                mesh_of(member.root).size() == 1 ? "" : "s", member.root.train.steps)
                 << std::flush;
+    RunNarrator narrator(member.name, member.root.train, command.resume, progress, folder ? &*folder : nullptr,
+                         console);
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
+                               .identity = json_identity(),
                                .resume = command.resume,
                                .fresh_head = command.fresh_head,
                                .job = job,
                                .profiles = &profiles,
-                               .on_begin =
-                                   [&](std::int64_t first) {
-                                     if (command.resume) {
-                                       console.err << (first > 0 ? fmt::format("going on after step {}\n", first)
-                                                                 : "no checkpoint there: from the beginning\n")
-                                                   << std::flush;
-                                     }
-                                     progress.begin(member.name, first, member.root.train.steps,
-                                                    member.root.train.batch);
-                                     return folder->begin_variant(member.name, first, member.root.train.batch);
-                                   },
-                               .on_step =
-                                   [&](const StepRecord& record) {
-                                     folder->step(record);
-                                     progress.step(record);
-                                   },
-                               .on_status = [&](const std::string& text) { progress.show(text); },
-                               .on_note = [&](const std::string& text) { console.err << text << "\n"
-                                                                                     << std::flush; },
-                               .on_stall =
-                                   [&](const std::string& why) {
-                                     console.err << "heddle: " << why << "\n" << std::flush;
-                                     console.end_at_once(4);
-                                   }};
-    run.variants.push_back(run_variant(member.root, member.name, settings));
-    if (folder) folder->write(run);
+                               .observer = &narrator};
+    try {
+      run.variants.push_back(run_variant(member.root, member.name, settings));
+    } catch (...) {
+      if (folder) folder->finish(run);
+      throw;
+    }
+    if (folder) folder->write_if_due(run);
     if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
   }
   progress.clear();
+  if (folder) folder->finish(run);
   console.err << fmt::format("results: {}\n", path.string());
   return finish(command.json, run, console);
 }
 
 int plan_command(const PlanCommand& command, const Console& console) {
   Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
-  for (StudyVariant& member : study.variants) prepare_plan(member);
+  std::vector<DeviceType> devices;
+  for (StudyVariant& member : study.variants) {
+    devices.push_back(member.root.device);
+    prepare_plan(member);
+  }
+  std::optional<ResultsFolder> folder;
+  if (!command.out.empty()) {
+    Study<Experiment> written = study;  // a plan of what is written is the same plan
+    for (std::size_t i = 0; i < devices.size(); ++i) written.variants[i].root.device = devices[i];
+    folder.emplace(command.out, effective_json(written), false);
+  }
   const auto is_of_gpu = [](const StudyVariant& member) { return member.root.planned == DeviceType::cuda; };
   if (cuda_gpus() == 0 && std::any_of(study.variants.begin(), study.variants.end(), is_of_gpu))
     console.err << fmt::format(
@@ -236,9 +238,13 @@ int plan_command(const PlanCommand& command, const Console& console) {
   for (const StudyVariant& member : study.variants)
     run.variants.push_back(command.maximise.empty() ? run_variant(member.root, member.name, settings)
                                                     : maximised_plan(command, member, settings));
+  if (folder) {
+    folder->write(run);
+    console.err << fmt::format("results: {}\n", command.out.string());
+  }
   const int code = finish(command.json, run, console);
   if (command.json) return code;
-  console.out << "\nfloating-point operations of rank 0 a step\n";
+  console.out << "\nfloating-point operations of rank 0 in one step\n";
   for (const VariantResult& variant : run.variants)
     console.out << fmt::format("{}  {:.3g} G\n", variant.name,
                                static_cast<double>(variant.flops_per_step.value_or(0)) / 1e9);

@@ -42,11 +42,12 @@ struct PlanCommand {
   std::filesystem::path file;
   std::vector<std::string> sets;
   bool json = false;
-  std::string maximise;  // a dotted path; empty: nothing is searched
-  std::string budget;    // of a search, a rank's bytes; empty: each variant's memory_budget
+  std::string maximise;       // a dotted path; empty: nothing is searched
+  std::string budget;         // of each rank in a search; empty: each variant's memory_budget
+  std::filesystem::path out;  // results folder; empty: none is written
 };
-/// The same file on the plan backend; writes no results folder. A search gives each variant's plan with the largest
-/// value of a field that fits, and 3 if none does for one of them.
+/// The same file on the plan backend. A search gives each variant's plan with the largest value of a field that fits,
+/// and 3 if none does for one of them.
 int plan_command(const PlanCommand& command, const Console& console);
 
 struct ExplainCommand {

@@ -3,67 +3,13 @@
 #include <algorithm>
 
 #include "experiments/config/first_change.h"
-#include "experiments/config/wording.h"
-#include "experiments/training/run.h"
+#include "experiments/training/ranks/world_options.h"
+#include "framework/description/describe.h"
+#include "framework/description/printable.h"
 #include "framework/error.h"
-#include "framework/files/crc32c.h"
-#include "parallel/transports/processes/tcp/tcp_wire.h"
-#include "parallel/world.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
-
-namespace {
-
-/// By MPI, unless the environment tells where the processes meet.
-std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_wait) {
-  if (const std::optional<MeetingPoint> point = meeting_point_of_environment()) {
-    MeetingPatience patience = meeting_patience_of_environment();
-    patience.on_wait = on_wait;
-    return join_by_tcp(launch, *point, patience);
-  }
-  return join_job();
-}
-
-}  // namespace
-
-std::unique_ptr<Processes> join_processes(const std::function<void(const std::string&)>& on_wait) {
-  const std::optional<Launch> launch = launch_of_environment();
-  if (!launch) {
-    check_meeting_of_environment();
-    return nullptr;
-  }
-  if (std::unique_ptr<Wire> wire = join(*launch, on_wait)) return std::make_unique<Processes>(std::move(wire));
-  if (launch->size == 1) return nullptr;
-  fail<InputError>(
-      "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
-      "builds and runs the one for the job's MPI",
-      launch->size);
-}
-
-void together(Processes* job, const std::function<void()>& body) {
-  if (job != nullptr)
-    job->together(body);
-  else
-    body();
-}
-
-std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
-  if (job == nullptr) return numbers;
-  std::vector<double> got;
-  WorldOptions options;
-  options.mesh = Mesh(job->size());
-  options.transport = "mpi";
-  options.processes = job;
-  run_ranks(options, [&](Rank& rank) {
-    Tensor values;
-    if (rank.index == 0) {
-      values = Tensor::empty(rank.device, {static_cast<std::int64_t>(numbers.size())}, DType::f64);
-      values.load_bytes(std::as_bytes(std::span(numbers)));
-    }
-    got = rank.world.broadcast(values, 0).wait().to_doubles();
-  });
-  return got;
-}
 
 void check_same_call(const std::string& text, const std::string& options, Processes* job) {
   if (job == nullptr) return;
@@ -81,43 +27,19 @@ void check_same_call(const std::string& text, const std::string& options, Proces
   });
 }
 
-void check_same_data(const Dataset& dataset, Processes* job) {
-  if (job == nullptr) return;
-  std::vector<double> mine{static_cast<double>(dataset.classes())};
-  for (const Split split : {Split::train, Split::test}) {
-    std::vector<std::int64_t> labels;
-    for (std::int64_t i = 0; i < dataset.size(split); ++i) labels.push_back(dataset.label(split, i));
-    const std::string_view bytes(reinterpret_cast<const char*>(labels.data()), labels.size() * sizeof(labels[0]));
-    mine.push_back(static_cast<double>(labels.size()));
-    mine.push_back(crc32c(bytes));
-  }
-  const std::vector<double> first = shared(job, mine);
-  job->together([&] {
-    const auto told = [](const std::vector<double>& data) {
-      return fmt::format("{} identities, {} training images with labels {:08x}, {} test images with labels {:08x}",
-                         data[0], data[1], static_cast<std::uint32_t>(data[2]), data[3],
-                         static_cast<std::uint32_t>(data[4]));
-    };
-    if (mine != first) fail<InputError>("data: {}; rank 0 has {}", told(mine), told(first));
-  });
-}
-
 void fit_to_job(Study<Experiment>& study, const Processes* job) {
   int ranks = 0;
   for (const auto& member : study.variants) ranks = std::max(ranks, ranks_of(member.root));
   for (auto& member : study.variants) {
     Experiment& experiment = member.root;
-    if (job == nullptr && experiment.transport != TransportType::threads)
-      fail<InputError>("{}: {} needs one process a rank: mpirun -n {} ./heddle run FILE",
-                       member.document.where("/transport"), name_of(experiment.transport), ranks);
-    if (job != nullptr)
-      experiment.transport = experiment.device == DeviceType::cuda ? TransportType::nccl : TransportType::mpi;
+    if (job == nullptr && transport_type(experiment.transport).needs_job)
+      fail<InputError>("{}: {} needs one process per rank: mpirun -n {} ./heddle run FILE",
+                       member.document.where("/transport"), experiment.transport, ranks);
+    if (job != nullptr) experiment.transport = transport_of_jobs(name_of(experiment.device)).name;
   }
   if (job != nullptr && job->size() != ranks)
     fail<InputError>("{}: expected as many processes as the largest mesh has ranks, {}, got {}: {}", study.name, ranks,
-                     job->size(),
-                     meeting_point_of_environment() ? fmt::format("WORLD_SIZE={}", ranks)
-                                                    : fmt::format("mpirun -n {} ./heddle run FILE", ranks));
+                     job->size(), start_of_job(ranks));
 }
 
 }  // namespace heddle

@@ -32,7 +32,7 @@ constexpr std::array<Kind, 12> kinds{{{"models", "model"},
                                       {"transports", "transport"}}};
 
 /// Its own, or that of the first alternative that has it.
-const Node* field_of(const Node& node, std::string_view name) {
+const Node* child_of(const Node& node, std::string_view name) {
   const Node* field = node.field(name, "");
   for (const Node::Alternative& alternative : node.alternatives)
     if (field == nullptr) field = node.field(name, alternative.type);
@@ -44,7 +44,7 @@ const Node& node_at(const Node& root, std::string_view key) {
   const Node* node = &root;
   while (!key.empty()) {
     const std::size_t dot = std::min(key.find('.'), key.size());
-    node = field_of(*node, key.substr(0, dot));
+    node = child_of(*node, key.substr(0, dot));
     if (node == nullptr) fail("list: no such key: {}", key);
     key.remove_prefix(std::min(dot + 1, key.size()));
   }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "experiments/config/wording.h"
+#include "framework/description/printable.h"
 #include "framework/error.h"
 
 namespace heddle {

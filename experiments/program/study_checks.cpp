@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "experiments/training/model_layout.h"
-#include "experiments/training/run_plan.h"
+#include "experiments/config/wording.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/run_plan.h"
 #include "framework/backends/backend.h"
 #include "framework/error.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -48,12 +50,22 @@ void check_model(const StudyVariant& member) {
         member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
 }
 
+/// That the transport moves the memory of the device.
+void check_transport(const StudyVariant& member) {
+  const std::string_view device = name_of(member.root.device);
+  const TransportType& transport = transport_type(member.root.transport);
+  if (transport.moves_memory_of(device)) return;
+  std::vector<std::string> others;
+  for (const TransportType& other : transport_types())
+    if (other.moves_memory_of(device)) others.emplace_back(other.name);
+  fail<InputError>("{}: expected {} with device {}: {}", member.document.where("/transport"), one_of_words(others),
+                   device, transport.restriction);
+}
+
 /// What one device does and another does not.
 void check_device(const StudyVariant& member) {
   const Experiment& e = member.root;
-  if (e.device == DeviceType::cpu && e.transport == TransportType::nccl)
-    fail<InputError>("{}: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold",
-                     member.document.where("/transport"));
+  check_transport(member);
   if (e.device != DeviceType::cuda) {
     if (e.tf32)
       fail<InputError>("{}: expected false with device {}: TF32 is the arithmetic of a GPU's tensor cores",
@@ -63,9 +75,6 @@ void check_device(const StudyVariant& member) {
   if (e.clock == ClockType::virtual_time)
     fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
                      member.document.where("/clock"));
-  if (e.transport == TransportType::mpi)
-    fail<InputError>("{}: expected \"threads\" or \"nccl\" with device cuda: MPI's processes send host memory",
-                     member.document.where("/transport"));
   if (e.winograd)
     fail<InputError>("{}: expected false with device cuda: cuDNN chooses its own algorithms",
                      member.document.where("/winograd"));
@@ -96,14 +105,13 @@ void check(const StudyVariant& member) {
   if (e.ranks.speed.size() > ranks)
     fail<InputError>("{}: expected at most {} speed{}, one for each rank, got {}",
                      member.document.where("/ranks/speed"), ranks, ranks == 1 ? "" : "s", e.ranks.speed.size());
-  const bool is_folder = e.data.type == DataType::image_folder;
-  const std::vector<std::int64_t>& image = is_folder ? e.data.image_folder.image : e.data.synthetic_identities.image;
-  if (image[0] != 1 && image[0] != 3)
+  const std::int64_t channels = data_sets[e.data.type].image(e.data)[0];
+  if (channels != 1 && channels != 3)
     fail<InputError>("{}: expected 1 (gray) or 3 (colour) channels, got {}", member.document.where("/data/image/0"),
-                     image[0]);
-  if (e.data.type == DataType::synthetic_identities && e.head.classes < e.data.synthetic_identities.identities)
+                     channels);
+  if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
-                     e.data.synthetic_identities.identities, e.head.classes);
+                     *identities, e.head.classes);
   check_model(member);
   (void)located(member, "/head", [&] {
     check(e.head, e.train.optimizer, e.precision().wide());

@@ -1,5 +1,6 @@
 #include "experiments/results/results_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <span>
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "experiments/results/event_file.h"
 #include "experiments/results/summary.h"
@@ -124,8 +126,8 @@ std::string folder_name(std::string_view variant) {
   return fmt::format("{}%{:08x}", name.substr(0, longest), crc32c(variant));
 }
 
-ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume)
-    : path_(std::move(path)), experiment_json_(experiment_json), resume_(resume) {
+ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume, std::function<double()> now)
+    : path_(std::move(path)), experiment_json_(experiment_json), resume_(resume), now_(std::move(now)) {
   make_folder(path_);
   lock_.emplace(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), path_);
   if (::flock(lock_->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
@@ -140,8 +142,17 @@ void ResultsFolder::begin() {
   write_file_atomically(path_ / "experiment.json", experiment_json_);
 }
 
+void ResultsFolder::check_that_it_is_there() const {
+  struct stat made {};
+  struct stat there {};
+  const bool is_same = ::fstat(lock_->get(), &made) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+                       made.st_dev == there.st_dev && made.st_ino == there.st_ino;
+  if (!is_same) fail("{}: the results folder was removed or replaced during the run", path_.string());
+}
+
 std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step,
                                                      std::int64_t batch) {
+  check_that_it_is_there();
   begin();
   variant_ = name;
   batch_ = batch;
@@ -152,6 +163,7 @@ std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std:
   if (resume_ && fs::exists(metrics)) {
     const std::string old = read_file(metrics, longest_metrics);
     std::string text;
+    text.reserve(old.size());
     for (std::size_t begin = 0; begin < old.size();) {
       const std::size_t newline = old.find('\n', begin);
       if (newline == std::string::npos) break;
@@ -165,7 +177,7 @@ std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std:
       kept.push_back(line->record);
       event_text += event_of(*line);
     }
-    write_file_atomically(metrics, text);
+    if (text.size() != old.size()) write_file_atomically(metrics, text);
   }
   make_folder(events);
   write_file_atomically(events / event_file_name, event_text);
@@ -182,20 +194,39 @@ void ResultsFolder::step(const StepRecord& record) {
 }
 
 void ResultsFolder::write(const RunResult& run) {
+  check_that_it_is_there();
   begin();
   write_file_atomically(path_ / "summary.json", summary_json(run));
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
   AtomicFile trace(path_ / "trace.json");
   write_trace(trace, run);
   trace.commit();
+  written_variants_ = run.variants.size();
+  written_at_ = now_();
   if (run.variants.empty()) return;
-  write_file_atomically(path_ / "schedule.csv", schedule_csv(run.variants.front()));
+  if (schedules_ == 0) write_file_atomically(path_ / "schedule.csv", schedule_csv(run.variants.front()));
+  schedules_ = std::max<std::size_t>(schedules_, 1);
   if (run.variants.size() == 1) return;
-  for (const VariantResult& variant : run.variants) {
+  // A schedule does not change: each is written once, the first one when a second variant shows that it needs a folder.
+  for (std::size_t i = schedules_ == 1 ? 0 : schedules_; i < run.variants.size(); ++i) {
+    const VariantResult& variant = run.variants[i];
     const fs::path folder = path_ / "variants" / folder_name(variant.name);
     make_folder(folder);
     write_file_atomically(folder / "schedule.csv", schedule_csv(variant));
   }
+  schedules_ = run.variants.size();
+}
+
+void ResultsFolder::write_if_due(const RunResult& run) {
+  constexpr double least_seconds = 1;
+  constexpr std::size_t least_share = 16;  // of the variants written before
+  const std::size_t more = run.variants.size() - std::min(written_variants_, run.variants.size());
+  if (written_variants_ == 0 || more * least_share >= written_variants_ || now_() - written_at_ >= least_seconds)
+    write(run);
+}
+
+void ResultsFolder::finish(const RunResult& run) {
+  if (written_variants_ < run.variants.size()) write(run);
 }
 
 }  // namespace heddle

@@ -1,31 +1,33 @@
-// The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv,
-// trace.json, schedule.csv, and for each variant a TensorBoard event file. Files of an earlier run of ours are
-// replaced; what others put there stays.
+// The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv, trace.json, schedule.csv,
+// and for each variant a TensorBoard event file. The files of an earlier run are replaced; all other files stay.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "experiments/results/progress.h"
 #include "experiments/training/result.h"
 #include "framework/files/atomic_file.h"
 
 namespace heddle {
 
-/// A variant's name as the name of a folder: what a file system or a shell may trip over is written %XX, so that
-/// different names stay different.
+/// A variant's name as the name of a folder: characters that a file system or a shell may trip over are written %XX, so
+/// that different names stay different.
 std::string folder_name(std::string_view variant);
 
 class ResultsFolder {
  public:
   /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. What an earlier run left
-  /// there stays until the first call below, so that a run which does not come to begin (a misspelt path to the data,
-  /// a checkpoint of something else) costs nothing. Then experiment.json is written and, unless the run resumes the
-  /// earlier one, that one's files are removed.
-  ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume);
+  /// there stays until the first call below, so that a run which never begins (a misspelt path to the data, a
+  /// checkpoint of another experiment) costs nothing. Then experiment.json is written and, unless the run resumes the
+  /// earlier one, the files of that one are removed. `now`: seconds, for write_if_due.
+  ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
+                std::function<double()> now = steady_seconds);
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -34,18 +36,30 @@ class ResultsFolder {
   std::vector<StepRecord> begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
   /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them.
   void step(const StepRecord& record);
-  /// Writes all other files; may be called after each variant with what there is so far. schedule.csv is the first
-  /// variant's; where there are several, each has its own in variants/NAME/.
+  /// Writes all other files; may be called with what there is so far. schedule.csv is the first variant's; where there
+  /// are several, each has its own in variants/NAME/.
   void write(const RunResult& run);
+  /// The same after each variant, unless the last write was less than a second ago and had nearly as many variants: a
+  /// study of very many short variants is written a number of times that grows with the logarithm of theirs, and no run
+  /// that is killed loses more than the last second of its summary.
+  void write_if_due(const RunResult& run);
+  /// Writes what the last write did not have yet.
+  void finish(const RunResult& run);
 
  private:
   void begin();
+  /// Error if the folder was removed or replaced since it was made: what would be written now would lack the rest.
+  void check_that_it_is_there() const;
 
   std::filesystem::path path_;
   std::string experiment_json_;
   std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;
+  std::function<double()> now_;
   bool has_begun_ = false;
+  std::size_t written_variants_ = 0;  // by the last write
+  double written_at_ = 0;
+  std::size_t schedules_ = 0;  // variants whose schedule.csv is there
   std::string variant_;
   std::int64_t batch_ = 0;
   std::optional<FileDescriptor> metrics_;

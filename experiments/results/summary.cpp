@@ -200,9 +200,7 @@ std::string schedule_csv(const VariantResult& variant) {
   if (variant.pipeline) return to_csv(variant.pipeline->schedule);
   std::string row;
   for (std::int64_t i = 0; i < variant.micro_batches; ++i) row += fmt::format("{}0F{},0B{}", i == 0 ? "" : ",", i, i);
-  std::string text;
-  for (std::size_t rank = 0; rank < variant.ranks.size(); ++rank) text += row + "\n";
-  return text;
+  return row + "\n";
 }
 
 }  // namespace heddle

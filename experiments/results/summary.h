@@ -9,10 +9,10 @@ namespace heddle {
 
 /// summary.json, also what `--json` prints. Its keys are stable; ends with a newline.
 std::string summary_json(const RunResult& run);
-/// `variant,rank,category,bytes`: six lines a rank, at the moment of its largest total.
+/// `variant,rank,category,bytes`: six lines per rank, at the moment of its largest total.
 std::string memory_csv(const RunResult& run);
-/// The schedule in PyTorch's notation, one row a rank, `0F0,0B0,0F1,0B1`: without stages every rank is all of stage 0
-/// and runs its micro-batches one after another.
+/// The schedule in PyTorch's notation, one row per rank along pp, `0F0,0B0,0F1,0B1`. Without stages that is one row:
+/// stage 0 is the whole model, and its micro-batches run one after another.
 std::string schedule_csv(const VariantResult& variant);
 
 }  // namespace heddle

@@ -1,14 +1,16 @@
 #include "experiments/results/trace.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <map>
-#include <set>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "experiments/config/json_text.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 
@@ -16,6 +18,8 @@ namespace {
 
 // Sends have a track of their own: they last while the rank goes on to receive.
 enum Track { compute, communication, sends };
+constexpr int kinds_of_track = 3;
+constexpr std::array<std::string_view, kinds_of_track> track_names{"compute", "communication", "sends"};
 
 bool is_send(const Span& span, int rank) {
   return span.message && span.message->from == rank;
@@ -24,6 +28,37 @@ bool is_send(const Span& span, int rank) {
 Track track_of(const Span& span, int rank) {
   if (!span.is_communication) return compute;
   return is_send(span, rank) ? sends : communication;
+}
+
+/// The number of a track: there are as many of each kind of communication as overlap, for viewers drop what overlaps on
+/// one track. Computations lie within each other or apart.
+class Tracks {
+ public:
+  int take(Track kind, const Span& span) {
+    std::vector<double>& ends = ends_[kind];
+    std::size_t index = 0;
+    if (kind != compute)
+      while (index < ends.size() && ends[index] > span.begin_seconds) ++index;
+    if (index == ends.size()) ends.push_back(0);
+    ends[index] = span.begin_seconds + span.seconds;
+    return static_cast<int>(index) * kinds_of_track + kind;
+  }
+
+ private:
+  std::array<std::vector<double>, kinds_of_track> ends_;  // of the last span on each track
+};
+
+/// The track of each span of a rank, in the order of the spans. Spans may be recorded when they end.
+std::vector<int> tracks_of(const RankResult& rank) {
+  std::vector<std::size_t> order(rank.trace.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return rank.trace[a].begin_seconds < rank.trace[b].begin_seconds;
+  });
+  Tracks tracks;
+  std::vector<int> taken(rank.trace.size());
+  for (const std::size_t i : order) taken[i] = tracks.take(track_of(rank.trace[i], rank.rank), rank.trace[i]);
+  return taken;
 }
 
 /// Numbers the messages of which both ends were recorded. Two communicators may have messages of the same name: the
@@ -66,27 +101,29 @@ class Writer {
                       json_string(name)));
   }
 
-  void interval(const Span& event, int rank, double offset, std::string_view variant) {
+  void interval(const Span& event, int rank, int track, double offset, std::string_view variant) {
     std::string arguments = "\"variant\":" + json_string(variant);
     if (event.is_communication) arguments += fmt::format(",\"bytes\":{}", event.bytes);
+    // Both ends are rounded, not the duration: what ends where the next begins must not overlap it by a nanosecond.
+    const double begin = std::round((event.begin_seconds + offset) * nanoseconds);
+    const double end = std::round((event.begin_seconds + event.seconds + offset) * nanoseconds);
     write(fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-                      json_string(event.name), event.is_communication ? "communication" : "compute", rank,
-                      static_cast<int>(track_of(event, rank)), (event.begin_seconds + offset) * microseconds,
-                      event.seconds * microseconds, arguments));
+                      json_string(event.name), event.is_communication ? "communication" : "compute", rank, track,
+                      begin * 1e-3, (end - begin) * 1e-3, arguments));
   }
 
   /// From the begin of a send to the end of its receive.
-  void arrow_end(const Span& event, int rank, std::int64_t number, double offset) {
+  void arrow_end(const Span& event, int rank, int track, std::int64_t number, double offset) {
     constexpr double within = 1e-9;  // the arrow belongs to the interval around its time
     const bool starts = is_send(event, rank);
     const double at = event.begin_seconds + (starts ? 0 : std::max(0.0, event.seconds - within));
     write(fmt::format(R"({{"ph":"{}","name":"message","cat":"message","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
-                      starts ? "s" : R"(f","bp":"e)", number, rank, static_cast<int>(track_of(event, rank)),
-                      (at + offset) * microseconds));
+                      starts ? "s" : R"(f","bp":"e)", number, rank, track, (at + offset) * microseconds));
   }
 
  private:
   static constexpr double microseconds = 1e6;
+  static constexpr double nanoseconds = 1e9;
 
   void write(const std::string& event) {
     file_.write(is_first_ ? "\n" : ",\n");
@@ -98,18 +135,31 @@ class Writer {
   bool is_first_ = true;
 };
 
-void name_tracks(Writer& writer, const RankResult& rank) {
-  writer.label("process_name", rank.rank, compute, fmt::format("rank {}", rank.rank));
-  writer.label("thread_name", rank.rank, compute, "compute");
-  writer.label("thread_name", rank.rank, communication, "communication");
-  writer.label("thread_name", rank.rank, sends, "sends");
-}
+/// Names a rank and its tracks up to a number, each once.
+class Names {
+ public:
+  explicit Names(Writer& writer) : writer_(writer) {}
+
+  void name(int rank, int last_track) {
+    int& named = named_[rank];
+    if (named == 0) writer_.label("process_name", rank, compute, fmt::format("rank {}", rank));
+    for (; named <= std::max(last_track, kinds_of_track - 1); ++named) {
+      const int number = named / kinds_of_track + 1;
+      const std::string_view kind = track_names.at(static_cast<std::size_t>(named % kinds_of_track));
+      writer_.label("thread_name", rank, named, number == 1 ? std::string(kind) : fmt::format("{} {}", kind, number));
+    }
+  }
+
+ private:
+  Writer& writer_;
+  std::map<int, int> named_;  // how many tracks of each rank
+};
 
 }  // namespace
 
 void write_trace(AtomicFile& file, const RunResult& run) {
   Writer writer(file);
-  std::set<int> named;
+  Names names(writer);
   Arrows arrows;
   double end_before = 0;
   for (const VariantResult& variant : run.variants) {
@@ -124,10 +174,13 @@ void write_trace(AtomicFile& file, const RunResult& run) {
     const double offset = std::max(0.0, end_before - begin);
     arrows.add(variant);
     for (const RankResult& rank : variant.ranks) {
-      if (named.insert(rank.rank).second) name_tracks(writer, rank);
-      for (const Span& event : rank.trace) {
-        writer.interval(event, rank.rank, offset, variant.name);
-        if (const std::int64_t number = arrows[event]; number != 0) writer.arrow_end(event, rank.rank, number, offset);
+      const std::vector<int> tracks = tracks_of(rank);
+      names.name(rank.rank, tracks.empty() ? 0 : *std::max_element(tracks.begin(), tracks.end()));
+      for (std::size_t i = 0; i < tracks.size(); ++i) {
+        const Span& event = rank.trace[i];
+        writer.interval(event, rank.rank, tracks[i], offset, variant.name);
+        if (const std::int64_t number = arrows[event]; number != 0)
+          writer.arrow_end(event, rank.rank, tracks[i], number, offset);
       }
     }
     if (end > 0) end_before = end + offset;

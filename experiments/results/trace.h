@@ -1,5 +1,5 @@
-// trace.json in Chrome's trace format: a process a rank, a track for compute, one for communication and one for sends,
-// with an arrow from each send to its receive. Opens in ui.perfetto.dev and chrome://tracing.
+// trace.json in Chrome's trace format: one process per rank, in it one track for compute and as many for communication
+// and for sends as overlap, with an arrow from each send to its receive. Opens in ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include "experiments/training/result.h"
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// Variants lie one after another on the time axis, whether or not their times already do.
+/// The variants follow one another on the time axis, whether or not their times already do.
 void write_trace(AtomicFile& file, const RunResult& run);
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 
 #include "framework/description/describe.h"
 #include "parallel/pipeline/schedules.h"
+#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -17,8 +18,8 @@ static void describe(Describer& d, MeshConfig& c) {
 static void describe(Describer& d, LinkModel& c) {
   const Range latency = between(0, 1e6);
   const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
-  d.field("latency", c.within_node.latency, latency, "seconds that a message takes however short it is");
-  d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes a second between two ranks of a node");
+  d.field("latency", c.within_node.latency, latency, "seconds that a message of any length takes at least");
+  d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes per second between two ranks of a node");
   d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6), "0: all ranks are on one node");
   d.field("node_latency", c.between_nodes.latency, latency, "the same between ranks of different nodes");
   d.field("node_bandwidth", c.between_nodes.bandwidth, bandwidth, "the same between ranks of different nodes");
@@ -33,30 +34,32 @@ static void describe(Describer& d, PipelineConfig& c) {
   }();
   int index = static_cast<int>(std::find(schedules.begin(), schedules.end(), c.schedule) - schedules.begin());
   d.choice("schedule", index, schedules,
-           "what each rank does when (heddle list schedules, heddle schedule NAME draws it); csv: it stands in a file");
+           "the order in which each rank works (see heddle list schedules; heddle schedule NAME draws one); csv: read "
+           "from a file");
   c.schedule = schedules[static_cast<std::size_t>(index)];
   d.field("file", c.file, "the file of the schedule csv, as PyTorch's pipelining writes it");
   d.field("chunks", c.chunks, between(0, 1024),
-          "stages a rank; 0: two for schedules that take several, else what the schedule is made for");
+          "stages of each rank; 0: two for schedules that take several, else the number that the schedule is made for");
   choice(d, "recompute", c.recompute,
          "run a stage's forward again before its backward, and keep its inputs only: always, or except for the last "
          "micro-batch; sqrt: keep the ends of about sqrt(n) segments of its n layers");
-  d.field("recompute_layers", c.recompute_layers, between(0, 10000),
-          "layers whose values are not kept for backward, but made again there; * stands for any text, as in layer1.*");
+  d.field(
+      "recompute_layers", c.recompute_layers, between(0, 10000),
+      "layers whose values are not kept for backward, but computed again there; * stands for any text, as in layer1.*");
   choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
 }
 
 static void describe(Describer& d, RanksConfig& c) {
   d.field("speed", c.speed, between(1e-6, 1e6), between(0, 1e6),
-          "how fast each rank computes, relative to the machine or the profile; 1 for ranks past the list's end");
+          "speed of each rank, relative to the machine or the profile; 1 for ranks past the end of the list");
   d.field("jitter", c.jitter, from_to_below(0, 1),
           "each stretch of computing between two calls of communicators takes 1 - jitter to 1 + jitter times as long");
 }
 
 static void describe(Describer& d, DeviceProfile& c) {
   const Range rate{.minimum = 0, .maximum = 1e21, .minimum_excluded = true};
-  d.field("flops", c.flops, rate, "floating-point operations a second; the default is about one core's");
-  d.field("bandwidth", c.bandwidth, rate, "bytes of memory a second that kernels read and write");
+  d.field("flops", c.flops, rate, "floating-point operations per second; the default is that of about one core");
+  d.field("bandwidth", c.bandwidth, rate, "bytes of memory that kernels read and write per second");
 }
 
 static void describe(Describer& d, ClipConfig& c) {
@@ -65,13 +68,15 @@ static void describe(Describer& d, ClipConfig& c) {
 }
 
 static void describe(Describer& d, TrainConfig& c) {
-  d.field("batch", c.batch, between(1, 1e9), "samples a step, over all ranks and micro-batches");
+  d.field("batch", c.batch, between(1, 1e9), "samples in each step, over all ranks and micro-batches");
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
   d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is learned or saved");
-  choice(d, "dtype", c.dtype,
-         "type of activations, their gradients and what crosses stages and ranks; weights are of it, too, or with bf16 "
-         "and f16 of f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, or f64");
+  choice(
+      d, "dtype", c.dtype,
+      "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
+      "bf16 "
+      "and f16 they are f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, or f64");
   d.optional_object(
       "loss_scale", c.sets_loss_scale, [&c](Describer& inner) { describe(inner, c.loss_scale); },
       "the dynamic loss scale of dtype f16; left out: its defaults");
@@ -79,15 +84,32 @@ static void describe(Describer& d, TrainConfig& c) {
   describe_learning_rate(d, "schedule", c.schedule);
   object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
   choice(d, "shard", c.shard, "optimizer: ranks with equal weights share out the optimizer's state and step (ZeRO-1)");
-  d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12), "gradients summed over ranks together, during backward");
+  d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12),
+          "size of the buckets in which gradients are summed over ranks during backward");
   d.field("save", c.save, "whether checkpoints are written; a run without them cannot be resumed");
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
 }
 
 static void describe(Describer& d, EvaluationConfig& c) {
-  d.field("batch", c.batch, between(1, 1e6), "images a forward pass, of each rank along dp");
+  d.field("batch", c.batch, between(1, 1e6), "images in each forward pass of each rank along dp");
   d.field("pairs", c.pairs, between(20, 1e8), "pairs of test images for verification, at most");
   d.field("flip", c.flip, "add the embedding of the mirror image");
+}
+
+static void describe_transport(Describer& d, std::string& transport) {
+  std::vector<std::string_view> names;
+  std::vector<FormerName> former;
+  for (const TransportType& type : transport_types()) {
+    names.push_back(type.name);
+    if (!type.former_name.empty()) former.push_back({type.former_name, type.name});
+  }
+  Key key("transport");
+  key.former = former;
+  auto index = static_cast<int>(std::find(names.begin(), names.end(), transport) - names.begin());
+  d.choice(key, index, names,
+           "how ranks communicate: as threads of one process, or as one process each (mpirun -n 4 ./heddle run FILE): "
+           "processes, or with device cuda nccl, with one GPU each");
+  transport = names[static_cast<std::size_t>(index)];
 }
 
 void describe(Describer& d, Experiment& c) {
@@ -95,20 +117,19 @@ void describe(Describer& d, Experiment& c) {
   choice(d, "device", c.device,
          "cpu and cuda (NVIDIA GPUs; with transport threads all ranks on one) compute; plan counts bytes and FLOPs "
          "without computing");
-  choice(d, "transport", c.transport,
-         "how ranks talk: threads of one process, or one process each (mpirun -n 4 ./heddle run FILE): mpi, and with "
-         "device cuda nccl, one GPU each");
+  describe_transport(d, c.transport);
   choice(d, "clock", c.clock,
-         "virtual: ranks tell the CPU time of their one thread, messages the time that links gives them; plan always "
-         "tells virtual time");
-  object(d, "links", c.links, "what messages cost, for virtual time");
+         "virtual: the time of a rank is the CPU time of its one thread, that of a message follows from links; plan "
+         "always "
+         "has virtual time");
+  object(d, "links", c.links, "the costs of messages in virtual time");
   object(d, "ranks", c.ranks, "how the ranks differ in virtual time");
   object(d, "profile", c.profile,
-         "the device of each rank that plan tells the time of: a kernel takes as long as its operations or its bytes");
+         "the device of each rank whose time plan predicts: a kernel takes as long as its operations or its bytes");
   object(d, "mesh", c.mesh, "the mesh of ranks");
   object(d, "pipeline", c.pipeline, "how the stages along pp share a step");
   d.field("seed", c.seed, between(0, largest_exact_integer), "all random numbers follow from it");
-  d.field("threads", c.threads, between(0, 1024), "computing threads a rank; 0: cores / ranks, at least 1");
+  d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("tf32", c.tf32,
           "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");

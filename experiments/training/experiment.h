@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/data/dataset.h"
+#include "experiments/data/data_config.h"
 #include "framework/backends/backend.h"
 #include "framework/description/enum_table.h"
 #include "framework/optimizers/learning_rate.h"
@@ -30,14 +30,6 @@ inline constexpr auto enum_names<DeviceType> = enum_table<DeviceType>({
     {DeviceType::cpu, "cpu"},
     {DeviceType::cuda, "cuda"},
     {DeviceType::plan, "plan"},
-});
-
-enum class TransportType { threads, mpi, nccl };
-template <>
-inline constexpr auto enum_names<TransportType> = enum_table<TransportType>({
-    {TransportType::threads, "threads"},
-    {TransportType::mpi, "mpi"},
-    {TransportType::nccl, "nccl"},
 });
 
 enum class ClockType { wall, virtual_time };
@@ -73,8 +65,8 @@ struct MeshConfig {
 /// How the stages along pp share a step.
 struct PipelineConfig {
   std::string schedule = "1f1b";  // a name of schedule_types(), or csv
-  std::string file;               // of csv
-  std::int64_t chunks = 0;        // stages a rank; 0: usual_chunks()
+  std::string file;               // of the schedule csv
+  std::int64_t chunks = 0;        // stages of each rank; 0: usual_chunks()
   Recompute recompute = Recompute::never;
   std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
   Receives receives = Receives::at_use;
@@ -102,13 +94,13 @@ struct TrainConfig {
   std::int64_t steps = 100;
   bool forward_only = false;
   TrainDType dtype = TrainDType::f32;
-  bool sets_loss_scale = false;  // whether there is anything about it in the experiment
-  LossScaleConfig loss_scale{};  // of f16
+  bool sets_loss_scale = false;  // whether the experiment has the key
+  LossScaleConfig loss_scale{};  // for f16
   OptimizerConfig optimizer;
   LearningRateConfig schedule;
   ClipConfig clip;
   ShardedState shard = ShardedState::none;
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;  // of gradients that are summed together
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;  // the gradients that are summed together
   bool save = true;
   std::int64_t save_every = 0;  // 0: at the end only
 };
@@ -122,8 +114,8 @@ struct EvaluationConfig {
 struct Experiment {
   std::string name;
   DeviceType device = DeviceType::cpu;
-  DeviceType planned = DeviceType::cpu;  // whose bytes plan counts: not of the file, but of the command
-  TransportType transport = TransportType::threads;
+  DeviceType planned = DeviceType::cpu;  // the device whose bytes plan counts; set by the command, not in the file
+  std::string transport = "threads";     // a name of transport_types()
   ClockType clock = ClockType::wall;
   LinkModel links;
   RanksConfig ranks;
@@ -131,10 +123,10 @@ struct Experiment {
   MeshConfig mesh;
   PipelineConfig pipeline;
   std::int64_t seed = 1;
-  std::int64_t threads = 0;        // a rank; 0: cores / ranks, at least 1
+  std::int64_t threads = 0;        // of each rank; 0: cores / ranks, at least 1
   bool winograd = false;           // 3 x 3 convolutions in f32 by Winograd's method
   bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
-  std::int64_t memory_budget = 0;  // bytes a rank; 0: none
+  std::int64_t memory_budget = 0;  // bytes of each rank; 0: no bound
   double timeout = 600;            // seconds that a wait may last
   DataConfig data;
   ModelConfig model;
@@ -143,9 +135,9 @@ struct Experiment {
   bool evaluate = false;
   EvaluationConfig evaluation;
 
-  /// Times come from models, not from the wall: on plan always.
+  /// Whether times come from models instead of the wall clock, as they always do on plan.
   bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }
-  /// Of the model; the head computes in its `wide()`.
+  /// The precision of the model; the head computes in its `wide()`.
   Precision precision() const;
   bool has_loss_scale() const { return train.dtype == TrainDType::f16 && !train.forward_only; }
 };

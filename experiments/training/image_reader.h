@@ -15,10 +15,10 @@ class ImageReader {
   ImageReader(const Experiment& experiment, const Dataset& dataset, const Rank& rank)
       : experiment_(experiment), dataset_(dataset), rank_(rank) {}
 
-  /// Training images [n, height, width, channels] of these indices, augmented for the step; the first of them stands at
-  /// `first` in the global batch.
+  /// The training images of these indices as [n, height, width, channels], augmented for the step. The first of them is
+  /// number `first` of the global batch.
   Tensor read(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first);
-  /// Host pixels [n, height, width, channels] as the model takes them; on plan there are none.
+  /// Host pixels [n, height, width, channels] as a tensor that the model takes; on plan without data.
   Tensor to_device(std::span<const float> pixels, std::int64_t images) const;
 
  private:

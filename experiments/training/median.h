@@ -1,4 +1,4 @@
-// The middle of measured values.
+// The median of measured values.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// Of at least one value; of an even number of them the mean of the two in the middle.
+/// There must be at least one value. The median of an even number of values is the mean of the two in the middle.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;

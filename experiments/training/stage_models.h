@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 #include "layers/model.h"
 
 namespace heddle {
@@ -19,15 +19,15 @@ class StageModels {
   /// In model order.
   std::vector<Parameter*> parameters();
   std::vector<Buffer*> buffers();
-  /// Of each of `parameters()`, its number among the parameters of all stages.
+  /// The number of each of `parameters()` among the parameters of all stages.
   const std::vector<std::int64_t>& parameter_numbers() const { return numbers_; }
-  /// Of all stages together.
+  /// The number of parameters of all stages together.
   std::int64_t parameters_of_all() const { return all_parameters_; }
   void end_step(Rank& rank);
   void drop_step();
 
-  /// The part of so many samples, from the leading one on, whose images a rank takes and whose embeddings it gives;
-  /// none on ranks without the first, or the last, stage.
+  /// The part of `samples` whose images a rank takes, and whose embeddings it gives. It is empty on ranks without the
+  /// first, or the last, stage.
   ShardRange input_rows(std::int64_t samples, int world_rank) const;
   ShardRange output_rows(std::int64_t samples, int world_rank) const;
 

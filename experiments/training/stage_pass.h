@@ -15,9 +15,9 @@
 
 namespace heddle {
 
-/// Positions in the global batch of a micro-batch's samples, those of all data-parallel ranks together. The batch falls
-/// into sample groups, micro-batch by micro-batch and in each rank by rank along dp: the same groups as those of one
-/// rank with ranks * micro_batches micro-batches, also where they do not divide the batch.
+/// The positions of a micro-batch's samples in the global batch, for all data-parallel ranks together. The batch is
+/// divided into sample groups, micro-batch by micro-batch and within each rank by rank along dp. They are the groups of
+/// one rank with ranks * micro_batches micro-batches, also where these do not divide the batch.
 ShardRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
 
 class StagePass : public PipelineStages {
@@ -37,23 +37,23 @@ class StagePass : public PipelineStages {
   std::int64_t step_;
 };
 
-/// What a training pass has at hand beside the stages.
+/// What a training pass needs beside the stages.
 struct TrainingTools {
   const Experiment& experiment;
   const Dataset& dataset;
   Tracer& tracer;
   ImageReader& images;
-  Head* head;  // none on ranks that have no classes
+  Head* head;  // null on ranks that have no classes
   GradientBuckets& buckets;
-  /// What the gradient that backward passes start with is multiplied by.
+  /// The factor of the gradient with which backward passes start.
   double loss_scale = 1;
-  /// Where the head can be stepped before the backward passes of the layers.
+  /// Steps the head before the backward passes of the layers, where that is possible.
   std::function<void()> update_head;
 };
 
 class TrainingPass final : public StagePass {
  public:
-  /// `batch`: the step's indices.
+  /// `batch` holds the step's indices.
   TrainingPass(const TrainingTools& tools, StageModels& models, Rank& rank, std::span<const std::int64_t> batch,
                std::int64_t step)
       : StagePass(models, rank, true, step), tools_(tools), batch_(batch) {}
@@ -76,12 +76,12 @@ class TrainingPass final : public StagePass {
   std::optional<double> loss_;
 };
 
-/// In evaluation mode.
+/// A forward pass in evaluation mode.
 class ForwardPass final : public StagePass {
  public:
-  /// The images of this rank's input rows of a micro-batch.
+  /// Gives the images of this rank's input rows of a micro-batch.
   using Load = std::function<Tensor(int micro_batch)>;
-  /// `sizes`: the samples of each micro-batch.
+  /// `sizes` are the numbers of samples of the micro-batches.
   ForwardPass(StageModels& models, Rank& rank, std::vector<std::int64_t> sizes, Load load)
       : StagePass(models, rank, false, 0), sizes_(std::move(sizes)), load_(std::move(load)) {}
 

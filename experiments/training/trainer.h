@@ -15,7 +15,7 @@ int owner(const ParameterPart& part, const Rank& rank);
 
 class Trainer {
  public:
-  /// `plan` is that of the experiment on the rank's mesh.
+  /// `plan` is the experiment's on the rank's mesh.
   Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer,
           std::shared_ptr<const RunPlan> plan);
 
@@ -38,36 +38,40 @@ class Trainer {
   /// A step's forward pass alone, in evaluation mode. A collective call.
   void forward(std::int64_t step);
 
-  /// The part of so many samples, from the leading one on, whose images this rank takes.
+  /// The part of `samples` whose images this rank takes.
   ShardRange input_rows(std::int64_t samples) const { return models_.input_rows(samples, rank_.index); }
-  /// How many batches `embed` takes at once.
+  /// The number of batches that `embed` takes at once.
   int embedding_batches() const { return plan_->embedding_batches; }
-  /// Of each of so many batches, sizes[i] samples, this rank's part of the embeddings [n, d], in evaluation mode and
-  /// without a graph; rank by rank they make up the batch. `images` gives this rank's input rows' images of a batch. A
+  /// For each batch of sizes[i] samples, this rank's part of the embeddings [n, d], in evaluation mode and without a
+  /// graph; rank by rank they make up the batch. `images` gives the images of this rank's input rows of a batch. A
   /// collective call.
   std::vector<Tensor> embed(const std::vector<std::int64_t>& sizes, const ForwardPass::Load& images);
   ImageReader& images() { return images_; }
 
-  /// Those of this rank's stages in model order, then the head's.
+  /// The parameters of this rank's stages in model order, then the head's.
   std::vector<Parameter*> parameters();
-  /// What this rank has of a parameter's summed gradient and optimizer state, and steps: what it holds of the
-  /// parameter, or with train.shard a range of its elements.
+  /// The part of a parameter that this rank steps, and of which it has the summed gradient and the optimizer's state:
+  /// the part that it holds, or with train.shard a range of its elements.
   ParameterPart stepped_part(const Parameter& parameter) const;
   std::vector<Buffer*> buffers() { return models_.buffers(); }
-  /// All that this rank holds and needs to go on, the optimizer's state included (none with train.forward_only): of its
-  /// stages, and of its classes.
+  /// All state of this rank's stages, and of its classes, that is needed to go on. It includes the optimizer's, which
+  /// there is none of with train.forward_only.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
-  /// In how many shards the head samples its classes: as the experiment says, else as many as it has ranks; 0: it has
-  /// all classes in every step.
+  /// RankFailed, with the step and the first tensor's name, if an element of the floating-point state that this rank
+  /// holds after this step is not finite. Reads all of it once; nothing on plan.
+  void check_finite(std::int64_t step);
+  /// The number of shards in which the head samples its classes: as the experiment says, or else the number of its
+  /// ranks; 0 if it has all classes in every step.
   std::int64_t sample_shards() const { return sample_shards_; }
-  /// From the next step on in so many. To be called by all ranks.
+  /// Samples in this number of shards from the next step on. To be called by all ranks.
   void sample_in(std::int64_t shards);
-  /// The optimizer's step in which the head began to train: 0, or where a run that went on began a new one.
+  /// The optimizer's step in which the head began to train: 0, or the step where a resumed run began with a new one.
   std::int64_t head_first_step() const { return head_first_step_; }
   void set_head_first_step(std::int64_t step);
-  /// In f16 only. Steps of the optimizer are those that were not skipped.
+  /// Present in f16 only.
   std::optional<LossScale>& loss_scale() { return loss_scale_; }
+  /// The optimizer's steps among the first `steps`: those that were not skipped.
   std::int64_t optimizer_steps(std::int64_t steps) const {
     return loss_scale_ ? steps - loss_scale_->skipped_steps() : steps;
   }
@@ -78,26 +82,28 @@ class Trainer {
  private:
   PipelineEngine engine(const std::shared_ptr<const PipelineProgram>& program);
   std::vector<std::int64_t> batch_of(std::int64_t step) const;
-  /// The verdict on a step, which all stages wait for: tells all ranks the loss that only the last stage's may know.
+  /// The verdict on a step, for which all stages wait: gives all ranks the loss that may be known to the last stage
+  /// only.
   std::optional<double> shared_loss(std::int64_t step, std::optional<double> loss);
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
-  /// InputError if two parameters or buffers have one name: a checkpoint could not tell them apart.
+  /// InputError if two parameters or buffers have the same name: a checkpoint could not distinguish them.
   void check_names();
   void make_optimizer_and_buckets();
-  /// Parameters with the optimizer's state of them.
+  /// The parameters together with the optimizer's state of each.
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
-  /// Whether the head's phase 2 has to know nothing of the step's other gradients, and so runs within the loss, while
-  /// the embeddings' gradient is exchanged. Stages of a pipeline leave it for the end, as their profile does; where
-  /// copies add up each tile's gradient, the first of these sums would wait for that exchange. With a loss scale the
-  /// other gradients decide whether there is a step.
+  /// Whether the head's phase 2 is independent of the step's other gradients, and so runs within the loss, while the
+  /// embeddings' gradient is exchanged. Stages of a pipeline leave it for the end, as their profile does. Where copies
+  /// add up each tile's gradient, the first of these sums would wait for that exchange. With a loss scale the other
+  /// gradients decide whether there is a step.
   bool updates_head_early() const;
   void update_head(std::int64_t step, double factor);
   double learning_rate_of(std::int64_t step) const;
-  /// Divides the gradients of the stages' parameters by the loss scale. Gives whether one of any rank's is not finite.
+  /// Divides the gradients of the stages' parameters by the loss scale. Gives whether a gradient of any rank is not
+  /// finite.
   bool unscale_gradients();
   double gradient_norm();
-  /// The norm before clipping by it, and what the gradients were multiplied by.
+  /// The norm before clipping, and the factor by which the gradients were multiplied.
   struct Clipped {
     std::optional<double> norm{};
     double factor = 1;
@@ -113,10 +119,10 @@ class Trainer {
   std::shared_ptr<const RunPlan> plan_;
   Construction construction_;
   StageModels models_;
-  std::unique_ptr<Head> head_;  // none on ranks without classes
+  std::unique_ptr<Head> head_;  // null on ranks without classes
   std::int64_t sample_shards_ = 0;
   std::int64_t head_first_step_ = 0;
-  /// Of training only.
+  // These are null without training.
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<GradientBuckets>
       head_buckets_;  // of a replicated head, whose gradient comes after all backward passes

@@ -11,7 +11,7 @@ namespace heddle {
 
 namespace {
 
-// Nodes hold their inputs; freeing a chain by the destructors alone would recurse once a node.
+// Nodes hold their inputs: if destructors alone freed a chain, they would recurse once per node.
 void release_iteratively(std::vector<std::shared_ptr<GraphNode>> nodes) {
   while (!nodes.empty()) {
     const std::shared_ptr<GraphNode> node = std::move(nodes.back());
@@ -64,7 +64,7 @@ void GraphNode::reader_walked() const {
 
 void Accumulator::add(Tensor gradient) {
   if (!gradient_.defined()) {
-    // A view or a shared tensor is not ours to write to later.
+    // A view or a shared tensor must not be written to later.
     if (!gradient.is_sole_owner() || gradient.bytes() != gradient.storage()->bytes()) gradient = gradient.clone();
     gradient.storage()->recategorise(category_);
     gradient_ = std::move(gradient);

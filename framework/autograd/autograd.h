@@ -1,6 +1,6 @@
-// Reverse-mode differentiation. An operation is one function: check, forward, `record`. The graph's edges are the only
-// links between nodes; each edge knows whether it leads to a parameter or to a stage input, so that a vjp is told what
-// is wanted and a backward can be split.
+// Reverse-mode differentiation. An operation is one function: it checks its arguments, computes the result and calls
+// `record`. Nodes are linked by the graph's edges only. Each edge knows whether it leads to a parameter or to a stage
+// input, so that a vjp computes no gradient in vain and a backward pass can be split in two.
 //
 //   Variable sigmoid(const Variable& x) {
 //     Tensor y = ...;
@@ -29,18 +29,18 @@ struct Leads {
   bool anywhere() const { return to_parameter || to_input; }
 };
 
-/// Which of an operation's inputs want a gradient. A vjp may return more than was wanted.
+/// The inputs of an operation whose gradients a vjp is asked for. It may return more.
 class Wanted {
  public:
-  /// `later`: what a second call will ask for, if the first does not give it. `node`: whose vjp is asked.
+  /// `now` and `later` are sets of bits, one for each input: the gradients that this call is asked for, and those that
+  /// a second call will be asked for unless this one gives them. `node` is the node whose vjp is called.
   explicit Wanted(std::uint64_t now, std::uint64_t later = 0, const GraphNode* node = nullptr)
       : now_(now), later_(later), node_(node) {}
   bool operator[](std::size_t input) const { return ((now_ >> input) & 1U) != 0; }
-  /// What is wanted in this call or in a later one: for a vjp that computes everything at once, and is then not called
-  /// again.
+  /// The gradients that this call or a later one is asked for. A vjp that gives all of them is not called again.
   Wanted ever() const { return Wanted(now_ | later_); }
-  /// The gradients that a leaf had before, if this input is one: a vjp that adds its own to them, as the last
-  /// that it does, leaves it undefined.
+  /// The gradient that has been accumulated in this input so far, if it is a leaf; else undefined. A vjp may add its
+  /// own gradient to it in place, as its last action, and then returns none for this input.
   Tensor sum(std::size_t input) const;
 
  private:
@@ -49,31 +49,32 @@ class Wanted {
   const GraphNode* node_;
 };
 
-/// One for each input, in order; undefined means zero or not wanted.
+/// One gradient for each input, in order; undefined means zero or not wanted.
 using Gradients = std::vector<Tensor>;
-/// Vector-Jacobian product: from the output's gradient to the inputs'. Captures tensors only, never variables. A split
-/// pass may call it twice with the same gradient, never for the same input: what one call alone reads may go with it,
-/// but only a vjp that gives all that is `ever` wanted may overwrite its argument.
+/// Vector-Jacobian product: from the output's gradient to those of the inputs. It captures tensors only, never
+/// variables. A split backward pass may call it twice with the same gradient, but never twice for the same input. A vjp
+/// may free what it needs for one of the calls only; it may overwrite its argument only if it gives everything that is
+/// `ever` wanted.
 using Vjp = std::function<Gradients(const Tensor&, Wanted)>;
 
-/// Where a leaf's gradient arrives. Parameters and stage inputs each hold one. It counts the operations that have read
-/// the leaf and are neither walked nor dropped, and so knows when a gradient is the last.
+/// Collects the gradient of one leaf, which is a parameter or a stage input. It counts the operations that have read
+/// the leaf and were neither visited by a backward pass nor dropped, and so knows when the gradient is complete.
 class Accumulator {
  public:
   explicit Accumulator(Category category) : category_(category) {}
   Accumulator(const Accumulator&) = delete;
   Accumulator& operator=(const Accumulator&) = delete;
-  /// Takes the tensor over if nobody else holds it, else adds it in place to what is there.
+  /// Adds a gradient in place to what is there. The first one is taken over if nobody else holds it.
   void add(Tensor gradient);
-  /// Undefined if none came since the last clear.
+  /// Undefined if none has arrived since the last clear.
   const Tensor& gradient() const { return gradient_; }
   void set(Tensor gradient) { gradient_ = std::move(gradient); }
   void clear() { gradient_ = Tensor(); }
 
-  /// Readers of the leaf whose gradients may still come, in all graphs that live.
+  /// The number of operations in all existing graphs that have read the leaf and whose gradients may still arrive.
   std::int64_t pending_readers() const { return pending_readers_; }
-  /// A backward pass calls this, in the midst of its walk, when it has walked the last reader: this accumulator's
-  /// gradient is then complete, or will not come. An empty function: nobody wants to know.
+  /// A backward pass calls `ready` as soon as it has visited the last reader: the gradient is then complete, or there
+  /// will be none. An empty function is not called.
   void when_ready(std::function<void()> ready) { ready_ = std::move(ready); }
 
  private:
@@ -83,7 +84,7 @@ class Accumulator {
   Category category_;
   Tensor gradient_;
   std::int64_t pending_readers_ = 0;
-  /// Edges by which weight parts that have not run yet may still add here.
+  /// The number of edges through which weight parts that have not run yet may still add to the gradient.
   std::int64_t deferred_ = 0;
   std::function<void()> ready_;
 };
@@ -106,7 +107,7 @@ class Variable {
   Device& device() const { return value_.device(); }
   Leads leads() const;
   const std::shared_ptr<GraphNode>& node() const { return node_; }
-  /// Lets the tensor go and keeps the way back: all that is left to do with it is to be a backward pass's root.
+  /// Drops the tensor and keeps the node: the variable can then only be a root of a backward pass.
   void release_value() { value_ = Tensor(); }
 
  private:
@@ -120,31 +121,33 @@ class Variable {
   std::shared_ptr<GraphNode> node_;
 };
 
-/// Ties an operation's result to its inputs (at most 64). Keeps nothing if no input leads anywhere or within NoGrad.
+/// Records that an operation computed `output` from `inputs`, of which there are at most 64. Keeps nothing within
+/// NoGrad, or if no input leads to a parameter or a stage input.
 Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp);
 Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 
-/// The same for an operation whose vjp other ranks wait for: a backward pass runs it whenever its output is among what
-/// the roots were made of, on zeros if no gradient came. The vjp gives all that is `ever` wanted in one call.
+/// The same for an operation whose vjp is a collective, which other ranks wait for: a backward pass calls it whenever
+/// the roots depend on its output, with zeros if no gradient has arrived. The vjp gives everything that is `ever`
+/// wanted in one call.
 Variable record_collective(Tensor output, std::span<const Variable> inputs, Vjp vjp);
 Variable record_collective(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 
-/// Where a backward pass starts: d(loss)/d(output) for one output. An undefined gradient: none came, and only the
-/// collectives that the output was made of are walked.
+/// Where a backward pass starts: an output and d(loss)/d(output). If the gradient is undefined, only the collectives
+/// that the output depends on are visited.
 struct Root {
   Variable output;
   Tensor gradient;
 };
 
-/// Walks back from the roots in reverse order of creation. Every node is freed, with all that its vjp holds, as soon as
-/// it has run; going through a freed node again is an error. Gradients arrive in the leaves' accumulators as soon as
-/// they are computed.
+/// Visits the nodes that the roots depend on, in reverse order of creation. Every node is freed, with all that its vjp
+/// holds, as soon as its vjp has run; visiting a freed node again is an error. Gradients arrive in the leaves'
+/// accumulators as soon as they are computed.
 void backward(std::vector<Root> roots);
-/// From a one-element loss with gradient 1.
+/// The same from a loss of one element, whose gradient is 1.
 void backward(const Variable& loss);
 
-/// The weight part of a backward pass whose input part has run. Holds what that part needs; if it goes unrun, those
-/// gradients do not come.
+/// The weight part of a backward pass whose input part has run. It holds all that it needs to run; if it is destroyed
+/// before it has run, its gradients are lost.
 class WeightBackward {
  public:
   WeightBackward();
@@ -152,9 +155,9 @@ class WeightBackward {
   WeightBackward(WeightBackward&&) noexcept;
   WeightBackward& operator=(WeightBackward&&) noexcept;
 
-  /// Nothing is left to do.
+  /// Whether nothing is left to do.
   bool empty() const { return walk_ == nullptr; }
-  /// Once; empty afterwards.
+  /// May be called once; the object is empty afterwards.
   void run();
 
  private:
@@ -164,10 +167,11 @@ class WeightBackward {
   std::unique_ptr<GraphWalk> walk_;
 };
 
-/// The input part (Qi et al. 2023, "Zero bubble pipeline parallelism"): walks what leads to stage inputs. Their
-/// gradients arrive, and those of parameters that a vjp gave beside them. What has no more to give is freed; the rest
-/// keeps its gradient for the weight part, which also walks all that leads to parameters only. Both parts give the same
-/// bits as `backward`, and add to each parameter in the same order.
+/// The input part of a backward pass (Qi et al. 2023, "Zero bubble pipeline parallelism"): visits the nodes that lead
+/// to stage inputs. It computes the gradients of those inputs, and of those parameters for which a vjp gives them in
+/// the same call. Nodes that have given everything are freed; the others keep their output's gradient for the weight
+/// part, which also visits the nodes that lead to parameters only. Both parts together give the same bits as
+/// `backward`, and add to each parameter in the same order.
 WeightBackward backward_inputs(std::vector<Root> roots);
 
 }  // namespace heddle

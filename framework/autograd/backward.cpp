@@ -12,7 +12,7 @@ namespace {
 
 using NodePointer = std::shared_ptr<GraphNode>;
 
-/// The collectives that the roots were made of and that were not walked yet.
+/// The collectives that the roots depend on and that were not visited yet.
 std::vector<NodePointer> collectives_of(const std::vector<Root>& roots) {
   std::vector<NodePointer> found;
   std::unordered_set<const GraphNode*> seen;
@@ -30,7 +30,7 @@ std::vector<NodePointer> collectives_of(const std::vector<Root>& roots) {
   return found;
 }
 
-/// Adds to a gradient under way; its tensor is reused only if nobody else can see it.
+/// Adds to the gradient of a node that was not visited yet. Its tensor is reused only if nobody else can see it.
 void accumulate(Tensor& sum, Tensor gradient) {
   if (!sum.defined()) {
     sum = std::move(gradient);
@@ -63,7 +63,7 @@ constexpr std::uint64_t bit(std::size_t input) {
 
 }  // namespace
 
-/// One pass over a graph, in one part or in two.
+/// A backward pass over a graph, in one part or in two.
 class GraphWalk {
  public:
   enum class Part { whole, inputs, weights };
@@ -75,17 +75,18 @@ class GraphWalk {
   GraphWalk(const GraphWalk&) = delete;
   GraphWalk& operator=(const GraphWalk&) = delete;
 
-  /// The whole pass or its first part.
+  /// Runs the whole pass or its first part.
   void run(std::vector<Root> roots);
   void run_weights();
   bool is_done() const { return reached_.empty(); }
 
  private:
-  /// A node on whose gradient the walk has to go on.
+  /// A node that the walk must continue from.
   struct Reached {
     NodePointer node;
     Tensor gradient{};
-    /// The input part has been here. What it was given for the inputs that are left, and may not be added yet.
+    /// Whether the input part has visited the node, and the gradients that it got for the remaining inputs and could
+    /// not add yet.
     bool is_left = false;
     Gradients given{};
   };
@@ -99,10 +100,11 @@ class GraphWalk {
   void defer(const GraphNode& node);
 
   Part part_;
-  // Keyed by node; the heap orders by age those that this part visits. Both hold only what the walk has reached.
+  // Keyed by node. The heap orders the nodes that this part visits by age. Both hold only nodes that the walk has
+  // reached.
   std::unordered_map<const GraphNode*, Reached> reached_;
   std::vector<const GraphNode*> heap_;
-  /// Of each the count of deferred edges is one up, until this walk ends.
+  /// The count of deferred edges of each of these is increased by one until this walk ends.
   std::vector<std::shared_ptr<Accumulator>> deferred_leaves_;
 };
 
@@ -178,7 +180,8 @@ void GraphWalk::visit(Reached reached) {
   reached_.emplace(&node, std::move(reached));
 }
 
-/// What the node's vjp gives now, and what it gave before. It goes, and its argument, if it has no more to give.
+/// The gradients that the node's vjp gives now and those that it gave before. The vjp and its argument are freed if it
+/// has no more to give.
 Gradients GraphWalk::ask(Reached& reached) {
   GraphNode& node = *reached.node;
   Gradients gradients = std::move(reached.given);
@@ -202,13 +205,13 @@ Gradients GraphWalk::ask(Reached& reached) {
   return gradients;
 }
 
-/// Whether a gradient that the input part was given for an input of the weight part may be added at once: not before
-/// one that comes from further on in the graph.
+/// Whether a gradient that the input part got for an input of the weight part may be added at once: not if another one,
+/// from later in the graph, has to be added first.
 bool GraphWalk::takes_now(const GraphNode& input, const Tensor& gradient) const {
   return gradient.defined() && input.accumulator && input.accumulator->deferred_ == 0;
 }
 
-/// The weight part will add to the leaves that this node leads to.
+/// Notes that the weight part will add to the leaves that this node leads to.
 void GraphWalk::defer(const GraphNode& node) {
   std::vector<const GraphNode*> rest{&node};
   const auto visit_input = [&](const NodePointer& input) {

@@ -1,4 +1,4 @@
-// What the graph is made of; for recording and walking it only.
+// The nodes of the graph. Only the code that records and traverses the graph needs them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace heddle {
 
 class RecomputedSegment;
 
-/// An operation's record, or a leaf (no inputs, an accumulator). Sequence numbers give the order of creation.
+/// A recorded operation, or a leaf, which has an accumulator and no inputs. Sequence numbers give the order of
+/// creation.
 class GraphNode {
  public:
   GraphNode(std::uint64_t order, Leads where) : sequence(order), leads(where) {}
@@ -23,41 +24,41 @@ class GraphNode {
   GraphNode& operator=(const GraphNode&) = delete;
 
   void read(std::span<const Variable> variables);
-  /// Gives the inputs up unwalked: no gradient comes from here.
+  /// Drops the inputs without visiting them: no gradient will come from this node.
   std::vector<std::shared_ptr<GraphNode>> drop_inputs();
-  /// One reader of this leaf was walked.
+  /// Notes that an operation that has read this leaf was visited.
   void reader_walked() const;
 
   std::uint64_t sequence;
   Leads leads;
   bool freed = false;
-  /// The leaves below are known to wait for a weight part.
+  /// Whether the leaves that this node leads to have been told to wait for a weight part.
   bool is_deferred = false;
-  /// This node is a collective; it or one that it was made of is.
+  /// Whether this node is a collective, and whether it or a node that it depends on is one.
   bool is_collective = false;
   bool leads_to_collective = false;
   std::vector<std::shared_ptr<GraphNode>> inputs;  // null: a constant
-  /// Where the vjp comes from, if it was not kept.
+  /// The segment that has to run again to give the vjp, if that was not kept.
   std::shared_ptr<RecomputedSegment> segment;
   Vjp vjp;
   std::shared_ptr<Accumulator> accumulator;
-  /// Of a collective: what a gradient of its output is.
+  /// Makes a gradient of zeros for the output of a collective.
   std::function<Tensor()> zeros;
 };
 
-/// A stretch of the graph whose nodes were recorded without their vjps. Run again, it gives the same nodes the vjps
-/// that its operations make this time.
+/// A part of the graph whose nodes were recorded without their vjps. When it runs again, its operations give these
+/// nodes their vjps.
 class RecomputedSegment : public std::enable_shared_from_this<RecomputedSegment> {
  public:
   RecomputedSegment(std::span<const Variable> inputs, SegmentFunction function);
 
-  /// Does nothing the second time.
+  /// Does nothing if it has run again already.
   void run_again();
   bool has_run_again() const { return function_ == nullptr; }
 
-  /// In the first run: a node without its vjp.
+  /// First run: notes a node that is recorded without its vjp.
   void keep(const std::shared_ptr<GraphNode>& node);
-  /// In the second: the next node of the first, null if it is gone because nothing needed it.
+  /// Second run: the next node of the first run; null if it was freed because nothing needed it.
   std::shared_ptr<GraphNode> known_node();
 
  private:

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// While this lives, what is recorded belongs to a segment.
+/// During its lifetime, recorded nodes belong to a segment.
 class SegmentScope {
  public:
   SegmentScope(Device& device, RecomputedSegment* segment, Recording recording)

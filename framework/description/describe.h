@@ -1,13 +1,13 @@
-// One description of each configuration struct. Reading, defaults, ranges, the JSON schema, `heddle help` and every
-// error message are Describers that visit it; a new option is one line in a `describe` function.
+// One description of each configuration struct. The reader, the JSON schema, `heddle help` and the error messages are
+// made by Describers that visit it, so that a new option is one line in a `describe` function.
 //
 //   void describe(Describer& d, OptimizerConfig& c) {
 //     d.field("momentum", c.momentum, between(0, 1), "share of the last step's velocity that is kept");
 //     choice(d, "nesterov_style", c.style, "which published form of Nesterov's momentum");
 //   }
 //
-// The value that a field holds when `describe` is called is its default. A `describe` function only describes: it is
-// called several times for one struct, and for alternatives that are not chosen too.
+// The value that a field holds when `describe` is called is its default. A `describe` function has no other effect: it
+// is called several times for one struct, and also for alternatives that are not chosen.
 #pragma once
 
 #include <cstdint>
@@ -53,11 +53,18 @@ inline Range from_to_below(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .maximum_excluded = true};
 }
 
-/// A field's name. `required("path")` has no default: leaving it out is an error.
+/// A name of a choice that files of earlier versions use, and its present name.
+struct FormerName {
+  std::string_view former;
+  std::string_view now;
+};
+
+/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names.
 struct Key {
   Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
   std::string_view name;
   bool is_required = false;
+  std::span<const FormerName> former{};
 };
 inline Key required(const char* name) {
   Key key(name);
@@ -68,7 +75,7 @@ inline Key required(const char* name) {
 class Describer {
  public:
   using Body = std::function<void(Describer&)>;
-  /// One alternative of a tagged union: the value of its "type" and the fields that stand beside it.
+  /// One alternative of a tagged union: the value of "type" and the fields that stand beside it.
   struct Alternative {
     std::string_view type;
     std::string_view help;
@@ -80,7 +87,7 @@ class Describer {
     std::function<void(std::size_t)> resize;  ///< new elements hold their defaults
     std::function<void(Describer&, std::size_t index)> element;
     Body blank;                ///< describes an element that holds its defaults
-    std::type_index identity;  ///< of the element's type, so that lists within lists of themselves come to an end
+    std::type_index identity;  ///< of the element's type, so that recursive lists come to an end
   };
 
   virtual ~Describer() = default;
@@ -94,20 +101,22 @@ class Describer {
   virtual void field(Key key, std::vector<std::string>& value, Range length, std::string_view help) = 0;
   /// One of `names`; `value` is the index of the chosen one.
   virtual void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view help) = 0;
-  /// Some of `names`, each at most once: a list of them, or `all` for all. Bit i of `value` stands for names[i].
+  /// Some of `names`, each at most once, as a list; or `all`, which stands for all of them. Bit i of `value` stands for
+  /// names[i].
   virtual void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
                       std::string_view help) = 0;
   /// A nested object.
   virtual void object(Key key, const Body& body, std::string_view help) = 0;
-  /// A nested object that may be absent; `present` says whether it is there, before and after. `body` describes it.
+  /// A nested object that may be absent. `present` says whether it is there by default, and then whether it was given.
+  /// `body` describes it.
   virtual void optional_object(Key key, bool& present, const Body& body, std::string_view help) = 0;
   /// A list of nested objects.
   virtual void list(Key key, const List& value, Range length, std::string_view help) = 0;
-  /// The object being described has a "type" that decides which fields stand beside the others; `type` is the index of
-  /// the chosen alternative, -1 when there is no default. At most once in an object.
+  /// The object that is being described has a "type", which decides what further fields it has. `type` is the index of
+  /// the chosen alternative, -1 if there is no default. At most once per object.
   virtual void alternatives(int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
 
-  /// A nested object that is nothing but its alternatives.
+  /// A nested object that has nothing but its alternatives.
   void tagged(Key key, int& type, std::span<const Alternative> kinds, std::string_view help) {
     object(
         key, [&](Describer& inner) { inner.alternatives(type, kinds, "which kind it is"); }, help);
@@ -171,7 +180,7 @@ void alternatives(Describer& d, Type& type, const EnumTable<Enum, Row>& table, C
   if (index >= 0) type = static_cast<Enum>(index);
 }
 
-/// A nested object that is nothing but the alternatives of a table.
+/// A nested object that has nothing but the alternatives of a table.
 template <class Enum, class Row, class Config>
 void tagged(Describer& d, Key key, Enum& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
             std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {

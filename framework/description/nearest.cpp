@@ -13,7 +13,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// Insertions, deletions, substitutions and swaps of neighbours that lead from one word to the other.
+/// The number of insertions, deletions, substitutions and swaps of neighbours that lead from one word to the other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {

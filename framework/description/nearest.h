@@ -1,4 +1,4 @@
-// What someone who misspelt a name may have meant.
+// Suggestions for misspelt names.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// The name most like `name`, or nothing if none is near.
+/// The name closest to `name`; empty if none is close.
 std::string nearest(std::string_view name, std::span<const std::string> names);
 
 }  // namespace heddle

@@ -23,7 +23,7 @@ std::filesystem::path folder_of(const std::filesystem::path& target) {
   return target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
 }
 
-/// A device or a pipe would be replaced, and what was written not be where it was wanted.
+/// A device or a pipe would be replaced by a file, and the data would not go where they should.
 void check_replaceable(const std::filesystem::path& target) {
   std::error_code unknown;
   const auto status = std::filesystem::status(target, unknown);
@@ -32,10 +32,11 @@ void check_replaceable(const std::filesystem::path& target) {
     fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
 }
 
-/// A new file in the target's folder. Short and of our own making: the target's name may be as long as names can be.
+/// A new file in the target's folder. Its name is short and does not contain the target's, which may be as long as
+/// names can be.
 FileDescriptor make_temporary(const std::filesystem::path& target) {
   check_replaceable(target);
-  constexpr int most_attempts = 1000;  // a killed run with our process id may have left some
+  constexpr int most_attempts = 1000;  // a killed run with the same process id may have left some
   for (int attempt = 0;; ++attempt) {
     const auto path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -48,7 +49,7 @@ FileDescriptor make_temporary(const std::filesystem::path& target) {
 }  // namespace
 
 FileDescriptor FileDescriptor::open_for_reading(const std::filesystem::path& path) {
-  // Not blocking: opening a pipe would wait for its writer.
+  // Non-blocking, because opening a pipe would wait for its writer.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path);
   if (file.descriptor_ < 0) fail<InputError>("{}: cannot be read: {}", path.string(), reason(errno));
   struct stat status {};
@@ -137,7 +138,7 @@ void AtomicFile::commit() {
   if (::rename(file_.path().c_str(), target_.c_str()) != 0)
     fail<InputError>("{}: cannot be written: {}", target_.string(), reason(errno));
   file_.close();
-  // The new name must be on the disk too. Some file systems cannot sync a folder; they need no help.
+  // The new name must be on disk, too. File systems that cannot sync a folder do not need this.
   const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), target_);
   if (folder.get() >= 0) ::fsync(folder.get());
 }

@@ -1,5 +1,5 @@
-// Files that are whole or absent: what is written goes to a temporary file beside the target, which takes the target's
-// place only once it is on the disk. A reader never sees half a file, and a run that dies leaves the old one.
+// Files that are complete or absent: data are written to a temporary file beside the target, which replaces the target
+// only once it is on disk. A reader never sees half a file, and a run that dies leaves the old one.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace heddle {
 
-/// An open file, closed at the end of its life. Errors name the path and the system's reason.
+/// An open file, which the destructor closes. Errors name the path and the system's reason.
 class FileDescriptor {
  public:
-  /// A file to be read; InputError if it cannot be opened or is not a plain file.
+  /// Opens a file for reading; InputError if it cannot be opened or is not a regular file.
   static FileDescriptor open_for_reading(const std::filesystem::path& path);
-  /// A file to be appended to, made if absent; InputError if it cannot be opened.
+  /// Opens a file for appending and creates it if it is absent; InputError if it cannot be opened.
   static FileDescriptor open_for_appending(const std::filesystem::path& path);
   FileDescriptor(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
   ~FileDescriptor() { close(); }
@@ -28,9 +28,9 @@ class FileDescriptor {
   std::uint64_t size() const;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// Fills `bytes` from this position on; InputError if the file ends before.
+  /// Fills `bytes` from this position on; InputError if the file is too short.
   void read_at(std::uint64_t position, std::span<std::byte> bytes) const;
-  /// Waits until what was written is on the disk.
+  /// Waits until everything that was written is on disk.
   void sync();
   void close();
 
@@ -39,10 +39,10 @@ class FileDescriptor {
   std::filesystem::path path_;
 };
 
-/// The streaming form. Without `commit` the target is left as it was and the temporary file is removed.
+/// A file that is written in pieces. Without `commit` the target is left as it was and the temporary file is removed.
 class AtomicFile {
  public:
-  /// InputError if no file can be made in the target's folder.
+  /// InputError if no file can be created in the target's folder.
   explicit AtomicFile(std::filesystem::path target);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -10,8 +10,8 @@ namespace {
 
 using Table = std::array<std::uint32_t, 256>;
 
-/// tables[n][b]: what byte b does to the checksum when n more bytes stand behind it, so that eight bytes are looked up
-/// at once (Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC generation", 2008).
+/// tables[n][b] is the effect of byte b on the checksum if n more bytes follow it, so that eight bytes are looked up at
+/// once (Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC generation", 2008).
 constexpr std::array<Table, 8> tables = [] {
   constexpr std::uint32_t polynomial = 0x82F63B78;  // Castagnoli's, bits reversed
   std::array<Table, 8> all{};

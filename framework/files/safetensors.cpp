@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/description/printable.h"
 #include "framework/error.h"
 #include "framework/files/crc32c.h"
 
@@ -34,13 +35,10 @@ constexpr std::array<DTypeRow, 8> dtype_rows{{{DType::f64, "F64"},
                                               {DType::u8, "U8"},
                                               {DType::i8, "I8"}}};
 
-/// A name from a file as it may stand in a message: short, and nothing in it steers a terminal.
-std::string printable(std::string_view name) {
+/// A name from a file, short enough for a message.
+std::string short_name(std::string_view name) {
   constexpr std::size_t longest = 80;
-  std::string text(name.substr(0, longest));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7F; }, '?');
-  return name.size() > longest ? text + "..." : text;
+  return shortened(name, longest);
 }
 
 struct RawTensor {
@@ -50,8 +48,8 @@ struct RawTensor {
   std::optional<std::array<std::uint64_t, 2>> offsets;
 };
 
-/// Follows the header's text event by event: a document tree would keep the last of duplicate keys silently and take
-/// many times the text's memory. Every callback knows what may come next; whatever else comes is an error.
+/// Parses the header event by event: a document tree would silently keep the last of duplicate keys, and take many
+/// times the memory of the text. Every callback knows what may come next; anything else is an error.
 class HeaderParser : public nlohmann::json::json_sax_t {
  public:
   explicit HeaderParser(const std::string& path) : path_(path) {}
@@ -82,7 +80,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
     if (place_ != Place::tensor || key_ != "dtype") return unexpected("a string");
     const auto row = std::find_if(dtype_rows.begin(), dtype_rows.end(), [&](const auto& r) { return r.name == value; });
     if (row == dtype_rows.end())
-      fail_in_tensor("unknown dtype '{}': expected F64, F32, BF16, F16, I64, I32 or U8", printable(value));
+      fail_in_tensor("unknown dtype '{}': expected F64, F32, BF16, F16, I64, I32 or U8", short_name(value));
     tensors.back().dtype = row->dtype;
     return true;
   }
@@ -105,9 +103,9 @@ class HeaderParser : public nlohmann::json::json_sax_t {
 
   bool key(string_t& value) override {
     if (!(place_ == Place::top ? top_keys_ : inner_keys_).insert(value).second)
-      fail<InputError>("{}: key '{}' comes twice", path_, printable(value));
+      fail<InputError>("{}: key '{}' comes twice", path_, short_name(value));
     if (place_ == Place::tensor && value != "dtype" && value != "shape" && value != "data_offsets")
-      fail_in_tensor("unknown key '{}': expected dtype, shape and data_offsets", printable(value));
+      fail_in_tensor("unknown key '{}': expected dtype, shape and data_offsets", short_name(value));
     key_ = std::move(value);
     return true;
   }
@@ -150,7 +148,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
 
   template <class... Args>
   [[noreturn]] void fail_in_tensor(fmt::format_string<Args...> format, Args&&... args) const {
-    fail<InputError>("{}: tensor '{}': {}", path_, printable(tensors.back().name),
+    fail<InputError>("{}: tensor '{}': {}", path_, short_name(tensors.back().name),
                      fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -159,9 +157,9 @@ class HeaderParser : public nlohmann::json::json_sax_t {
       case Place::start:
         fail<InputError>("{}: the header: expected an object, got {}", path_, what);
       case Place::top:
-        fail<InputError>("{}: '{}': expected an object, got {}", path_, printable(key_), what);
+        fail<InputError>("{}: '{}': expected an object, got {}", path_, short_name(key_), what);
       case Place::metadata:
-        fail<InputError>("{}: {}: '{}': expected a string, got {}", path_, metadata_key, printable(key_), what);
+        fail<InputError>("{}: {}: '{}': expected a string, got {}", path_, metadata_key, short_name(key_), what);
       case Place::tensor:
         fail_in_tensor("{}: expected {}, got {}", key_, key_ == "dtype" ? "a string" : "a list of numbers", what);
       case Place::list:
@@ -172,7 +170,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
 
   Shape shape_of_numbers() const {
     std::array<std::int64_t, Shape::max_rank> dimensions{};
-    // A dimension of 0 makes any product 0, so the sizes are bounded one by one as well.
+    // A dimension of 0 makes any product 0, so each size is bounded as well.
     constexpr std::uint64_t largest = std::uint64_t{1} << 56;
     std::uint64_t elements = 1;
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
@@ -198,7 +196,7 @@ void check_cover(const std::string& path, std::vector<RawTensor>& tensors, std::
   std::uint64_t end_before = 0;
   for (const RawTensor& tensor : tensors) {
     const auto [begin, end] = *tensor.offsets;
-    const std::string name = printable(tensor.name);
+    const std::string name = short_name(tensor.name);
     if (begin > end || end > data_bytes)
       fail<InputError>("{}: tensor '{}': data_offsets [{}, {}] are not within the data's {} bytes", path, name, begin,
                        end, data_bytes);
@@ -223,10 +221,10 @@ std::string header_text(const std::string& path, const std::vector<SafetensorsEn
   std::uint64_t offset = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (!names.insert(entry.name).second)
-      fail<InputError>("{}: tensor name '{}' is taken", path, printable(entry.name));
+      fail<InputError>("{}: tensor name '{}' is taken", path, short_name(entry.name));
     const auto row =
         std::find_if(dtype_rows.begin(), dtype_rows.end(), [&](const auto& r) { return r.dtype == entry.dtype; });
-    // push_back, not operator[]: that would look through all keys before it.
+    // push_back rather than operator[], which would search all keys before it.
     header.get_ref<nlohmann::ordered_json::object_t&>().push_back(
         {entry.name,
          {{"dtype", row->name},
@@ -290,7 +288,7 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
                      file_bytes - sizeof header_bytes);
   std::string header(header_bytes, '\0');
   file_.read_at(sizeof header_bytes, std::as_writable_bytes(std::span(header)));
-  // The library would skip white space and a byte order mark.
+  // The library would accept white space and a byte order mark here.
   if (!header.starts_with('{')) fail<InputError>("{}: the header does not begin with '{{'", name);
 
   HeaderParser parser(name);
@@ -307,15 +305,15 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
 
 std::size_t SafetensorsReader::index_of(std::string_view name) const {
   const auto found = by_name_.find(name);
-  if (found == by_name_.end()) fail<InputError>("{}: has no tensor '{}'", path().string(), printable(name));
+  if (found == by_name_.end()) fail<InputError>("{}: has no tensor '{}'", path().string(), short_name(name));
   return found->second;
 }
 
 void SafetensorsReader::read(std::size_t index, std::span<std::byte> bytes, std::uint64_t offset) const {
   const SafetensorsEntry& entry = entries_.at(index);
   if (offset > entry.bytes() || bytes.size() > entry.bytes() - offset)
-    fail("{}: tensor '{}': bytes {} to {} of {}", path().string(), printable(entry.name), offset, offset + bytes.size(),
-         entry.bytes());
+    fail("{}: tensor '{}': bytes {} to {} of {}", path().string(), short_name(entry.name), offset,
+         offset + bytes.size(), entry.bytes());
   file_.read_at(positions_[index] + offset, bytes);
 }
 

@@ -1,4 +1,4 @@
-// The safetensors format: named tensors in one file that other programs read, written and read a piece at a time. The
+// The safetensors format: named tensors in one file that other programs can read. It is written and read in pieces. The
 // reader trusts nothing: whatever is wrong with a file is an InputError that names the file and the place.
 #pragma once
 
@@ -33,11 +33,11 @@ class SafetensorsWriter {
   /// InputError on a name that is used twice, is not UTF-8, or is `__metadata__`.
   SafetensorsWriter(std::filesystem::path target, const std::vector<SafetensorsEntry>& entries,
                     const SafetensorsMetadata& metadata = {});
-  /// The next bytes; a tensor may come in pieces.
+  /// Appends the next bytes; a tensor may be written in pieces.
   void write(std::span<const std::byte> bytes);
-  /// Error if fewer bytes came than the entries have.
+  /// Error if fewer bytes were written than the entries have.
   void commit();
-  /// CRC-32C of what the file has so far.
+  /// CRC-32C of what has been written so far.
   std::uint32_t checksum() const { return checksum_; }
 
  private:
@@ -55,7 +55,7 @@ class SafetensorsReader {
   explicit SafetensorsReader(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  /// In the order of their data.
+  /// In the order of their data in the file.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
   /// Index into entries(); InputError if there is no such tensor.

@@ -11,17 +11,17 @@ namespace heddle {
 namespace {
 
 void describe_warm_up(Describer& d, LearningRateConfig& c) {
-  d.field("warm_up", c.warm_up, between(0, 1e12), "steps of linear growth to the optimizer's lr");
+  d.field("warm_up", c.warm_up, between(0, 1e12), "steps in which the rate grows linearly to the optimizer's lr");
 }
 
 void describe_final_share(Describer& d, LearningRateConfig& c) {
-  d.field("final_share", c.final_share, between(0, 1), "share of the lr that it falls to after the last step");
+  d.field("final_share", c.final_share, between(0, 1), "share of the lr that is left after the last step");
 }
 
 void describe_step(Describer& d, LearningRateConfig& c) {
   describe_warm_up(d, c);
   d.field("milestones", c.milestones, between(1, 1e12), between(0, 1000), "steps at which the lr falls");
-  d.field("factor", c.factor, above(0), "what it is multiplied by there");
+  d.field("factor", c.factor, above(0), "factor by which the lr is multiplied at each milestone");
 }
 
 void describe_polynomial(Describer& d, LearningRateConfig& c) {

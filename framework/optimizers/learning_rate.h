@@ -1,4 +1,4 @@
-// The learning rate of each step: a pure function of the step, so that a resumed run goes on where it was.
+// The learning rate of each step: a pure function of the step, so that a resumed run continues where it was.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct LearningRateConfig {
 /// The tagged union "schedule": {"type": ..., ...}.
 void describe_learning_rate(Describer& d, const char* key, LearningRateConfig& config);
 
-/// Rate of step 0 .. steps-1. Warm-up: base * (step + 1) / warm_up for the first warm_up steps; then, with
-/// t = (step - warm_up) / (steps - warm_up),
+/// The rate of a step, 0 .. steps-1. Warm-up: base * (step + 1) / warm_up for the first warm_up steps; then, with t =
+/// (step - warm_up) / (steps - warm_up),
 ///   constant    base
 ///   step        base * factor^(number of milestones <= step)
 ///   polynomial  base * (final_share + (1 - final_share) * (1 - t)^power)

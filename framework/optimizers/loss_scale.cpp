@@ -12,9 +12,9 @@ namespace heddle {
 namespace {
 
 constexpr double least_scale = 1e-4;
-constexpr double most_scale = 0x1p100;  // of f32 gradients
+constexpr double most_scale = 0x1p100;  // so that f32 gradients do not overflow
 
-/// The number that the text begins with, and a space after it, taken off. False if there is none.
+/// Takes the number with which the text begins, and a space after it, off the text. False if there is none.
 template <class Number>
 bool take(std::string_view& text, Number& number) {
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -27,12 +27,14 @@ bool take(std::string_view& text, Number& number) {
 }  // namespace
 
 void describe(Describer& d, LossScaleConfig& c) {
-  d.field("init_scale", c.init_scale, between(least_scale, most_scale), "the scale that a run begins with");
-  d.field("growth_factor", c.growth_factor, at_least(1), "what it is multiplied by after growth_interval good steps");
+  d.field("init_scale", c.init_scale, between(least_scale, most_scale), "the scale at the beginning of a run");
+  d.field("growth_factor", c.growth_factor, at_least(1),
+          "factor by which the scale is multiplied after growth_interval good steps");
   d.field("backoff_factor", c.backoff_factor,
           Range{.minimum = 0, .maximum = 1, .minimum_excluded = true, .maximum_excluded = true},
-          "what it is multiplied by after an overflow");
-  d.field("growth_interval", c.growth_interval, between(1, 4e9), "steps without an overflow after which it grows");
+          "factor by which the scale is multiplied after an overflow");
+  d.field("growth_interval", c.growth_interval, between(1, 4e9),
+          "number of steps without an overflow after which the scale grows");
 }
 
 void LossScale::end_step(bool overflowed) {

@@ -1,6 +1,6 @@
-// The dynamic loss scale of training in f16, whose smallest number is 6e-8: backward passes start with the loss'
-// gradient times a scale, by which the parameters' gradients are divided again (Micikevicius et al., "Mixed precision
-// training", ICLR 2018). Rules and names are those of PyTorch's GradScaler.
+// The dynamic loss scale of training in f16, whose smallest number is 6e-8: the gradient of the loss is multiplied by a
+// scale, by which the parameters' gradients are divided again (Micikevicius et al., "Mixed precision training", ICLR
+// 2018). Rules and names are those of PyTorch's GradScaler.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct LossScaleConfig {
   double init_scale = 65536;
   double growth_factor = 2;
   double backoff_factor = 0.5;
-  std::int64_t growth_interval = 2000;  // good steps in a row
+  std::int64_t growth_interval = 2000;  // consecutive good steps
 };
 void describe(Describer& d, LossScaleConfig& config);
 
@@ -24,15 +24,16 @@ class LossScale {
   explicit LossScale(const LossScaleConfig& config) : config_(config), scale_(config.init_scale) {}
 
   double scale() const { return scale_; }
-  /// How many steps were not taken since the beginning.
+  /// The number of steps that were skipped since training began.
   std::int64_t skipped_steps() const { return skipped_steps_; }
-  /// After a step. `overflowed`: a gradient was not finite, and the step is skipped; all ranks say the same. RankFailed
-  /// when no scale helps (it has come below 1e-4, fairseq's bound).
+  /// Called after a step. `overflowed`: a gradient was not finite, and the step is skipped; all ranks pass the same
+  /// value. RankFailed if no scale helps: it has fallen below 1e-4, fairseq's bound.
   void end_step(bool overflowed);
 
-  /// All that a run needs to go on: `65536 12 3`, scale, good steps since it changed, steps skipped.
+  /// The state that a resumed run needs, such as `65536 12 3`: the scale, the good steps since it changed and the
+  /// number of skipped steps.
   std::string to_text() const;
-  /// InputError if it is no such text.
+  /// Restores what to_text gave; InputError if the text is malformed.
   void set(std::string_view text);
 
  private:

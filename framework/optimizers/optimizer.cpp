@@ -17,7 +17,7 @@ inline constexpr auto enum_names<KeptWeights> = enum_table<KeptWeights>({
 namespace {
 
 void describe_common(Describer& d, OptimizerConfig& c) {
-  d.field("lr", c.learning_rate, above(0), "learning rate before its schedule");
+  d.field("lr", c.learning_rate, above(0), "learning rate, which the schedule changes");
   d.field("weight_decay", c.weight_decay, at_least(0), "factor of the weight that is added to its gradient");
   d.field("decay_norms_and_biases", c.decay_norms_and_biases, "whether norms, slopes and biases decay too");
 }
@@ -25,21 +25,21 @@ void describe_common(Describer& d, OptimizerConfig& c) {
 void describe_sgd(Describer& d, OptimizerConfig& c) {
   describe_common(d, c);
   d.field("momentum", c.momentum, from_to_below(0, 1), "share of the last step's velocity that is kept");
-  d.field("nesterov", c.nesterov, "look ahead along the velocity");
+  d.field("nesterov", c.nesterov, "whether to use Nesterov's momentum");
   choice(d, "weights", c.weights,
-         "type that weights of convolutions and linear layers, their gradients and velocity are kept in: f32, "
-         "or with train.dtype bf16 also bf16, half the bytes, stepped with stochastic rounding");
+         "type of the weights of convolutions and linear layers, of their gradients and velocity: f32, or with "
+         "train.dtype bf16 also bf16, which halves the bytes and is stepped with stochastic rounding");
 }
 
 void describe_adamw(Describer& d, OptimizerConfig& c) {
   describe_common(d, c);
   d.field("beta1", c.beta1, from_to_below(0, 1), "decay of the gradient's running mean");
-  d.field("beta2", c.beta2, from_to_below(0, 1), "decay of the square's running mean");
-  d.field("epsilon", c.epsilon, above(0), "added to the root of the square");
+  d.field("beta2", c.beta2, from_to_below(0, 1), "decay of the running mean of its square");
+  d.field("epsilon", c.epsilon, above(0), "added to the square root of that mean");
 }
 
 constexpr auto optimizers = enum_table<OptimizerType, AlternativeRow<OptimizerConfig>>({
-    {OptimizerType::sgd, {"sgd", "stochastic gradient descent with momentum, as PyTorch has it", describe_sgd}},
+    {OptimizerType::sgd, {"sgd", "stochastic gradient descent with momentum, as in PyTorch", describe_sgd}},
     {OptimizerType::adamw, {"adamw", "Adam with decoupled weight decay", describe_adamw}},
 });
 
@@ -113,10 +113,11 @@ Tensor rows_between(const Tensor& flat, const WeightRows& rows, std::int64_t beg
       .reshape({end - begin, rows.columns});
 }
 
-/// As a head's 16-bit class rows are stepped, whose kernels round each element by the draw of its place in the whole.
+/// Steps a 16-bit weight like the class rows of a head, whose kernels round each element by the draw of its index in
+/// the whole parameter.
 void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
                   const OptimizerStep& constants) {
-  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // of a gradient in f32, so that it stays in the cache
+  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // a gradient of this size stays in the cache in f32
   const auto flat = [](const Tensor& x) { return x.defined() ? x.reshape({x.numel()}) : x; };
   const WeightRounding& rounding = *trained.rounding;
   const ClassRowKernels& kernels = gradient.device().backend().class_rows();
@@ -139,7 +140,7 @@ void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& 
 class Sgd final : public Optimizer {
  public:
   Sgd(const OptimizerConfig& config, std::vector<Trained> weights) : Optimizer(config, std::move(weights)) {
-    // A zero velocity gives the same first step as PyTorch's, which begins as the gradient.
+    // A zero velocity gives the same first step as PyTorch's velocity, which starts as the gradient.
     if (config_.momentum > 0) velocity_ = zeros();
   }
   std::vector<State> state() const override { return named("velocity", velocity_); }

@@ -36,10 +36,10 @@ struct OptimizerConfig {
 /// The tagged union "optimizer": {"type": ..., "lr": ...}.
 void describe_optimizer(Describer& d, const char* key, OptimizerConfig& config);
 
-/// The constants of a step; steps count from 0.
+/// The constants of a step. Steps count from 0.
 OptimizerStep step_of(const OptimizerConfig& config, std::int64_t step, double learning_rate, double weight_decay);
 
-/// Rows of a weight's elements, neighbours each, that lie in the whole parameter at equal distances.
+/// Rows of contiguous elements of a weight, which lie at equal distances in the whole parameter.
 struct WeightRows {
   std::int64_t held = 0;  // first element within what the rank holds; rows follow each other there
   std::int64_t rows = 0;
@@ -48,36 +48,36 @@ struct WeightRows {
   std::int64_t stride = 0;  // from a row's beginning to the next one's, in the whole
 };
 
-/// What a step of a 16-bit weight is rounded with: each element by its own draw, whoever holds it.
+/// The random draws with which a step of a 16-bit weight is rounded: each element has its own, whichever rank holds it.
 struct WeightRounding {
   RandomKey key;
-  std::uint32_t stream = 0;  // another one for every parameter
+  std::uint32_t stream = 0;  // a different one for every parameter
   std::vector<WeightRows> rows;
 };
 
-/// A weight to be trained; the name finds its state again in a checkpoint.
+/// A weight to be trained. Its state is found by its name in a checkpoint.
 struct Trained {
   std::string name;
   Tensor weight;
   bool is_norm_or_bias = false;
-  /// Of a bf16 weight that sgd steps with stochastic rounding, its velocity, too; none: it is rounded to nearest.
+  /// For a bf16 weight that sgd rounds stochastically, together with its velocity; if empty, it is rounded to nearest.
   std::optional<WeightRounding> rounding{};
   std::int64_t first_step = 0;
 };
 
 class Optimizer {
  public:
-  /// State is made here, in Category::optimizer.
+  /// Allocates the state in Category::optimizer.
   Optimizer(const OptimizerConfig& config, std::vector<Trained> weights);
   virtual ~Optimizer() = default;
 
   /// One step with gradients[i] for weights[i]; an undefined gradient leaves its weight as it is. Learning rates change
   /// from step to step; step counts from 0.
   void step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients);
-  /// The step in which a weight is trained for the first time (0 unless told): its own steps count from there.
+  /// The step in which a weight is trained for the first time (0 unless set). Its own steps are counted from there.
   void set_first_step(const std::string& weight, std::int64_t step);
 
-  /// A tensor like one of the weights: `velocity.layer1.0.conv1.weight` belongs to `layer1.0.conv1.weight`.
+  /// A state tensor of the shape of its weight: `velocity.layer1.0.conv1.weight` belongs to `layer1.0.conv1.weight`.
   struct State {
     std::string name;
     std::string weight;
@@ -86,9 +86,9 @@ class Optimizer {
   virtual std::vector<State> state() const = 0;
 
  protected:
-  /// Of the step `step`, with its constants.
+  /// Applies the step `step`, whose constants are given, to one weight.
   virtual void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient) = 0;
-  /// One zero tensor for each weight, of its compute type or, if it is rounded stochastically, its own.
+  /// One tensor of zeros for each weight, of its compute type, or of its own type if it is rounded stochastically.
   std::vector<Tensor> zeros() const;
   std::vector<State> named(const std::string& prefix, const std::vector<Tensor>& tensors) const;
 

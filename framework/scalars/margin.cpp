@@ -25,7 +25,7 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-/// How far below its cosine of -1 a target's phi goes.
+/// How far below -1 a target's phi goes.
 double deepest(const MarginConfig& margin) {
   switch (margin.type) {
     case MarginType::adaface:
@@ -84,10 +84,10 @@ void describe_combined(Describer& d, MarginConfig& c) {
   d.field("m3", c.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
   choice(d, "gradient", c.gradient, "derivative of the target's logit");
   choice(d, "beyond_pi", c.beyond_pi,
-         "where m1 * angle + m2 is beyond pi: its cosine all the same, a straight line (InsightFace until 2022), or "
-         "SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
+         "what is taken where m1 * angle + m2 exceeds pi: its cosine as elsewhere, a straight line (InsightFace until "
+         "2022), or SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
   d.field("filter", c.filter, between(0, 1),
-          "cosines of other classes above it are multiplied by 0 (interclass filtering); 0: none");
+          "cosines of other classes above this are set to 0 (interclass filtering); 0: none");
 }
 
 void describe_l_softmax(Describer& d, MarginConfig& c) {
@@ -95,8 +95,8 @@ void describe_l_softmax(Describer& d, MarginConfig& c) {
 }
 
 void describe_adaface(Describer& d, MarginConfig& c) {
-  d.field("m", c.adaface.m, between(0, pi / 2), "largest radians added to the angle or taken off it");
-  d.field("h", c.adaface.h, above(0), "how fast the margin changes with the norm, by its deviation");
+  d.field("m", c.adaface.m, between(0, pi / 2), "largest number of radians that is added to the angle or subtracted");
+  d.field("h", c.adaface.h, above(0), "how fast the margin changes with the norm, in units of its deviation");
   d.field("momentum", c.adaface.momentum, between(0, 1), momentum_help);
 }
 
@@ -114,10 +114,13 @@ constexpr auto margins = enum_table<MarginType, AlternativeRow<MarginConfig>>({
      {"combined", "cos(m1 * angle + m2) - m3 for the target: plain softmax, ArcFace, CosFace, SphereFace and more",
       describe_combined}},
     {MarginType::l_softmax,
-     {"l_softmax", "|w| |x| psi(angle) for the target's product; head.normalize is false", describe_l_softmax}},
-    {MarginType::adaface, {"adaface", "a margin by the norm of the embedding, an image's quality", describe_adaface}},
+     {"l_softmax", "|w| |x| psi(angle) in place of the target's product; needs head.normalize = false",
+      describe_l_softmax}},
+    {MarginType::adaface,
+     {"adaface", "a margin that depends on the norm of the embedding, which measures an image's quality",
+      describe_adaface}},
     {MarginType::curricularface,
-     {"curricularface", "ArcFace with weights on hard negatives that rise while the targets' cosines do",
+     {"curricularface", "ArcFace with weights on hard negatives that rise as the targets' cosines rise",
       describe_curricularface}},
 });
 

@@ -1,19 +1,19 @@
-// Margin softmax: what becomes of a row's cosines before the softmax. A margin is four things:
+// Margin softmax: how a row's cosines become logits. A margin has four parts:
 //
-//   row statistic   what it asks of a row before the row's logits, and the parameter that it makes of it;
+//   row statistic   a value of each row that it needs before the logits, and the parameter that it makes of that value;
 //   target map      the logit of the row's own class: scale * phi(cosine);
-//   negative map    that of every other class: scale * n(cosine);
-//   state           running statistics of the global batch: a step uses those of the steps before it, whatever its
-//                   micro-batches, and adds its own at its end. Saved in checkpoints.
+//   negative map    the logit of every other class: scale * n(cosine);
+//   state           running statistics of the global batch. A step uses those of the steps before it, in all of its
+//                   micro-batches, and adds its own at its end. They are saved in checkpoints.
 //
 //   combined        phi(c) = cos(m1 * acos(c) + m2) - m3, n(c) = c, or 0 above the filter (InsightFace's interclass
 //                   filtering). (1, 0, 0) is plain softmax, (1, .5, 0) ArcFace (Deng et al. 2019), (1, 0, .35) CosFace
 //                   (Wang et al. 2018), (1.35, 0, 0) SphereFace (Liu et al. 2017), (4, 0, 0) with psi SphereFace as it
 //                   was published.
-//   l_softmax       of products: |w| |x| psi(c) with psi(theta) = (-1)^k cos(m theta) - 2k (Liu et al. 2016).
-//   adaface         phi(c) = cos(acos(c) - m k) - m (1 + k) with the row's quality k, the embedding's norm by the
-//   norms'
-//                   running mean and deviation (Kim et al. 2022). No gradient goes through the norm.
+//   l_softmax       takes products, not cosines: |w| |x| psi(c) with psi(theta) = (-1)^k cos(m theta) - 2k (Liu et al.
+//   2016). adaface         phi(c) = cos(acos(c) - m k) - m (1 + k) with the row's quality k: the norm of its embedding,
+//                   standardised by the norms' running mean and deviation (Kim et al. 2022). No gradient goes through
+//                   the norm.
 //   curricularface  ArcFace for the target; a negative above the target's cos(theta + m) is hard, n(c) = c (t + c) with
 //                   the running mean t of the targets' cosines (Huang et al. 2020). No gradient goes through the
 //                   comparison, as published: negatives depend on the target by it alone. The published code adds a
@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 
@@ -77,7 +77,7 @@ struct MarginConfig {
   AdaFaceMargin adaface{};
   CurricularFaceMargin curricularface{};
 
-  /// Whether it leaves products as they are.
+  /// Whether it leaves the logits as they are.
   bool is_plain() const {
     return type == MarginType::combined && m1 == 1 && m2 == 0 && m3 == 0 && beyond_pi == BeyondPi::cosine &&
            filter == 0;
@@ -85,15 +85,15 @@ struct MarginConfig {
 };
 
 void describe(Describer& d, MarginConfig& config);
-/// InputError where settings do not go together; `normalize`: logits are of cosines.
+/// InputError if settings contradict each other. `normalize`: whether the logits are computed from cosines.
 void check(const MarginConfig& margin, bool normalize);
 
-/// No logit of cosines is larger.
+/// The largest logit that a cosine can give.
 double largest_logit(const MarginConfig& margin);
-/// And none is smaller.
+/// The smallest logit that a cosine can give.
 double smallest_logit(const MarginConfig& margin);
 
-/// What a margin asks of each row before its logits.
+/// The value of each row that a margin needs before the logits.
 enum class RowStatistic {
   none,
   inverse_norm,   // 1 / |x|
@@ -108,14 +108,14 @@ inline bool has_negative_map(const MarginConfig& margin) {
 /// CurricularFace: t.
 std::vector<double> initial_running(const MarginConfig& margin);
 
-/// A cosine away from +-1, where acos has an infinite slope, and beyond which rounding puts it.
+/// A cosine that is kept away from +-1, where acos has an infinite slope, and which rounding may exceed.
 template <class T>
 HEDDLE_HOST_DEVICE T inner_cosine(T cosine) {
   const T bound = T{1} - static_cast<T>(1e-6);
   return cosine > bound ? bound : cosine < -bound ? -bound : cosine;
 }
 
-/// What of a row's statistic its margin's state is the running statistic of. AdaFace: the norm, within bounds.
+/// The value of a row that enters the running statistics. AdaFace: the norm, within bounds.
 template <class T>
 HEDDLE_HOST_DEVICE T observed_value(const MarginConfig& margin, T statistic) {
   if (margin.type != MarginType::adaface) return statistic;
@@ -125,8 +125,8 @@ HEDDLE_HOST_DEVICE T observed_value(const MarginConfig& margin, T statistic) {
   return norm < least ? least : norm > most ? most : norm;
 }
 
-/// The row's parameter, which its maps take. AdaFace: the quality; CurricularFace: above which cosine a negative is
-/// hard; L-Softmax: |w| |x|.
+/// The parameter of a row, which its maps take. AdaFace: the quality; CurricularFace: the cosine above which a negative
+/// is hard; L-Softmax: |w| |x|.
 template <class T>
 HEDDLE_HOST_DEVICE T row_parameter(const MarginConfig& margin, const double* running, T statistic) {
   if (margin.type == MarginType::adaface) {
@@ -140,8 +140,8 @@ HEDDLE_HOST_DEVICE T row_parameter(const MarginConfig& margin, const double* run
   return statistic;
 }
 
-/// Takes a step's rows into the running statistics. moments: how many, the sum of their observed values, and that of
-/// these values' squares.
+/// Adds a step's rows to the running statistics. `moments`: the number of rows, the sum of their observed values and
+/// the sum of the squares of these.
 HEDDLE_HOST_DEVICE inline void update_running(const MarginConfig& margin, const double* moments, double* running) {
   const double count = moments[0];
   if (count == 0) return;
@@ -212,7 +212,7 @@ HEDDLE_HOST_DEVICE TargetValue<T> margin_target(const MarginConfig& margin, T co
   return {parameter * value.phi, value.slope};
 }
 
-/// L-Softmax: the derivative of phi by |w| |x| at this product w.x, psi(c) - c psi'(c).
+/// L-Softmax: the derivative of phi by |w| |x| at this product w.x, which is psi(c) - c psi'(c).
 template <class T>
 HEDDLE_HOST_DEVICE T radial_slope(const MarginConfig& margin, T product, T radius) {
   if (radius == T{0}) return T{0};

@@ -4,18 +4,18 @@
 
 #include <cstdint>
 
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 
 struct Moments {
   double count = 0;
   double mean = 0;
-  double squares = 0;  // of the deviations from the mean
+  double squares = 0;  // sum of the squared deviations from the mean
 };
 
-/// Of one channel, from `groups` rows in order, each a count, `channels` means and as many sums of squares. Rows of
-/// count 0 add nothing.
+/// The moments of one channel, merged from `groups` rows in order. Each row holds a count, `channels` means and
+/// `channels` sums of squared deviations. Rows whose count is 0 add nothing.
 template <class T>
 HEDDLE_HOST_DEVICE Moments merged_moments(const T* rows, std::int64_t groups, std::int64_t channels,
                                           std::int64_t channel) {

@@ -1,5 +1,5 @@
-// A seeded shuffle of 0 .. size-1 that is never stored: any element of it costs the same few Philox calls, so a step of
-// a run over a hundred million images can be found without walking there.
+// A seeded shuffle of 0 .. size-1 that is never stored: each element is computed by the same few Philox calls, so that
+// a resumed run finds its place among a hundred million images at once.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace heddle {
 /// with arbitrary finite domains", CT-RSA 2002). Pure function of (key, purpose, number).
 class Permutation {
  public:
-  /// `is_walked`: many elements will be asked for. The network's rounds are then computed once, into a table of less
+  /// `is_walked`: whether many elements will be read. The network's rounds are then computed once, into a table of less
   /// than 64 * sqrt(size) + 64 bytes, and an element costs a few look-ups.
   Permutation(std::int64_t size, RandomKey key, Purpose purpose, std::uint64_t number = 0, bool is_walked = false);
 

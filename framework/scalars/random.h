@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "framework/host_device.h"
 #include "framework/scalars/bits.h"
-#include "framework/scalars/host_device.h"
 
 namespace heddle {
 
@@ -35,7 +35,7 @@ inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return {out.word[0], out.word[1], out.word[2], out.word[3]};
 }
 
-/// What a draw is for; keeps the streams of one seed apart.
+/// What a draw is for. Purposes keep the streams of one seed apart.
 enum class Purpose : std::uint32_t {
   initial_weights,
   dropout,
@@ -59,14 +59,15 @@ HEDDLE_HOST_DEVICE inline PhiloxBlock purpose_key(RandomKey key, Purpose purpose
                 static_cast<std::uint32_t>(key.seed >> 32));
 }
 
-/// In (0, 1): never 0, so that a logarithm of it is finite, and never 1. 23 bits, whose odd halves f32 still holds.
+/// A number in (0, 1): never 0, so that its logarithm is finite, and never 1. It has 23 bits, and f32 also holds the
+/// odd half that is added.
 HEDDLE_HOST_DEVICE inline float uniform_from_bits(std::uint32_t bits) {
   return (static_cast<float>(bits >> 9) + 0.5F) * (1.0F / 8388608.0F);
 }
 
 namespace random_detail {
 
-/// A whole number below 2^52. Without a conversion, which few processors have in vectors.
+/// An integer below 2^52 as a double, without a conversion instruction, which few processors have for vectors.
 HEDDLE_HOST_DEVICE inline double whole(std::uint64_t bits) {
   return double_of(0x4330000000000000U | bits) - 4503599627370496.0;
 }

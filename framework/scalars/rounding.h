@@ -2,15 +2,15 @@
 // expected result is the value itself. Steps too small for the format then still count, on average (Gupta et al., "Deep
 // learning with limited numerical precision", ICML 2015). Scalar code, shared by all backends.
 //
-// An element takes 16 random bits. They decide exactly for bf16 and for f16's normal numbers, of which f32 holds 16 and
+// An element uses 16 random bits. They decide exactly for bf16 and for f16's normal numbers, of which f32 holds 16 and
 // 13 bits more. Elsewhere (f16's subnormals, int8) the probability is a multiple of 2^-16, and the bias at most 2^-17
 // of the distance between neighbours. Finite values stay finite: those beyond the largest become the largest.
 #pragma once
 
 #include <cstdint>
 
+#include "framework/host_device.h"
 #include "framework/scalars/bits.h"
-#include "framework/scalars/host_device.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle {
@@ -18,8 +18,9 @@ namespace heddle {
 /// The draws of one element differ between these.
 enum class RoundedState : std::uint32_t { weight, momentum };
 
-/// Where an element's 16 bits are. Sixteen consecutive blocks serve 128 elements: first their first words, then their
-/// second ones and so on, as vectors of blocks hold them, the lower half of a word before the upper.
+/// Where the 16 random bits of an element are. Sixteen consecutive blocks serve 128 elements: first the first words of
+/// all blocks, then the second ones and so on, as vectors of blocks hold them. The lower half of a word comes before
+/// the upper.
 struct RoundingDraw {
   static constexpr std::int64_t group = 128;  // elements of sixteen blocks
   std::uint64_t block;
@@ -74,8 +75,8 @@ HEDDLE_HOST_DEVICE inline std::int32_t integer(float value, std::uint32_t random
   return static_cast<std::uint16_t>(((word >> 16) & 0x8000U) | ((finite + is_special) | special));
 }
 
-/// The scale of a row of 8-bit integers whose largest magnitude is this. Not finite if that is not, and then so is what
-/// is read back.
+/// The scale of a row of 8-bit integers whose largest magnitude is this. If that is not finite, neither are the scale
+/// and the values that are read back.
 HEDDLE_HOST_DEVICE inline float scale_of(float largest) {
   return largest / 127.0F;
 }
@@ -93,7 +94,7 @@ HEDDLE_HOST_DEVICE inline float scale_of(float largest) {
   const auto sign = static_cast<std::int32_t>(word) >> 31;
   return static_cast<std::int8_t>((magnitude ^ sign) - sign);
 }
-/// To the nearest, halves to even.
+/// Rounds to the nearest integer, halves to even.
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline std::int8_t nearest_i8(float value, float scale) {
   // Adding 1.5 * 2^23 rounds to an integer.
   const float shifted = in_units(value, scale) + 12582912.0F;

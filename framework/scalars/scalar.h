@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "framework/kernels/elementwise.h"
-#include "framework/kernels/training.h"
+#include "framework/host_device.h"
 #include "framework/scalars/bits.h"
-#include "framework/scalars/host_device.h"
+#include "framework/scalars/draw.h"
+#include "framework/scalars/operators.h"
+#include "framework/scalars/optimizer_step.h"
 #include "framework/scalars/random.h"
 
 namespace heddle {
@@ -66,7 +67,7 @@ template <UnaryOp op, class T>
   if constexpr (op == UnaryOp::square) return x * x;
 }
 
-/// The derivative, from what the operation keeps (`unary_keeps_input`): its input or its output.
+/// The derivative, computed from what the operation keeps (`unary_keeps_input`), which is its input or its output.
 template <UnaryOp op, class T>
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T unary_slope(T kept) {
   if constexpr (op == UnaryOp::relu) return kept > T(0) ? T(1) : T(0);
@@ -80,8 +81,8 @@ template <UnaryOp op, class T>
   if constexpr (op == UnaryOp::square) return T(2) * kept;
 }
 
-/// Whether of two elements of a row the left one is the first in descending order: NaN before everything, ties by
-/// index.
+/// Whether the left one of two elements of a row comes first in descending order. NaN comes before everything, and of
+/// equal elements the one with the lower index.
 template <class T>
 HEDDLE_HOST_DEVICE bool ranks_before(T left, std::int64_t left_index, T right, std::int64_t right_index) {
   const bool left_is_nan = left != left;
@@ -143,17 +144,17 @@ HEDDLE_HOST_DEVICE inline PhiloxBlock draw_block(const PhiloxBlock& words, const
       PhiloxBlock{{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), key.step, key.layer}},
       words.word[0], words.word[1]);
 }
-/// One word an element, four elements a block.
+/// One word per element, four elements per block.
 HEDDLE_HOST_DEVICE inline float uniform_draw(const PhiloxBlock& block, std::uint64_t element) {
   return uniform_from_bits(block.word[element & 3U]);
 }
-/// Two words an element, two elements a block.
+/// Two words per element, two elements per block.
 HEDDLE_HOST_DEVICE inline double normal_draw(const PhiloxBlock& block, std::uint64_t element) {
   const auto first = static_cast<unsigned>(element & 1U) * 2U;
   return normal_from_bits(block.word[first], block.word[first + 1]);
 }
 
-/// One weight's step, in the constants of SgdStep narrowed to T.
+/// The step of one weight, with the constants of SgdStep narrowed to T.
 template <class T>
 struct SgdUpdate {
   T learning_rate, momentum, weight_decay;

@@ -25,7 +25,7 @@ class SourceKey {
 
 Tensor derived_from(const Tensor& x, std::initializer_list<std::int64_t> what, std::int64_t bytes,
                     const std::function<void(Tensor&)>& make) {
-  constexpr std::size_t kept = 4;  // of layouts for many batch sizes the latest
+  constexpr std::size_t kept = 4;  // if there are layouts for many batch sizes, the latest ones
   Storage& storage = *x.storage();
   std::vector<Storage::Derived>& all = storage.derived();
   SourceKey key;
@@ -38,7 +38,7 @@ Tensor derived_from(const Tensor& x, std::initializer_list<std::int64_t> what, s
   if (place == all.end()) {
     if (all.size() >= kept) all.erase(all.begin());
     const MemoryScope scope(x.device(), Category::workspace);
-    // Of no version until it is filled.
+    // Its version is stale until it is filled.
     place = all.insert(all.end(), {key.value(), storage.version() - 1, std::make_shared<Storage>(x.device(), bytes)});
   }
   Tensor derived = Tensor::view(place->storage, 0, {bytes}, DType::u8);

@@ -1,5 +1,5 @@
-// Something that is derived from a tensor's elements and kept with them as long as they live: a weight in a kernel's
-// own layout, or in a narrower type. It follows the elements' changes, and is made when it is asked for.
+// Data that are derived from a tensor's elements and cached with its storage, such as a weight in a kernel's own layout
+// or in a narrower type. They are computed on first use, and again once the elements have changed.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace heddle {
 
-/// Bytes derived from x, u8[bytes] in Category::workspace. `make` fills them where they are new or the elements have
-/// changed since. `what` tells apart what is derived from the same view of a storage; of many things the latest are
-/// kept.
+/// The bytes derived from x, u8[bytes] in Category::workspace. `make` fills them if they are new or the elements have
+/// changed since. `what` distinguishes data that are derived from the same view of a storage. If there are many, only
+/// the latest are kept.
 Tensor derived_from(const Tensor& x, std::initializer_list<std::int64_t> what, std::int64_t bytes,
                     const std::function<void(Tensor&)>& make);
 

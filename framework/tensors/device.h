@@ -1,5 +1,5 @@
-// A rank's place of computation: the backend that computes, the meter that counts, and the state of the graph that is
-// being recorded. One a rank; it outlives every tensor made on it.
+// What a rank computes on: its backend, its memory meter and the state of the graph that is being recorded. Each rank
+// has one device, which outlives every tensor made on it.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace heddle {
 
 class RecomputedSegment;
 
-/// What operations keep of themselves for the way back.
+/// What operations record for the backward pass.
 enum class Recording {
   nothing,
-  edges,  // the graph without vjps: a segment that is to be run again (recompute.h)
+  edges,  // the graph without vjps, for a segment that will be recomputed (recompute.h)
   everything
 };
 
@@ -32,12 +32,12 @@ class Device {
   /// False on plan: shapes only.
   bool has_data() const { return backend_->has_data(); }
 
-  /// What new tensors are charged to.
+  /// The category that new tensors are charged to.
   Category category() const { return category_; }
-  /// Whether operations record how to go back.
+  /// Whether operations record their vjps.
   bool records() const { return recording_ == Recording::everything; }
   Recording recording() const { return recording_; }
-  /// The segment that runs for the first time or again, if any.
+  /// The segment that is running, for the first time or again; null if there is none.
   RecomputedSegment* segment() const { return segment_; }
   /// Creation order of graph nodes on this rank.
   std::uint64_t next_sequence() { return ++sequence_; }
@@ -56,7 +56,7 @@ class Device {
   std::uint64_t sequence_ = 0;
 };
 
-/// What is allocated while this lives belongs to one category.
+/// Charges everything that is allocated during its lifetime to one category.
 class MemoryScope {
  public:
   MemoryScope(Device& device, Category category) : device_(device), before_(device.category_) {
@@ -71,7 +71,7 @@ class MemoryScope {
   Category before_;
 };
 
-/// While this lives, operations record nothing and so keep nothing.
+/// During its lifetime, operations record nothing and so keep no tensors.
 class NoGrad {
  public:
   explicit NoGrad(Device& device) : device_(device), before_(device.recording_) {

@@ -1,6 +1,6 @@
-// A point in a device's work: behind everything that a rank had issued when it was made, and in front of all that the
-// rank issues afterwards. Others' work can begin there without any host waiting for it. Made and waited for by backends
-// of one kind; each knows what is in its own.
+// A point in a device's queue of work: after everything that a rank had issued when the mark was made, and before
+// everything that it issues later. Work of other ranks can wait for the mark on the device, without any host thread
+// waiting. Each backend derives its own kind of mark and waits only for marks of that kind.
 #pragma once
 
 namespace heddle {

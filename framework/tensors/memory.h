@@ -21,20 +21,21 @@ struct MemoryUse {
   std::int64_t total() const;
 };
 
-/// Counts bytes that tensors hold, not what an allocator keeps back. Thread-safe: a tensor handed to another rank may
-/// be released there and is still charged here.
+/// Counts the bytes that tensors hold, not those that an allocator caches. Thread-safe: a tensor that was passed to
+/// another rank may be freed there and is still charged here.
 class MemoryMeter {
  public:
   MemoryMeter(int rank, std::optional<std::int64_t> budget) : rank_(rank), budget_(budget) {}
 
-  /// OutOfMemory names rank, category, what was asked for and what is held; nothing is charged then.
+  /// If the budget is exceeded, throws an OutOfMemory that names the rank, the category, the bytes requested and the
+  /// bytes held, and charges nothing.
   void charge(Category category, std::int64_t bytes);
   void release(Category category, std::int64_t bytes);
-  /// Live bytes change their category: a vjp's result that becomes a parameter's gradient.
+  /// Moves live bytes to another category, for instance when a vjp's result becomes a parameter's gradient.
   void move(Category from, Category to, std::int64_t bytes);
 
   MemoryUse live() const;
-  /// What was held at the moment of the largest total, so that the categories add up to it.
+  /// What was held when the total was largest; the categories add up to that total.
   MemoryUse peak() const;
   void reset_peak();
 

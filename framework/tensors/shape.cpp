@@ -11,7 +11,8 @@ Shape::Shape(std::span<const std::int64_t> dimensions) : rank_(static_cast<int>(
   std::int64_t elements = 1;
   for (const std::int64_t size : dimensions) {
     if (size < 0) fail<InputError>("shape: negative dimension in [{}]", fmt::join(dimensions, ","));
-    // A 0 does not excuse the others: products of some of the dimensions are formed too.
+    // A dimension of 0 does not allow the others to be huge, because products of some of the dimensions are formed,
+    // too.
     const std::int64_t at_least_one = std::max<std::int64_t>(size, 1);
     if (elements > most_elements / at_least_one)
       fail<InputError>("shape: too many elements in [{}]", fmt::join(dimensions, ","));

@@ -14,7 +14,7 @@ namespace heddle {
 class Shape {
  public:
   static constexpr int max_rank = 6;
-  /// So that the bytes of many such tensors still fit into 64 bits.
+  /// Small enough that the bytes of many such tensors fit into 64 bits.
   static constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 
   Shape() = default;

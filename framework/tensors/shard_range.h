@@ -1,5 +1,5 @@
-// A stretch of things, one rank's among all: of a batch, of classes, of one dimension of a tensor. How a total falls to
-// ranks is decided where ranks are known (parallel/communicator/shard.h).
+// A contiguous range of a batch, of classes or of one dimension of a tensor: usually the part that one rank holds.
+// parallel/communicator/shard.h decides how a total is divided among ranks.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ Storage::~Storage() {
 }
 
 void* Storage::data() const {
-  if (is_released_) fail("tensor: its {} bytes are given back and cannot be read", bytes_);
+  if (is_released_) fail("tensor: its {} bytes are released and cannot be read", bytes_);
   return data_;
 }
 
@@ -34,7 +34,7 @@ void Storage::recategorise(Category category) {
 }
 
 void Storage::release() {
-  if (is_released_) fail("tensor: its {} bytes are given back already", bytes_);
+  if (is_released_) fail("tensor: its {} bytes are already released", bytes_);
   is_released_ = true;
   device_.backend().deallocate(std::exchange(data_, nullptr), bytes_);
   device_.meter().release(category_, bytes_);

@@ -17,8 +17,8 @@ namespace heddle {
 class Device;
 class Tensor;
 
-/// Bytes on a device, charged to its meter while they live. Knows what an operation needs: device, and through it
-/// backend and meter.
+/// Bytes on a device, charged to its memory meter as long as they exist. Operations find the device here, and through
+/// it the backend and the meter.
 class Storage {
  public:
   Storage(Device& device, std::int64_t bytes);
@@ -27,24 +27,25 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
 
   Device& device() const { return device_; }
-  /// Null on the plan backend. A device address: host code reads it only where the backend says that it may. An Error
-  /// while the bytes are given back.
+  /// A device address, null on the plan backend. Host code may read it only if the backend allows that. Throws Error
+  /// while the bytes are released.
   void* data() const;
   std::int64_t bytes() const { return bytes_; }
   Category category() const { return category_; }
   void recategorise(Category category);
 
-  /// Gives the bytes back, and what is derived from them, while tensors go on to share this storage.
+  /// Frees the bytes, and everything derived from them, while tensors still share this storage.
   void release();
-  /// Takes over the bytes of a storage of the same size and device, which is left without; its tensors are not to be
-  /// read any more. Those of this storage are again.
+  /// Takes over the bytes of another storage of the same size and device. The tensors of this storage may be read
+  /// again, those of the other one may not be read any more.
   void refill(Storage& other);
 
-  /// Counts in-place changes of the elements, so that what was derived from them (packed weights) knows it is stale.
+  /// The number of in-place changes of the elements, by which derived data such as packed weights are found to be
+  /// stale.
   std::uint64_t version() const { return version_; }
   void changed() { ++version_; }
 
-  /// What framework/tensors/derived.h keeps with these elements.
+  /// Data that framework/tensors/derived.h caches with these elements.
   struct Derived {
     std::uint64_t key;
     std::uint64_t version;
@@ -73,7 +74,7 @@ class Tensor {
   /// Same shape, dtype and device as `like`.
   static Tensor empty_like(const Tensor& like);
   static Tensor zeros_like(const Tensor& like);
-  /// Copies host values; their number must be the shape's.
+  /// Copies host values, one for each element of the shape.
   template <class T>
   static Tensor from_host(Device& device, const Shape& shape, std::span<const T> values) {
     return from_host_bytes(device, shape, dtype_of<T>, std::as_bytes(values));
@@ -82,7 +83,7 @@ class Tensor {
   static Tensor from_host(Device& device, const Shape& shape, const std::vector<T>& values) {
     return from_host(device, shape, std::span<const T>(values));
   }
-  /// Any storage of at least offset + numel elements, seen as this shape.
+  /// A view of a storage that has at least the bytes of these elements from byte_offset on.
   static Tensor view(std::shared_ptr<Storage> storage, std::int64_t byte_offset, const Shape& shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
@@ -102,7 +103,8 @@ class Tensor {
   /// True if no other handle shares the storage, so that its elements may be reused.
   bool is_sole_owner() const { return storage_.use_count() == 1; }
 
-  /// The same elements in another shape of the same number; at most one dimension may be -1.
+  /// The same elements in another shape with the same number of elements; one dimension may be -1, and is then
+  /// inferred.
   Tensor reshape(const Shape& shape) const { return reshape(shape.dimensions()); }
   Tensor reshape(std::initializer_list<std::int64_t> dimensions) const {
     return reshape(std::span(dimensions.begin(), dimensions.size()));
@@ -110,13 +112,14 @@ class Tensor {
   Tensor reshape(std::span<const std::int64_t> dimensions) const;
   /// Rows begin .. end-1 of the leading dimension, without a copy.
   Tensor rows(std::int64_t begin, std::int64_t end) const;
-  /// A copy of its own on the same device, in the device's current category.
+  /// A copy on the same device, charged to the device's current category.
   Tensor clone() const;
-  /// Same shape, dtype and number of bytes; copies the elements (also from another rank's device of the same kind).
+  /// Copies the elements of a tensor of the same shape and dtype, which may lie on another rank's device of the same
+  /// kind.
   void copy_from(const Tensor& source);
   void fill(double value);
 
-  /// Elements as host values; InputError if T is not the dtype, Error on plan (there are none).
+  /// The elements as host values. InputError if T is not the dtype; Error on plan, which has no elements.
   template <class T>
   std::vector<T> to_host() const {
     std::vector<T> values(static_cast<std::size_t>(numel()));

@@ -1,4 +1,4 @@
-// Loops over tiles. Plan walks them in closed form: a billion classes take it no longer than a thousand.
+// Loops over tiles. On plan they take constant time: planning for a billion classes is as fast as for a thousand.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,20 @@
 
 namespace heddle {
 
-/// What is done with a tile.
+/// Whether the work on a tile involves other ranks.
 enum class TileWork {
-  own,    // the rank's own
-  shared  // the rank exchanges something of each tile with others
+  own,    // this rank computes alone
+  shared  // for each tile, this rank exchanges something with others
 };
 
-/// Calls body(begin, end) for each tile of [0, count), in order; all have `tile` elements, the last one what remains.
-/// On plan, if the work is the rank's own, the body is called for the first two tiles and the last; those between are
-/// alike and count as the second did, so that bytes and FLOPs are those of walking them all. What is sent to other
-/// ranks cannot be counted so: shared work is done for every tile.
+/// Calls body(begin, end) for each tile of [0, count), in order. Each tile has `tile` elements, the last one the
+/// remainder. On plan, the body of a rank's own work is called for the first two tiles and the last only; the tiles in
+/// between count as the second did, so that bytes and FLOPs are the same as if all were visited. Messages to other
+/// ranks cannot be counted this way: shared work is done for every tile.
 template <class Body>
 void for_each_tile(const Device& device, std::int64_t count, std::int64_t tile, Body&& body,
                    TileWork work = TileWork::own) {
-  if (tile < 1) fail("tiles: expected at least 1 element a tile, got {}", tile);
+  if (tile < 1) fail("tiles: expected at least 1 element per tile, got {}", tile);
   const std::int64_t tiles = count / tile + (count % tile > 0 ? 1 : 0);
   const auto walk = [&](std::int64_t i) { body(i * tile, std::min((i + 1) * tile, count)); };
   if (device.has_data() || work == TileWork::shared || tiles <= 3) {

@@ -19,7 +19,7 @@ std::vector<std::int64_t> positives_of(std::span<const std::int64_t> labels, con
   return classes;
 }
 
-/// The shards that lie in a range, be it in part.
+/// The shards that lie in a range, entirely or in part.
 std::vector<std::int64_t> shards_in(const SampleShape& shape, const ShardRange& range) {
   std::vector<std::int64_t> shards;
   for (std::int64_t i = 0; i < shape.shards; ++i) {
@@ -29,7 +29,8 @@ std::vector<std::int64_t> shards_in(const SampleShape& shape, const ShardRange& 
   return shards;
 }
 
-/// Marks a shard's drawn classes in `drawn`, one flag a class of the shard, which has those of the batch already.
+/// Marks a shard's drawn classes in `drawn`, which has one flag per class of the shard and contains those of the batch
+/// already.
 void draw_others(const ShardRange& shard, std::int64_t count, const Permutation& order, std::vector<bool>& drawn) {
   for (std::int64_t position = 0; count > 0 && position < shard.size; ++position) {
     const auto at = static_cast<std::size_t>(order[position]);
@@ -46,7 +47,7 @@ std::int64_t sampled_of(double rate, std::int64_t classes) {
 }
 
 bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch) {
-  // The smallest that has a class.
+  // The smallest shard that has a class.
   const ShardRange smallest = shard(shape.classes, shape.shards, std::min(shape.shards, shape.classes) - 1);
   return shape.shards != ranks || sampled_of(shape.rate, smallest.size) < std::min(batch, smallest.size);
 }
@@ -66,7 +67,7 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
     std::vector<bool> drawn(static_cast<std::size_t>(part.size));
     for (const std::int64_t label : positives) drawn[static_cast<std::size_t>(label - part.begin)] = true;
     const std::int64_t wanted = sampled_of(shape.rate, part.size);
-    // A number of its own for each shard and step: 2^32 shards are more than there are.
+    // A different number for each shard and step: there are fewer than 2^32 shards.
     const auto number = (static_cast<std::uint64_t>(step) << 32) | static_cast<std::uint64_t>(i);
     const auto certain = static_cast<std::int64_t>(positives.size());
     const std::int64_t others = std::max<std::int64_t>(wanted - certain, 0);

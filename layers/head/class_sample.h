@@ -1,5 +1,5 @@
 // PartialFC's sample of the classes (An et al., "Partial FC: training 10 million identities on a single machine",
-// 2021): all classes of the batch, filled up with uniformly drawn others to a share of the classes.
+// 2021): all classes of the batch, and uniformly drawn others that fill the sample up to a share of all classes.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +11,42 @@
 
 namespace heddle {
 
-/// The classes fall to so many shards (shard.h), each of which is sampled by itself: the sample is a function of these
-/// and of the batch, not of who draws which part of it.
+/// The classes are divided into shards (shard.h), each of which is sampled separately: the sample depends on these and
+/// on the batch, but not on which rank draws which part of it.
 struct SampleShape {
   std::int64_t classes = 0;
   std::int64_t shards = 1;
   double rate = 1;
-  bool corrects = false;  // whether ClassSample::corrections is wanted
+  bool corrects = false;  // whether to compute ClassSample::corrections
 };
 
-/// Whether the number of classes that one of so many ranks samples can change from batch to batch: not where each rank
-/// has one shard, and fills it up whatever the batch's classes are.
+/// Whether the number of classes that one rank samples can change from batch to batch. It cannot if each rank has one
+/// shard and fills it up whatever the batch's classes are.
 bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch);
 
-/// Of so many classes a sample has no fewer.
+/// The least number of classes in a sample of this many.
 std::int64_t sampled_of(double rate, std::int64_t classes);
 
-/// What of a sample lies in a range of the classes, counted from the range's begin.
+/// The part of a sample that lies in a range of the classes, counted from the range's begin.
 struct ClassSample {
-  std::int64_t size = 0;                  // how many rows there are
+  std::int64_t size = 0;                  // the number of rows
   std::vector<std::int64_t> rows{};       // ascending
-  std::vector<std::int64_t> positives{};  // those of them that are the batch's, ascending
-  /// Of each row -ln of the probability that it was drawn, 0 of the batch's: added to its logit, it makes the sum of
-  /// exponentials over the sample an unbiased estimate of that over all classes.
+  std::vector<std::int64_t> positives{};  // those rows that are classes of the batch, ascending
+  /// For each row, -ln of the probability that it was drawn; 0 for the batch's classes. Added to the row's logit, it
+  /// makes the sum of exponentials over the sample an unbiased estimate of the sum over all classes.
   std::vector<double> corrections{};
 
-  /// Where a class of the batch, counted from the range's begin, stands in `rows`; -1: it lies outside the range.
+  /// The index in `rows` of a class of the batch, which is counted from the range's begin; -1 if it lies outside the
+  /// range.
   std::int64_t position(std::int64_t row) const;
 };
 
-/// A shard of n classes, p of them in the batch, gives max(p, int(rate * n)) of them. `labels`: of the global batch,
-/// each in [0, classes).
+/// Draws max(p, int(rate * n)) classes of a shard of n classes, of which p are in the batch. `labels` are those of the
+/// global batch, each in [0, classes).
 ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
                         RandomKey key, std::int64_t step);
 
-/// Only the size of that sample, which takes no time where the range is made of whole shards.
+/// Only the size of that sample, which takes no time if the range consists of whole shards.
 ClassSample count_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
                          RandomKey key, std::int64_t step);
 

@@ -1,6 +1,6 @@
-// The classes of one rank as the head computes with them: tile by tile, in the type that is computed with, whatever
-// they are kept in; all of them, or those of a step's sample. A class has one row, or several that follow each other:
-// its centres.
+// The classes of one rank as the head computes with them: tile by tile, in the type of the computation, whatever type
+// they are kept in; all of them, or those of a step's sample. A class has one row, or several consecutive ones: its
+// centres.
 #pragma once
 
 #include <cstdint>
@@ -13,53 +13,55 @@
 
 namespace heddle {
 
-/// On the device; on plan, which has none of them, so many.
+/// A tensor of these values on the device. On plan, which has no values, a tensor of this size.
 template <class T>
 Tensor given(Device& device, const std::vector<T>& values, std::int64_t size) {
   return device.has_data() ? Tensor::from_host(device, {size}, values) : Tensor::empty(device, {size}, dtype_of<T>);
 }
 
-/// Shorter rows are divided by this.
+/// Rows that are shorter than this are divided by this.
 inline constexpr double norm_epsilon = 1e-12;
 
 struct ClassTile {
-  std::int64_t index = 0;  // among the tiles
+  std::int64_t index = 0;  // of this tile among all tiles
   std::int64_t begin = 0;  // its first row among those of this rank
-  Tensor rows{};           // [t, d]; the table's own where it is kept in the type that they are multiplied in
-  Tensor inverse_norm{};   // [t]: 1 / |w|; none where nothing is normalised
-  Tensor bias{};           // [t / centres], added to the logits of all rows; mostly none
+  Tensor rows{};           // [t, d]; a view of the table if that is kept in the type of the products
+  Tensor inverse_norm{};   // [t]: 1 / |w|; undefined if nothing is normalised
+  Tensor bias{};           // [t / centres], added to the logits of all rows; usually undefined
   std::int64_t centres = 1;
   ClassSelection selection;
   std::int64_t end() const { return begin + selection.size; }
-  /// Among those of this rank.
+  /// Its first class among those of this rank.
   std::int64_t first_class() const { return begin / centres; }
 };
 
 class ClassTiles {
  public:
-  /// Computes in `dtype`, and multiplies rows in `multiplied`: that, or bf16 where the table has it. Tiles have `tile`
-  /// rows each, a multiple of the centres.
+  /// Computes in `dtype`, and multiplies rows in `multiplied`, which is `dtype`, or bf16 if the table is kept in bf16.
+  /// Each tile has `tile` rows, a multiple of the centres.
   ClassTiles(const ClassTable& table, DType dtype, DType multiplied, bool normalize, std::int64_t tile,
              std::int64_t centres = 1);
 
-  /// From now on the rows are those of the table that an index [n] names; undefined: all. `bias` [n / centres] or none.
+  /// Selects the rows of the table that an index [n] names; all rows if it is undefined. `bias`: [n / centres], or
+  /// undefined.
   void select(const Tensor& index, const Tensor& bias = {});
-  /// How many rows there are.
+  /// The number of rows.
   std::int64_t size() const { return size_; }
   std::int64_t classes() const { return size_ / centres_; }
   std::int64_t centres() const { return centres_; }
   std::int64_t tile_size() const { return tile_; }
   std::int64_t tiles() const { return (size_ + tile_ - 1) / tile_; }
-  /// Rows begin .. end - 1.
+  /// The rows begin .. end - 1.
   ClassTile load(std::int64_t begin, std::int64_t end) const;
   ClassTile all() const { return load(0, size_); }
-  /// Those that an index [n] among them names: [n, d], of the type that is computed in.
+  /// The rows that an index [n] into them names: [n, d], in the type of the computation.
   ClassTile rows_at(const Tensor& rows) const;
-  /// Every tile in order. Equal ones are walked once on plan, and counted, where the work is the rank's own.
+  /// Visits every tile in order. On plan, tiles of equal size are visited once and counted if the work is the rank's
+  /// own (for_each_tile).
   void for_each(const std::function<void(const ClassTile&)>& body, TileWork work = TileWork::own) const;
 
  private:
-  /// Rows, of that type, and norms of the tile's selection.
+  /// Reads the rows of the tile's selection, in this type, and their norms.
   void read(ClassTile& tile, DType type) const;
 
   const ClassTable& table_;

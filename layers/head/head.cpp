@@ -22,7 +22,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<ShardRange>& ranges) {
   return sizes;
 }
 
-/// The sampled classes' rows.
+/// The rows of the sampled classes.
 ClassSample of_centres(ClassSample sample, std::int64_t centres) {
   if (centres == 1) return sample;
   const auto spread = [centres](std::vector<std::int64_t>& classes) {
@@ -139,8 +139,8 @@ void Head::begin_step(std::int64_t step, std::span<const std::int64_t> labels) {
   const SampleConfig& sample = config_.sample;
   const SampleShape shape{config_.classes, sample.shards_over(ranks_.size()), sample.rate, sample.correction};
   std::vector<std::int64_t> own(labels.begin(), labels.end());
-  // The classes are drawn while the layers before the head compute; by a virtual clock, which sees the rank's own
-  // thread only, when they are needed.
+  // The classes are drawn while the layers before the head compute. With a virtual clock, which sees the rank's own
+  // thread only, they are drawn when they are needed.
   const auto when = draws_aside_ ? std::launch::async : std::launch::deferred;
   const auto draw = device_.has_data() ? draw_sample : count_sample;
   drawing_ = std::async(when, [draw, shape, range = shard_, own = std::move(own), key = key_, step] {
@@ -226,10 +226,10 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     fail("head: expected the samples of {} ranks, got {}", ranks_.size(), input.samples.size());
   check_labels(input);
   take_sample();
-  const RowKernels& rows = device_.backend().rows();
+  const NormalizationKernels& norms = device_.backend().normalization();
   Tensor mine = config_.normalize ? Tensor::empty_like(input.embedding) : Tensor();
   Tensor embedding_scale = Tensor::empty(device_, {input.embedding.shape()[0]}, dtype_);
-  rows.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
+  norms.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
   check_finite(input, embedding_scale);
   if (!config_.normalize) mine = input.embedding;
   const auto count = static_cast<std::int64_t>(input.labels.size());
@@ -268,7 +268,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     output.embedding_gradient = reducing.wait();
   }
   if (config_.normalize)
-    rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
+    norms.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
   if (radial.defined()) {
     const ShardRange own = logits.own_rows();
     device_.backend().head().add_radial(radial.rows(own.begin, own.end()), Tensor(), 0, input.embedding,
@@ -296,9 +296,9 @@ LogitsResult Head::compute(const LogitsInput& input) const {
 
 Tensor Head::loss_sum(const Tensor& losses, double scale) {
   Tensor sum = Tensor::empty(device_, {}, losses.dtype());
-  device_.backend().elementwise().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
+  device_.backend().reduction().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
   device_.backend().elementwise().scale_add(scale, sum, 0, sum);
-  // Each rank has the losses of all its group's samples, or of its own.
+  // Each rank has the losses of all samples of its group, or those of its own samples.
   Communicator& others = scatters_loss() ? all_ : copies_;
   return others.size() > 1 ? Tensor(others.all_reduce(sum)) : sum;
 }

@@ -9,63 +9,62 @@ namespace {
 
 void describe_sample(Describer& d, SampleConfig& c) {
   d.field("rate", c.rate, between(0, 1),
-          "share of the classes that takes part in a step, PartialFC's way: those of the batch, and others at random; "
-          "0: those of the batch alone; 1: all");
+          "share of the classes that take part in a step, as in PartialFC: those of the batch, and others at random; "
+          "0: only those of the batch; 1: all");
   choice(d, "unsampled", c.unsampled,
          "what a step does to the other classes: nothing (frozen), decay and momentum with a gradient of zero (dense), "
          "or the same later, all at once, when a class is next needed (lazy: dense's weights at frozen's cost)");
   d.field("correction", c.correction,
-          "raises the others' logits by -ln of the probability that they are drawn, which makes the softmax's sum "
-          "unbiased");
+          "whether to add -ln of the probability of being drawn to the logits of the others, which makes the softmax's "
+          "sum unbiased");
   d.field("shards", c.shards, between(0, 1e6),
-          "how many stretches of the classes are sampled each by itself; 0: as many as ranks share the classes, or in "
-          "a run that goes on as many as before. The sample depends on it, not on the ranks");
+          "number of shards of the classes that are sampled separately; 0: as many as ranks share the classes, or in a "
+          "resumed run as many as before. The sample depends on this number, not on the ranks");
 }
 
 void describe_state(Describer& d, HeadConfig& c) {
-  choice(d, "weights", c.weights, "type that the weights are kept in; int8 has a scale a row");
-  choice(d, "momentum", c.momentum, "type that sgd's velocity is kept in; none: the head's sgd has no momentum");
+  choice(d, "weights", c.weights, "type in which the weights are kept; int8 has one scale per row");
+  choice(d, "momentum", c.momentum, "type in which sgd's velocity is kept; none: the head's sgd has no momentum");
 }
 
 }  // namespace
 
 void describe(Describer& d, HeadConfig& c) {
-  d.field(required("classes"), c.classes, between(2, 1e10), "number of identities; may exceed the data's");
+  d.field(required("classes"), c.classes, between(2, 1e10),
+          "number of classes; may exceed the number of identities in the data");
   choice(d, "parallel", c.parallel,
          "sharded: each rank has a part of the classes; replicated: each has all, and gradients are summed");
-  choice(
-      d, "logits", c.logits,
-      "where the logits live: all on rank 0, transposed to all classes of a share of the batch, sharded by class, or "
-      "nowhere (fused: class tiles are computed twice and never kept)");
-  d.field("stash", c.stash, "fused keeps the exponentials and saves one of its four products");
+  choice(d, "logits", c.logits,
+         "where the logits are: gathered on rank 0, transposed to all classes of a share of the batch, sharded by "
+         "class, or nowhere (fused: class tiles are computed twice and never kept)");
+  d.field("stash", c.stash, "whether fused logits keep their exponentials, which saves one of four products");
   d.field("tile", c.tile, between(0, 1e6),
-          "classes that are computed with at once; 0: by the embedding's size, on a GPU 32,768");
+          "number of classes that are computed at once; 0: chosen by the embedding's size, on a GPU 32,768");
   unsigned over = c.over.index();
-  d.subset(
-      "over", over, enum_names<Axis>.rows(), "all",
-      "mesh axes along whose ranks the classes are shared; ranks along the others hold copies of them, see samples "
-      "of their own, and add up the gradients. With pp the ranks of all pipeline stages have classes and meet for "
-      "each micro-batch, without it those of the last stage. (On plan the tiles of copies are walked one by one: 10^8 "
-      "classes take seconds)");
+  d.subset("over", over, enum_names<Axis>.rows(), "all",
+           "mesh axes along which ranks share the classes; ranks along the other axes hold copies, see different "
+           "samples and sum the gradients. With pp the ranks of all pipeline stages have classes and take part in each "
+           "micro-batch, without it only those of the last stage. (On plan the tiles of copies are visited one by one: "
+           "10^8 classes take seconds)");
   c.over = AxisSet::of_index(over);
   object(d, "margin", c.margin, "the margin softmax");
-  d.field("normalize", c.normalize, "cosines of unit embeddings and weights; else plain products");
-  d.field("bias", c.bias, "a trained number a class is added to its logit; with normalize false");
+  d.field("normalize", c.normalize,
+          "whether logits are cosines of embeddings and weights; else they are plain products");
+  d.field("bias", c.bias, "whether to add a trained bias to the logit of each class; needs normalize = false");
   d.field("sub_centres", c.sub_centres, between(1, 64),
-          "rows of weights a class: its cosine is the largest of theirs (Sub-center ArcFace)");
+          "rows of weights per class, whose largest cosine is that of the class (Sub-center ArcFace)");
   choice(d, "loss_reduction", c.loss_reduction,
          "whether each rank gets the losses of all samples or of its own; the loss is the same");
   choice(d, "init", c.init, "initial weights: normal draws, or unit rows of uniform draws");
   d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of normal initial weights");
   d.field("loss_every", c.loss_every, at_least(1),
-          "the loss is computed at every so manieth step; gradients need none");
+          "n: the loss is computed in every n-th step only; gradients do not need it");
   d.object(
       "sample", [&c](Describer& inner) { describe_sample(inner, c.sample); }, "class sampling");
-  choice(
-      d, "product_type", c.product_type,
-      "type that embeddings and classes are multiplied in, and summed up in f32: f32 (what is kept in 16 or 8 bits is "
-      "widened), bf16 (of cosines, weights kept in bf16), or auto: bf16 where weights are kept so and the processor "
-      "multiplies it much faster (AMX)");
+  choice(d, "product_type", c.product_type,
+         "type in which embeddings and classes are multiplied, and then summed in f32: f32 (state of 16 or 8 bits is "
+         "widened), bf16 (only cosines, with weights kept in bf16), or auto: bf16 if weights are kept in it and the "
+         "processor multiplies it much faster (AMX)");
   d.object(
       "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
 }
@@ -112,26 +111,24 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
     fail<InputError>("head.bias: expected a sharded head that does not sample");
   if (c.product_type == ProductType::bf16 && (c.weights != WeightState::bf16 || !c.normalize))
     fail<InputError>(
-        "head.product_type: bf16 multiplies cosines of weights that are kept so: expected head.state.weights = bf16 "
-        "and "
-        "normalize = true");
+        "head.product_type: bf16 needs cosines, and weights that are kept in bf16: expected head.state.weights = bf16 "
+        "and normalize = true");
   if (c.sub_centres > 1 && (!c.normalize || c.stash))
     fail<InputError>("head.sub_centres: expected cosines (normalize = true) and no stash");
   if (c.loss_reduction == LossReduction::reduce_scatter && c.is_replicated())
     fail<InputError>("head.loss_reduction: ranks of a replicated head see their own samples only: expected all_reduce");
   if (c.stash && c.logits != Logits::fused) fail<InputError>("head.stash: only fused logits have something to keep");
   if (c.samples() && c.logits != Logits::sharded && c.logits != Logits::fused)
-    fail<InputError>("head.sample: expected sharded or fused logits: sampled ones are not put together");
+    fail<InputError>("head.sample: sampled logits are not gathered or transposed: expected sharded or fused");
   if (optimizer.type == OptimizerType::adamw && c.momentum != MomentumState::f32)
     fail<InputError>("head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
   const bool is_wide =
       c.weights == WeightState::f32 && (c.momentum == MomentumState::f32 || c.momentum == MomentumState::none);
   if (dtype == DType::f64 && !is_wide)
-    fail<InputError>("head.state: narrow state is computed with in f32: expected f32 state beside train.dtype = f64");
+    fail<InputError>("head.state: narrow state is for computing in f32: expected f32 state with train.dtype = f64");
   if (c.sample.unsampled == Unsampled::lazy && (optimizer.type != OptimizerType::sgd || !is_wide))
     fail<InputError>(
-        "head.sample.unsampled: lazy puts off steps of sgd, in f32: expected sgd, f32 weights, and f32 momentum or "
-        "none");
+        "head.sample.unsampled: lazy defers steps of sgd in f32: expected sgd, f32 weights, and f32 momentum or none");
   if (c.parallel != HeadParallel::replicated) return;
   if (c.logits == Logits::gathered || c.logits == Logits::transposed)
     fail<InputError>("head.logits: a replicated head has all classes' logits: expected sharded or fused");

@@ -1,4 +1,4 @@
-// What a head holds, computes and sends, from its settings alone.
+// What a head holds, computes and sends, computed from its configuration alone.
 #include <algorithm>
 
 #include "layers/head/head.h"
@@ -27,7 +27,7 @@ int Head::products(const HeadConfig& config, bool clips_norm) {
 }
 
 std::int64_t Head::tile_rows(const HeadConfig& config, std::int64_t dimension) {
-  // About 2 MiB of f32 weights: they, their products and their gradient pass through a core's cache together.
+  // About 2 MiB of f32 weights: these, their products and their gradient fit together into a core's cache.
   const std::int64_t usual = std::clamp<std::int64_t>((std::int64_t{1} << 19) / dimension, 256, 8192);
   return config.rows_of(config.tile > 0 ? config.tile : std::max<std::int64_t>(usual / config.sub_centres, 1));
 }
@@ -76,7 +76,7 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
   };
   const int ranks = mesh.size(shared);
   const std::int64_t classes = shard(config.classes, ranks, 0).size;
-  // The ranks' parts of these are as their rows are.
+  // The ranks' parts of these are proportional to their rows.
   const auto gather_rows = [&](std::int64_t width, DType type) {
     add(When::forward, Operation::all_gather, rows.of_group * width, type).sent = (ranks - 1) * rows.of_first * width;
   };
@@ -86,7 +86,7 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
   if (asked == RowStatistic::inverse_norm) gather_rows(1, dtype);
   if (asked == RowStatistic::target_cosine) add(When::forward, Operation::all_reduce, rows.of_group, dtype);
   if (asked == RowStatistic::target_radius) add(When::forward, Operation::all_reduce, 2 * rows.of_group, dtype);
-  // A number a class: inverse norms, unless the nearest centres were found by them already, and biases.
+  // One number per class: inverse norms, unless they were already used to find the nearest centres, and biases.
   const auto add_vectors = [&](Operation operation) {
     if (config.normalize && config.sub_centres == 1) add(When::forward, operation, config.classes, dtype);
     if (config.bias) add(When::forward, operation, config.classes, dtype);

@@ -1,6 +1,6 @@
-// The head's margin: what it asks of a micro-batch's rows before their logits, and the running statistics that it
-// learns (framework/scalars/margin.h). They are the same on all ranks, and change at a step's end only: all
-// micro-batches of a step see those that it began with.
+// The head's margin: the statistics of a micro-batch's rows that it needs before the logits, and its running statistics
+// (framework/scalars/margin.h). These are the same on all ranks and change only at the end of a step: all micro-batches
+// of a step use the ones with which the step began.
 #pragma once
 
 #include <vector>
@@ -12,21 +12,22 @@ namespace heddle {
 
 class HeadMargin {
  public:
-  /// `apart`: axes along which other ranks have no head.
+  /// `apart`: axes along which the other ranks have no head.
   HeadMargin(const MarginConfig& config, Device& device, AxisSet apart);
 
   /// Forgets the rows since the last step's end.
   void begin_step();
-  /// Of a micro-batch's rows, whose embeddings have these inverse norms (of this rank's own rows). A collective call.
+  /// The margin of a micro-batch's rows. `inverse_norms` are those of this rank's own embeddings. A collective call.
   RowMargin of_rows(const LogitsInput& input, const Tensor& inverse_norms);
-  /// The rows that these ranks have seen, each other ones, count for all of them. A collective call.
+  /// Exchanges the statistics of the rows that these ranks have seen, each of which has seen different ones. A
+  /// collective call.
   void add_rows_of(Communicator& ranks);
-  /// The rows since begin_step join the running statistics.
+  /// Adds the rows since begin_step to the running statistics.
   void end_step();
   std::vector<StateTensor> state() const;
 
  private:
-  /// Of all rows, known to all ranks.
+  /// The statistics of all rows, on all ranks.
   Tensor target_statistics(const LogitsInput& input) const;
 
   MarginConfig config_;
@@ -36,8 +37,8 @@ class HeadMargin {
   Tensor moments_;  // f64 [3]
 };
 
-/// What the loss changes by the lengths of embeddings and weights, as HeadKernels::add_radial takes it, [B]; undefined
-/// where lengths do not matter.
+/// The derivative of the loss by the lengths of embeddings and weights, [B], as HeadKernels::add_radial takes it;
+/// undefined if lengths do not matter.
 Tensor radial_share(const LogitsInput& input, const Tensor& log_sums);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// The steps that rows outside a head's sample have put off, as products of maps (framework/scalars/sgd_map.h) on the
+// The steps that rows outside a head's sample have deferred, as products of maps (framework/scalars/sgd_map.h) on the
 // device.
 #pragma once
 
@@ -12,23 +12,23 @@ namespace heddle {
 
 class LazyStepTable {
  public:
-  /// So many steps fit. All rows then take what they lack, which costs one of so many steps as much as a dense one, and
-  /// the table begins anew: it does not grow with the training.
+  /// The number of steps that the table holds. When it is full, all rows take the steps that they have missed, which
+  /// costs as much as one dense step, and the table starts again: it does not grow during training.
   static constexpr std::int64_t capacity = std::int64_t{1} << 14;
   static constexpr std::int64_t bytes = 2 * capacity * static_cast<std::int64_t>(sizeof(SgdMap));
 
-  /// On the device, in its current category.
+  /// Allocates the table on the device, in its current category.
   explicit LazyStepTable(Device& device);
 
   const LazySteps& steps() const { return steps_; }
   bool is_full() const { return steps_.count == capacity; }
-  /// One more; not past the capacity.
+  /// Appends a step, up to the capacity.
   void add(const SgdMap& map);
   void clear() { steps_.count = 0; }
 
  private:
   LazySteps steps_;
-  /// Of each level, powers of two of steps, the last product that waits for its neighbour.
+  /// For each power of two of steps, the last product that has no partner yet.
   std::array<SgdMap, 15> waiting_{};
 };
 

@@ -15,7 +15,7 @@ const HeadKernels& kernels_of(const Tensor& t) {
   return t.device().backend().head();
 }
 
-/// One number a row.
+/// One number per row.
 struct RowStatistics {
   explicit RowStatistics(const Tensor& logits)
       : target_logit(Tensor::zeros(logits.device(), {logits.shape()[0]}, logits.dtype())),
@@ -30,7 +30,7 @@ struct RowStatistics {
   Tensor row_max;
 };
 
-/// Log-sum-exps and losses of logits [n, C] that have all classes; the logits become their gradient.
+/// Computes the log-sum-exps and losses of logits [n, C] of all classes, and overwrites the logits by their gradient.
 struct WholeRows {
   WholeRows(const LogitsInput& input, const StepMargin& margin, const HeadColumns& columns, Tensor& logits)
       : statistics(Tensor::empty(logits.device(), {2, logits.shape()[0]}, logits.dtype())) {
@@ -50,12 +50,12 @@ struct WholeRows {
   Tensor statistics;  // [2, n]
 };
 
-/// Of this rank's classes.
+/// The values for this rank's classes.
 TileLogits logits_of(const LogitsInput& input, const ClassTile& all) {
   return tile_logits(input.factors, input.labels, all, input.own().begin, input.rows.dtype());
 }
 
-/// The logits' values are their gradient.
+/// The values of the logits are their gradient now.
 LogitsResult result_of(const LogitsInput& input, const ClassTile& all, const TileLogits& logits,
                        const RowLosses& losses) {
   LogitsResult result{
@@ -123,7 +123,7 @@ RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Ten
                         losses.loss);
     return losses;
   }
-  // One exchange for both: sums of exponentials are f64, and the target's logit loses nothing there.
+  // One exchange for both: sums of exponentials are f64, which holds the target's logit exactly.
   Tensor both = Tensor::empty(device, {2, batch}, DType::f64);
   Tensor target = both.rows(1, 2).reshape({batch});
   both.rows(0, 1).reshape({batch}).copy_from(sums);
@@ -145,7 +145,7 @@ LogitsResult gathered_logits(const LogitsInput& input) {
     const MemoryScope scope(logits.values.device(), Category::communication);
     return std::vector<Tensor>(input.ranks.gather(logits.values, root));
   }();
-  // Naive in where the logits go, not wasteful: the root never holds them more than twice.
+  // This is naive about where the logits go, but not wasteful: the root never holds them more than twice.
   logits.values = Tensor();
   const auto gathered = [&](const Tensor& x) {
     if (!x.defined()) return Tensor();
@@ -201,7 +201,7 @@ LogitsResult transposed_logits(const LogitsInput& input) {
   whole = Tensor();
   logits.values = concat_tensors(parts, 0);
   parts.clear();
-  // Rank by rank, as the rows are.
+  // Rank by rank, like the rows.
   RowLosses losses{input.ranks.all_gather(rows.log_sums()), Tensor()};
   if (input.wants_loss) losses.loss = scatters_loss(input) ? rows.loss() : Tensor(input.ranks.all_gather(rows.loss()));
   return result_of(input, all, logits, losses);

@@ -1,4 +1,5 @@
-// The four ways to hold the logits, each phase 1 of the head for one micro-batch, after the embeddings were gathered.
+// The four ways to hold the logits: each is phase 1 of the head for one micro-batch whose embeddings have been
+// gathered.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +13,36 @@
 
 namespace heddle {
 
-/// A margin of the rows of a micro-batch.
+/// The margin of the rows of a micro-batch.
 struct RowMargin {
   StepMargin step{};
-  Tensor products{};  // [B]: of each row with its class, where lengths matter (L-Softmax)
+  Tensor products{};  // [B]: of each row with its class, if lengths matter (L-Softmax)
 };
 
-/// What they start from. B rows of all ranks.
+/// The input of phase 1: B rows of all ranks.
 struct LogitsInput {
   const HeadConfig& config;
   Communicator& ranks;
   const ClassTiles& classes;        // this rank's columns
-  std::vector<ShardRange> columns;  // of each rank, among all ranks'
+  std::vector<ShardRange> columns;  // of each rank, among those of all ranks
   Tensor rows;                      // [B, d]
-  Tensor factors;                   // the same in the type that is multiplied in
-  Tensor labels;                    // [B], columns among all ranks'
-  std::vector<std::int64_t> share;  // how many of the rows are each rank's own
-  double loss_scale = 1;            // the gradient's factor: 1 / global batch
+  Tensor factors;                   // the rows in the type of the products
+  Tensor labels;                    // [B], columns among those of all ranks
+  std::vector<std::int64_t> share;  // the number of each rank's own rows
+  double loss_scale = 1;            // factor of the gradient: 1 / global batch
   bool wants_loss = true;
   RowMargin margin{};
 
   /// This rank's columns.
   const ShardRange& own() const { return columns[static_cast<std::size_t>(ranks.rank())]; }
-  /// Which of the rows are this rank's.
+  /// The rows that are this rank's own.
   ShardRange own_rows() const;
 };
 
 /// The exponentials of phase 1, tile by tile.
 struct Stash {
-  Tensor exponentials;  // [columns * B]: of each tile [B, t], exp(z - reference) * inverse_norm, 0 at a row's own class
-  Tensor references;    // [tiles, B]; [1, B] where all tiles have one
+  Tensor exponentials;  // [columns * B]: [B, t] per tile, exp(z - reference) * inverse_norm, 0 at a row's own class
+  Tensor references;    // [tiles, B]; [1, B] if all tiles have the same
 
   Tensor tile(const ClassTile& tile, std::int64_t batch) const {
     return exponentials.rows(tile.begin * batch, tile.end() * batch).reshape({batch, tile.selection.size});
@@ -52,50 +53,53 @@ struct Stash {
   }
 };
 
-/// What phase 2 needs of a micro-batch.
+/// What phase 2 needs from a micro-batch.
 struct KeptRows {
-  Tensor factors;  // as LogitsInput has them
+  Tensor factors;  // as in LogitsInput
   Tensor labels;
   Tensor log_sums;  // [B]
   double loss_scale = 1;
   StepMargin margin{};
-  Tensor radial{};  // [B]: what lengths add to the weights' gradient (L-Softmax)
-  // Of a stash only.
+  Tensor radial{};  // [B]: the part of the weights' gradient that is due to lengths (L-Softmax)
+  // Only with a stash.
   Tensor target_logit{};  // [B]
-  Tensor target_slope{};  // [B], 0 where the row's class is not here
+  Tensor target_slope{};  // [B], 0 if the row's class is on another rank
   Stash stash{};
 };
 
 struct LogitsResult {
   KeptRows kept;
-  Tensor loss;      // [B], or with loss_reduction reduce_scatter of this rank's rows; none if it was not wanted
-  Tensor gradient;  // [B, d], by the rows: this rank's part of a sum over the ranks
+  Tensor loss;      // [B], or of this rank's rows if loss_reduction is reduce_scatter; undefined if not wanted
+  Tensor gradient;  // [B, d], by the rows: this rank's term of a sum over the ranks
 };
 
-/// Rank 0 gets all logits, computes, and sends their gradients back.
+/// Rank 0 gathers all logits, computes the loss and scatters the logits' gradients.
 LogitsResult gathered_logits(const LogitsInput& input);
-/// An all-to-all to all classes of a share of the rows, and back.
+/// An all-to-all gives each rank all classes' logits of its share of the rows, and another one returns the gradients.
 LogitsResult transposed_logits(const LogitsInput& input);
-/// The ranks exchange a maximum and two sums a row.
+/// The ranks exchange one maximum and two sums per row.
 LogitsResult sharded_logits(const LogitsInput& input);
-/// The same, with a class tile's logits at a time. The largest logit is bounded where cosines are: then one exchange.
+/// The same with the logits of one class tile at a time. With cosines the largest logit is bounded, and one exchange is
+/// enough.
 LogitsResult fused_logits(const LogitsInput& input);
 
-/// Log-sum-exps [B] and losses, as LogitsResult has them, of each rank's sums of exponentials relative to a reference
-/// and its targets' logits.
+/// The log-sum-exps [B] and losses, as in LogitsResult, from each rank's sums of exponentials relative to a reference
+/// and the logits of its targets.
 struct RowLosses {
   Tensor log_sums;
   Tensor loss;
 };
 RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Tensor& sums, const Tensor& target_logit);
-/// What phase 2 needs, without a stash.
+/// What phase 2 needs, except for a stash.
 KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses);
 
-/// The weights of each row's class that are here, all centres of it: [B * centres, d]; undefined without classes here.
+/// The weights of each row's class, all centres of it, if they are on this rank: [B * centres, d]; undefined if this
+/// rank has no classes.
 ClassTile target_tile(const LogitsInput& input);
 
-/// What can be taken off all logits, whatever they are, so that neither a sum of their exponentials over the longest
-/// inverse norm overflows nor the smallest exponential vanishes. None: the largest logit so far must be followed.
+/// A constant that can be subtracted from all possible logits so that no sum of their exponentials, times the largest
+/// inverse norm, overflows, and the smallest exponential does not vanish. If empty, the running maximum of the logits
+/// must be subtracted.
 std::optional<double> constant_reference(const HeadConfig& config, DType dtype);
 
 }  // namespace heddle

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// What the tiles add up to.
+/// The sums over the tiles.
 class FusedRows {
  public:
   explicit FusedRows(const LogitsInput& input)
@@ -60,7 +60,7 @@ class FusedRows {
   Tensor empty_row() const { return Tensor::empty(device_, {rows()}, input_.rows.dtype()); }
   Tensor row(double value) const { return Tensor::full(device_, {rows()}, input_.rows.dtype(), value); }
 
-  /// The reference becomes the larger of both; what was summed up by the old one is rescaled.
+  /// Raises the reference to the larger of both, and rescales the sums that were computed with the old one.
   void rise(const Tensor& row_max) {
     if (!follows_) return;
     Tensor factor = empty_row();
@@ -68,22 +68,28 @@ class FusedRows {
     device_.backend().elementwise().binary(BinaryOp::multiply, weighted_, factor.reshape({rows(), 1}), weighted_);
   }
 
-  /// Weighted sums of the classes become the gradient; the rows' own classes join, which the tiles left out.
+  /// Turns the weighted sums of the classes into the gradient, and adds the rows' own classes, which the tiles left
+  /// out.
   void add_targets(const Tensor& log_sums) {
     const ClassTile targets = best_targets();
-    kernels().fused_gradient(input_.config.margin, input_.loss_scale, input_.labels, input_.own(), reference_, log_sums,
-                             target_logit_, target_slope_, targets.rows, targets.inverse_norm, weighted_);
+    kernels().fused_gradient(
+        input_.config.margin, input_.loss_scale, targets_of(targets),
+        {.reference = reference_, .log_sums = log_sums, .target_logit = target_logit_, .target_slope = target_slope_},
+        weighted_);
   }
 
-  /// Of each row the best centre of its class.
+  HeadTargets targets_of(const ClassTile& tile) const {
+    return {.labels = input_.labels, .range = input_.own(), .rows = tile.rows, .scale = tile.inverse_norm};
+  }
+
+  /// The best centre of each row's class.
   ClassTile best_targets() const {
     const ClassTile targets = target_tile(input_);
     if (input_.classes.centres() == 1 || !targets.rows.defined()) return targets;
     Tensor products = empty_row();
     Tensor radii;
     Tensor best = Tensor::empty_like(input_.labels);
-    kernels().target_products(input_.labels, input_.own(), input_.rows, targets.rows, targets.inverse_norm, products,
-                              radii, best);
+    kernels().target_products(targets_of(targets), input_.rows, products, radii, best);
     ClassTile of_best;
     of_best.rows = Tensor::empty_like(input_.rows);
     of_best.inverse_norm = empty_row();
@@ -96,7 +102,7 @@ class FusedRows {
   Device& device_;
   bool follows_;
   Tensor reference_;     // [B]
-  Tensor target_logit_;  // [B], 0 where the row's class is not here
+  Tensor target_logit_;  // [B], 0 if the row's class is on another rank
   Tensor target_slope_;  // [B]
   Tensor sums_;          // [B], f64
   Tensor weighted_;      // [B, d]: sum of exp(z - reference) * w^
@@ -107,7 +113,7 @@ class FusedRows {
 
 std::optional<double> constant_reference(const HeadConfig& config, DType dtype) {
   if (!config.normalize) return {};
-  // ln of the largest finite and of the smallest normal number, and a little less.
+  // ln of the largest finite number and of the smallest normal number, with a small margin.
   const double range = dtype == DType::f64 ? 700 : 87;
   const double summed = std::log(static_cast<double>(config.classes));
   const double raised = config.samples() && config.sample.correction ? summed : 0;

@@ -1,5 +1,5 @@
-// Products of rows and a tile of the classes, as the head's kernels take them: one column a class, of its best centre
-// where a class has several (Deng et al., "Sub-center ArcFace", 2020).
+// The products of rows with a tile of the classes, as the head's kernels take them: one column per class, which is that
+// of its best centre if a class has several (Deng et al., "Sub-center ArcFace", 2020).
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 namespace heddle {
 
 struct TileLogits {
-  Tensor values{};        // [B, c]: products; of the best centres cosines
-  HeadColumns columns{};  // without a scale where they are cosines
-  Tensor best{};          // [B, c], u8; undefined: a class has one centre
+  Tensor values{};        // [B, c]: products; cosines if a class has several centres
+  HeadColumns columns{};  // without a scale if the values are cosines
+  Tensor best{};          // [B, c], u8; undefined if a class has one centre
 };
 
-/// Of rows [B, d], in the type of the tile's, with these labels [B]; the tile begins with the class `first_class`. The
-/// values are of `dtype`; they go to `into`, if that is given.
+/// Multiplies rows [B, d] with labels [B] by the rows of a tile, which have the same type; the tile begins with the
+/// class `first_class`. The values are of `dtype`, and are written to `into` if that is given.
 TileLogits tile_logits(const Tensor& rows, const Tensor& labels, const ClassTile& tile, std::int64_t first_class,
                        DType dtype, const Tensor& into = {});
 
-/// [B, t], t rows of the tile: the gradient by their products with unit rows, from that by the values. scale [t] goes
-/// to the centres that were best; it is undefined where it is in the gradient already.
+/// The gradient by the products of the rows with the t normalised rows of the tile, [B, t], from the gradient by the
+/// values. `scale` [t] is applied to the best centres; it is undefined if the gradient contains it already.
 Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor& scale);
 
-/// sum = op(gradient) * rows + beta * sum: gradients of [B, t] products with rows, of f32 or f64, are rounded to the
-/// type of the rows to be multiplied with them.
+/// sum = op(gradient) * rows + beta * sum, where the gradient [B, t], of f32 or f64, is first rounded to the type of
+/// the rows.
 void multiply(const Tensor& gradient, bool transpose, const Tensor& rows, double beta, Tensor& sum);
 
 }  // namespace heddle

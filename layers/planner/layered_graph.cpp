@@ -11,17 +11,17 @@ namespace {
 using Edge = LayeredGraph::Edge;
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
-constexpr double no_way = std::numeric_limits<double>::infinity();
+constexpr double unreachable_cost = std::numeric_limits<double>::infinity();
 
-/// The rest of the way from each node to the goal, cheapest by what `weigh` makes of an edge; of equal ways the one
-/// that pays late.
+/// The cheapest path from each node to the goal, where `weigh` gives the weight of an edge; of equal paths the one
+/// whose costs come late.
 template <class Weight, class Weigh>
 struct RestOfWay {
   std::vector<Weight> least;
-  std::vector<std::size_t> edge;  // the first of the best way
+  std::vector<std::size_t> edge;  // the first edge of the best path
 
-  RestOfWay(const LayeredGraph& graph, const Weight& unreachable, Weigh weigh)
-      : least(graph.nodes(), unreachable), edge(graph.nodes(), none) {
+  RestOfWay(const LayeredGraph& graph, const Weight& highest, Weigh weigh)
+      : least(graph.nodes(), highest), edge(graph.nodes(), none) {
     least.back() = Weight{};
     for (std::size_t node = graph.nodes() - 1; node-- > 0;)
       for (std::size_t e = graph.first_edge[node]; e < graph.first_edge[node + 1]; ++e) {
@@ -51,18 +51,19 @@ struct RestOfWay {
 constexpr std::int64_t far_away = std::numeric_limits<std::int64_t>::max() / 4;
 
 auto by_cost(const LayeredGraph& graph) {
-  return RestOfWay(graph, PathCost{no_way, no_way}, [](const Edge& edge) { return edge.cost; });
+  return RestOfWay(graph, PathCost{unreachable_cost, unreachable_cost}, [](const Edge& edge) { return edge.cost; });
 }
 auto by_bytes(const LayeredGraph& graph) {
   return RestOfWay(graph, far_away, [](const Edge& edge) { return edge.bytes; });
 }
 auto by_both(const LayeredGraph& graph, double seconds_a_byte) {
-  return RestOfWay(graph, no_way, [seconds_a_byte](const Edge& edge) {
+  return RestOfWay(graph, unreachable_cost, [seconds_a_byte](const Edge& edge) {
     return edge.cost.first + seconds_a_byte * static_cast<double>(edge.bytes);
   });
 }
 
-/// The price of a byte that gives the best lower bound, and the best path within the budget met on the way to it.
+/// The price per byte that gives the best lower bound, and the best path within the budget that the search for it
+/// found.
 struct Bound {
   double seconds_a_byte = 0;
   GraphPath best;
@@ -86,16 +87,16 @@ Bound lagrangian_bound(const LayeredGraph& graph, std::int64_t budget, GraphPath
   return bound;
 }
 
-constexpr std::uint32_t no_way = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t no_label = std::numeric_limits<std::uint32_t>::max();
 
-/// A way to a node that no other way there beats in both cost and bytes.
+/// A path to a node that no other path to it beats in both cost and bytes.
 struct Label {
   PathCost cost{};
   std::int64_t bytes = 0;
-  std::uint32_t before = no_way;  // the way to the last edge's begin
-  std::uint32_t edge = 0;         // the last one
+  std::uint32_t before = no_label;  // the path to the begin of the last edge
+  std::uint32_t edge = 0;           // the last one
 };
-/// Those of one node, ascending in bytes, and so descending in cost.
+/// The paths to one node, ascending in bytes and therefore descending in cost.
 using Front = std::vector<Label>;
 
 class FrontSearch {
@@ -109,15 +110,15 @@ class FrontSearch {
         both_(by_both(graph, bound.seconds_a_byte).least),
         best_(std::move(bound.best)) {}
 
-  /// A path that is hardly longer than the shortest: at each node, of ways with about the same bytes, the one that
-  /// promises most is followed.
+  /// A path that is hardly longer than the shortest one: at each node, of paths with about the same bytes, the most
+  /// promising one is kept.
   void improve() {
     constexpr std::size_t work = 10000000;
     const std::size_t most_ways = std::clamp<std::size_t>(work / graph_.edges.size(), 16, 1024);
     if (std::optional<GraphPath> path = walk(0, std::numeric_limits<std::size_t>::max(), most_ways))
       best_ = *std::move(path);
   }
-  /// Within `gap` of the shortest: 0.01 is one per cent. None if it takes more labels than that.
+  /// Within `gap` of the shortest path: 0.01 is one per cent. Empty if that takes too many labels.
   std::optional<GraphPath> find(double gap, std::size_t most_labels) {
     return walk(gap, most_labels, std::numeric_limits<std::size_t>::max());
   }
@@ -165,7 +166,7 @@ class FrontSearch {
     return priced(way) + both_[node] - seconds_a_byte_ * static_cast<double>(budget_) <= reach_;
   }
 
-  /// Prolongs the way that was followed last.
+  /// Extends the path that was taken last.
   void extend(const Label& before, std::size_t edge) {
     const Edge& step = graph_.edges[edge];
     const Label way{before.cost + step.cost, before.bytes + step.bytes,
@@ -185,18 +186,18 @@ class FrontSearch {
 
   GraphPath path_to(const Label& end) const {
     GraphPath path{{}, end.cost, end.bytes};
-    for (Followed way{end.before, end.edge}; way.before != no_way; way = followed_[way.before])
+    for (Followed way{end.before, end.edge}; way.before != no_label; way = followed_[way.before])
       path.choices.push_back(graph_.edges[way.edge].choice);
     std::reverse(path.choices.begin(), path.choices.end());
     return path;
   }
 
-  static constexpr double rounding = 1e-9;  // more than that of the bounds
+  static constexpr double rounding = 1e-9;  // more than the rounding errors of the bounds
 
   const LayeredGraph& graph_;
   std::int64_t budget_;
   double seconds_a_byte_;
-  // Least of the rest of the way.
+  // The least costs of the rest of the path.
   std::vector<PathCost> cost_;
   std::vector<std::int64_t> bytes_;
   std::vector<double> both_;
@@ -205,11 +206,11 @@ class FrontSearch {
     std::uint32_t before;
     std::uint32_t edge;
   };
-  std::size_t labels_ = 0;  // made so far
+  std::size_t labels_ = 0;  // number made so far
   std::vector<Followed> followed_;
   std::vector<Front> fronts_;  // of each node
   GraphPath best_;
-  double reach_ = 0;  // what is not surely cheaper than this is not worth a label
+  double reach_ = 0;  // paths that are not certainly cheaper than this get no label
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The shortest path through a graph without cycles, where each edge costs time and takes bytes, and a budget may bound
-// the bytes of the whole path (the resource-constrained shortest path problem).
+// The shortest path through an acyclic graph whose edges cost time and bytes. A budget may bound the bytes of the whole
+// path (the resource-constrained shortest path problem).
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// Compared member by member: `second` decides between paths of equal `first`.
+/// Compared lexicographically: `second` decides between paths of equal `first`.
 struct PathCost {
   double first = 0;
   double second = 0;
@@ -18,15 +18,15 @@ struct PathCost {
   PathCost operator+(const PathCost& other) const { return {first + other.first, second + other.second}; }
 };
 
-/// Nodes come in topological order: node 0 is the start, the last one the goal.
+/// Nodes are in topological order: node 0 is the start, the last one the goal.
 struct LayeredGraph {
   struct Edge {
     std::uint32_t to = 0;
-    std::uint32_t choice = 0;  // the caller's
+    std::uint32_t choice = 0;  // a number of the caller's
     PathCost cost{};
     std::int64_t bytes = 0;
   };
-  /// Of each node its first edge in `edges`, and the number of all edges at the end.
+  /// For each node the index of its first edge in `edges`, and at the end the number of all edges.
   std::vector<std::size_t> first_edge{};
   std::vector<Edge> edges{};
 
@@ -39,13 +39,14 @@ struct GraphPath {
   std::int64_t bytes = 0;
 };
 
-/// Of equal paths the one that pays late. The goal can be reached.
+/// Of equally short paths, the one whose costs come late. The goal must be reachable.
 GraphPath shortest_path(const LayeredGraph& graph);
 GraphPath path_of_fewest_bytes(const LayeredGraph& graph);
-/// The shortest of the paths within the budget; none if there is none. A Pareto front of cost and bytes at each node,
-/// cut by what the rest must take at least and by a Lagrangian bound (Handler and Zang, "A dual algorithm for the
-/// constrained shortest path problem", 1980). Exact while the fronts hold 200,000 ways; past that within 0.01 % of the
-/// shortest, or 0.1, 1 %, and at last the best path that the bound's search met.
+/// The shortest path within the budget; empty if there is none. Keeps a Pareto front of cost and bytes at each node,
+/// pruned by what the rest of the path costs at least and by a Lagrangian bound (Handler and Zang, "A dual algorithm
+/// for the constrained shortest path problem", 1980). The result is exact while the fronts hold at most 200,000 paths;
+/// beyond that it is within 0.01 %, 0.1 % or 1 % of the shortest path, and in the last resort the best path that the
+/// search for the bound has found.
 std::optional<GraphPath> shortest_path_within(const LayeredGraph& graph, std::int64_t budget);
 
 }  // namespace heddle

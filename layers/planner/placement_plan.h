@@ -1,5 +1,5 @@
-// The plan of a model on a mesh: what every layer does along every axis, made from shapes alone before a run; the run
-// only follows it.
+// The plan of a model on a mesh: how every layer is placed along every axis. It is made from shapes alone before a run,
+// which only follows it.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@ namespace heddle {
 
 struct PlacementPlan {
   Mesh mesh{};
-  /// What the model takes and gives: the head takes other samples on every rank, along dp and tp. Along pp everything
-  /// is R: a value lies with one stage.
+  /// The placements of the model's input and output. The head takes different samples on every rank along dp and tp.
+  /// Along pp everything is R, since a value belongs to one stage.
   Placements input{};
   Placements output{};
-  /// What each application's layer does.
+  /// How the layer of each application is placed.
   std::vector<PerAxis<LayerOption>> layers{};
 
-  /// Where value `index` lies when it is made.
+  /// The placement in which value `index` is made.
   Placements made(int index) const;
   LayerLayout layout(const ModelDescription& model, std::size_t application, Mesh::Coordinates at) const;
 };

@@ -21,7 +21,7 @@ double ratio(const Shape& part, const Shape& whole) {
   return static_cast<double>(part.numel()) / static_cast<double>(std::max<std::int64_t>(whole.numel(), 1));
 }
 
-/// What rank 0 of k hands over, its shard being no smaller than the others'.
+/// What rank 0 of k ranks passes to the transport. Its shard is no smaller than the others.
 std::int64_t sent_elements(Operation operation, std::int64_t elements, int k) {
   const std::int64_t mine = shard(elements, k, 0).size;
   if (operation == Operation::all_gather) return (k - 1) * mine;
@@ -95,7 +95,7 @@ double PlanCosts::local_flops(const ModelDescription::Application& application, 
   const Shape output = application.layer->output(inputs);
   double flops =
       application.layer->flops(inputs) * ratio(local_shape(output, layout.output(), layout.mesh, {}), output);
-  // Partial sums are as many as the whole output, but each of fewer terms.
+  // There are as many partial sums as elements of the output, but each has fewer terms.
   Placements rows;
   layout.axes(Parallel::row).for_each([&](Axis axis) { rows[axis] = layout.options[axis].inputs[0]; });
   return flops * ratio(local_shape(inputs[0], rows, layout.mesh, {}), inputs[0]);
@@ -119,7 +119,7 @@ void PlanCosts::add_parameters(const LayerDescription& layer, const LayerLayout&
     const PlannedCollective gather =
         exchange(Cargo::weights, {When::forward, Operation::all_gather, axes, whole, computed});
     costs.collectives.push_back(gather);
-    // Backward gathers what it multiplies by: no bias.
+    // The backward gathers only what it multiplies by, so no bias.
     if (shapes[i].rank() > 1) costs.collectives.push_back(gather);
     costs.collectives.push_back(
         exchange(Cargo::gradients, {When::backward, Operation::reduce_scatter, axes, whole, kept}));
@@ -149,7 +149,7 @@ LayerCosts PlanCosts::layer(std::size_t index, const PerAxis<LayerOption>& optio
   add_parameters(layer, layout, costs);
   for (const LayerExchange& own : layer.exchanges(layout, options_.precision.activations, options_.micro_batches))
     costs.collectives.push_back(exchange(Cargo::statistics, own));
-  // Backward does the work once more for the inputs' gradients and once more for the weights'.
+  // The backward does the same work once for the inputs' gradients and once for the weights'.
   double passes = 1;
   std::int64_t touched = kept_bytes(static_cast<int>(index) + 1, layout.output());
   const bool leads_to_parameters = std::any_of(application.inputs.begin(), application.inputs.end(),

@@ -1,14 +1,14 @@
-// A plan read aloud: what each layer and each redistribution costs a rank in a step, and the sums.
+// The report of a plan: what each layer and each redistribution costs a rank in a step, and the totals.
 #pragma once
 
 #include "layers/planner/plan_costs.h"
 
 namespace heddle {
 
-/// A value's way to where a layer wants it, once for all readers that want it so.
+/// The redistribution of a value to the placement that a layer wants, once for all readers that want it.
 struct PlannedRedistribution {
   int value = 0;
-  /// The first application that wants it; their number for what comes after the model.
+  /// The first application that wants it, or the number of applications if it is wanted after the model.
   std::size_t reader = 0;
   Placements from{};
   Placements to{};
@@ -22,8 +22,8 @@ struct PlanTotals {
   };
   PerCargo<Traffic> traffic{};
   double computing_seconds = 0;
-  std::int64_t parameter_bytes = 0;   // with gradients and the optimizer's states
-  std::int64_t activation_bytes = 0;  // that backward needs of one micro-batch
+  std::int64_t parameter_bytes = 0;   // with gradients and the optimizer's state
+  std::int64_t activation_bytes = 0;  // kept for the backward pass of one micro-batch
 
   void add(const PlannedCollective& collective);
   void add(const LayerCosts& layer);

@@ -10,8 +10,8 @@ namespace heddle {
 
 namespace {
 
-/// Of each value alive, in their order: the placement in which it was made, and a bit for each placement in which it
-/// was read before.
+/// For each value that is alive, in order: the placement in which it was made, and one bit for each placement in which
+/// it was read before.
 using State = std::vector<std::uint64_t>;
 
 struct StateHash {
@@ -48,7 +48,7 @@ class Builder {
  private:
   struct Level {
     std::vector<State> states{};
-    std::vector<PathCost> best{};  // of the ways to each
+    std::vector<PathCost> best{};  // the best path to each
     std::unordered_map<State, std::uint32_t, StateHash> known{};
   };
 
@@ -67,7 +67,7 @@ class Builder {
     return 2 * static_cast<std::size_t>(std::find(alive_.begin(), alive_.end(), value) - alive_.begin());
   }
 
-  /// The first reader who wants a value in this placement pays for it.
+  /// The first reader that wants a value in this placement pays for the redistribution.
   void read(std::size_t value, std::size_t wanted, State& state, LayeredGraph::Edge& edge) const {
     const PlanProblem::Step& maker = problem_.steps[value];
     const std::size_t slot = slot_of(value);
@@ -129,7 +129,7 @@ class Builder {
     }
   }
 
-  /// The edges of the level before, now that the nodes they lead to have their places.
+  /// Appends the edges of the level before, now that the nodes to which they lead have their numbers.
   void append_level() {
     const std::size_t nodes_before = graph_.first_edge.size() + first_edge_.size() - 1;
     for (std::size_t node = 0; node + 1 < first_edge_.size(); ++node) {

@@ -1,5 +1,5 @@
-// The planner's problem in numbers, and the graph whose paths are its plans: a node is what has to be known of the
-// values alive between two layers, an edge is what one layer does.
+// The planner's problem in numbers, and the graph whose paths are its plans: a node is a state of the values that are
+// alive between two layers, an edge is a choice for one layer.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,26 @@ namespace heddle {
 
 struct PlanProblem {
   struct Choice {
-    std::vector<std::size_t> wanted{};  // the placement of each input, by Step::wanted of the step that makes it
-    std::size_t made = 0;               // the placement of what is made
+    std::vector<std::size_t>
+        wanted{};          // the placement of each input: an index below Step::wanted of the step that makes it
+    std::size_t made = 0;  // the placement of what is made
     PathCost cost{};
     std::int64_t bytes = 0;
   };
-  /// A layer, in the order in which they run; step i makes value i.
+  /// A layer. Steps are in the order in which the layers run; step i makes value i.
   struct Step {
     std::vector<std::size_t> inputs{};  // values
     std::vector<Choice> choices{};
-    std::size_t wanted = 0;               // in how many placements readers want what is made
-    std::vector<PathCost> conversions{};  // [made, wanted]: the way from one to the other, once for all its readers
-    std::vector<std::int64_t> kept{};     // [wanted]: bytes held if anyone reads it there
+    std::size_t wanted = 0;               // the number of placements in which readers want its output
+    std::vector<PathCost> conversions{};  // [made, wanted]: the cost of the redistribution, once for all its readers
+    std::vector<std::int64_t> kept{};     // [wanted]: the bytes held if any layer reads it in this placement
   };
   std::vector<Step> steps{};
   bool counts_bytes = false;
 };
 
-/// Paths of `problem.steps.size()` edges; an edge's choice is that of its step. Past `most_states` states after a step
-/// the cheapest are followed.
+/// The graph has paths of `problem.steps.size()` edges; an edge's choice is that of its step. If there are more than
+/// `most_states` states after a step, the cheapest are kept.
 LayeredGraph graph_of(const PlanProblem& problem, std::size_t most_states);
 
 }  // namespace heddle

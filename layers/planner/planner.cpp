@@ -19,7 +19,7 @@ std::size_t index_in(std::vector<Placements>& known, const Placements& placement
 constexpr std::array<Parallel, 6> all_kinds{Parallel::data,   Parallel::replicate, Parallel::group,
                                             Parallel::column, Parallel::row,       Parallel::parameter};
 
-/// What a layer may be along one axis.
+/// How a layer may be placed along one axis.
 std::vector<LayerOption> options_along(Axis axis, const ModelDescription& model,
                                        const ModelDescription::Application& application,
                                        const PlannerOptions& options) {
@@ -48,7 +48,7 @@ std::vector<LayerOption> options_along(Axis axis, const ModelDescription& model,
   return offered;
 }
 
-/// Whether a layer may be both, along different axes.
+/// Whether a layer may be placed both ways, along different axes.
 bool go_together(Parallel a, Parallel b) {
   const auto cuts_channels = [](Parallel kind) {
     return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
@@ -93,7 +93,7 @@ class Planner {
     return {communication, computing};
   }
 
-  /// The loader reads what is wanted: along an axis other samples on each rank, or the same.
+  /// The loader reads what is wanted: along an axis, each rank has other samples, or all have the same.
   void add_input() {
     std::vector<Placements>& made = values_[0].made;
     made.emplace_back();
@@ -148,7 +148,7 @@ class Planner {
     }
     return all;
   }
-  /// By one that takes and gives the same.
+  /// By one whose inputs and output have the same placement.
   bool is_beaten(const PlanProblem::Choice& choice, const std::vector<PlanProblem::Choice>& others) const {
     return std::any_of(others.begin(), others.end(), [&](const PlanProblem::Choice& other) {
       return other.wanted == choice.wanted && other.made == choice.made && other.cost <= choice.cost &&
@@ -172,7 +172,7 @@ class Planner {
     if (!options_.memory_budget) return shortest_path(graph);
     std::optional<GraphPath> path = shortest_path_within(graph, *options_.memory_budget);
     if (!path)
-      fail<InputError>("the model: no placement fits into {} a rank, the least that is possible is {}",
+      fail<InputError>("the model: no placement fits into {} per rank, the least that is possible is {}",
                        format_bytes(*options_.memory_budget), format_bytes(path_of_fewest_bytes(graph).bytes));
     return *std::move(path);
   }

@@ -1,22 +1,24 @@
-// Where every layer goes: the plan with the least communication time over the whole model.
+// Chooses the placement of every layer: the plan with the least communication time over the whole model.
 #pragma once
 
 #include "layers/planner/plan_costs.h"
 
 namespace heddle {
 
-/// Chooses what each layer does along dp and tp; how the layers fall to stages along pp is another question
-/// (stage_balance.h). A layer is what the user wished along the wish's axis;
-/// else `data`, or, if it follows its neighbours, whatever it offers; with `automatic` every layer may be all that it
-/// offers. No layer is column, row or group along two axes, nor parameter along two.
+/// Chooses how each layer is placed along dp and tp; stage_balance.h divides the layers among stages along pp. A layer
+/// is placed as the user wished along the axis of the wish, else as `data`, or, if it follows its neighbours, in any
+/// way that it offers. With `automatic` every layer may be placed in any way that it offers. No layer is column, row or
+/// group along two axes, nor parameter along two.
 ///
-/// The plan has the least communication time of a step, redistributions counted once for all readers that want a value
-/// alike, and of such plans the least computing time; with `automatic` the least sum of both. It is found by dynamic
-/// programming over the values that are alive between two layers: where each was made, and what it was already
-/// redistributed to. That is exact unless more than 50,000 such states are possible at once; then the cheapest are
-/// followed. For a budget see shortest_path_within: exact, or within a bound for models of hundreds of layers.
+/// The plan has the least communication time per step, where a redistribution counts once for all readers that want a
+/// value in the same placement, and of such plans the least computing time; with `automatic` it has the least sum of
+/// both. It is found by dynamic programming over the values that are alive between two layers: in which placement each
+/// was made, and to which it has been redistributed. The result is exact unless more than 50,000 such states are
+/// possible at once, in which case the cheapest are kept. With a budget (shortest_path_within) it is exact, or within a
+/// bound for models of hundreds of layers.
 ///
-/// InputError names the layer that cannot be placed as wished, and why, or says what fits if the budget is too small.
+/// InputError names the layer that cannot be placed as wished and gives the reason, or says which budget would be
+/// enough.
 PlacementPlan place(const ModelDescription& model, const PlannerOptions& options);
 
 }  // namespace heddle

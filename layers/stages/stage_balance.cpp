@@ -18,10 +18,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void check_stages(int stages, std::size_t layers) {
   if (static_cast<std::size_t>(stages) > layers)
-    fail<InputError>("model: expected at most {} stages, one a layer, got {}", layers, stages);
+    fail<InputError>("model: expected at most {} stages, one per layer, got {}", layers, stages);
 }
 
-/// Of each application.
+/// One for each application.
 std::vector<bool> main_path(const ModelDescription& model) {
   const auto& applications = model.applications();
   std::vector<bool> is_main(applications.size());
@@ -61,8 +61,8 @@ class EvenCut {
     return slowness_[stage] * (each_[end] - each_[begin]) + in_flight_[stage] * (held_[end] - held_[begin]);
   }
 
-  /// Calls f(stage, end, row before, least) for all ends of all stages; each has a layer, and leaves one for each that
-  /// follows. `least` is what f is to find, of the first stages up to the end.
+  /// Calls f(stage, end, row before, least) for all ends of all stages. Each stage has a layer and leaves one for each
+  /// later stage. f sets `least`, the least value for the first stages up to the end.
   template <class F>
   double fill(F&& f) const {
     std::vector<double> before(layers() + 1, infinity);
@@ -76,7 +76,7 @@ class EvenCut {
     return before.back();
   }
 
-  /// A stage's load only grows as its begin goes back: no begin before the one where it passes the best can win.
+  /// A stage's load only grows as its begin moves back, so no begin before the one where it exceeds the best can win.
   double least_bound() const {
     return fill([&](std::size_t stage, std::size_t end, const std::vector<double>& before) {
       double best = infinity;
@@ -111,7 +111,7 @@ class EvenCut {
   }
 
   std::size_t stages_;
-  // Sums over the first layers.
+  // Prefix sums over the layers.
   std::vector<double> each_;
   std::vector<double> held_;
   std::vector<double> in_flight_;
@@ -181,7 +181,7 @@ StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64
   for (const std::int64_t count : counts.first(counts.size() - 1)) {
     first += static_cast<std::size_t>(count);
     int begin = layers[first];
-    // A shortcut's layers that stand before its block's.
+    // Layers of a shortcut that come before those of its block.
     while (!is_main[static_cast<std::size_t>(begin) - 1]) --begin;
     cut.begins.push_back(begin);
   }
@@ -195,9 +195,9 @@ StageCut cut_as_named(const ModelDescription& model, int stages) {
     const int last = cut.stages() - 1;
     const int stage = application.stage.value_or(last);
     if (i == 0 && stage != 0)
-      fail<InputError>("model: {}: expected stage 0, for it is the first layer, got {}", application.name, stage);
+      fail<InputError>("model: {}: expected stage 0 for the first layer, got {}", application.name, stage);
     if (stage != last && stage != last + 1)
-      fail<InputError>("model: {}: expected stage {} or {}, for the layer before it is in stage {}, got {}",
+      fail<InputError>("model: {}: expected stage {} or {}, because the layer before it is in stage {}, got {}",
                        application.name, last, last + 1, last, stage);
     if (stage > last) cut.begins.push_back(i);
   }

@@ -1,4 +1,5 @@
-// From wishes to cuts: how many weighted layers each stage has, which stage each layer names, or the most even load.
+// Where to cut a model into stages: by the number of weighted layers in each stage, by the stage that each layer names,
+// or for the most even load.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +12,38 @@
 
 namespace heddle {
 
-/// The applications on the main path that have weights to multiply by (convolutions and linear layers), ascending. The
-/// main path is what one meets by following the first inputs back from the last value: shortcuts are not on it.
+/// The applications on the main path that multiply by weights (convolutions and linear layers), ascending. The main
+/// path follows the first inputs back from the last value; shortcuts are not on it.
 std::vector<int> weighted_layers(const ModelDescription& model);
 
-/// Stages of so many weighted layers each, at least one. What has no weights stays with the weighted layer before it,
-/// and so does a shortcut with its block. InputError unless the numbers, one for each stage, sum up.
+/// Cuts into stages with these numbers of weighted layers, each at least one. Layers without weights stay with the
+/// weighted layer before them, and shortcuts with their block. InputError unless there is one number per stage and the
+/// numbers add up to all weighted layers.
 StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64_t> counts, int stages);
 
-/// Stages as the applications name them; one that names none lies with the one before it. InputError names the first
-/// layer that goes back or passes over a stage.
+/// Cuts into stages as the applications name them; an application that names none is in the stage of the one before it.
+/// InputError names the first layer that returns to an earlier stage or skips one.
 StageCut cut_as_named(const ModelDescription& model, int stages);
 
-/// What applications load the stage with that they fall to.
+/// How much each application adds to the load of its stage.
 struct StageLoads {
   std::vector<double> each{};
-  /// Of each micro-batch in flight, of which a stage has `in_flight` at most; empty: nothing, or one each.
+  /// The load for each micro-batch in flight, of which a stage has `in_flight` at most. If empty: no such load, and one
+  /// micro-batch per stage.
   std::vector<double> held{};
   std::vector<double> in_flight{};
-  /// By how much longer than elsewhere a stage takes for `each`, because its rank is slower; empty: 1 each.
+  /// The factor by which a stage takes longer for `each` because its rank is slower; if empty, 1 for all.
   std::vector<double> slowness{};
 
   double of_stage(int stage, const ShardRange& applications) const;
 };
 
-/// The cut whose most loaded stage has the least load; of those, one with the least sum of squares, so that the other
-/// stages are even, too, and what loads nothing stays with the layer before it. Exact, by dynamic programming over all
-/// contiguous cuts. Every stage has a layer: InputError if there are too few.
+/// The cut whose most loaded stage has the least load, and of such cuts one with the least sum of squares, so that the
+/// other stages are even, too, and layers without load stay with the layer before them. The result is exact, by dynamic
+/// programming over all contiguous cuts. Every stage has at least one layer; InputError if there are too few.
 StageCut most_even_cut(const StageLoads& loads, int stages);
 
-/// What the cut of a model shares out evenly.
+/// What is divided evenly among the stages.
 enum class BalanceBy { time, parameters, memory };
 template <>
 inline constexpr auto enum_names<BalanceBy> = enum_table<BalanceBy>({
@@ -48,8 +51,8 @@ inline constexpr auto enum_names<BalanceBy> = enum_table<BalanceBy>({
     {BalanceBy::parameters, "parameters"},
     {BalanceBy::memory, "memory"},
 });
-/// Of a plan: its estimated seconds a step, sums of gradients left out; elements that a rank keeps; or bytes, those of
-/// values that backward needs being `held`.
+/// The loads of a plan: the estimated seconds per step without sums of gradients; or the elements of parameters that a
+/// rank keeps; or the bytes, where values that the backward pass needs count as `held`.
 StageLoads loads_of(const ModelDescription& model, const PlacementPlan& plan, const PlannerOptions& options,
                     BalanceBy by);
 

@@ -1,5 +1,5 @@
-// Where a model is cut into stages, and what crosses a cut: pure functions of description and plan. A cut at position k
-// lies before application k; stages are ranges of applications between cuts.
+// The cut of a model into stages, and the values that cross it: pure functions of the description and the plan. A cut
+// at position k lies before application k; stages are the ranges of applications between cuts.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace heddle {
 
 struct StageCut {
-  /// Of each stage the first application, ascending from 0.
+  /// The first application of each stage, ascending from 0.
   std::vector<int> begins{0};
   int end = 0;  // the number of applications
 
@@ -21,35 +21,36 @@ struct StageCut {
   bool operator==(const StageCut&) const = default;
 };
 
-/// A value in one placement: as a layer makes it, or as readers want it.
+/// A value in one placement: the one in which a layer makes it, or one in which readers want it.
 struct ValueForm {
   int value = 0;
   Placements where{};
-  /// Index of the form that this one is redistributed from; its own where a layer makes it.
+  /// The index of the form that this one is redistributed from; its own index if a layer makes it.
   std::size_t origin = 0;
-  /// The application that makes it, or the first reader that wants it so: it comes to be right before that one runs.
-  /// -1: the model's input.
+  /// The application that makes it, or the first reader that wants it in this placement, right before which it is
+  /// redistributed. -1: the model's input.
   int from = -1;
-  /// The last application that reads it, be it for a redistribution; their number: it is read after the last one.
+  /// The last application that reads it, also for a redistribution; the number of applications if it is read after the
+  /// last one.
   int until = -1;
 };
 
-/// All forms of a model's values. A form that is read before a cut and after it crosses the cut, so that nothing is
-/// made or redistributed twice; a value that is read several stages later passes through those between.
+/// All forms of a model's values. A form that exists before a cut and is read after it crosses the cut, so that nothing
+/// is made or redistributed twice; a value that is read several stages later passes through the stages between.
 class ValueForms {
  public:
   ValueForms(const ModelDescription& model, const PlacementPlan& plan);
 
-  /// In the order in which they are first wanted, a value's first one as its layer makes it.
+  /// In the order in which they are first wanted; the first form of a value is the one that its layer makes.
   const std::vector<ValueForm>& all() const { return forms_; }
-  /// What an application reads, as indices into all().
+  /// The forms that an application reads, as indices into all().
   const std::vector<std::size_t>& inputs(int application) const {
     return inputs_[static_cast<std::size_t>(application)];
   }
-  /// What it makes.
+  /// The form that it makes.
   std::size_t output(int application) const { return made_[static_cast<std::size_t>(application) + 1]; }
-  /// What crosses a cut at `position`, ascending. At 0 that is the model's input, after the last application its
-  /// result as the plan's output.
+  /// The forms that cross a cut at `position`, ascending. At 0 that is the model's input; after the last application it
+  /// is the model's result, placed as the plan's output.
   std::vector<std::size_t> crossing(int position) const;
 
  private:
@@ -61,8 +62,8 @@ class ValueForms {
   std::size_t result_ = 0;
 };
 
-/// Of what crosses a cut for one micro-batch of so many samples, what a rank sends to the next stage and gets back as
-/// gradients. At the coordinates 0, 0, 0 it is no less than elsewhere.
+/// The bytes that a rank sends to the next stage, and receives back as gradients, for one micro-batch of `samples`
+/// samples at a cut. No other rank has more than the one at the coordinates 0, 0, 0.
 struct CrossingBytes {
   std::int64_t forward = 0;
   std::int64_t backward = 0;

@@ -20,7 +20,7 @@
 
 #include "framework/autograd/autograd.h"
 #include "parallel/communicator/communicator.h"
-#include "parallel/placement/placement.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 

@@ -4,9 +4,9 @@
 
 namespace heddle {
 
-ComputingTurn::ComputingTurn() : core_(sched_getcpu()) {}
+CoreLock::CoreLock() : core_(sched_getcpu()) {}
 
-void ComputingTurn::stay_on_core() const {
+void CoreLock::pin_thread() const {
   if (core_ < 0 || core_ >= CPU_SETSIZE) return;
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -14,31 +14,32 @@ void ComputingTurn::stay_on_core() const {
   (void)sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-void ComputingTurn::take() {
+void CoreLock::lock() {
   std::unique_lock lock(mutex_);
-  if (!is_taken_) {
-    is_taken_ = true;
+  if (!is_locked_) {
+    is_locked_ = true;
     return;
   }
   Waiter me;
   waiters_.push_back(&me);
-  me.called.wait(lock, [&me] { return me.is_next; });
+  me.granted.wait(lock, [&me] { return me.is_next; });
 }
 
-void ComputingTurn::give_up() {
+void CoreLock::unlock() {
   const std::lock_guard lock(mutex_);
   if (waiters_.empty()) {
-    is_taken_ = false;
+    is_locked_ = false;
     return;
   }
-  // Handed over: nobody who comes now goes before. Within the mutex, for the waiter ends with its wait.
+  // The lock is handed over, so that no thread that calls `lock` now overtakes the waiter. The notification is sent
+  // with the mutex held, because the waiter is destroyed when its wait ends.
   Waiter& next = *waiters_.front();
   waiters_.pop_front();
   next.is_next = true;
-  next.called.notify_one();
+  next.granted.notify_one();
 }
 
-std::size_t ComputingTurn::waiting() const {
+std::size_t CoreLock::waiting() const {
   const std::lock_guard lock(mutex_);
   return waiters_.size();
 }

@@ -1,5 +1,6 @@
-// Lets one rank of a process compute at a time. Threads that compute side by side share caches and the units of a core,
-// and so take more CPU time than each alone: a virtual clock would tell other times on another machine.
+// A fair lock under which one rank of a process computes at a time. Threads that compute side by side share caches and
+// the execution units of a core, and so need more CPU time than each would alone: without the lock a virtual clock
+// would report other times on another machine.
 #pragma once
 
 #include <condition_variable>
@@ -9,29 +10,29 @@
 
 namespace heddle {
 
-class ComputingTurn {
+class CoreLock {
  public:
-  ComputingTurn();
-  /// Keeps the calling thread on the core that the turn was made on: ranks that move between cores find their values
-  /// in the other's cache. Does nothing where the system forbids it.
-  void stay_on_core() const;
-  /// Waits for it; who came first has it first.
-  void take();
-  /// By who has it.
-  void give_up();
-  /// How many wait for it at present.
+  CoreLock();
+  /// Binds the calling thread to the core on which the lock was made: ranks that move between cores find their values
+  /// in the other core's cache. Does nothing where the system forbids it.
+  void pin_thread() const;
+  /// Waits for the lock, which goes to waiting threads in the order of their calls.
+  void lock();
+  /// To be called by the thread that holds the lock.
+  void unlock();
+  /// The number of threads that wait in `lock` at present.
   std::size_t waiting() const;
 
  private:
   struct Waiter {
-    std::condition_variable called;
+    std::condition_variable granted;
     bool is_next = false;
   };
 
   int core_;
   mutable std::mutex mutex_;
   std::deque<Waiter*> waiters_;
-  bool is_taken_ = false;
+  bool is_locked_ = false;
 };
 
 }  // namespace heddle

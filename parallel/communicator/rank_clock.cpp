@@ -18,7 +18,7 @@ RankClock::RankClock(Steady::time_point epoch, Computed computed)
 RankClock::RankClock(int rank, const ClockModel& model, Computed computed)
     : computed_(std::move(computed)), model_(model), rank_(rank) {
   communicating_ = 1;
-  go_on();
+  resume();
 }
 
 double RankClock::now() const {
@@ -30,23 +30,23 @@ double RankClock::busy_seconds() const {
   return communicating_ > 0 ? busy_ : busy_ + (computed_() - began_) * slowness_;
 }
 
-void RankClock::take_turns(std::shared_ptr<ComputingTurn> turn) {
+void RankClock::compute_under(std::shared_ptr<CoreLock> core) {
   stop();
-  turn_ = std::move(turn);
-  go_on();
+  core_ = std::move(core);
+  resume();
 }
 
 void RankClock::stop() {
   busy_ = busy_seconds();
   ++communicating_;
-  if (std::exchange(has_turn_, false)) turn_->give_up();
+  if (std::exchange(has_core_, false)) core_->unlock();
 }
 
-void RankClock::go_on(bool in_turn) {
+void RankClock::resume(bool takes_core) {
   if (--communicating_ > 0) return;
-  if (turn_ && in_turn) {
-    turn_->take();
-    has_turn_ = true;
+  if (core_ && takes_core) {
+    core_->lock();
+    has_core_ = true;
   }
   if (model_) {
     const double u =

@@ -1,5 +1,4 @@
-// How `total` things fall to `parts` ranks when the parts need not divide them: the first total % parts ranks hold one
-// more (InsightFace's formula). Batches, classes and channels are all sharded this way.
+// How a tensor is spread over ranks, and which part of it each rank holds.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +8,12 @@
 
 namespace heddle {
 
-/// Part `index` of 0 .. total-1. More parts than things is legal: the last ones are empty.
+/// Every rank holds all of the tensor, a part of it, or a term of a sum.
+enum class Spread { replicated, sharded, partial };
+
+/// Part `index` of the range 0 .. total-1, cut into `parts` parts. Where `parts` does not divide `total`, each of the
+/// first total % parts parts is one longer (InsightFace's formula). With more parts than elements the last parts are
+/// empty. Batches, classes and channels are all sharded this way.
 constexpr ShardRange shard(std::int64_t total, std::int64_t parts, std::int64_t index) {
   const std::int64_t least = total / parts;
   const std::int64_t longer = total % parts;

@@ -6,12 +6,12 @@
 namespace heddle {
 namespace {
 
-/// What is known of one micro-batch in one stage.
+/// What has been computed for one micro-batch in one stage.
 enum Fact : unsigned char {
   forward_done = 1,
   backward_done = 2,   // B or I
   forward_there = 4,   // what the stage made, on the rank of the next stage
-  backward_there = 8,  // the gradient of what the stage was given, on the rank of the stage before
+  backward_there = 8,  // the gradient of the stage's input, on the rank of the stage before
 };
 
 class Walker {
@@ -98,7 +98,7 @@ class Walker {
     return std::nullopt;
   }
 
-  /// What a stage makes for its neighbour, as the action that brings it there.
+  /// The message of a stage to its neighbour, as the action that receives it.
   Action from(int stage, int neighbour, ActionKind kind, int micro_batch) const {
     if (added_.messages && schedule_.rank_of[at(stage)] != schedule_.rank_of[at(neighbour)]) {
       kind = kind == ActionKind::forward ? ActionKind::send_forward : ActionKind::send_backward;
@@ -106,7 +106,8 @@ class Walker {
     return {kind, stage, micro_batch};
   }
 
-  /// A rank arrives at a collective once, when it comes first to it; on the last stage's rank its input must be there.
+  /// A rank arrives at a collective once, when it first reaches it; on the last stage's rank, the input must be
+  /// available.
   std::optional<Action> missing_at_loss(int rank, int micro_batch) {
     const int last = schedule_.stages() - 1;
     if (rank == schedule_.rank_of[at(last)] && !known(last, micro_batch, forward_done)) {
@@ -152,7 +153,7 @@ class Walker {
   const Schedule& schedule_;
   std::vector<unsigned char> facts_;
   std::vector<int> arrived_;     // at each H: how many ranks
-  std::vector<int> arrived_at_;  // of each rank: the H at which it arrived last
+  std::vector<int> arrived_at_;  // for each rank, the H at which it arrived last
   std::vector<int> queue_;       // ranks that may go on
   std::vector<bool> queued_;
   Additions added_;

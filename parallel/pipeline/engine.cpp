@@ -35,13 +35,13 @@ class UnitBegins {
     }
   }
 
-  /// When the receiver of a message begins what it needs it for.
+  /// The time at which the receiver begins the action that needs the message.
   double used(const Action& send) const {
     return send.kind == ActionKind::send_forward ? forward_.at({send.stage + 1, send.micro_batch})
                                                  : backward_.at({send.stage - 1, send.micro_batch});
   }
-  /// The number of the rank's computing action that may wait for something that happens at a time: so many after the
-  /// first one that begins then or later. It begins later itself, so that no circle of waits closes.
+  /// The index of the rank's computing action that may wait for an event at `time`: `slack` after the first one that
+  /// begins then or later. It begins later itself, so that there is no circle of waits.
   std::size_t waits_at(std::size_t rank, double time, std::size_t slack) const {
     const auto& begins = begins_[rank];
     const auto number = [&](auto place) { return static_cast<std::size_t>(place - begins.begin()); };
@@ -55,7 +55,8 @@ class UnitBegins {
   std::map<Place, double> backward_;
 };
 
-/// Computing actions between a message's use and the wait for its send: the sender's next micro-batch is not delayed.
+/// The number of computing actions between the use of a message and the wait for its send, so that the sender's next
+/// micro-batch is not delayed.
 constexpr std::size_t slack = 1;
 
 std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, std::size_t rank,
@@ -129,13 +130,13 @@ class PipelineEngine::Execution {
   }
 
  private:
-  /// A stage's input that wants a gradient.
+  /// An input of a stage whose gradient is wanted.
   struct Leaf {
     std::shared_ptr<Accumulator> gradient;
     Shape shape;
     DType dtype;
   };
-  /// One micro-batch in one stage, from its forward to its last action.
+  /// The state of one micro-batch in one stage, from its forward to its last action.
   struct Passage {
     std::vector<Tensor> inputs;  // from F to R
     std::vector<Leaf> leaves;
@@ -202,7 +203,7 @@ class PipelineEngine::Execution {
     return values;
   }
 
-  /// Forward with a graph, which waits for backward.
+  /// Runs the forward with a graph, which is kept for the backward.
   std::vector<Tensor> build(const Action& action, std::vector<Tensor> inputs, bool recomputing) {
     Passage& here = passages_[place_of(action)];
     const std::vector<bool> wanted = stages_.input_gradients(action.stage);
@@ -254,7 +255,7 @@ class PipelineEngine::Execution {
     if (action.stage > 0) hand_over(action, ActionKind::send_backward, action.stage - 1, std::move(gradients));
   }
 
-  /// The stage's outputs with the gradients that came; those that lead nowhere are left out.
+  /// The stage's outputs with the gradients that were received; outputs that depend on no leaf are left out.
   std::vector<Root> roots_of(const Action& action, Passage& here) {
     std::vector<Root> roots;
     std::vector<Variable> outputs = std::exchange(here.outputs, {});
@@ -275,7 +276,7 @@ class PipelineEngine::Execution {
     passages_.erase(place_of(action));
   }
 
-  /// What goes to a stage on another rank waits for its send; else it is there.
+  /// Keeps an output for its send if the next stage is on another rank; else passes it on at once.
   void hand_over(const Action& made, ActionKind kind, int to, std::vector<Tensor> values) {
     const Place target{to, made.micro_batch};
     if (rank_of(to) == ranks_.rank())
@@ -307,7 +308,7 @@ class PipelineEngine::Execution {
     for (std::ptrdiff_t i = 0; i < messages; ++i) works.push_back(ranks_.recv(from));
   }
 
-  /// What was received for an action, or made for it on this rank.
+  /// The tensors that were received for an action, or computed for it on this rank.
   std::vector<Tensor> take_inbox(const Action& action, ActionKind kind) {
     const ActionKind sent = kind == ActionKind::recv_forward ? ActionKind::send_forward : ActionKind::send_backward;
     if (auto local = local_.extract(SendKey{place_of(action), sent})) return std::move(local.mapped());
@@ -332,7 +333,7 @@ class PipelineEngine::Execution {
   std::map<SendKey, std::vector<Tensor>> local_;        // for another stage of this rank
   std::map<SendKey, std::vector<Tensor>> outbox_;       // until the send
   std::map<SendKey, std::vector<Work<void>>> sends_;    // under way
-  std::map<SendKey, std::vector<Work<Tensor>>> inbox_;  // posted
+  std::map<SendKey, std::vector<Work<Tensor>>> inbox_;  // posted receives
 };
 
 PipelineEngine::PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device,

@@ -1,9 +1,10 @@
-// Executes one rank's list of a schedule over its stages. Knows nothing of layers: a stage is a function of variables.
+// Executes one rank's list of a schedule with its stages. It knows nothing about layers: a stage is a function of
+// variables.
 //
-// Activations and gradients cross from stage to stage as messages. A send is started and let go. It is waited for one
-// computing action after the first that begins when the receiver would use it, if all parts took equally long. So a
-// slow receiver does not delay the sender's next micro-batch, what is on its way is bounded, and memory does not depend
-// on timing.
+// Activations and gradients are sent from stage to stage as messages. A send is started without waiting. It is waited
+// for one computing action after the time at which the receiver would use it if all actions took equally long. A slow
+// receiver therefore does not delay the sender's next micro-batch, the number of messages in flight is bounded, and
+// memory does not depend on timing.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +21,35 @@
 
 namespace heddle {
 
-/// A schedule made ready to be executed; one for all ranks of a run.
+/// A schedule that is ready to be executed. All ranks of a run share it.
 struct PipelineProgram {
-  /// With communication.
+  /// The schedule with communication.
   Schedule schedule;
-  /// The sends of a rank that are waited for before its action of that index; those that stand nowhere at the end.
+  /// For each rank, the sends that are waited for before its action with this index. All others are waited for at the
+  /// end.
   std::vector<std::map<std::size_t, std::vector<Action>>> waits;
 };
 /// InputError if the schedule cannot be executed.
 std::shared_ptr<const PipelineProgram> make_program(Schedule schedule);
-/// Forward only: stage by stage, each for all micro-batches, with communication.
+/// A schedule of forward passes only, with communication: stage by stage, each for all micro-batches.
 Schedule forward_only(const std::vector<int>& rank_of, int micro_batches);
 
-/// What the engine runs: the stages of this rank, and the loss.
+/// What the engine runs: the stages of this rank and the loss.
 class PipelineStages {
  public:
   virtual ~PipelineStages() = default;
 
-  /// What the first stage is given: one tensor, without a gradient.
+  /// The input of the first stage: one tensor, which needs no gradient.
   virtual Tensor load(int micro_batch) = 0;
-  /// What `stage` makes for the next one out of what it was given; the last stage makes the loss's input alone.
-  /// `inputs` are leaves where a gradient is wanted. `recomputing`: this micro-batch has been through this stage
-  /// before.
+  /// Computes the outputs of `stage` from its inputs; the last stage has one output, which is the input of the loss.
+  /// `inputs` whose gradients are wanted are leaves. `recomputing`: whether this micro-batch has been through this
+  /// stage before.
   virtual std::vector<Variable> forward(int stage, int micro_batch, std::vector<Variable> inputs, bool recomputing) = 0;
-  /// Of what crosses into a stage and out of it, whether the stage before wants, or gets, a gradient. Into stage 0: of
-  /// the one tensor, no.
+  /// For each input of a stage, whether the stage before wants its gradient, and for each output, whether the stage
+  /// after gives one. The one input of stage 0 has none.
   virtual std::vector<bool> input_gradients(int stage) const = 0;
   virtual std::vector<bool> output_gradients(int stage) const = 0;
-  /// H: from the last stage's output (undefined on ranks that do not have it) to its gradient (undefined there).
+  /// H: computes the gradient of the last stage's output. Both are undefined on ranks that do not have that stage.
   virtual Tensor loss(int micro_batch, const Tensor& output) = 0;
   /// Called before this rank's last action that adds to gradients of parameters.
   virtual void last_weight_gradient() {}
@@ -58,8 +60,8 @@ class PipelineEngine {
   /// `ranks` are those of the pipeline in order, this one among them.
   PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device, Tracer& tracer);
 
-  /// Executes this rank's list; all ranks of the pipeline call it. Gives the last stage's outputs that no H has taken,
-  /// in the order of micro-batches: those of a forward-only list.
+  /// Executes this rank's list; all ranks of the pipeline call it. Returns those outputs of the last stage that no H
+  /// has taken, in the order of the micro-batches: all of them if the list is forward-only.
   std::vector<Tensor> run(PipelineStages& stages);
 
  private:

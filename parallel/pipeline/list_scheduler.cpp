@@ -64,7 +64,7 @@ class ListScheduler {
   int rank_with(int stage) const { return schedule_.rank_of[at(stage)]; }
   int last_stage() const { return schedule_.stages() - 1; }
 
-  /// What the rank does next, and when: no other rank's choice that begins earlier can change that.
+  /// What the rank does next, and when. No choice of another rank that begins earlier can change it.
   Choice choose(int rank) const {
     const Rank& r = ranks_[at(rank)];
     const Choice forward = earliest(r, ActionKind::forward);
@@ -77,7 +77,7 @@ class ListScheduler {
     return backward.begin <= forward.begin ? backward : forward;
   }
 
-  /// Of a rank's stages the one that can begin first; of equal ones the last, which frees memory soonest.
+  /// The stage of a rank that can begin first; of equal ones the last stage, which frees memory soonest.
   Choice earliest(const Rank& rank, ActionKind kind) const {
     Choice best;
     for (const int stage : rank.stages) {
@@ -91,7 +91,8 @@ class ListScheduler {
   double forward_there(const Rank& rank, int stage) const {
     const Stage& s = stages_[at(stage)];
     if (s.forward == schedule_.micro_batches) return never;
-    // The first stage decides how many are under way; a rank leaves room for one micro-batch in its later stages.
+    // The first stage decides how many micro-batches are in flight; a rank leaves room for one micro-batch in its later
+    // stages.
     if (stage == 0 && s.forward - s.backward_input >= rules_.warm_up) return never;
     double room = 0;
     for (const int other : rank.stages)
@@ -104,7 +105,7 @@ class ListScheduler {
     return stage.backward_input == schedule_.micro_batches ? never : stage.gradient_there[at(stage.backward_input)];
   }
 
-  /// Of the stage whose weight part has waited longest.
+  /// The W of the stage whose weight part has waited longest.
   Choice next_weight(const Rank& rank) const {
     Choice best;
     int oldest = schedule_.micro_batches;

@@ -1,5 +1,5 @@
-// Our own family of schedules: each rank takes, whenever it is free, the best of what it could do, as far as memory
-// lets it. No named schedule knows the costs; this one is made for them.
+// A family of schedules found by list scheduling: whenever a rank is free, it takes the best action that is possible
+// within its memory. Unlike the named schedules, these are made for given costs.
 #pragma once
 
 #include <limits>
@@ -10,18 +10,18 @@
 namespace heddle {
 
 struct ListRules {
-  /// Micro-batches between the first F and the last I of the model: so many F open the step.
+  /// The number of micro-batches between the first F and the last I of the model, with whose F the step begins.
   int warm_up = 1;
-  /// A bound on what each rank holds of activations and weight inputs.
+  /// A bound on the activations and weight inputs that each rank holds.
   double memory = std::numeric_limits<double>::infinity();
-  /// A rank that could compute a W waits instead for an F or I that will be there within this part of the W's time.
+  /// A rank that could compute a W waits instead for an F or I that will be ready within this part of the W's time.
   double patience = 0;
-  /// F and I take turns where both could be next; else I comes first.
+  /// Whether F and I alternate if both could be next; else I comes first.
   bool takes_turns = false;
 };
 
-/// F, I and W of all stages in the order of the micro-batches. None if the memory does not let the ranks go on. Costs
-/// are those of each stage.
+/// F, I and W of all stages in the order of the micro-batches; empty if there is not enough memory. `costs` has one
+/// element per stage.
 std::optional<Schedule> list_schedule(std::vector<int> rank_of, int micro_batches, const std::vector<StageCosts>& costs,
                                       const TransferCosts& transfer, const ListRules& rules);
 

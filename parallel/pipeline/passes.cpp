@@ -13,8 +13,8 @@
 namespace heddle {
 namespace {
 
-/// Calls `insert(first, end, result)` for each group of actions that begin together; it appends the group and what the
-/// pass adds around it.
+/// Calls `insert(first, end, result)` for each group of actions that begin together, which appends the group and what
+/// the pass adds around it.
 template <class Insert>
 std::vector<Action> rewritten(const std::vector<Action>& list, const Insert& insert) {
   std::vector<Action> result;
@@ -31,7 +31,7 @@ void append(std::vector<Action>& result, const std::vector<Action>& list, int fi
   result.insert(result.end(), list.begin() + first, list.begin() + end);
 }
 
-/// Of each rank: how many actions stand before the place where all its F are done and no B or I has begun; nothing if
+/// For each rank, the number of actions before the place where all its F are done and no B or I has begun; empty if
 /// some rank has no such place.
 std::optional<std::vector<int>> between_forward_and_backward(const Schedule& schedule) {
   std::vector<int> places;
@@ -95,8 +95,8 @@ UnitTimes unit_times(const Schedule& schedule) {
   return times;
 }
 
-/// H of all ranks, each before a rank's first action that begins when or after the last stage's F has ended. In the
-/// order of these times no action waits for a later one, so that the collectives close no circle.
+/// Adds an H to all ranks, each before the rank's first action that begins when the last stage's F has ended or later.
+/// In the order of these times no action waits for a later one, so that the collectives cannot deadlock.
 Schedule with_loss_by_time(Schedule schedule) {
   const UnitTimes times = unit_times(schedule);
   const int last = schedule.stages() - 1;
@@ -127,7 +127,7 @@ Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
   return schedule;
 }
 
-/// What an action makes goes to this stage; -1: to none.
+/// The stage to which the result of an action goes; -1 if to none.
 int receiver_stage(const Schedule& schedule, const Action& action) {
   int to = -1;
   if (action.kind == ActionKind::forward && action.stage + 1 < schedule.stages()) to = action.stage + 1;
@@ -147,7 +147,7 @@ Action received(const Action& action, int stage) {
   return {forward ? ActionKind::recv_forward : ActionKind::recv_backward, stage, action.micro_batch};
 }
 
-/// All messages of a schedule, each pair's in the order of its sends.
+/// All messages of a schedule, those of each pair of ranks in the order of the sends.
 class Mail {
  public:
   explicit Mail(const Schedule& schedule)
@@ -163,8 +163,8 @@ class Mail {
     }
   }
 
-  /// Appends the receive of what `action` needs from another rank, and of all that its sender has sent before it.
-  /// `taken` counts what a rank has received of each other one.
+  /// Appends the receive of the message that `action` needs from another rank, and of all messages that its sender has
+  /// sent before it. `taken` counts the messages that a rank has received from each other rank.
   void receive_for(int rank, const Action& action, std::map<int, std::size_t>& taken,
                    std::vector<Action>& result) const {
     int from = -1;

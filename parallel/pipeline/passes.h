@@ -1,4 +1,5 @@
-// Passes: from a schedule to one that says more. Order: with_recompute, with_loss, with_communication.
+// Passes, each of which adds actions to a schedule. They are applied in the order with_recompute, with_loss,
+// with_communication.
 #pragma once
 
 #include "framework/description/enum_table.h"
@@ -6,11 +7,11 @@
 
 namespace heddle {
 
-/// When a stage's forward keeps nothing but its inputs, and is run again before backward.
+/// When the forward of a stage keeps nothing but its inputs and is run again before its backward.
 enum class Recompute {
   never,
   always,
-  except_last,  // the last micro-batch's activations are needed at once (torchgpipe)
+  except_last,  // the activations of the last micro-batch are needed at once (torchgpipe)
   sqrt          // no R: the stage keeps the values at the ends of about sqrt(n) segments of its n layers (Chen et al.
                 // 2016, "Training deep nets with sublinear memory cost")
 };
@@ -22,22 +23,24 @@ inline constexpr auto enum_names<Recompute> = enum_table<Recompute>({
     {Recompute::sqrt, "sqrt"},
 });
 
-/// An R before each B or I of a micro-batch that is recomputed; as late as can be, which is before an overlapped pair.
+/// Adds an R before each B or I of a micro-batch that is recomputed, as late as possible, which is before an overlapped
+/// pair.
 Schedule with_recompute(Schedule schedule, Recompute mode);
 
-/// Who computes the loss.
+/// Which ranks compute the loss.
 enum class LossRanks {
   last_stage,  // H follows the last stage's F, on its rank alone
-  all          // H is a collective of all ranks: between the last forward and the first backward where every rank has
+  all          // H is a collective of all ranks: between the last forward and the first backward if every rank has
                // such a point, else as soon as the last stage's F has ended everywhere
 };
 Schedule with_loss(Schedule schedule, LossRanks ranks);
 
-/// Where a receive is posted; the action that needs it waits for it, so that an early one may stand before an action of
-/// which it is a consequence. Sends are posted right after what they send was made, and never waited for.
+/// When a receive is posted. The action that needs the message waits for it, so that an early receive may come before
+/// an action on which the message depends. A send is posted right after the action that computes the message, and the
+/// schedule does not wait for it.
 enum class Receives {
   at_use,  // just before the action that needs it
-  early    // one computing action earlier, so that it is on its way meanwhile
+  early    // one computing action earlier, so that the message arrives meanwhile
 };
 template <>
 inline constexpr auto enum_names<Receives> = enum_table<Receives>({
@@ -45,9 +48,9 @@ inline constexpr auto enum_names<Receives> = enum_table<Receives>({
     {Receives::early, "early"},
 });
 
-/// Sends and receives between stages on different ranks. Two ranks' receives stand in the order of the sends, so that
-/// messages of one pair need no names. Overlapped actions stay side by side: their receives stand before, their sends
-/// after them.
+/// Adds sends and receives between stages on different ranks. The receives from one rank are in the order of its sends,
+/// so that messages between two ranks need no tags. Overlapped actions stay side by side: their receives come before
+/// them, their sends after them.
 Schedule with_communication(Schedule schedule, Receives receives = Receives::at_use);
 
 }  // namespace heddle

@@ -38,7 +38,7 @@ void split(std::string_view text, char separator, const Use& use) {
   }
 }
 
-/// What a message quotes of a file that may hold anything.
+/// A piece of a file, which may contain anything, as messages quote it.
 std::string quoted(std::string_view text) {
   constexpr std::size_t most = 40;
   std::string result = "`";
@@ -52,7 +52,7 @@ class CsvReader {
 
   Schedule read(std::string_view text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-    if (text.empty()) fail<InputError>("{}: expected one row a rank, the file is empty", name_);
+    if (text.empty()) fail<InputError>("{}: expected one row per rank, the file is empty", name_);
     split(text, '\n', [&](std::string_view row) { read_row(row); });
     const auto stages = static_cast<std::size_t>(stages_);
     if (computing_ < stages * static_cast<std::size_t>(schedule_.micro_batches)) {
@@ -108,7 +108,7 @@ class CsvReader {
     for (const Action& action : pair) add(action);
   }
 
-  /// Nothing for an action of PyTorch's that does not compute.
+  /// Empty for an action of PyTorch's that does not compute.
   std::optional<Action> read_action(std::string_view text) const {
     std::string_view rest = text;
     const std::optional<std::int64_t> stage = read_number(rest, most_stages, "stage");
@@ -130,7 +130,7 @@ class CsvReader {
     wrong("expected an action such as `2F0`, got {}", quoted(text));
   }
 
-  /// Takes the digits off the front of `text`.
+  /// Takes the digits at the front off `text`.
   std::optional<std::int64_t> read_number(std::string_view& text, std::int64_t bound, std::string_view what) const {
     const std::string_view digits = text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
     if (digits.empty()) return std::nullopt;

@@ -1,5 +1,6 @@
-// Schedules as PyTorch's pipelining writes and reads them: one row a rank, cells `2F0`, `7I0`, `0B1`; an empty cell is
-// an idle slot, `(0F7;7B3)OVERLAP_F_B` an overlapped pair. Recomputation and H have no letter there and are left out.
+// Schedules in the file format of PyTorch's pipelining: one row per rank with cells such as `2F0`, `7I0` and `0B1`; an
+// empty cell is an idle slot, `(0F7;7B3)OVERLAP_F_B` an overlapped pair. The format has no letters for recomputation
+// and H, which are left out.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,15 @@
 
 namespace heddle {
 
-/// What is read of a file.
+/// Longer files are refused.
 inline constexpr std::uint64_t most_csv_bytes = std::uint64_t{1} << 30;
 
 std::string to_csv(const Schedule& schedule);
 
-/// Computing actions only: sends, receives and the sharding actions of the file are checked for their form and left
-/// out, for ours are derived. Stages and micro-batches are counted from the cells. InputError names row and cell of
-/// what is no action (`name:3: cell 5: ..`), and is what `check` says of the whole.
+/// Returns the computing actions only. The file's sends, receives and sharding actions are checked for their form and
+/// left out, because Heddle derives its own. The numbers of stages and micro-batches follow from the cells. InputError
+/// names the row and the cell of something that is not an action (`name:3: cell 5: ..`), or is what `check` reports
+/// about the whole.
 Schedule from_csv(std::string_view text, std::string_view name);
 
 }  // namespace heddle

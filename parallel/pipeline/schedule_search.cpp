@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-/// What a rank's micro-batch costs, if a step has another number of them.
+/// The costs of a rank's micro-batch if a step has another number of them.
 StageCosts scaled(StageCosts costs, double factor) {
   for (double StageCosts::*cost :
        {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,
@@ -21,10 +21,10 @@ StageCosts scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-/// Of our own schedules so many warm-ups are tried for a placement.
+/// The number of warm-ups that are tried with the list scheduler for a placement.
 constexpr int most_warm_ups = 24;
 
-/// The divisors and multiples that are weighed.
+/// The divisors and multiples that are tried.
 std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
   std::vector<int> numbers;
   const int least = std::min(space.ranks, space.micro_batches);
@@ -33,7 +33,7 @@ std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
   return numbers;
 }
 
-/// A minute or so, at about 10,000 cells a second.
+/// About a minute, at about 10,000 cells per second.
 void check_size(const SearchSpace& space) {
   constexpr int most_cells_weighed = 1 << 18;
   if (space.ranks < 1 || space.micro_batches < 1)
@@ -45,8 +45,8 @@ void check_size(const SearchSpace& space) {
     cells += space.ranks * chunks * (chunks + 1) / 2 * micro_batches;
   if (cells > most_cells_weighed)
     fail<InputError>(
-        "search: expected at most {} cells to weigh in all, got {:.0f} of {} stages, up to {} micro-batches and up to "
-        "{} chunks",
+        "search: expected at most {} cells to try in all, got {:.0f} of {} stages, up to {} micro-batches and up to {} "
+        "chunks",
         most_cells_weighed, cells, space.ranks, std::max(space.micro_batches, space.most_micro_batches),
         space.most_chunks);
 }
@@ -83,7 +83,7 @@ class Search {
     }
   }
 
-  /// None if it is not made for such a shape.
+  /// Empty if the schedule is not made for this shape.
   static std::optional<Schedule> made(std::string_view name, const ScheduleShape& shape) {
     try {
       return make_schedule(name, shape);
@@ -92,7 +92,7 @@ class Search {
     }
   }
 
-  /// The best of all rules.
+  /// The best schedule over all rules.
   void weigh_own(int micro_batches, std::string_view name, const std::vector<int>& rank_of, int chunks) {
     const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
     const int most = std::min(micro_batches, 3 * space_.ranks);
@@ -131,7 +131,7 @@ class Search {
 
   bool is_better(const WeighedSchedule& a, const WeighedSchedule& b) const {
     if (a.fits != b.fits) return a.fits;
-    // Sums in another order are no difference.
+    // Sums in another order count as equal.
     const auto time = [&](const WeighedSchedule& w) {
       return rounding_ > 0 ? std::round(w.makespan / rounding_) : w.makespan;
     };

@@ -1,4 +1,4 @@
-// The best schedule under a bound on memory: all named ones and a family of our own are weighed.
+// Searches for the best schedule under a bound on memory, among all named ones and those of the list scheduler.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@ namespace heddle {
 
 struct SearchSpace {
   int ranks = 1;
-  /// Weighed: the divisors and multiples of it from `ranks` (or itself, if that is less) to most_micro_batches. A
-  /// step's samples stay the same, so that costs of computing, memory and a transfer's `occupies` scale by
+  /// Its divisors and multiples m from `ranks` (or itself, if that is less) to most_micro_batches are tried. A step has
+  /// the same samples with all of them, so that the costs of computing, the memory and a transfer's `occupies` scale by
   /// micro_batches / m.
   int micro_batches = 1;
   int most_micro_batches = 1;
-  /// Stages a rank.
+  /// Stages per rank.
   int most_chunks = 4;
-  /// Of one rank's micro-batch at `micro_batches`; its stages share them.
+  /// The costs of one micro-batch on one rank at `micro_batches`, which its stages share.
   StageCosts costs;
   TransferCosts transfer;
   /// A bound on every rank's peak_memory.
@@ -27,22 +27,23 @@ struct SearchSpace {
 };
 
 struct WeighedSchedule {
-  std::string
-      name;  // `zb_v`, or of our own (list_scheduler.h): `searched, warm-up 5`; with folded stages `searched, V, ..`
+  /// `zb_v`, or for one of the list scheduler's `searched, warm-up 5`; with folded stages `searched, V, ..`.
+  std::string name;
   ScheduleShape shape;
   bool is_named = true;
   double makespan = 0;
   double span_bubble = 0;
-  double peak_memory = 0;  // of the rank that needs the most
+  double peak_memory = 0;  // on the rank that needs the most
   bool fits = false;
   Schedule schedule;
 };
 
-/// Best first: those that fit by makespan, then those that do not by memory; of equal ones named ones first. InputError
-/// without ranks or micro-batches, or with more of them and of chunks than are searched in a minute or so.
+/// The best schedules first: those that fit, sorted by makespan, then those that do not fit, sorted by memory; of equal
+/// ones the named ones come first. InputError if there are no ranks or micro-batches, or more of them and of chunks
+/// than can be searched in about a minute.
 std::vector<WeighedSchedule> search_schedules(const SearchSpace& space);
 
-/// What a schedule of the space is weighed by.
+/// The costs by which a schedule of the space is judged.
 SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule);
 
 }  // namespace heddle

@@ -14,17 +14,18 @@
 namespace heddle {
 namespace {
 
-constexpr std::array types{
+constexpr std::array schedule_table{
     ScheduleType{"naive", "one rank computes at a time, micro-batch by micro-batch", naive, 1, 1},
     ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe, 1, 1},
     ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b, 1,
                  1},
-    ScheduleType{"interleaved", "1f1b over several stages a rank: a smaller bubble (Narayanan et al. 2021)",
+    ScheduleType{"interleaved", "1f1b over several stages per rank, with a smaller bubble (Narayanan et al. 2021)",
                  interleaved, 1, 0},
-    ScheduleType{"looped_bfs", "breadth-first over several stages a rank (Lamy-Poirier 2023)", looped_bfs, 1, 0},
-    ScheduleType{"zb_h1", "1f1b with the weight parts in its bubble, at its memory (Qi et al. 2023)", zb_h1, 1, 1},
-    ScheduleType{"zb_h2", "no bubble where F = I = W, at twice the memory (Qi et al. 2023)", zb_h2, 1, 1},
-    ScheduleType{"zb_v", "no bubble where F = I = W, at 1f1b's memory on all ranks (Qi et al. 2024)", zb_v, 2, 2},
+    ScheduleType{"looped_bfs", "breadth-first over several stages per rank (Lamy-Poirier 2023)", looped_bfs, 1, 0},
+    ScheduleType{"zb_h1", "1f1b with the weight parts in its bubble, with the same memory (Qi et al. 2023)", zb_h1, 1,
+                 1},
+    ScheduleType{"zb_h2", "no bubble if F = I = W, with twice the memory (Qi et al. 2023)", zb_h2, 1, 1},
+    ScheduleType{"zb_v", "no bubble if F = I = W, with 1f1b's memory on all ranks (Qi et al. 2024)", zb_v, 2, 2},
     ScheduleType{"v_half", "half of 1f1b's memory, on all ranks (Qi et al. 2024)", v_half, 2, 2},
     ScheduleType{"v_min", "a third of 1f1b's memory, on all ranks (Qi et al. 2024)", v_min, 2, 2},
     ScheduleType{"interleaved_zb", "interleaved 1f1b with the weight parts in its gaps (PyTorch)", interleaved_zb, 1,
@@ -34,7 +35,7 @@ constexpr std::array types{
 
 const ScheduleType& type_named(std::string_view name) {
   std::vector<std::string> names;
-  for (const ScheduleType& type : types) {
+  for (const ScheduleType& type : schedule_table) {
     if (type.name == name) return type;
     names.emplace_back(type.name);
   }
@@ -99,11 +100,11 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
 }
 
 std::span<const ScheduleType> schedule_types() {
-  return types;
+  return schedule_table;
 }
 
 int usual_chunks(std::string_view name) {
-  for (const ScheduleType& type : types)
+  for (const ScheduleType& type : schedule_table)
     if (type.name == name) return type.least_chunks == type.most_chunks ? type.least_chunks : 2;
   return 1;
 }
@@ -113,15 +114,15 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   const auto [ranks, micro_batches, chunks] = shape;
   if (ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, ranks);
   if (micro_batches < 1) fail<InputError>("{}: expected at least 1 micro-batch, got {}", name, micro_batches);
-  const auto told = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
+  const auto counted = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
   if (type.least_chunks == type.most_chunks && chunks != type.least_chunks) {
-    fail<InputError>("{}: expected {}, got {}", name, told(type.least_chunks), chunks);
+    fail<InputError>("{}: expected {}, got {}", name, counted(type.least_chunks), chunks);
   }
   if (chunks < type.least_chunks) {
-    fail<InputError>("{}: expected at least {}, got {}", name, told(type.least_chunks), chunks);
+    fail<InputError>("{}: expected at least {}, got {}", name, counted(type.least_chunks), chunks);
   }
   if (type.most_chunks > 0 && chunks > type.most_chunks) {
-    fail<InputError>("{}: expected at most {}, got {}", name, told(type.most_chunks), chunks);
+    fail<InputError>("{}: expected at most {}, got {}", name, counted(type.most_chunks), chunks);
   }
   const std::int64_t stages = static_cast<std::int64_t>(ranks) * chunks;
   if (stages > most_stages || micro_batches > most_micro_batches || stages * micro_batches > most_cells) {

@@ -1,5 +1,6 @@
-// The named schedules, each a pure function to compute-only lists (F and B, or F, I and W), and their table. All visit
-// the micro-batches of a stage's backward in the order 0, 1, .., so that gradients add up as in a serial run.
+// The named schedules and their table. Each is a pure function that gives the computing actions of all ranks (F and B,
+// or F, I and W). In every stage the backwards are in the order of the micro-batches 0, 1, .., so that gradients add up
+// as in a serial run.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@
 
 namespace heddle {
 
-/// p, m and v of the literature.
+/// p, m and v in the literature.
 struct ScheduleShape {
   int ranks = 1;
   int micro_batches = 1;
@@ -17,8 +18,8 @@ struct ScheduleShape {
   int chunks = 1;
 };
 
-// Sources, formulas and pictures stand beside each function: schedules.cpp, and schedules_*.cpp for each family.
-Schedule naive(const ScheduleShape& shape);        // no two ranks compute at once: micro-batch by micro-batch
+// schedules.cpp, and schedules_*.cpp for each family, give the source, the formula and a picture beside each function.
+Schedule naive(const ScheduleShape& shape);        // one micro-batch after another: no two ranks compute at once
 Schedule gpipe(const ScheduleShape& shape);        // Huang et al. 2019
 Schedule one_f_one_b(const ScheduleShape& shape);  // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
 Schedule interleaved(const ScheduleShape& shape);  // Narayanan et al. 2021: interleaved 1f1b
@@ -35,18 +36,18 @@ struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`
   std::string_view description;  // one line for `heddle list schedules`
   Schedule (*make)(const ScheduleShape&);
-  /// Chunks that it is made for: of a range's ends, equal ones say that it takes no others. 0: no bound.
+  /// The least and the largest number of chunks that it takes; 0: no bound.
   int least_chunks = 1;
   int most_chunks = 1;
 };
-/// In the order in which `heddle list schedules` prints them. A new schedule is one function and one row.
+/// All named schedules, in the order in which `heddle list schedules` prints them. A new one is a function and a row.
 std::span<const ScheduleType> schedule_types();
 
-/// Chunks where none are told: two where the schedule takes several, else what it is made for; 1 for an unknown name.
+/// The default number of chunks: two if the schedule takes several, else what it is made for; 1 for an unknown name.
 int usual_chunks(std::string_view name);
 
-/// InputError: an unknown name, with the nearest one; chunks that the schedule does not take; fewer micro-batches than
-/// it needs; micro-batches that its chunks do not divide.
+/// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for
+/// fewer micro-batches than it needs; for micro-batches that its chunks do not divide.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 
 }  // namespace heddle

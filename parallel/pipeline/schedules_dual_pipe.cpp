@@ -10,7 +10,7 @@
 namespace heddle {
 namespace {
 
-/// Writes one rank's list; counts each stage's micro-batches.
+/// Writes the list of one rank and counts the micro-batches of each stage.
 class DualPipeRank {
  public:
   DualPipeRank(std::vector<Action>& list, int ranks, int rank) : list_(list), stages_{rank, 2 * ranks - 1 - rank} {}
@@ -28,7 +28,7 @@ class DualPipeRank {
     list_.back().overlaps_next = true;
     backward(1 - forward_way);
   }
-  /// The weight part that has waited longest, if there is one.
+  /// Appends the weight part that has waited longest, if there is one.
   void weight() {
     if (weights_done_ < weights_.size()) list_.push_back(weights_[weights_done_++]);
   }

@@ -1,4 +1,4 @@
-// Several stages a rank, in a loop over the ranks. In the pictures f0 is F0 of a rank's second stage.
+// Several stages per rank, in loops over the ranks. In the pictures f0 is F0 of a rank's second stage.
 #include <algorithm>
 
 #include "framework/error.h"
@@ -16,7 +16,7 @@ Action interleaved_action(const ScheduleShape& shape, ActionKind kind, int rank,
   return {kind, ascending * shape.ranks + rank, round * shape.ranks + k % shape.ranks};
 }
 
-/// How many F a rank does before its first backward, beside the one of the steady state.
+/// The number of F that a rank does before its first backward, besides the one of the steady state.
 int interleaved_warm_up(const ScheduleShape& shape, int rank) {
   return std::min(shape.chunks * shape.micro_batches, (shape.chunks - 1) * shape.ranks + 2 * (shape.ranks - rank - 1));
 }

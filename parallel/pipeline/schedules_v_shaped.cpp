@@ -1,5 +1,5 @@
-// Two stages a rank, down the ranks and up again, so that the rank which keeps one stage's activations longest keeps
-// the other's shortest, and all need the same memory. In the pictures f0 is F0 of a rank's second stage.
+// Two stages per rank, down the ranks and up again, so that the rank that keeps one stage's activations longest keeps
+// the other's shortest, and all ranks need the same memory. In the pictures f0 is F0 of a rank's second stage.
 //
 // Qi et al. 2024, "Pipeline parallelism with controllable memory": one micro-batch's F, f, i and I stand at fixed times
 // (the building block), the next one's six units later, in whose other two units the W fit. The time that a block takes
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int period = 6;
 
-/// The time between one rank and the next on a micro-batch's way, where every action takes one.
+/// The time between one rank and the next on a micro-batch's way, if every action takes one unit.
 struct Steps {
   int forward_down;
   int forward_up;
@@ -49,7 +49,7 @@ class Blocks {
   }
 
  private:
-  /// Does no rank do two things at once when blocks follow each other?
+  /// Whether no rank does two things at once when blocks follow each other.
   bool fits(int ranks) const {
     for (int rank = 0; rank < ranks; ++rank) {
       unsigned taken = 0;
@@ -95,7 +95,7 @@ class VShapedScheduler {
     }
   }
 
-  /// Each unit of time, each rank does what is next if its input is there, else a W, else nothing.
+  /// In each unit of time, each rank does its next action if the input is available, else a W, else nothing.
   Schedule run() {
     std::size_t left = 3 * forward_end_.size();
     for (int time = 0; left > 0; ++time) {
@@ -229,13 +229,12 @@ Schedule v_half(const ScheduleShape& shape) {
   return VShapedScheduler(shape, {{2, 1, 2, 1}, 1, false}).run();
 }
 
-/// floor(p / 3) + 1 micro-batches are alive, on no rank half of one less than that; the bubble is about two thirds of
-/// 1f1b's.
+/// At most floor(p / 3) + 1 micro-batches are alive, and on every rank at most half of one fewer; the bubble is about
+/// two thirds of 1f1b's.
 ///
-///   0: F0             f0 F1 i0 w0       f1 F2 I0 i1 W0 w1 f2 F3 I1 i2 W1 w2 f3 F4 I2 i3 W2 w3 f4    I3 i4 W3 w4 I4 W4
-///   1:    F0       f0       F1 i0 w0 f1    I0 F2 W0 i1 f2 w1 I1 F3 W1 i2 f3 w2 I2 F4 W2 i3 f4 w3 I3 W3    i4 w4    I4
-///   W4 2:       F0 f0             F1 f1 i0 I0 w0 W0 F2 f2 i1 I1 w1 W1 F3 f3 i2 I2 w2 W2 F4 f4 i3 I3 w3 W3       i4 I4
-///   w4 W4
+///   0: F0             f0 F1 i0 w0       f1 F2 I0 i1 W0 w1 f2 F3 I1 i2 W1 w2 f3    I2 i3 W2 w3       I3 W3
+///   1:    F0       f0       F1 i0 w0 f1    I0 F2 W0 i1 f2 w1 I1 F3 W1 i2 f3 w2 I2 W2    i3 w3    I3 W3
+///   2:       F0 f0             F1 f1 i0 I0 w0 W0 F2 f2 i1 I1 w1 W1 F3 f3 i2 I2 w2 W2       i3 I3 w3 W3
 Schedule v_min(const ScheduleShape& shape) {
   return VShapedScheduler(shape, {{1, 1, 1, 1}, 2, false}).run();
 }

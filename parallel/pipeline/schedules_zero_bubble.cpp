@@ -8,7 +8,7 @@
 namespace heddle {
 namespace {
 
-/// 1f1b with the given warm-up, and W that lie so many I behind.
+/// 1f1b with the given warm-up, where each W comes `waiting` I later.
 void append_one_stage(std::vector<Action>& list, int stage, int micro_batches, int warm_up, int waiting) {
   int forward = 0;
   const auto forward_until = [&](int end) {

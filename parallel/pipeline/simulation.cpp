@@ -16,7 +16,7 @@ namespace {
 
 constexpr double not_yet = std::numeric_limits<double>::infinity();
 
-/// What a rank keeps for backward, and the most of it.
+/// What a rank keeps for the backward, and its peaks.
 class Held {
  public:
   void begin(const Action& action, const StageCosts& costs, bool recomputed) {
@@ -104,8 +104,8 @@ class Simulator {
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
 
-  /// The actions [first, end) of a rank's list, which overlap if they are several. All that they need has been made;
-  /// what they make leaves after the last, as the communication pass has it.
+  /// Executes the actions [first, end) of a rank's list, which overlap if there are several. All that they need has
+  /// been computed; their results are sent after the last one, as in the communication pass.
   void execute(int rank, int first, int end) {
     const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
     if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
@@ -136,7 +136,7 @@ class Simulator {
     for (const Action& action : actions) held_[at(rank)].end(action, costs_of(action.stage));
   }
 
-  /// When all that an action works on is on its rank.
+  /// The time at which all inputs of an action are on its rank.
   double there(const Action& action) {
     if (action.kind == ActionKind::forward) return input_there_[cell(action)];
     if (is_backward(action.kind)) return gradient_there_[cell(action)];
@@ -144,7 +144,7 @@ class Simulator {
     return 0;
   }
 
-  /// A loss of several ranks begins when the last of them is there: the first visit of one finds them all before it.
+  /// A loss of several ranks begins when the last of them has arrived; at the first visit, all of them have.
   double loss_begin(const Action& action) {
     double& begin = loss_begin_[at(action.micro_batch)];
     if (begin == not_yet) {
@@ -174,8 +174,8 @@ class Simulator {
     }
   }
 
-  /// What an action has made, to those that wait for it on other ranks or on this one. Lists with communication send
-  /// by actions of their own.
+  /// Passes the result of an action to the actions that wait for it, on other ranks or on this one. Lists with
+  /// communication have separate actions for sends.
   void give(const Action& action, double end) {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
@@ -246,7 +246,7 @@ class Simulator {
   std::vector<bool> is_recomputed_;
   std::vector<double> loss_begin_;                   // of each micro-batch
   std::vector<double> free_;                         // of each rank: the end of its last action
-  std::map<std::pair<int, int>, double> link_free_;  // of each ordered pair of ranks
+  std::map<std::pair<int, int>, double> link_free_;  // for each ordered pair of ranks
   std::vector<Held> held_;
   Timeline timeline_;
 };

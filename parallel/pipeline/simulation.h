@@ -1,5 +1,5 @@
-// What a schedule costs, by event times: each rank does its list in order, each action begins when the one before it
-// has ended and its input is there.
+// Simulates what a schedule costs: each rank executes its list in order, and each action begins when the one before it
+// has ended and its input has arrived.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@
 
 namespace heddle {
 
-/// Of one micro-batch in one stage, in seconds or any unit. A B takes backward_input + backward_weight.
+/// The costs of one micro-batch in one stage, in seconds or any unit. A B takes backward_input + backward_weight.
 struct StageCosts {
   double forward = 1;
   double backward_input = 1;
   double backward_weight = 1;
   double recompute = 1;
   double loss = 0;       // H
-  double optimizer = 0;  // once a step
-  /// Kept from F (or R) to B or I, and from I to W; in bytes or any unit. Between F and R the input alone is kept.
+  double optimizer = 0;  // once per step
+  /// In bytes or any unit: `activations` are kept from F (or R) to B or I, `weight_inputs` from I to W. Between F and R
+  /// only the `input` is kept.
   double activations = 1;
   double weight_inputs = 1;
   double input = 0;
@@ -34,22 +35,22 @@ struct TransferCosts {
 };
 
 struct SimulationCosts {
-  /// Of each stage; one: of all stages alike.
+  /// One element per stage, or a single one for all stages.
   std::vector<StageCosts> stages{StageCosts{}};
-  /// Of a message out of a stage, forward or backward. None: no time.
+  /// The costs of a message between two stages, forward or backward. If empty, messages take no time.
   std::function<TransferCosts(int from_stage, int to_stage)> transfer{};
-  /// How fast each rank computes; 1 where there is none.
+  /// The relative speed of each rank; 1 for ranks past the end.
   std::vector<double> speed{};
   /// F and B that overlap take max(F, B) + (1 - overlap) * min(F, B).
   double overlap = 0;
-  /// All ranks wait for the last before the optimizer: a global norm, or the verdict on overflow.
+  /// Whether all ranks wait for the last one before the optimizer, for a global norm or to find an overflow.
   bool barrier_before_optimizer = false;
 };
 
 struct Simulation {
   Timeline timeline;
-  /// Of each rank, the most at once: activations of micro-batches (from F to B or I), and of weight inputs (I to W) at
-  /// that moment or another. `memory` is the most of both together, inputs included.
+  /// The peaks of each rank: of activations (from F to B or I), of weight inputs (from I to W), and of both together
+  /// with inputs.
   std::vector<double> peak_activations;
   std::vector<double> peak_weight_inputs;
   std::vector<double> peak_memory;
@@ -57,12 +58,12 @@ struct Simulation {
   double makespan = 0;
 };
 
-/// Of each stage, where `rank` is what one micro-batch costs a rank: its stages share that evenly, except for `input`,
-/// which is what crosses one cut, and `loss`.
+/// The costs of each stage if `rank` is what one micro-batch costs on a rank, whose stages share it evenly, except for
+/// `input`, which is what crosses one cut, and `loss`.
 std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of);
 
-/// InputError if the schedule cannot be executed (see `check`). Takes compute-only lists, whose messages are then sent
-/// as soon as their content is made, and lists with communication.
+/// InputError if the schedule cannot be executed (see `check`). Takes lists with communication, and lists of computing
+/// actions only, whose messages are then sent as soon as they have been computed.
 Simulation simulate(const Schedule& schedule, const SimulationCosts& costs);
 
 }  // namespace heddle

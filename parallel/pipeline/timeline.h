@@ -1,5 +1,5 @@
-// When each rank did what: what the simulator predicts and what a run's clock has measured are one type, and the
-// picture, the page and the trace are drawn from it.
+// When each rank did what. The simulator's prediction and the measurement of a run have this same type, from which the
+// picture, the page and the trace are drawn.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ struct TimedAction {
 };
 
 struct Timeline {
-  /// Of each rank, in order. Computing only: messages show as the gaps that they leave.
+  /// The computing actions of each rank, in order. Messages appear only as gaps.
   std::vector<std::vector<TimedAction>> ranks;
 
-  /// From the first begin to the last end of all ranks.
+  /// The time from the first begin to the last end of all ranks.
   double makespan() const;
-  /// 1 - busy / (ranks * makespan): what runs show.
+  /// 1 - busy / (ranks * makespan), as runs report it.
   double idle_fraction() const;
-  /// 1 - busy of a rank / (longest time from a rank's first begin to its last end): what papers print; busy is that of
-  /// the busiest rank.
+  /// 1 - busy / span, as papers report it: busy is that of the busiest rank, span the longest time from a rank's first
+  /// begin to its last end.
   double span_bubble() const;
 };
 

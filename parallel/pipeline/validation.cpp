@@ -40,24 +40,24 @@ class ListChecker {
     for (int first = 0; first < static_cast<int>(list.size());) {
       const int end = end_of_overlap(list, first);
       std::string why = wrong_overlap(list, first, end);
-      if (!why.empty()) return ScheduleFault{rank, first, told(list[at(first)], why)};
+      if (!why.empty()) return ScheduleFault{rank, first, described(list[at(first)], why)};
       for (int i = first; i < end; ++i) {
         const Action& action = list[at(i)];
         why = wrong_cell(rank, action);
         if (why.empty()) why = wrong_place(rank, action);
-        if (!why.empty()) return ScheduleFault{rank, i, told(action, why)};
+        if (!why.empty()) return ScheduleFault{rank, i, described(action, why)};
       }
       for (int i = first; i < end; ++i) remember(list[at(i)]);
       first = end;
     }
     if (const std::optional<Action> action = missing(rank)) {
-      return ScheduleFault{rank, static_cast<int>(list.size()), told(*action, "is missing")};
+      return ScheduleFault{rank, static_cast<int>(list.size()), described(*action, "is missing")};
     }
     return std::nullopt;
   }
 
  private:
-  static std::string told(const Action& action, const std::string& why) {
+  static std::string described(const Action& action, const std::string& why) {
     return fmt::format("{}: {}", to_string(action), why);
   }
   int rank_of(int stage) const { return schedule_.rank_of[at(stage)]; }
@@ -80,10 +80,10 @@ class ListChecker {
     const Action& a = list[at(first)];
     const Action& b = list[at(first) + 1];
     if (end - first == 2 && (is_pair(a, b) || is_pair(b, a))) return {};
-    return "overlaps what is not one forward and one backward of different cells";
+    return "overlaps, but the pair is not one forward and one backward of different cells";
   }
 
-  /// Is there such a cell, on this rank, and not yet?
+  /// Checks that such a cell exists, belongs to this rank and has not come before.
   std::string wrong_cell(int rank, const Action& action) {
     const auto [kind, stage, micro_batch, overlaps] = action;
     if (stage < 0 || stage > last()) return fmt::format("there are {} stages", schedule_.stages());
@@ -107,7 +107,7 @@ class ListChecker {
     return {};
   }
 
-  /// Does what it needs of this rank come first?
+  /// Checks that what the cell needs from this rank comes first.
   std::string wrong_place(int rank, const Action& action) {
     const auto [kind, stage, micro_batch, overlaps] = action;
     switch (kind) {
@@ -134,7 +134,7 @@ class ListChecker {
     }
   }
 
-  /// What comes from a neighbouring stage: computed by this rank, or received from another.
+  /// Checks the input from a neighbouring stage, which this rank computes or receives.
   std::string not_there(ActionKind computed, ActionKind received, int rank, int from, const Action& action) {
     const int micro_batch = action.micro_batch;
     if (rank_of(from) == rank) {
@@ -171,7 +171,7 @@ class ListChecker {
     }
   }
 
-  /// What the rank's list should have had besides.
+  /// The cell that is missing in the rank's list.
   std::optional<Action> missing(int rank) {
     const bool loss = added_.loss_ranks > 1 || (added_.loss_ranks == 1 && rank == rank_of(last()));
     for (int i = 0; loss && i < schedule_.micro_batches; ++i) {
@@ -197,7 +197,7 @@ class ListChecker {
   }
 
   const Schedule& schedule_;
-  std::vector<std::uint16_t> seen_;  // of each cell: which kinds
+  std::vector<std::uint16_t> seen_;  // the kinds that each cell has
   bool trains_;
   Additions added_;
   std::vector<bool> losses_;  // of the rank being checked
@@ -210,9 +210,9 @@ int other_stage(const Action& message) {
   return up ? message.stage + 1 : message.stage - 1;
 }
 
-/// Each receive takes the next of its pair's sends.
+/// Checks that each receive matches the next send of its pair of ranks.
 std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
-  std::map<std::pair<int, int>, std::vector<Action>> sent;  // of a sender and a receiver
+  std::map<std::pair<int, int>, std::vector<Action>> sent;  // by sender and receiver
   const auto rank_of = [&](int stage) { return schedule.rank_of[at(stage)]; };
   for (int rank = 0; rank < schedule.size(); ++rank) {
     for (const Action& action : schedule.ranks[at(rank)]) {
@@ -243,7 +243,7 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
   return std::nullopt;
 }
 
-/// Ranks that wait for each other, each named with its cell. Every list is right by itself.
+/// Checks for ranks that wait for each other, and names each with its cell. Every list is right by itself.
 ScheduleFault circle(const Schedule& schedule, const Walk& walked) {
   const auto waits_in_loss = [&](int rank, int micro_batch) {
     const int next = walked.reached[at(rank)];

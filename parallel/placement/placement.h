@@ -16,8 +16,6 @@
 
 namespace heddle {
 
-enum class Spread { replicated, sharded, partial };
-
 class Placement {
  public:
   /// R.

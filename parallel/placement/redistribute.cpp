@@ -39,13 +39,21 @@ class Cut {
   }
   void take(const Tensor& whole, int rank, Tensor& part) const {
     const std::int64_t columns = range(rank).size * inner_;
-    kernels(whole).copy_columns(whole, outer_[dimension_] * inner_, range(rank).begin * inner_, part, columns, 0, rows_,
-                                columns);
+    kernels(whole).copy_columns({.rows = rows_,
+                                 .columns = columns,
+                                 .x_columns = outer_[dimension_] * inner_,
+                                 .x_begin = range(rank).begin * inner_,
+                                 .y_columns = columns},
+                                whole, part);
   }
   void put(const Tensor& part, int rank, Tensor& whole) const {
     const std::int64_t columns = range(rank).size * inner_;
-    kernels(whole).copy_columns(part, columns, 0, whole, outer_[dimension_] * inner_, range(rank).begin * inner_, rows_,
-                                columns);
+    kernels(whole).copy_columns({.rows = rows_,
+                                 .columns = columns,
+                                 .x_columns = columns,
+                                 .y_columns = outer_[dimension_] * inner_,
+                                 .y_begin = range(rank).begin * inner_},
+                                part, whole);
   }
   /// All parts, one after the other in one buffer.
   std::vector<Tensor> parts_within(const Tensor& buffer) const {
@@ -60,7 +68,7 @@ class Cut {
   }
 
  private:
-  static const ElementwiseKernels& kernels(const Tensor& x) { return x.device().backend().elementwise(); }
+  static const ShapeKernels& kernels(const Tensor& x) { return x.device().backend().shape(); }
 
   Shape outer_;
   int dimension_;
@@ -114,29 +122,29 @@ Tensor exchange_parts(const Tensor& x, int from, int to, const Shape& outer, Com
   return y;
 }
 
-void check(const Placed& x, const Rank& rank) {
-  const Shape expected = local_shape(x.whole, x.where, rank.mesh, rank.coordinates);
+void check_placed(const Placed& x, const MeshGroups& groups) {
+  const Shape expected = local_shape(x.whole, x.where, groups.mesh(), groups.coordinates());
   if (!x.value.defined()) fail<InputError>("redistribute: expected a value, got none");
   if (x.value.shape() != expected)
     fail<InputError>("redistribute: expected {}, rank {}'s part of {} placed {}, got {}",
-                     to_string(x.value.dtype(), expected), rank.index, to_string(x.whole),
-                     to_string(x.where, rank.mesh), to_string(x.value.value()));
+                     to_string(x.value.dtype(), expected), groups.rank(), to_string(x.whole),
+                     to_string(x.where, groups.mesh()), to_string(x.value.value()));
 }
 
-void check_sum(const Placed& x, const Placements& where, const Rank& rank) {
+void check_sum(const Placed& x, const Placements& where, const MeshGroups& groups) {
   for (const Axis axis : all_axes)
     if (where[axis].value() == Spread::partial && !is_floating(x.value.dtype()))
       fail<InputError>("redistribute: a partial sum is of a floating type, got {} placed {}",
-                       to_string(x.value.value()), to_string(where, rank.mesh));
+                       to_string(x.value.value()), to_string(where, groups.mesh()));
 }
 
-Placed change_dimension(std::string_view name, const Placed& x, int from, int to, Axis axis, Rank& rank) {
-  if (rank.mesh.size(axis) > 1 && !x.where[axis].is_shard_of(from))
+Placed change_dimension(std::string_view name, const Placed& x, int from, int to, Axis axis, MeshGroups& groups) {
+  if (groups.mesh().size(axis) > 1 && !x.where[axis].is_shard_of(from))
     fail<InputError>("{}: expected a value placed S({}) along {}, got {}", name, from, name_of(axis),
-                     to_string(x.where, rank.mesh));
+                     to_string(x.where, groups.mesh()));
   Placements where = x.where;
   where[axis] = Placement::shard(to);
-  return redistribute(x, where, rank);
+  return redistribute(x, where, groups);
 }
 
 }  // namespace
@@ -162,19 +170,19 @@ Tensor convert(const Tensor& x, const Half& from, const Half& to, const Shape& o
   return x;
 }
 
-Placed redistribute(const Placed& x, const Placements& to, Rank& rank) {
-  const Placements from = normalised(x.where, rank.mesh);
-  const Placements goal = normalised(to, rank.mesh);
-  check(x, rank);
-  check_sum(x, from, rank);
-  check_placements(x.whole, goal, rank.mesh);
-  check_sum(x, goal, rank);
+Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups) {
+  const Placements from = normalised(x.where, groups.mesh());
+  const Placements goal = normalised(to, groups.mesh());
+  check_placed(x, groups);
+  check_sum(x, from, groups);
+  check_placements(x.whole, goal, groups.mesh());
+  check_sum(x, goal, groups);
   Placed y{x.value, x.whole, from};
-  for (const RedistributionStep& step : redistribution_steps(from, goal, rank.mesh)) {
+  for (const RedistributionStep& step : redistribution_steps(from, goal, groups.mesh())) {
     y.where[step.axis] = Placement::replicate();
-    const Shape outer = local_shape(x.whole, y.where, rank.mesh, rank.coordinates);
+    const Shape outer = local_shape(x.whole, y.where, groups.mesh(), groups.coordinates());
     y.where[step.axis] = step.to;
-    Communicator& along = rank.along(step.axis);
+    Communicator& along = groups.along(step.axis);
     Tensor value = convert(y.value.value(), value_half(step.from), value_half(step.to), outer, along);
     y.value = record_collective(std::move(value), {y.value}, [step, outer, &along](const Tensor& dy, Wanted) {
       return Gradients{convert(dy, gradient_half(step.to), gradient_half(step.from), outer, along)};
@@ -183,11 +191,11 @@ Placed redistribute(const Placed& x, const Placements& to, Rank& rank) {
   return y;
 }
 
-Placed dp2mp(const Placed& x, int dimension, Axis axis, Rank& rank) {
-  return change_dimension("dp2mp", x, 0, dimension, axis, rank);
+Placed dp2mp(const Placed& x, int dimension, Axis axis, MeshGroups& groups) {
+  return change_dimension("dp2mp", x, 0, dimension, axis, groups);
 }
-Placed mp2dp(const Placed& x, int dimension, Axis axis, Rank& rank) {
-  return change_dimension("mp2dp", x, dimension, 0, axis, rank);
+Placed mp2dp(const Placed& x, int dimension, Axis axis, MeshGroups& groups) {
+  return change_dimension("mp2dp", x, dimension, 0, axis, groups);
 }
 
 }  // namespace heddle

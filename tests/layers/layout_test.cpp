@@ -1,4 +1,4 @@
-// What a rank holds of a parameter, and which placements layers offer.
+// The part of a parameter that a rank holds, and the placements that layers offer.
 #include <doctest/doctest.h>
 
 #include "layers/convolution.h"
@@ -19,7 +19,7 @@ LayerLayout layout_over(const Mesh& mesh, int rank, Axis axis, const LayerOption
   return layout;
 }
 
-/// How often each element of the whole is held by the ranks.
+/// The number of ranks that hold each element of the parameter.
 std::vector<int> times_held(const Mesh& mesh, Axis axis, const LayerOption& option, const Shape& whole) {
   std::vector<int> times(static_cast<std::size_t>(whole.numel()));
   for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -65,7 +65,7 @@ TEST_CASE("layers say precisely why they cannot be placed") {
   const AxisUse two{Axis::tp, 2};
   CHECK(refusal(convolution, Parallel::group, two, image) == "its 3 groups do not divide by the ranks");
   CHECK(refusal(convolution, Parallel::group, {Axis::tp, 3}, image).empty());
-  CHECK(refusal(convolution, Parallel::column, two, image) == "it has 3 groups: group is what cuts it by channels");
+  CHECK(refusal(convolution, Parallel::column, two, image) == "it has 3 groups: only group cuts it by channels");
   const auto plain = Convolution::describe({.in = 6, .out = 3});
   CHECK(refusal(plain, Parallel::group, two, image) == "it has one group only");
   CHECK(refusal(plain, Parallel::column, {Axis::tp, 4}, image) == "its 3 output channels are fewer than the ranks");
@@ -74,12 +74,12 @@ TEST_CASE("layers say precisely why they cannot be placed") {
   CHECK(refusal(depthwise, Parallel::group, {Axis::tp, 4}, image).empty());
   const auto norm = BatchNorm::describe({.channels = 6});
   CHECK(refusal(norm, Parallel::group, {Axis::dp, 2}, image) ==
-        "it normalises each dp rank's samples by themselves, unless it is synchronized");
+        "it normalises the samples of each dp rank separately unless it is synchronized");
   CHECK(refusal(norm, Parallel::group, two, image).empty());
   CHECK(refusal(norm, Parallel::group, {Axis::tp, 8}, image) == "its 6 channels are fewer than the ranks");
   CHECK(refusal(LayerNorm::describe(6), Parallel::group, two, image) == "it works on whole samples only");
   CHECK(refusal(GlobalAveragePool::describe(), Parallel::column, two, image) ==
-        "each of its outputs comes from one channel: group is what cuts it by channels");
+        "each of its outputs comes from one channel: only group cuts it by channels");
   CHECK(refusal(norm, Parallel::parameter, two, image) == "its parameters are too small to be gathered");
 }
 

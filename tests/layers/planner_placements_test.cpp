@@ -1,4 +1,4 @@
-// Where the planner places single layers, and what that costs.
+// How the planner places single layers, and what that costs.
 #include <array>
 #include <string>
 
@@ -55,10 +55,10 @@ TEST_CASE("a layer that cannot be placed as wished is named, with the reason") {
       "layer1.0.conv1: cannot be placed as group over tp (4 ranks): its 30 groups do not divide by the ranks",
       InputError);
   model.place("layer1.0.conv1", {Parallel::row, Axis::dp});
-  CHECK_THROWS_WITH_AS((void)place(model, {.mesh = Mesh(2, 1, 4)}),
-                       "layer1.0.conv1: cannot be placed as row over dp (2 ranks): it has 30 groups: group is what "
-                       "cuts it by channels",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)place(model, {.mesh = Mesh(2, 1, 4)}),
+      "layer1.0.conv1: cannot be placed as row over dp (2 ranks): it has 30 groups: only group cuts it by channels",
+      InputError);
   // Along an axis of one rank there is nothing to place.
   CHECK_NOTHROW((void)place(model, {.mesh = Mesh(1, 1, 4)}));
 }

@@ -1,24 +1,24 @@
-// Recomputed segments of a model: which there are, and that they keep less.
+// Recomputed segments of a model: where they are, and that they keep less.
 #include "layers/stages/segments.h"
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/run_plan.h"
 #include "layers/activation.h"
 #include "layers/linear.h"
 #include "layers/model.h"
 #include "layers/planner/planner.h"
 #include "tests/support/layouts.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {
 
 namespace {
 
-using test::message_of;
 using test::ModelPointer;
 
-/// So many layers of 64 channels each: linear, gelu, linear, gelu ..
+/// A model of this many layers with 64 channels each: linear, gelu, linear, gelu ..
 ModelDescription chain(int layers) {
   ModelDescription model({64});
   for (int i = 0; i < layers; ++i) {

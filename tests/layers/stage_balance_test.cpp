@@ -1,4 +1,4 @@
-// Where models are cut: by counts of weighted layers, by name, and by the most even load.
+// Cuts of models by counts of weighted layers, by name, and by the most even load.
 #include "layers/stages/stage_balance.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/model_layout.h"
+#include "experiments/training/layout/model_layout.h"
 #include "framework/scalars/random.h"
 #include "layers/activation.h"
 #include "layers/planner/plan_report.h"
@@ -15,13 +15,13 @@
 #include "models/models.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::stage_balance_test {
 
 namespace {
 
-using test::message_of;
 
 const ImageShape faces{3, 112, 112};
 
@@ -51,7 +51,7 @@ std::pair<double, double> weight_of(const StageCut& cut, const StageLoads& loads
   return weight;
 }
 
-/// The least weight of all cuts into so many stages.
+/// The least weight of all cuts into this number of stages.
 std::pair<double, double> least_weight(const StageLoads& loads, int stages) {
   const int layers = static_cast<int>(loads.each.size());
   std::pair<double, double> least{1e300, 1e300};
@@ -126,9 +126,11 @@ TEST_CASE("stages that layers name are taken as they stand, a layer without one 
   };
   CHECK(cut_of({0, {}, 1, 1, 2, {}}, 3).begins == std::vector<int>{0, 2, 4});
   CHECK(cut_of({{}, 1}, 2).begins == std::vector<int>{0, 1});
-  CHECK(error_of({0, 1, 0}, 2) == "model: layer2: expected stage 1 or 2, for the layer before it is in stage 1, got 0");
-  CHECK(error_of({0, 2}, 2) == "model: layer1: expected stage 0 or 1, for the layer before it is in stage 0, got 2");
-  CHECK(error_of({1, 2}, 2) == "model: layer0: expected stage 0, for it is the first layer, got 1");
+  CHECK(error_of({0, 1, 0}, 2) ==
+        "model: layer2: expected stage 1 or 2, because the layer before it is in stage 1, got 0");
+  CHECK(error_of({0, 2}, 2) ==
+        "model: layer1: expected stage 0 or 1, because the layer before it is in stage 0, got 2");
+  CHECK(error_of({1, 2}, 2) == "model: layer0: expected stage 0 for the first layer, got 1");
   CHECK(error_of({0, 1, {}}, 4) == "model: expected layers that name 4 stages, got 2");
 }
 
@@ -156,13 +158,13 @@ TEST_CASE("of equal cuts the even one is taken, and what loads nothing stays wit
   CHECK(most_even_cut({.each = {3, 0, 0, 3, 0, 3, 0, 0}}, 3).begins == std::vector<int>{0, 3, 5});
   CHECK(message_of([] {
           (void)most_even_cut({.each = {1, 1, 1}}, 4);
-        }) == "model: expected at most 3 stages, one a layer, got 4");
+        }) == "model: expected at most 3 stages, one per layer, got 4");
 }
 
 TEST_CASE("two thousand layers fall to a thousand stages, loaded or not") {
   StageLoads loads;
   for (int i = 0; i < 2000; ++i) loads.each.push_back(i % 3 == 0 ? 2 : 1);
-  // With 2 at most a stage, each three layers would need two stages.
+  // With at most 2 per stage, every three layers would need two stages.
   CHECK(weight_of(most_even_cut(loads, 1024), loads).first == 3);
   std::fill(loads.each.begin(), loads.each.end(), 0);
   CHECK(most_even_cut(loads, 1024).stages() == 1024);

@@ -1,4 +1,4 @@
-// The published networks: their parameters' names, shapes and number, and that they run.
+// The published networks: the names, shapes and number of their parameters, and that they run.
 #include <map>
 
 #include <doctest/doctest.h>
@@ -88,7 +88,8 @@ TEST_CASE("MobileFaceNet has InsightFace's parameters; at scale 1 it is the pape
   CHECK(parameters_of({.type = ModelType::mobilefacenet, .embedding = 128, .mobilefacenet = {.scale = 1}}, faces)
             .elements == 1'003'136);
   CHECK_THROWS_WITH_AS(parameters_of(config, {3, 112, 96}),
-                       "mobilefacenet: expected square images, for its last kernel is one, got 112 x 96", InputError);
+                       "mobilefacenet: expected square images, because its last kernel is square, got 112 x 96",
+                       InputError);
 }
 
 }  // namespace heddle

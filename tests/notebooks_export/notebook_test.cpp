@@ -12,6 +12,7 @@
 
 #include "framework/files/atomic_file.h"
 #include "notebooks_export/process.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -105,7 +106,7 @@ TEST_CASE("without Jupyter the notebook is written, and the error names the pack
   const Scratch scratch;
   write_file_atomically(scratch / "summary.json", R"({"name": "study", "variants": []})");
   const OnlyPath path(scratch / "nothing");
-  CHECK(message_of([&] { write_notebook(scratch / "."); }) ==
+  CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) ==
         (scratch / "./notebook.ipynb").string() +
             ": written, but not executed: there is no jupyter-nbconvert. On Debian: apt-get install "
             "--no-install-recommends " +
@@ -119,7 +120,7 @@ TEST_CASE("a missing part of Jupyter is named with the packages; any other failu
   const OnlyPath path(scratch / ".");
   const std::string notebook = (scratch / "./notebook.ipynb").string();
   write_program(scratch / "jupyter-nbconvert", "echo \"ModuleNotFoundError: No module named 'pandas'\"\nexit 1\n");
-  CHECK(message_of([&] { write_notebook(scratch / "."); }) ==
+  CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) ==
         notebook +
             ": not executed: parts of Jupyter or of what the notebook uses are missing. On Debian: apt-get install "
             "--no-install-recommends " +
@@ -154,10 +155,11 @@ TEST_CASE("the notebook is executed in its folder and rendered, by names that th
 TEST_CASE("a folder without a run's summary is an error that names the file") {
   const Scratch scratch;
   const std::string summary = (scratch / "./summary.json").string();
-  CHECK(message_of([&] { write_notebook(scratch / "."); }) == summary + ": cannot be read: No such file or directory");
+  CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) ==
+        summary + ": cannot be read: No such file or directory");
   for (const char* const text : {"", "[]", "{\"name\": 3, \"variants\": []}", "{\"name\": \"x\"}"}) {
     write_file_atomically(summary, text);
-    CHECK(message_of([&] { write_notebook(scratch / "."); }) == summary + ": is not the summary of a run");
+    CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) == summary + ": is not the summary of a run");
   }
 }
 

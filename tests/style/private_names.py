@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Finds names that are private to several files of one library: in unnamed namespaces, or static.
+"""Finds names that are private (static, or in an unnamed namespace) to several files of one library.
 
 A unity build compiles several files as one, and which ones depends on the alphabet: two equal private names break the
-build as soon as their files fall together. A namespace-level variable may not have the name of another file's local
-variable or parameter either, which -Wshadow would refuse. What needs a common name lies in a nested namespace.
+build as soon as their files fall together, and so does a private type with the name of one in a header. What needs a
+common name lies in a nested namespace.
 
 usage: private_names.py FOLDER...    each folder is one library, with its subfolders
 """
@@ -33,15 +33,14 @@ def tokens_of(text):
 
 
 class File:
-    """The namespace-level names that a file keeps to itself, and the names of its local variables and parameters."""
+    """The names at namespace level that a file keeps to itself."""
 
     def __init__(self, path):
         self.path = path
         self.private = {}  # (namespace, name) -> line
         self.aliases = {}  # (namespace, name) -> what it stands for: equal aliases may stand in several files
         self.open_enums = []
-        self.variables = {}  # the same, those that -Wshadow compares
-        self.locals = {}  # (namespace, name) -> line
+        self.types = {}  # (namespace, name) -> line: those of a header
         tokens = list(tokens_of(path.read_text()))
         self._read(tokens, 0, len(tokens), (), False)
 
@@ -75,8 +74,7 @@ class File:
                 names = [t for t, _ in declaration[1:] if t not in ('::', 'inline')]
                 self._read(tokens, body[0] + 1, body[1], namespace + tuple(names), is_unnamed or not names)
                 continue
-            whole = tokens[start:i]
-            self._declare([t for t, _ in declaration], declaration, namespace, is_unnamed, whole, body)
+            self._declare([t for t, _ in declaration], declaration, namespace, is_unnamed, body)
 
     @staticmethod
     def _close(tokens, i):
@@ -98,7 +96,7 @@ class File:
             return False
         return '(' in head and not ('=' in head and 'operator' not in head and head.index('=') < head.index('('))
 
-    def _declare(self, words, declaration, namespace, is_unnamed, whole, body):
+    def _declare(self, words, declaration, namespace, is_unnamed, body):
         while words[:1] == ['template']:
             depth = 0
             for k, t in enumerate(words):
@@ -107,18 +105,19 @@ class File:
                     break
             words, declaration = words[k + 1:], declaration[k + 1:]
             if k == 2:  # template <>: a specialisation names nothing new
-                self._note_locals(whole, namespace)
                 return
-        self._note_locals(whole, namespace)
         if not words or words[0] in SKIPPED or CASE_NAMES.match(words[0]) or words[0] == ';':
             return
         is_private = is_unnamed or 'static' in words
+        if words[0] in ('struct', 'class', 'enum') and body and not is_private:
+            names = [t for t in words[1:] if re.match(r'[A-Za-z_]', t) and t not in ('class', 'struct', 'final')]
+            self.types.setdefault((namespace, names[0]), declaration[0][1])
         if words[0] == 'using':
             if '=' in words:
                 self._add(namespace, words[1], declaration[0][1])
                 self.aliases[namespace, words[1]] = words
             elif words[1] == 'enum' and namespace in SHARED:
-                self.open_enums.append(f'{declaration[0][1]}: the names of {" ".join(words[2:-1])} reach the next files')
+                self.open_enums.append(f'{declaration[0][1]}: the names of {" ".join(words[2:-1])} reach other files')
             return
         if words[0] == 'namespace':  # an alias
             self._add(namespace, words[1], declaration[0][1])
@@ -140,69 +139,31 @@ class File:
             if depth == 0 and t in ('(', '=', ';', '[', '{') and re.match(r'[A-Za-z_]', before) and before != 'noexcept':
                 if k >= 2 and words[k - 2] == '::':
                     return  # a member defined outside of its class
-                self._add(namespace, before, declaration[k - 1][1], t != '(')
+                self._add(namespace, before, declaration[k - 1][1])
                 return
         if body and re.match(r'[A-Za-z_]', words[-1]):
-            self._add(namespace, words[-1], declaration[-1][1], True)
+            self._add(namespace, words[-1], declaration[-1][1])
 
-    def _add(self, namespace, name, line, is_variable=False):
+    def _add(self, namespace, name, line):
         self.private.setdefault((namespace, name), line)
-        if is_variable:
-            self.variables.setdefault((namespace, name), line)
-
-    def _note_locals(self, whole, namespace):
-        """Variables and parameters in a definition: `Type name` followed by = { ( ; , ) : or [. Members are none."""
-        braces, depth, head = [], 0, 0
-        for k in range(len(whole) - 1):
-            name, after = whole[k][0], whole[k + 1][0]
-            if name == '{':
-                words = {t for t, _ in whole[head:k]}
-                is_type = bool(words & {'struct', 'class', 'union', 'enum'}) and '(' not in words
-                braces.append((is_type, depth))
-                depth, head = 0, k + 1
-                continue
-            if name == '}':
-                depth, head = braces.pop()[1] if braces else 0, k + 1
-                continue
-            depth += (name in '([') - (name in ')]')
-            if name == ';' and depth == 0:
-                head = k + 1
-            is_member = depth == 0 and (not braces or braces[-1][0])
-            if is_member or k == 0 or not re.match(r'[a-z_]\w*$', name) or after not in ('=', '{', ';', ',', ')', ':', '['):
-                continue
-            before = whole[k - 1][0]
-            if before in ('&', '*', '>') or re.match(r'[A-Za-z_]\w*$', before):
-                if self._is_type_before(whole, k - 1):
-                    self.locals.setdefault((namespace, name), whole[k][1])
-
-    @staticmethod
-    def _is_type_before(whole, k):
-        while k > 0 and whole[k][0] in ('&', '*', 'const'):
-            k -= 1
-        word = whole[k][0]
-        return word == '>' or word == 'auto' or re.match(r'[A-Z]\w*$', word) is not None or word in (
-            'int', 'float', 'double', 'bool', 'char', 'void', 'size_t', 'int64_t', 'int32_t', 'uint64_t', 'uint32_t',
-            'string', 'string_view')
 
 
 def main():
     broken = []
     for folder in sys.argv[1:]:
         files = [File(path) for path in sorted(pathlib.Path(folder).rglob('*.cpp'))]
+        headers = [File(path) for path in sorted(pathlib.Path(folder).rglob('*.h'))]
+        types = {key: f'{header.path}:{line}' for header in headers for key, line in header.types.items()}
         first = {}
         for file in files:
             broken += [f'{file.path}:{place}' for place in file.open_enums]
             for key, line in file.private.items():
+                if key in types:
+                    broken.append(f'{file.path}:{line}: {key[1]} is also a type in {types[key]}')
                 other = first.setdefault(key, file)
                 is_same = key in file.aliases and file.aliases[key] == other.aliases.get(key)
                 if other is not file and not is_same:
                     broken.append(f'{file.path}:{line}: {key[1]} is also private to {other.path}:{other.private[key]}')
-        for file in files:
-            for (namespace, name), line in file.variables.items():
-                hidden = [f'{other.path}:{other.locals[key]}' for other in files if other is not file
-                          for key in other.locals if key[1] == name and key[0][:len(namespace)] == namespace]
-                if hidden:
-                    broken.append(f'{file.path}:{line}: {name} is a local variable in {hidden[0]}')
     print('\n'.join(broken), end='\n' if broken else '')
 
 

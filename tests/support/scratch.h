@@ -1,4 +1,4 @@
-// Help for tests that write files or provoke errors.
+// A folder for the files of a test.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,9 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "framework/error.h"
-
 namespace heddle {
 
-/// A folder that is empty at first and gone at the end.
+/// A folder that is empty at first and removed at the end.
 class Scratch {
  public:
   Scratch() {
@@ -32,15 +30,5 @@ class Scratch {
  private:
   std::filesystem::path path_;
 };
-
-/// The message of the InputError that `action` throws.
-std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no InputError";
-}
 
 }  // namespace heddle

@@ -1,7 +1,8 @@
-// One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for;
-// with HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with =sockets over sockets
-// between such stand-ins for processes. Where the process is one rank of a job, the ranks are the job's processes
-// (`mpi`); cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
+// One suite for every transport. In a process that was started alone, a case runs over `threads`; with
+// HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with
+// HEDDLE_TEST_TRANSPORT=sockets over sockets between such stand-ins for processes. In a process of a job the ranks are
+// the job's processes; cases for other numbers of ranks are skipped with a message: the suite is run once for each
+// number.
 #pragma once
 
 #include <cstdlib>
@@ -10,22 +11,23 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/processes/nccl/nccl_path.h"
 #include "parallel/transports/processes/processes.h"
-#include "tests/support/local_job.h"
-#include "tests/support/nccl_on_host.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/nccl_on_host.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
 
-/// The job that this process is a rank of, if any.
+/// The job of which this process is a rank, if any.
 inline Processes* job = nullptr;
 
-/// What this process runs its cases over.
+/// The transport over which this process runs its cases.
 inline std::string transport() {
-  if (job != nullptr) return "mpi";
+  if (job != nullptr) return "processes";
   const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
   if (name == nullptr) return "threads";
-  return name == std::string("sockets") ? "mpi" : name;
+  return name == std::string("sockets") ? "processes" : name;
 }
 
 /// Whether the ranks are threads of this process, so that a case sees all of them at once.
@@ -51,11 +53,12 @@ inline WorldOptions on_transport(int count, const std::string& backend = tested_
 
 /// `run_ranks` with options of `on_transport`.
 inline void run(const WorldOptions& options, const std::function<void(Rank&)>& body) {
-  if (options.transport == "mpi" && job == nullptr) return run_in_processes(options, body, Connection::sockets);
-  if (options.transport != "nccl") return run_ranks(options, body);
+  const TransportType& type = transport_type(options.transport);
+  if (!type.needs_job || job != nullptr) return run_ranks(options, body);
+  if (type.elements == nullptr) return run_in_processes(options, body, Connection::sockets);
   NcclOnHost nccl;
   WorldOptions mine = options;
-  mine.nccl = &nccl;
+  mine.elements = nccl_elements(nccl);
   try {
     run_in_processes(mine, body);
   } catch (...) {
@@ -66,7 +69,7 @@ inline void run(const WorldOptions& options, const std::function<void(Rank&)>& b
   CHECK(nccl.counts().aborted == 0);
 }
 
-/// Runs the body on `count` ranks, or passes it over.
+/// Runs the body on `count` ranks, or skips it.
 inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
   if (can_run(count))
     run(on_transport(count), body);
@@ -74,7 +77,7 @@ inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
     pass_over(count);
 }
 
-/// What `run_ranks` threw, on every process, must be this error of this class.
+/// Checks that `run_ranks` throws this error of this class on every process.
 template <class ErrorType = RankFailed>
 void fails_on_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body, const std::string& expected) {
   if (!can_run(options.mesh.size())) {

@@ -9,7 +9,7 @@ namespace heddle {
 
 namespace {
 
-constexpr ImageShape image{.channels = 3, .height = 112, .width = 112};
+constexpr ImageShape bench_image{.channels = 3, .height = 112, .width = 112};
 
 }  // namespace
 
@@ -17,7 +17,7 @@ Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision pre
   Construction construction{.device = rank.device, .key = rank.key, .precision = precision};
   {
     const MemoryScope scope(rank.device, Category::parameters);
-    auto description = std::make_shared<ModelDescription>(make_model({.type = type}, image));
+    auto description = std::make_shared<ModelDescription>(make_model({.type = type}, bench_image));
     auto plan = std::make_shared<PlacementPlan>(place(*description, {.mesh = rank.mesh, .samples = batch}));
     model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
   }
@@ -25,7 +25,8 @@ Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision pre
   for (const Parameter* parameter : model_.parameters())
     trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
   optimizer_ = make_optimizer({}, std::move(trained));
-  images_ = Tensor::full(rank.device, {batch, image.height, image.width, image.channels}, precision.activations, 0);
+  images_ = Tensor::full(rank.device, {batch, bench_image.height, bench_image.width, bench_image.channels},
+                         precision.activations, 0);
   rank.device.backend().training().fill_normal(images_, {.key = rank.key, .purpose = Purpose::test}, 0, 0, 1);
 }
 

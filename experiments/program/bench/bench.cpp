@@ -13,22 +13,22 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> names{"ops", "collectives", "steps", "pipeline", "head", "gpu"};
-constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), names.size()> benches{
+constexpr std::array<std::string_view, 6> bench_name_list{"ops", "collectives", "steps", "pipeline", "head", "gpu"};
+constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), bench_name_list.size()> benches{
     bench_ops, bench_collectives, bench_steps, bench_pipeline, bench_head, bench_gpu};
 
 }  // namespace
 
 std::span<const std::string_view> bench_names() {
-  return names;
+  return bench_name_list;
 }
 
 std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& settings) {
-  if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
-    fail<InputError>("unknown benchmark '{}': expected {}", name, fmt::join(names, " or "));
+  if (!name.empty() && std::find(bench_name_list.begin(), bench_name_list.end(), name) == bench_name_list.end())
+    fail<InputError>("unknown benchmark '{}': expected {}", name, fmt::join(bench_name_list, " or "));
   std::vector<BenchRow> rows;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (name.empty() ? names[i] == "gpu" : name != names[i]) continue;
+  for (std::size_t i = 0; i < bench_name_list.size(); ++i) {
+    if (name.empty() ? bench_name_list[i] == "gpu" : name != bench_name_list[i]) continue;
     const std::vector<BenchRow> more = benches[i](settings);
     rows.insert(rows.end(), more.begin(), more.end());
   }

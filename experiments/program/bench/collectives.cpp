@@ -15,6 +15,7 @@
 #include "framework/tensors/device.h"
 #include "parallel/communicator/shard.h"
 #include "parallel/transports/processes/processes.h"
+#include "parallel/transports/transports.h"
 #include "parallel/world.h"
 
 namespace heddle {
@@ -99,7 +100,7 @@ class CollectivesBench {
     options.mesh = Mesh(std::max(2, settings_.threads));
     if (settings_.job != nullptr) {
       options.mesh = Mesh(settings_.job->size());
-      options.transport = "mpi";
+      options.transport = transport_of_jobs(options.backend).name;
       options.processes = settings_.job;
     }
     options.threads = 1;

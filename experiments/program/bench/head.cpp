@@ -16,7 +16,7 @@ namespace heddle {
 
 namespace {
 
-constexpr int ranks = 2;
+constexpr int head_ranks = 2;
 constexpr std::int64_t cpu_tile = 1024;  // as the head chooses for such embeddings
 
 /// Medians over the steps.
@@ -29,7 +29,7 @@ struct Measured {
 
 Measured measure(const HeadCase& c) {
   Measured measured;
-  run_ranks({.mesh = Mesh(ranks), .threads = 1}, [&](Rank& rank) {
+  run_ranks({.mesh = Mesh(head_ranks), .threads = 1}, [&](Rank& rank) {
     HeadSteps head(c, rank);
     head.step();
     (void)tile_rate(c, cpu_tile, rank);
@@ -38,7 +38,7 @@ Measured measure(const HeadCase& c) {
     std::vector<double> shares;
     for (int i = 0; i < c.steps; ++i) {
       rank.world.barrier().wait();
-      rates.push_back(ranks * tile_rate(c, cpu_tile, rank));
+      rates.push_back(head_ranks * tile_rate(c, cpu_tile, rank));
       rank.world.barrier().wait();
       const double begin = rank.clock.now();
       head.step();
@@ -130,7 +130,7 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
     if (c.config.logits != Logits::fused || c.config.stash) continue;
     constexpr auto size = static_cast<double>(sizeof(float));
     add({.name = "  logits of its classes of a micro-batch, never held",
-         .value = size * c.columns() * static_cast<double>(c.batch / c.micro_batches) / ranks / giga,
+         .value = size * c.columns() * static_cast<double>(c.batch / c.micro_batches) / head_ranks / giga,
          .unit = "GB"});
   }
   return rows;

@@ -31,18 +31,18 @@ void on_threads(int threads, const std::function<void(int)>& body) {
 }
 
 constexpr int chains = 12;  // independent sums, enough to hide the latency of a multiply-add
-constexpr long rounds = 20'000'000;
+constexpr long fma_rounds = 20'000'000;
 
 using Vector256 = float __attribute__((vector_size(32)));
 using Vector512 = float __attribute__((vector_size(64)));
 
-// The multiply-adds of `rounds` rounds; what they give is returned so that nobody leaves them out.
+// The multiply-adds of `fma_rounds` rounds; what they give is returned so that nobody leaves them out.
 template <class Vector>
 [[gnu::always_inline]] inline float multiply_add() {
   Vector sums[chains];
   for (int i = 0; i < chains; ++i) sums[i] = Vector{} + static_cast<float>(i);
   const Vector factor = Vector{} + 0.5F;
-  for (long round = 0; round < rounds; ++round) {
+  for (long round = 0; round < fma_rounds; ++round) {
 #pragma GCC unroll 12
     for (Vector& sum : sums) sum = sum * factor + factor;
   }
@@ -89,7 +89,7 @@ double peak_flops(int threads) {
       results[static_cast<std::size_t>(i)] = is_wide ? multiply_add_512() : multiply_add_256();
     });
   });
-  return 2.0 * chains * rounds * (is_wide ? 16 : 8) * threads / seconds;
+  return 2.0 * chains * fma_rounds * (is_wide ? 16 : 8) * threads / seconds;
 }
 
 double peak_bandwidth(int threads) {

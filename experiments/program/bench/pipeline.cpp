@@ -16,7 +16,7 @@ namespace heddle {
 namespace {
 
 constexpr int micro_batches = 1000;
-constexpr int actions = 3 * micro_batches;  // F, H and B
+constexpr int actions_per_step = 3 * micro_batches;  // F, H and B
 
 class TinyStage final : public PipelineStages {
  public:
@@ -60,7 +60,7 @@ std::vector<BenchRow> bench_pipeline(const BenchSettings& settings) {
     const double bare = shortest_seconds([&] { stage.bare_loop(); }, repetitions);
     const double whole = shortest_seconds([&] { (void)engine.run(stage); }, repetitions);
     constexpr double microseconds = 1e6;
-    row.value = (whole - bare) / actions * microseconds;
+    row.value = (whole - bare) / actions_per_step * microseconds;
   });
   settings.on_row(row);
   return {row};

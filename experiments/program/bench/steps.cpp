@@ -16,12 +16,12 @@ namespace heddle {
 
 namespace {
 
-constexpr std::int64_t batch = 64;
+constexpr std::int64_t images_per_step = 64;
 
 double flops_of_step(ModelType type) {
   double flops = 0;
   run_ranks({.backend = "plan", .threads = 1}, [&](Rank& rank) {
-    Backbone backbone(type, batch, rank);
+    Backbone backbone(type, images_per_step, rank);
     const std::int64_t before = rank.device.backend().flops();
     backbone.step();
     flops = static_cast<double>(rank.device.backend().flops() - before);
@@ -49,16 +49,17 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
     for (const bool winograd : {false, true}) {
       double seconds = 0;
       run_ranks({.threads = settings.threads, .winograd = winograd}, [&, kind = type](Rank& rank) {
-        Backbone backbone(kind, batch, rank);
+        Backbone backbone(kind, images_per_step, rank);
         seconds = shortest_seconds([&] { backbone.step(); }, 5);
       });
-      const double limit = rate / flops_of_step(type) * batch;
-      const double value = batch / seconds;
-      rows.push_back({.name = fmt::format("{} step, 112 x 112, batch {}{}", name, batch, winograd ? ", Winograd" : ""),
-                      .value = value,
-                      .unit = "images/s",
-                      .limit = limit,
-                      .share = value / limit});
+      const double limit = rate / flops_of_step(type) * images_per_step;
+      const double value = images_per_step / seconds;
+      rows.push_back(
+          {.name = fmt::format("{} step, 112 x 112, batch {}{}", name, images_per_step, winograd ? ", Winograd" : ""),
+           .value = value,
+           .unit = "images/s",
+           .limit = limit,
+           .share = value / limit});
       settings.on_row(rows.back());
     }
   return rows;

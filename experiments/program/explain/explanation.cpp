@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "experiments/training/model_layout.h"
-#include "experiments/training/run_plan.h"
+#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/run_plan.h"
 #include "framework/error.h"
 #include "framework/tensors/memory.h"
 

@@ -12,8 +12,6 @@ namespace heddle {
 
 namespace {
 
-constexpr const char* none = "-";
-
 std::string count(double number) {
   if (number < 999.5) return fmt::format("{:.0f}", number);
   for (const char* prefix : {"k", "M", "G", "T"}) {
@@ -24,10 +22,10 @@ std::string count(double number) {
 }
 
 std::string bytes_or_none(std::int64_t bytes) {
-  return bytes > 0 ? format_bytes(bytes) : none;
+  return bytes > 0 ? format_bytes(bytes) : absent;
 }
 std::string seconds_or_none(double seconds) {
-  return seconds > 0 ? format_seconds(seconds) : none;
+  return seconds > 0 ? format_seconds(seconds) : absent;
 }
 
 /// One grid for layers and what is on its way between them: `>` forward, `<` backward.
@@ -37,8 +35,8 @@ class LayersTable {
 
   std::string to_text() {
     const auto& applications = e_.model.applications();
-    add({"input", none}, placement([&](Axis axis) { return to_string(e_.plan.input[axis]); }),
-        {none, none, none, none});
+    add({"input", absent}, placement([&](Axis axis) { return to_string(e_.plan.input[axis]); }),
+        {absent, absent, absent, absent});
     for (std::size_t i = 0; i <= applications.size(); ++i) {
       for (std::size_t s = 1; s < e_.stages.size(); ++s)
         if (e_.stages[s].layers.begin == static_cast<std::int64_t>(i)) add_cut(s);
@@ -87,8 +85,9 @@ class LayersTable {
     totals.add(costs);
     const PlanTotals::Traffic traffic = totals.communication();
     add(std::move(row), std::move(placement),
-        {costs.parameters > 0 ? fmt::format("{}", costs.parameters) : none, costs.flops > 0 ? count(costs.flops) : none,
-         bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
+        {costs.parameters > 0 ? fmt::format("{}", costs.parameters) : absent,
+         costs.flops > 0 ? count(costs.flops) : absent, bytes_or_none(traffic.bytes),
+         seconds_or_none(traffic.seconds)});
   }
   void add_layer(std::size_t index) {
     const ModelDescription::Application& application = e_.model.applications()[index];
@@ -151,7 +150,7 @@ std::string totals_table(const Explanation& e) {
     }
   if (has_stages) add("between stages", between);
   add("communication", {all.bytes + between.bytes, all.seconds + between.seconds});
-  grid.add({"computing", none, format_seconds(totals.computing_seconds)});
+  grid.add({"computing", absent, format_seconds(totals.computing_seconds)});
   return grid.to_text();
 }
 

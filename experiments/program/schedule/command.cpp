@@ -55,7 +55,7 @@ int bounded(const std::optional<std::int64_t>& value, std::string_view option, s
 }
 
 /// Stages a rank.
-int chunks_of(const ScheduleCommand& command) {
+int wanted_chunks(const ScheduleCommand& command) {
   return command.chunks ? bounded(command.chunks, "--chunks", "", 1024) : usual_chunks(command.name);
 }
 
@@ -63,7 +63,7 @@ Schedule named(const ScheduleCommand& command) {
   const ScheduleShape shape{.ranks = bounded(command.stages, "--stages", "the number of ranks", most_stages),
                             .micro_batches = bounded(command.micro_batches, "--micro-batches",
                                                      "the number of micro-batches", most_micro_batches),
-                            .chunks = chunks_of(command)};
+                            .chunks = wanted_chunks(command)};
   if (std::int64_t{shape.ranks} * shape.chunks > most_cells / shape.micro_batches)
     fail<InputError>("schedule: expected at most {} micro-batches in all stages together, got {} x {} x {}", most_cells,
                      shape.ranks, shape.chunks, shape.micro_batches);

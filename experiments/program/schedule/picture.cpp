@@ -10,15 +10,13 @@ namespace heddle {
 
 namespace {
 
-using enum ActionKind;
-
 constexpr std::array<ActionLook, 6> looks{{
-    {forward, "forward", {75, 33}, {"#6fb1f2", "#2f7fd0"}},
-    {backward, "backward", {114, 34}, {"#85d08a", "#3f9d48"}},
-    {backward_input, "input part of backward", {80, 37}, {"#5fcfcf", "#1f9a9a"}},
-    {backward_weight, "weight part of backward", {186, 142}, {"#d6d382", "#a8a336"}},
-    {recompute, "recomputed forward", {216, 173}, {"#f5b78a", "#d1803f"}},
-    {loss, "head and loss", {176, 133}, {"#cf9be0", "#9a55b5"}},
+    {ActionKind::forward, "forward", {75, 33}, {"#6fb1f2", "#2f7fd0"}},
+    {ActionKind::backward, "backward", {114, 34}, {"#85d08a", "#3f9d48"}},
+    {ActionKind::backward_input, "input part of backward", {80, 37}, {"#5fcfcf", "#1f9a9a"}},
+    {ActionKind::backward_weight, "weight part of backward", {186, 142}, {"#d6d382", "#a8a336"}},
+    {ActionKind::recompute, "recomputed forward", {216, 173}, {"#f5b78a", "#d1803f"}},
+    {ActionKind::loss, "head and loss", {176, 133}, {"#cf9be0", "#9a55b5"}},
 }};
 
 /// The greatest common divisor of two times, where less than `least` counts as rounding.

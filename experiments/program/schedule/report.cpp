@@ -20,7 +20,7 @@ std::string counted(int count, std::string_view one, std::string_view several) {
 }
 
 /// Of each rank; nothing if they differ.
-std::optional<int> chunks_of(const Schedule& schedule) {
+std::optional<int> chunks_per_rank(const Schedule& schedule) {
   std::vector<int> counts(schedule.ranks.size());
   for (const int rank : schedule.rank_of) ++counts[static_cast<std::size_t>(rank)];
   const bool are_equal = std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); });
@@ -28,7 +28,7 @@ std::optional<int> chunks_of(const Schedule& schedule) {
 }
 
 std::string stages_told(const Schedule& schedule) {
-  const std::optional<int> chunks = chunks_of(schedule);
+  const std::optional<int> chunks = chunks_per_rank(schedule);
   if (!chunks) return fmt::format(", {} stages", schedule.stages());
   return *chunks == 1 ? "" : fmt::format(", {} stages a rank", *chunks);
 }
@@ -72,7 +72,7 @@ std::string schedule_figures(const ScheduleReport& report) {
 
 std::string schedule_json(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
-  const std::optional<int> chunks = chunks_of(report.schedule);
+  const std::optional<int> chunks = chunks_per_rank(report.schedule);
   const OrderedJson json{{"name", report.name},
                          {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
                          {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},

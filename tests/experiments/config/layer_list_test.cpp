@@ -8,6 +8,7 @@
 #include "experiments/config/study.h"
 #include "parallel/world.h"
 #include "tests/support/layouts.h"
+#include "tests/support/message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 
@@ -40,7 +41,7 @@ ModelDescription model_of(const std::string& layers, const std::string& placemen
 }
 
 std::string error_of(const std::string& layers, const std::string& placements = "[]") {
-  return message_of([&] { (void)model_of(layers, placements); });
+  return message_of<InputError>([&] { (void)model_of(layers, placements); });
 }
 
 constexpr const char* residual = R"([

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/data/dataset.h"
+#include "experiments/data/data_config.h"
 
 using namespace heddle;
 

@@ -1,11 +1,12 @@
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "experiments/data/image_folder.h"
+#include "experiments/data/data_config.h"
 #include "framework/error.h"
 #include "tests/support/scratch.h"
 
@@ -91,7 +92,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   refuses_folder(path + "/none", "image folder \"" + path + "/none\": no such folder");
   folder.write("file", "");
   refuses_folder(path + "/file", "image folder \"" + path + "/file\": it is a file, not a folder");
-  refuses_folder(path, "image folder \"" + path + "\": one folder an identity expected, none found");
+  refuses_folder(path, "image folder \"" + path + "\": expected one folder for each identity, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');
   refuses_folder(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed to tell apart");
@@ -129,9 +130,23 @@ TEST_CASE("a file that breaks while training runs is named by the batch that mee
 TEST_CASE("an image size that no reader gives is refused") {
   DataConfig config;
   config.synthetic_identities.image = {2, 8, 8};
-  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: 1 (gray) or 3 (colour) channels expected, 2 given",
-                       InputError);
+  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: expected 1 (gray) or 3 (colour) channels, got 2", InputError);
   config.synthetic_identities.image = {3, 8};
-  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: [channels, height, width] expected, 2 numbers given",
+  CHECK_THROWS_WITH_AS(image_shape(config), "data.image: expected [channels, height, width], got 2 numbers",
                        InputError);
+}
+
+TEST_CASE("a type that no data set of the table has is an error, not another data set") {
+  DataConfig config;
+  config.type = static_cast<DataType>(data_sets.size);
+  CHECK_THROWS_AS((void)image_shape(config), std::out_of_range);
+  CHECK_THROWS_AS((void)make_dataset(config, {1}), std::out_of_range);
+}
+
+TEST_CASE("the number of identities is known before opening where the images are drawn") {
+  DataConfig config;
+  config.synthetic_identities.identities = 17;
+  CHECK(known_classes(config) == 17);
+  config.type = DataType::image_folder;
+  CHECK_FALSE(known_classes(config));
 }

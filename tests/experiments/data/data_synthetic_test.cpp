@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
-#include "experiments/data/dataset.h"
-#include "experiments/training/evaluation.h"
+#include "experiments/data/data_config.h"
+#include "experiments/training/evaluation/evaluation.h"
 
 using namespace heddle;
 
@@ -20,14 +20,14 @@ std::unique_ptr<const Dataset> faces(std::vector<std::int64_t> image, std::int64
   return make_dataset(config, {seed});
 }
 
-std::vector<std::int64_t> all_of(const Dataset& data, Split split) {
+std::vector<std::int64_t> every_index(const Dataset& data, Split split) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(data.size(split)));
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
 
 std::vector<float> read_all(const Dataset& data, Split split) {
-  const std::vector<std::int64_t> indices = all_of(data, split);
+  const std::vector<std::int64_t> indices = every_index(data, split);
   std::vector<float> pixels(indices.size() * static_cast<std::size_t>(data.image().size()));
   read_batch(data, split, indices, pixels);
   return pixels;
@@ -88,8 +88,8 @@ TEST_CASE("pixels are the levels of an 8-bit image, gray as the colour's luma") 
 
 TEST_CASE("identities differ in shape, and their mean colour does not give them away") {
   const auto data = faces({3, 32, 32}, 50, 8, 4);
-  const std::vector<std::int64_t> train_labels = labels_of(*data, Split::train, all_of(*data, Split::train));
-  const std::vector<std::int64_t> test_labels = labels_of(*data, Split::test, all_of(*data, Split::test));
+  const std::vector<std::int64_t> train_labels = labels_of(*data, Split::train, every_index(*data, Split::train));
+  const std::vector<std::int64_t> test_labels = labels_of(*data, Split::test, every_index(*data, Split::test));
   const std::vector<float> train = read_all(*data, Split::train);
   const std::vector<float> test = read_all(*data, Split::test);
   const auto mean_colour = [](const std::vector<float>& pixels) {

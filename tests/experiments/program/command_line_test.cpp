@@ -8,10 +8,14 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/config/study.h"
+#include "experiments/config/writer.h"
 #include "experiments/results/results_folder.h"
+#include "experiments/training/experiment.h"
+#include "framework/error.h"
 #include "tests/support/called.h"
 #include "tests/support/experiment_files.h"
-#include "tests/support/program.h"
+#include "tests/support/program/program.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -268,6 +272,18 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==
         "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+}
+
+TEST_CASE("a transport's former name is read, and written back as its present name") {
+  const std::string text = R"({"name": "old", "transport": "mpi", "data": {"type": "synthetic_identities"}})";
+  Study<Experiment> study = read_study_text<Experiment>(text, "old.json");
+  Experiment& experiment = study.variants[0].root;
+  CHECK(experiment.transport == "processes");
+  const std::string written = write_experiment({{"old", [&](Describer& d) { describe(d, experiment); }}});
+  CHECK(Json::parse(written)["transport"] == "processes");
+  const std::vector<std::string> wrong{"transport=\"mpj\""};
+  CHECK_THROWS_WITH_AS(read_study_text<Experiment>(text, "old.json", wrong),
+                       "--set transport: expected \"threads\", \"processes\" or \"nccl\", got \"mpj\"", InputError);
 }
 
 TEST_CASE("wrong calls say what is wrong and exit with 2") {

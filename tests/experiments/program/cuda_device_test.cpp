@@ -37,9 +37,9 @@ TEST_CASE("what the GPU does not do is refused") {
   };
   CHECK(error("clock=virtual") ==
         "heddle: --set clock: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes\n");
-  CHECK(
-      error("transport=mpi") ==
-      "heddle: --set transport: expected \"threads\" or \"nccl\" with device cuda: MPI's processes send host memory\n");
+  CHECK(error("transport=mpi") ==
+        "heddle: --set transport: expected \"threads\" or \"nccl\" with device cuda: MPI and sockets move host memory "
+        "only\n");
   CHECK(error("winograd=true") ==
         "heddle: --set winograd: expected false with device cuda: cuDNN chooses its own algorithms\n");
   CHECK(call({"validate", file}).code == 0);
@@ -47,11 +47,11 @@ TEST_CASE("what the GPU does not do is refused") {
   const Called on_cpu = call({"validate", file, "--set", "transport=nccl", "--set", "device=cpu"});
   CHECK(on_cpu.code == 2);
   CHECK(on_cpu.err ==
-        "heddle: --set transport: expected \"threads\" or \"mpi\" with device cpu: NCCL moves what GPUs hold\n");
+        "heddle: --set transport: expected \"threads\" or \"processes\" with device cpu: NCCL moves GPU memory only\n");
   CHECK(call({"plan", file, "--set", "transport=nccl"}).code == 0);
   const Called alone = call({"run", file, "--set", "transport=nccl"});
   CHECK(alone.code == 2);
-  CHECK(alone.err == "heddle: --set transport: nccl needs one process a rank: mpirun -n 2 ./heddle run FILE\n");
+  CHECK(alone.err == "heddle: --set transport: nccl needs one process per rank: mpirun -n 2 ./heddle run FILE\n");
   const Scratch other;
   const std::string of_two = experiment_in(other, R"(, "variants": [{"name": "alone", "patch": {"mesh": {"dp": 1}}},
                                                        {"name": "both", "patch": {}}])");

@@ -313,8 +313,8 @@ TEST_CASE("explain says what does not fit, and where") {
   Json experiment = two_layers();
   experiment["memory_budget"] = 5000;
   CHECK(call({"explain", "--placements", "auto"}, experiment).err ==
-        "heddle: small: the model: no placement fits into 4.57 KiB a rank, the least that is possible is 15.3 KiB (the "
-        "head takes 320 B of the 4.88 KiB of memory_budget)\n");
+        "heddle: small: the model: no placement fits into 4.57 KiB per rank, the least that is possible is 15.3 KiB "
+        "(the head takes 320 B of the 4.88 KiB of memory_budget)\n");
   experiment = two_layers();
   experiment["model"]["placements"][0] = {{"layers", "layers.0"}, {"parallel", "group"}};
   const Called called = call({"explain"}, experiment);

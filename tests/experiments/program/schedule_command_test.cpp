@@ -12,7 +12,7 @@
 #include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::schedule_command_test {
 
 namespace {
 
@@ -308,7 +308,7 @@ TEST_CASE("wrong searches say what was expected and exit with 2") {
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
         "heddle: schedule: --recompute is not searched\n");
   CHECK(refused("schedule --search --stages 1024 --micro-batches 1024") ==
-        "heddle: search: expected at most 262144 cells to weigh in all, got 10485760 of 1024 stages, up to 1024 "
+        "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 stages, up to 1024 "
         "micro-batches and up to 4 chunks\n");
 }
 
@@ -320,4 +320,4 @@ TEST_CASE("schedules are listed with what they are") {
   CHECK(printed("list learning_rates").find("cosine") != std::string::npos);
 }
 
-}  // namespace heddle
+}  // namespace heddle::schedule_command_test

@@ -9,9 +9,11 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
+#include "tests/support/message.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
 
@@ -61,7 +63,7 @@ TEST_CASE("a results folder holds a step's metrics as soon as the step is over")
   CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
 }
 
-TEST_CASE("a results folder holds its files, and a study's schedules a folder a variant") {
+TEST_CASE("a results folder holds its files, and one folder per variant for the schedules of a study") {
   const Scratch scratch;
   const RunResult run = run_result();
   ResultsFolder folder(scratch / "a", "{\"name\": 1}\n", false);
@@ -125,11 +127,87 @@ TEST_CASE("a resumed run keeps the steps before its first one, and drops later o
   CHECK(lines[3]["loss"] == 3.5);
 }
 
+/// How often a file was replaced: each time by another one.
+class Replaced {
+ public:
+  explicit Replaced(fs::path path) : path_(std::move(path)) {}
+  void look() {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0) return;
+    if (status.st_ino != inode_) {
+      ++count;
+      bytes += status.st_size;
+    }
+    inode_ = status.st_ino;
+    last = status.st_size;
+  }
+  int count = 0;
+  std::int64_t bytes = 0;
+  std::int64_t last = 0;
+
+ private:
+  fs::path path_;
+  ino_t inode_ = 0;
+};
+
+TEST_CASE("what a study of many short variants writes grows with their number, and the last write has all of them") {
+  const auto bytes_of = [](int variants) {
+    const Scratch scratch;
+    ResultsFolder folder(scratch / "a", "{}\n", false, [] { return 0.0; });
+    Replaced summary(scratch / "a/summary.json");
+    Replaced schedule(scratch / "a/variants/0/schedule.csv");
+    RunResult run;
+    for (int i = 0; i < variants; ++i) {
+      run.variants.push_back(variant_result(std::to_string(i), 1, 1));
+      folder.begin_variant(run.variants.back().name, 0, 1);
+      folder.write_if_due(run);
+      summary.look();
+      schedule.look();
+    }
+    folder.finish(run);
+    summary.look();
+    CHECK(schedule.count == 1);
+    CHECK(OrderedJson::parse(read_file(scratch / "a/summary.json", 64 * mebi))["variants"].size() ==
+          static_cast<std::size_t>(variants));
+    CHECK(fs::exists(folder.path() / "variants" / std::to_string(variants - 1) / "schedule.csv"));
+    CHECK(summary.bytes < 20 * summary.last);
+    return static_cast<double>(summary.bytes);
+  };
+  // Quadratic growth would give 16.
+  CHECK(bytes_of(400) / bytes_of(100) < 6);
+}
+
+TEST_CASE("a study of slow variants is written after each of them") {
+  const Scratch scratch;
+  double now = 0;
+  ResultsFolder folder(scratch / "a", "{}\n", false, [&] { return now; });
+  RunResult run;
+  for (std::size_t i = 0; i < 40; ++i) {
+    run.variants.push_back(variant_result(std::to_string(i), 1, 1));
+    now += 1.5;
+    folder.write_if_due(run);
+    CHECK(OrderedJson::parse(read_file(scratch / "a/summary.json", mebi))["variants"].size() == i + 1);
+  }
+}
+
+TEST_CASE("a results folder that is removed or replaced during the run is an error") {
+  const Scratch scratch;
+  const fs::path path = scratch / "a";
+  ResultsFolder folder(path, "{}\n", false);
+  folder.begin_variant("first", 0, 1);
+  const std::string expected = path.string() + ": the results folder was removed or replaced during the run";
+  fs::remove_all(path);
+  CHECK(message_of([&] { folder.write(run_result()); }) == expected);
+  fs::create_directory(path);
+  CHECK(message_of([&] { folder.begin_variant("second", 0, 1); }) == expected);
+  CHECK(fs::is_empty(path));
+}
+
 TEST_CASE("a results folder that cannot be made is an error that names it") {
   const Scratch scratch;
   write_file_atomically(scratch / "file", "");
   const fs::path path = scratch / "file/results";
-  CHECK(message_of([&] { ResultsFolder folder(path, "{}", false); }) ==
+  CHECK(message_of<InputError>([&] { ResultsFolder folder(path, "{}", false); }) ==
         path.string() + ": cannot be made a folder: Not a directory");
 }
 

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -11,8 +13,9 @@
 #include "experiments/results/summary.h"
 #include "experiments/results/text.h"
 #include "experiments/results/trace.h"
-#include "experiments/training/gather_ranks.h"
+#include "experiments/training/ranks/gather_ranks.h"
 #include "framework/files/crc32c.h"
+#include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
 
@@ -201,7 +204,7 @@ TEST_CASE("a rank's row travels between processes as it was measured") {
   sent.trace = {{"conv", false, 1, 0.5, 0, {}}, {"send", true, 1.5, 0.25, 77, MessageName{0, 1, 5}}};
   sent.convolutions = {chosen_convolution("forward", 512), chosen_convolution("backward_weight", 0)};
   RankResult came;
-  read_letter(to_letter(sent), came);
+  deserialize(serialized(sent), came);
   CHECK(came.peak.bytes == sent.peak.bytes);
   CHECK(came.reserved_bytes == 48 * mebi);
   CHECK(came.sent_bytes == 1001);
@@ -217,7 +220,7 @@ TEST_CASE("a rank's row travels between processes as it was measured") {
   CHECK(came.convolutions == sent.convolutions);
 }
 
-TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") {
+TEST_CASE("memory.csv has one line per category, and quotes what CSV needs quoted") {
   RunResult run;
   run.variants = {variant_result("a,\"b\"", 1, 1)};
   CHECK(memory_csv(run) ==
@@ -230,11 +233,13 @@ TEST_CASE("memory.csv has a line a category, and quotes what CSV needs quoted") 
         "\"a,\"\"b\"\"\",0,communication,0\n");
 }
 
-TEST_CASE("schedule.csv without stages: each rank runs its micro-batches one after another") {
-  CHECK(schedule_csv(variant_result("a", 2, 1)) == "0F0,0B0,0F1,0B1\n0F0,0B0,0F1,0B1\n");
+TEST_CASE("schedule.csv without stages has one row, however many data-parallel ranks there are, and reads back") {
+  const std::string text = schedule_csv(variant_result("a", 2, 1));
+  CHECK(text == "0F0,0B0,0F1,0B1\n");
+  CHECK(to_csv(from_csv(text, "schedule.csv")) == text);
 }
 
-TEST_CASE("trace.json: a process a rank, a track for compute and one for messages, variants one after another") {
+TEST_CASE("trace.json: one process per rank, a track for compute and one for messages, variants one after another") {
   RunResult run = run_result();
   const Span compute{.name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
   const Span message{
@@ -262,6 +267,38 @@ TEST_CASE("trace.json: a process a rank, a track for compute and one for message
                                         "dur":2.5e5,"args":{"variant":"serial","bytes":77}})"));
   CHECK(intervals[9]["pid"] == 3);
   CHECK(intervals[2]["ts"] == 1.75e6);  // where the first variant ended
+}
+
+TEST_CASE("trace.json: no span of communication overlaps another on its track, and each track has a name") {
+  RunResult run;
+  run.variants.resize(1);
+  run.variants[0].ranks.resize(1);
+  const auto message = [](double begin, double seconds) {
+    return Span{.name = "all_reduce", .is_communication = true, .begin_seconds = begin, .seconds = seconds, .bytes = 8};
+  };
+  // Two overlap, the third lies within the second, and the last, recorded before it, follows the first at once.
+  run.variants[0].ranks[0].trace = {message(1, 2), message(2, 4), message(3, 1), message(2.5, 1), message(6, 1)};
+  const Scratch scratch;
+  AtomicFile file(scratch / "trace.json");
+  write_trace(file, run);
+  file.commit();
+  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  std::map<int, std::vector<std::pair<double, double>>> tracks;
+  std::map<int, std::string> names;
+  for (const OrderedJson& event : trace["traceEvents"]) {
+    if (event["ph"] == "X")
+      tracks[event["tid"]].emplace_back(event["ts"], event["ts"].get<double>() + event["dur"].get<double>());
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+  }
+  CHECK(tracks.size() == 3);
+  for (auto& [track, spans] : tracks) {
+    std::sort(spans.begin(), spans.end());
+    for (std::size_t i = 1; i < spans.size(); ++i) CHECK(spans[i].first >= spans[i - 1].second);
+  }
+  CHECK(names[1] == "communication");
+  CHECK(names[4] == "communication 2");
+  CHECK(names[7] == "communication 3");
+  CHECK(names[2] == "sends");
 }
 
 TEST_CASE("trace.json has an arrow from each send to its receive, if both were recorded, in each variant anew") {

@@ -1,5 +1,5 @@
 // Parts of tensors in the files of a checkpoint: whoever reads them finds the same bits, and no broken file passes.
-#include "experiments/training/checkpoint_files.h"
+#include "experiments/training/checkpoints/checkpoint_files.h"
 
 #include <cstring>
 #include <fstream>
@@ -8,6 +8,7 @@
 
 #include "framework/files/crc32c.h"
 #include "tests/support/devices.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -72,7 +73,7 @@ class TwoFiles {
   std::string complaint(const ParameterPart& wanted = rows(0, 10), const std::string& name = "w",
                         DType dtype = DType::i64) {
     const std::string dir = (folder_ / "").string();
-    std::string message = message_of([&] {
+    std::string message = message_of<InputError>([&] {
       const CheckpointFiles files(folder_ / "");
       const StateTensor tensor{name, Tensor::zeros(device_, wanted.held_shape(), dtype), wanted};
       files.check(tensor);

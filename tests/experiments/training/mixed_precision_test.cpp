@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/run.h"
 #include "framework/ops/elementwise.h"
 #include "layers/activation.h"

@@ -106,7 +106,7 @@ TEST_CASE("plan walks a billion tiles at once") {
   });
   CHECK(device.backend().flops() == 2LL * 2048 * 512 * 4'000'000'000);
   CHECK_THROWS_WITH_AS(for_each_tile(device, 1, 0, [](std::int64_t, std::int64_t) {}),
-                       "tiles: expected at least 1 element a tile, got 0", Error);
+                       "tiles: expected at least 1 element per tile, got 0", Error);
 }
 
 TEST_CASE("An unknown device is refused with those that exist") {

@@ -1,4 +1,4 @@
-#include "experiments/training/prediction.h"
+#include "experiments/training/prediction/prediction.h"
 
 #include <doctest/doctest.h>
 

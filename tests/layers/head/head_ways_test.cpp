@@ -1,4 +1,4 @@
-// All ways to hold the logits, to keep the classes and to share them out train alike.
+// All ways to hold the logits, to keep the classes and to shard them train alike.
 #include <cmath>
 #include <limits>
 #include <set>
@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {
@@ -171,7 +171,7 @@ TEST_CASE("rate 1 is the full head, to the bit") {
 TEST_CASE("rows outside the sample stay, or decay and move on by their momentum") {
   Training t = some_training(50);
   t.config.logits = Logits::fused;
-  t.config.sample.rate = 0;  // the batch's classes alone
+  t.config.sample.rate = 0;  // only the batch's classes
   t.clip_norm = 0;
   std::set<std::int64_t> touched;
   for (std::int64_t step = 0; step < t.steps; ++step)
@@ -265,7 +265,7 @@ TEST_CASE("settings of a head that do not go together are refused") {
         "head.over: ranks of a replicated head share no classes: expected all, got dp x tp");
   CHECK(said({.classes = 9, .stash = true}) == "head.stash: only fused logits have something to keep");
   CHECK(said({.classes = 9, .logits = Logits::gathered, .sample = {.rate = 0.5}}) ==
-        "head.sample: expected sharded or fused logits: sampled ones are not put together");
+        "head.sample: sampled logits are not gathered or transposed: expected sharded or fused");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .logits = Logits::transposed}) ==
         "head.logits: a replicated head has all classes' logits: expected sharded or fused");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .sample = {.rate = 0.5}}) ==
@@ -273,7 +273,7 @@ TEST_CASE("settings of a head that do not go together are refused") {
   CHECK(said({.classes = 9, .momentum = MomentumState::none}, {.type = OptimizerType::adamw}) ==
         "head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
   CHECK(said({.classes = 9, .weights = WeightState::int8}, {}, DType::f64) ==
-        "head.state: narrow state is computed with in f32: expected f32 state beside train.dtype = f64");
+        "head.state: narrow state is for computing in f32: expected f32 state with train.dtype = f64");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
         "head.state: a replicated head is stepped with the other parameters: expected f32");
 }

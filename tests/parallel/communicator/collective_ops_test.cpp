@@ -9,6 +9,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle::collective_ops_test {

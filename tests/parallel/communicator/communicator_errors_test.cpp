@@ -4,13 +4,14 @@
 #include "parallel/communicator/communicator.h"
 #include "parallel/communicator/shard.h"
 #include "parallel/world.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
-TEST_CASE("wrong arguments are told before anything moves") {
+TEST_CASE("wrong arguments are reported before anything moves") {
   on_ranks(2, [](Rank& rank) {
     Communicator& world = rank.world;
     const int me = rank.index;

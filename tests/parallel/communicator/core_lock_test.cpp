@@ -18,7 +18,7 @@ WorldOptions by_cpu_time(int count) {
   return options;
 }
 
-/// Computes for so long, and says how many ranks did so at the same time.
+/// Computes for the given time and counts how many ranks did so at the same time.
 class Computing {
  public:
   void operator()(double seconds) {
@@ -36,23 +36,23 @@ class Computing {
   std::atomic<int> most_{0};
 };
 
-TEST_CASE("A turn goes to those who wait for it in the order in which they came") {
-  ComputingTurn turn;
-  turn.take();
+TEST_CASE("A core lock goes to waiting threads in the order of their calls") {
+  CoreLock core;
+  core.lock();
   std::vector<int> order;
   std::vector<std::jthread> threads;
   for (int i = 0; i < 5; ++i) {
     threads.emplace_back([&, i] {
-      turn.take();
+      core.lock();
       order.push_back(i);
-      turn.give_up();
+      core.unlock();
     });
-    while (turn.waiting() <= static_cast<std::size_t>(i)) std::this_thread::yield();
+    while (core.waiting() <= static_cast<std::size_t>(i)) std::this_thread::yield();
   }
-  turn.give_up();
+  core.unlock();
   threads.clear();
   CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
-  turn.take();  // it is free again
+  core.lock();  // it is free again
 }
 
 TEST_CASE("Ranks with virtual clocks compute one at a time, whatever they send meanwhile") {
@@ -87,7 +87,7 @@ TEST_CASE("By a wall clock, or by a time that is counted, ranks compute at once"
   }
 }
 
-TEST_CASE("A rank that fails gives up its turn, whether it computes, communicates or has caught an error") {
+TEST_CASE("A rank that fails releases the core lock, whether it computes, communicates or has caught an error") {
   const auto fails_with = [](const std::string& expected, const std::function<void(Rank&)>& body) {
     CHECK_THROWS_WITH_AS(run_ranks(by_cpu_time(3), body), expected.c_str(), RankFailed);
   };

@@ -46,8 +46,8 @@ TEST_CASE("schedule csv: a stage's rank is the row that it stands in") {
 
 TEST_CASE("schedule csv: what is no schedule is named by row and cell") {
   const auto read = [](std::string_view text) { return from_csv(text, "f.csv"); };
-  CHECK_THROWS_WITH_AS(read(""), "f.csv: expected one row a rank, the file is empty", InputError);
-  CHECK_THROWS_WITH_AS(read("\r\n\n"), "f.csv: expected one row a rank, the file is empty", InputError);
+  CHECK_THROWS_WITH_AS(read(""), "f.csv: expected one row per rank, the file is empty", InputError);
+  CHECK_THROWS_WITH_AS(read("\r\n\n"), "f.csv: expected one row per rank, the file is empty", InputError);
   CHECK_THROWS_WITH_AS(read("0F0,0B0\n,,\n"), "f.csv:2: a rank that computes nothing", InputError);
   CHECK_THROWS_WITH_AS(read("0F0,0G0"), "f.csv:1: cell 2: expected an action such as `2F0`, got `0G0`", InputError);
   CHECK_THROWS_WITH_AS(read("0F0,0B0\n1F0,1BB"), "f.csv:2: cell 2: expected an action such as `2F0`, got `1BB`",

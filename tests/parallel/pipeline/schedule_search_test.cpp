@@ -1,4 +1,4 @@
-// The search: what it weighs, in which order, and that its own schedules are sound.
+// The search: which schedules it tries, how it sorts them, and that the list scheduler's are valid.
 #include "parallel/pipeline/schedule_search.h"
 
 #include <algorithm>
@@ -155,7 +155,7 @@ TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
   SearchSpace deep = space(16, 64);
   deep.most_chunks = 64;
   CHECK_THROWS_WITH_AS(search_schedules(deep),
-                       "search: expected at most 262144 cells to weigh in all, got 3727360 of 16 stages, up to 64 "
+                       "search: expected at most 262144 cells to try in all, got 3727360 of 16 stages, up to 64 "
                        "micro-batches and up to 64 chunks",
                        InputError);
 }

@@ -1,4 +1,4 @@
-// Which schedules can be executed, and what is said of those that cannot.
+// Which schedules can be executed, and what is reported about those that cannot.
 #include <algorithm>
 #include <initializer_list>
 #include <random>
@@ -51,7 +51,7 @@ std::string fault_of(const Schedule& schedule) {
   return fault ? std::to_string(fault->rank) + "/" + std::to_string(fault->index) + ": " + fault->why : "";
 }
 
-/// One stage a rank, one micro-batch whose backward is in two parts.
+/// One stage per rank, and one micro-batch whose backward is in two parts.
 Schedule in_parts(std::initializer_list<Action> list) {
   return {1, looped_stages(1, 1), {std::vector<Action>(list)}};
 }
@@ -130,7 +130,7 @@ class RandomSchedule {
   std::set<std::tuple<ActionKind, int, int>> done_;
 };
 
-/// What the passes make of a schedule can be executed.
+/// Checks that what the passes make of a schedule can be executed.
 void check_passes(const Schedule& schedule) {
   REQUIRE(fault_of(schedule) == "");
   REQUIRE(from_csv(to_csv(schedule), "written") == schedule);
@@ -222,9 +222,9 @@ TEST_CASE("validate: an overlapped pair is one forward and one backward that nee
   CHECK(fault_of(with_cell(schedule, 0, 3, {backward, 0, 1, true})) ==
         "0/3: 0B1: overlaps the next action, but there is none");
   CHECK(fault_of(with_cell(schedule, 0, 0, {forward, 0, 0, true})) ==
-        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+        "0/0: 0F0: overlaps, but the pair is not one forward and one backward of different cells");
   CHECK(fault_of(with_cell(one_f_one_b({1, 1}), 0, 0, {forward, 0, 0, true})) ==
-        "0/0: 0F0: overlaps what is not one forward and one backward of different cells");
+        "0/0: 0F0: overlaps, but the pair is not one forward and one backward of different cells");
 }
 
 TEST_CASE("validate: messages follow what they send, are received before use, and in the order of their pair") {

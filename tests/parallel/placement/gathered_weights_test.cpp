@@ -8,6 +8,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "parallel/placement/flat_shard.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle::test {
@@ -211,8 +212,8 @@ TEST_CASE("Bytes that are given back cannot be read until they are filled again"
     x.storage()->derived().push_back({1, version, Tensor::full(rank.device, {8}, DType::f32, 0).storage()});
     x.storage()->release();
     CHECK(meter.live().total() == 0);
-    CHECK(message_of([&] { view.to_doubles(); }) == "tensor: its 16 bytes are given back and cannot be read");
-    CHECK(message_of([&] { x.storage()->release(); }) == "tensor: its 16 bytes are given back already");
+    CHECK(message_of([&] { view.to_doubles(); }) == "tensor: its 16 bytes are released and cannot be read");
+    CHECK(message_of([&] { x.storage()->release(); }) == "tensor: its 16 bytes are already released");
     const Tensor small = Tensor::full(rank.device, {3}, DType::f32, 2);
     CHECK(message_of([&] { x.storage()->refill(*small.storage()); }) == "tensor: 16 bytes cannot be refilled from 12");
     {

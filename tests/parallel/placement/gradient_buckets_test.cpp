@@ -6,6 +6,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/optimizers/optimizer.h"
 #include "parallel/placement/flat_shard.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle::test {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/devices.h"
+#include "tests/support/message.h"
 #include "tests/support/transports.h"
 
 namespace heddle {
@@ -100,7 +101,7 @@ void check_pair(Rank& rank, const Shape& shape, const Placements& from, const Pl
   const Tensor mine = tensor(rank.device, local_shape(shape, from, mesh, rank.coordinates),
                              scaled(box_of(whole, shape, before), value_share(from, mesh, rank.coordinates)));
   std::int64_t sent = rank.bytes.sent_bytes();
-  const Placed y = redistribute({Variable::input(mine, accumulator), shape, from}, to, rank);
+  const Placed y = redistribute({Variable::input(mine, accumulator), shape, from}, to, rank.groups);
   const std::int64_t sent_forward = rank.bytes.sent_bytes() - sent;
   CHECK(y.where == to);
   CHECK(y.value.shape() == local_shape(shape, to, mesh, rank.coordinates));
@@ -177,13 +178,13 @@ TEST_CASE("the tutorial's re-layout: class-sharded logits become sample-sharded 
     for (int i = 0; i < 4; ++i)
       for (int j = 0; j < 4; ++j) mine.push_back(10 * i + 4 * rank.index + j);
     const Placed by_class{tensor(rank.device, {4, 4}, mine), {4, 8}, {S(1), R, R}};
-    const Placed by_sample = mp2dp(by_class, 1, Axis::dp, rank);
+    const Placed by_sample = mp2dp(by_class, 1, Axis::dp, rank.groups);
     const std::vector<double> first{0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16, 17};
     const std::vector<double> second{20, 21, 22, 23, 24, 25, 26, 27, 30, 31, 32, 33, 34, 35, 36, 37};
     CHECK(by_sample.value.shape() == Shape{2, 8});
     CHECK(by_sample.value.value().to_doubles() == (rank.index == 0 ? first : second));
     CHECK(by_sample.where == Placements{S(0), R, R});
-    const Placed back = dp2mp(by_sample, 1, Axis::dp, rank);
+    const Placed back = dp2mp(by_sample, 1, Axis::dp, rank.groups);
     CHECK(back.value.value().to_doubles() == mine);
   });
 }
@@ -204,7 +205,7 @@ TEST_CASE("labels are moved as they are") {
     const ShardRange mine = shard(7, 3, rank.index);
     std::vector<std::int64_t> labels;
     for (std::int64_t i = mine.begin; i < mine.end(); ++i) labels.push_back(100 + i);
-    const Placed whole = redistribute({integers(rank.device, labels), {7}, {S(0), R, R}}, {}, rank);
+    const Placed whole = redistribute({integers(rank.device, labels), {7}, {S(0), R, R}}, {}, rank.groups);
     CHECK(whole.value.value().to_host<std::int64_t>() == std::vector<std::int64_t>{100, 101, 102, 103, 104, 105, 106});
   });
 }
@@ -213,7 +214,7 @@ TEST_CASE("what does not change and slices of rows copy nothing") {
   on_mesh(Mesh(1, 1, 2), [](Rank& rank) {
     const Tensor x = Tensor::zeros(rank.device, {1, 6, 2}, DType::f32);
     const auto storage_after = [&](const Placements& from, const Placements& to) {
-      return redistribute({x, x.shape(), from}, to, rank).value.value().storage();
+      return redistribute({x, x.shape(), from}, to, rank.groups).value.value().storage();
     };
     CHECK(storage_after({R, R, R}, {R, R, RP}) == x.storage());
     CHECK(storage_after({R, R, R}, {R, R, S(1)}) == x.storage());
@@ -256,7 +257,7 @@ TEST_CASE("placements print in the field's words, and cut a dimension from the o
 TEST_CASE("redistributing what is not there is an error that says what is") {
   on_mesh(Mesh(2, 1, 2), [](Rank& rank) {
     const auto says = [&](const Placed& x, const Placements& to, const std::string& text) {
-      CHECK(message_of([&] { redistribute(x, to, rank); }) == text);
+      CHECK(message_of([&] { redistribute(x, to, rank.groups); }) == text);
     };
     const Tensor x = Tensor::zeros(rank.device, {4, 8}, DType::f32);
     says({x, {4, 8}, {S(0), R, R}}, {},
@@ -268,10 +269,10 @@ TEST_CASE("redistributing what is not there is an error that says what is") {
     says({integers(rank.device, {1, 2}), {2}, {}}, {R, R, P},
          "redistribute: a partial sum is of a floating type, got i64[2] placed dp R, tp P");
     CHECK(message_of([&] {
-            dp2mp({x, {4, 8}, {}}, 1, Axis::tp, rank);
+            dp2mp({x, {4, 8}, {}}, 1, Axis::tp, rank.groups);
           }) == "dp2mp: expected a value placed S(0) along tp, got dp R, tp R");
     CHECK(message_of([&] {
-            mp2dp({x, {4, 8}, {}}, 1, Axis::dp, rank);
+            mp2dp({x, {4, 8}, {}}, 1, Axis::dp, rank.groups);
           }) == "mp2dp: expected a value placed S(1) along dp, got dp R, tp R");
   });
 }
@@ -287,7 +288,7 @@ TEST_CASE("plan sends and holds the same bytes without data") {
       const Tensor mine = Tensor::zeros(rank.device, local_shape(shape, from, rank.mesh, rank.coordinates), DType::f32);
       Placed x{Variable::input(mine, accumulator), shape, from};
       for (const Placements& to : {Placements{S(1), R, S(0)}, Placements{P, R, P}, Placements{R, R, S(1)}})
-        x = redistribute(x, to, rank);
+        x = redistribute(x, to, rank.groups);
       backward({{x.value, Tensor::zeros_like(x.value.value())}});
       const MemoryUse peak = rank.device.meter().peak();
       auto& row = table[static_cast<std::size_t>(rank.index)];

@@ -8,10 +8,12 @@
 #include <doctest/doctest.h>
 
 #include "framework/backends/gpu.h"
+#include "parallel/transports/job.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
-#include "tests/support/on_nccl.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/on_nccl.h"
 
 namespace heddle::test {
 
@@ -154,7 +156,7 @@ TEST_CASE("nccl: after a failure the next section begins anew, with other commun
   CHECK(nccl.counts().closed == 3 * 6);
 }
 
-TEST_CASE("nccl: a circle of waits is told, though elements could move") {
+TEST_CASE("nccl: a cycle of waits is reported, though elements could move") {
   NcclOnHost nccl;
   CHECK_THROWS_WITH_AS(
       run_in_processes(on_nccl(2, nccl),
@@ -172,13 +174,13 @@ TEST_CASE("nccl: a circle of waits is told, though elements could move") {
       RankFailed);
 }
 
-TEST_CASE("nccl: what it cannot run on is wrong input") {
+TEST_CASE("nccl: devices that it does not support are wrong input") {
   WorldOptions options = ranks(2, "cpu");
   options.transport = "nccl";
   CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}),
-                       "transport: nccl needs one process a rank: start it with mpirun -n 2", InputError);
+                       "transport nccl: it needs one process per rank: start it with mpirun -n 2", InputError);
   CHECK_THROWS_WITH_AS(run_in_processes(options, [](Rank&) {}),
-                       "transport: nccl moves what GPUs hold: expected device cuda, got cpu", InputError);
+                       "transport nccl: expected device cuda, got cpu: NCCL moves GPU memory only", InputError);
   // Without data there is nothing to move, and no GPU is asked for.
   options.backend = "plan";
   run_in_processes(options, [](Rank& rank) { CHECK(rank.world.all_reduce(large(rank)).wait().numel() == 30000); });

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/local_job.h"
+#include "tests/support/processes/local_job.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 TEST_CASE("what is still to arrive when a wait fails arrives in memory that is kept for it") {
   WorldOptions options = ranks(3);
-  options.transport = "mpi";
+  options.transport = "processes";
   const auto body = [](Rank& rank) {
     constexpr std::int64_t count = 100000;
     rank.world.barrier().wait();

@@ -1,9 +1,9 @@
 // In place of MPI, in a program of one process.
-#include "parallel/transports/processes/wire.h"
+#include "parallel/transports/processes/mpi/mpi_wire.h"
 
 namespace heddle {
 
-std::unique_ptr<Wire> join_job() {
+std::unique_ptr<Wire> join_by_mpi() {
   return nullptr;
 }
 

@@ -1,0 +1,32 @@
+#include "experiments/data/data_config.h"
+
+#include "framework/description/describe.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+void describe_data(Describer& d, const char* key, DataConfig& config) {
+  tagged(d, key, config.type, data_sets, config, "the images to train and to test on",
+         [](Describer& inner, DataConfig& c) {
+           object(inner, "augmentation", c.augmentation, "random changes to training images");
+         });
+}
+
+ImageShape image_shape(const DataConfig& config) {
+  const std::vector<std::int64_t>& image = data_sets[config.type].image(config);
+  if (image.size() != 3)
+    fail<InputError>("data.image: expected [channels, height, width], got {} numbers", image.size());
+  if (image[0] != 1 && image[0] != 3)
+    fail<InputError>("data.image: expected 1 (gray) or 3 (colour) channels, got {}", image[0]);
+  return {.channels = image[0], .height = image[1], .width = image[2]};
+}
+
+std::optional<std::int64_t> known_classes(const DataConfig& config) {
+  return data_sets[config.type].known_classes(config);
+}
+
+std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed) {
+  return data_sets[config.type].open(config, image_shape(config), seed);
+}
+
+}  // namespace heddle

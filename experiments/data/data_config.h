@@ -1,0 +1,70 @@
+// The option `data` of an experiment, and the table of data sets: the only place that knows all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "experiments/data/augmentation.h"
+#include "experiments/data/dataset.h"
+#include "experiments/data/image_folder.h"
+#include "experiments/data/synthetic_identities.h"
+#include "framework/description/enum_table.h"
+
+namespace heddle {
+
+enum class DataType { synthetic_identities, image_folder };
+
+struct DataConfig {
+  DataType type = DataType::synthetic_identities;
+  SyntheticIdentitiesConfig synthetic_identities{};
+  ImageFolderConfig image_folder{};
+  AugmentationConfig augmentation{};
+};
+
+/// A data set: how its part of the configuration is described and used.
+struct DataSetRow {
+  std::string_view name;  ///< the value of "type"
+  std::string_view help;
+  void (*describe)(Describer&, DataConfig&);
+  const std::vector<std::int64_t>& (*image)(const DataConfig&);
+  std::optional<std::int64_t> (*known_classes)(const DataConfig&);
+  std::unique_ptr<const Dataset> (*open)(const DataConfig&, const ImageShape&, RandomKey seed);
+};
+
+/// The row of a data set whose configuration is a member of DataConfig with its own `describe`, `image`,
+/// `known_classes` and `open_data`.
+template <auto member>
+constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
+  return {.name = name,
+          .help = help,
+          .describe = [](Describer& d, DataConfig& config) { describe(d, config.*member); },
+          .image = [](const DataConfig& config) -> const std::vector<std::int64_t>& { return (config.*member).image; },
+          .known_classes = [](const DataConfig& config) { return (config.*member).known_classes(); },
+          .open = [](const DataConfig& config, const ImageShape& image,
+                     RandomKey seed) { return open_data(config.*member, image, seed); }};
+}
+
+inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
+    {DataType::synthetic_identities,
+     data_set<&DataConfig::synthetic_identities>(
+         "synthetic_identities", "drawn faces; every image is a function of seed, identity and number")},
+    {DataType::image_folder,
+     data_set<&DataConfig::image_folder>("image_folder", "one folder of images for each identity")},
+});
+
+/// The tagged union "data": {"type": ..., ...}.
+void describe_data(Describer& d, const char* key, DataConfig& config);
+
+/// The [channels, height, width] of the chosen data set, without opening anything.
+ImageShape image_shape(const DataConfig& config);
+
+/// The number of identities of the chosen data set, where it is known without opening anything.
+std::optional<std::int64_t> known_classes(const DataConfig& config);
+
+/// Opens or generates. `seed` draws the identities of generated sets. InputError if the data cannot be used.
+std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);
+
+}  // namespace heddle

@@ -1,0 +1,34 @@
+#include "experiments/program/run_narrator.h"
+
+#include <fmt/format.h>
+
+namespace heddle {
+
+std::vector<StepRecord> RunNarrator::on_begin(std::int64_t first_step) {
+  if (resumes_)
+    console_.err << (first_step > 0 ? fmt::format("going on after step {}\n", first_step)
+                                    : "no checkpoint there: from the beginning\n")
+                 << std::flush;
+  progress_.begin(variant_, first_step, train_.steps, train_.batch);
+  return folder_->begin_variant(variant_, first_step, train_.batch);
+}
+
+void RunNarrator::on_step(const StepRecord& record) {
+  folder_->step(record);
+  progress_.step(record);
+}
+
+void RunNarrator::on_status(const std::string& text) {
+  progress_.show(text);
+}
+
+void RunNarrator::on_note(const std::string& text) {
+  console_.err << text << "\n" << std::flush;
+}
+
+void RunNarrator::on_stall(const std::string& why) {
+  console_.err << "heddle: " << why << "\n" << std::flush;
+  console_.end_at_once(4);
+}
+
+}  // namespace heddle

@@ -1,0 +1,38 @@
+// Shows on the console how a variant trains, and writes its steps into the results folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/program/commands.h"
+#include "experiments/results/progress.h"
+#include "experiments/results/results_folder.h"
+#include "experiments/training/experiment.h"
+#include "experiments/training/run_observer.h"
+
+namespace heddle {
+
+class RunNarrator final : public RunObserver {
+ public:
+  /// `folder` is rank 0's; other processes have none.
+  RunNarrator(const std::string& variant, const TrainConfig& train, bool resumes, Progress& progress,
+              ResultsFolder* folder, const Console& console)
+      : variant_(variant), train_(train), resumes_(resumes), progress_(progress), folder_(folder), console_(console) {}
+
+  std::vector<StepRecord> on_begin(std::int64_t first_step) override;
+  void on_step(const StepRecord& record) override;
+  void on_status(const std::string& text) override;
+  void on_note(const std::string& text) override;
+  /// Ends the program.
+  void on_stall(const std::string& why) override;
+
+ private:
+  const std::string& variant_;
+  const TrainConfig& train_;
+  bool resumes_;
+  Progress& progress_;
+  ResultsFolder* folder_;
+  const Console& console_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,314 @@
+#include "experiments/training/checkpoints/checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include <fmt/ranges.h>
+
+#include "experiments/training/checkpoints/checkpoint_files.h"
+#include "framework/description/describe.h"
+#include "framework/description/printable.h"
+#include "framework/files/crc32c.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::string_view step_prefix = "step-";
+/// The step in which the saved head began to train.
+constexpr const char* head_begun = "head_begun";
+/// All that must stay as it was, in the form that follows this.
+constexpr std::string_view experiment_prefix = "experiment_";
+/// The state of the loss scale, in f16 only.
+constexpr const char* loss_scale = "loss_scale";
+
+std::optional<std::int64_t> steps_of(const std::string& folder) {
+  std::int64_t steps = 0;
+  const char* const end = folder.data() + folder.size();
+  if (!folder.starts_with(step_prefix)) return {};
+  const auto result = std::from_chars(folder.data() + step_prefix.size(), end, steps);
+  if (result.ec != std::errc{} || result.ptr != end) return {};  // also what is still being written
+  return steps;
+}
+
+void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
+  std::error_code ignored;  // no folder: nothing to remove
+  std::vector<std::filesystem::path> old;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
+    if (const auto steps = steps_of(entry.path().filename().string()); steps && *steps < steps_done)
+      old.push_back(entry.path());
+  for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
+}
+
+/// The experiment less what may change when a run goes on: how long it is, what it saves and measures, what bounds it.
+Experiment without_course(Experiment experiment) {
+  const Experiment defaults;
+  experiment.name.clear();
+  experiment.train.steps = defaults.train.steps;
+  experiment.train.save = defaults.train.save;
+  experiment.train.save_every = defaults.train.save_every;
+  experiment.head.loss_every = defaults.head.loss_every;
+  experiment.evaluate = defaults.evaluate;
+  experiment.evaluation = defaults.evaluation;
+  experiment.memory_budget = defaults.memory_budget;
+  experiment.timeout = defaults.timeout;
+  experiment.transport = defaults.transport;
+  experiment.clock = defaults.clock;
+  experiment.links = defaults.links;
+  experiment.ranks = defaults.ranks;
+  experiment.profile = defaults.profile;
+  return experiment;
+}
+
+/// The experiment less its layout, which changes the results by rounding only.
+Experiment without_layout(Experiment experiment) {
+  const Experiment defaults;
+  experiment.mesh = defaults.mesh;
+  experiment.pipeline = defaults.pipeline;
+  experiment.threads = defaults.threads;
+  experiment.model.placements = defaults.model.placements;
+  experiment.model.stages = defaults.model.stages;
+  for (LayerConfig& layer : experiment.model.layers) {
+    const LayerConfig blank;
+    layer.parallel = blank.parallel;
+    layer.over = blank.over;
+    layer.stage = blank.stage;
+    layer.recompute = blank.recompute;
+  }
+  experiment.head.parallel = defaults.head.parallel;
+  experiment.head.logits = defaults.head.logits;
+  experiment.head.stash = defaults.head.stash;
+  experiment.head.tile = defaults.head.tile;
+  experiment.head.over = defaults.head.over;
+  experiment.head.sample.shards = defaults.head.sample.shards;
+  experiment.train.micro_batches = defaults.train.micro_batches;
+  experiment.train.shard = defaults.train.shard;
+  experiment.train.bucket_bytes = defaults.train.bucket_bytes;
+  return experiment;
+}
+
+/// The experiment less its classes and the data that they are learned from.
+Experiment without_head(Experiment experiment) {
+  const Experiment defaults;
+  experiment.head = defaults.head;
+  experiment.data = defaults.data;
+  return experiment;
+}
+
+std::string checksum_of(const std::string& text) {
+  return fmt::format("{:08x}", crc32c(text));
+}
+
+std::string text_key(const ExperimentIdentity& form) {
+  return fmt::format("{}{}", experiment_prefix, form.form);
+}
+
+/// The number of sample groups by whose statistics batch norms normalise a batch; 0 without such layers.
+std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const ModelDescription& model) {
+  const auto& layers = model.applications();
+  if (std::none_of(layers.begin(), layers.end(), [](const auto& a) { return a.layer->type() == "batch_norm"; }))
+    return 0;
+  return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
+}
+
+/// The metadata that the files of all ranks have in common. The model's sizes show in its tensors.
+SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const ExperimentIdentity& form) {
+  const Experiment course = without_course(trainer.experiment());
+  const Experiment learning = without_layout(course);
+  const Mesh& mesh = trainer.rank().mesh;
+  SafetensorsMetadata identity{{"ranks", std::to_string(mesh.size())},
+                               {"steps", std::to_string(steps_done)},
+                               {"seed", std::to_string(course.seed)},
+                               {"batch", std::to_string(course.train.batch)},
+                               {"mesh", to_string(mesh)},
+                               {"micro_batches", std::to_string(course.train.micro_batches)},
+                               {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
+                               {"sampled_shards", std::to_string(trainer.sample_shards())},
+                               {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
+                               {head_begun, std::to_string(trainer.head_first_step())},
+                               {"layout", checksum_of(form.text(course))},
+                               {"experiment", checksum_of(form.text(learning))},
+                               {"backbone", checksum_of(form.text(without_head(learning)))},
+                               {text_key(form), form.text(learning)}};
+  if (trainer.loss_scale()) identity.emplace(loss_scale, trainer.loss_scale()->to_text());
+  return identity;
+}
+
+void load_loss_scale(Trainer& trainer, const SafetensorsMetadata& saved) {
+  if (!trainer.loss_scale()) return;
+  const auto found = saved.find(loss_scale);
+  try {
+    trainer.loss_scale()->set(found == saved.end() ? "" : found->second);
+  } catch (const InputError& error) {
+    fail<InputError>("checkpoint: {}: {}", loss_scale, error.what());
+  }
+}
+
+/// A number in [0, most] that was saved; 0 if none was.
+std::int64_t saved_count(const SafetensorsMetadata& saved, const std::string& key, std::int64_t most) {
+  const auto found = saved.find(key);
+  if (found == saved.end()) return 0;
+  const char* const end = found->second.data() + found->second.size();
+  std::int64_t count = -1;
+  const auto [stopped, error] = std::from_chars(found->second.data(), end, count);
+  if (error != std::errc() || stopped != end || count < 0 || count > most)
+    fail<InputError>("checkpoint: {}: expected a number from 0 to {}, got \"{}\"", key, most, shortened(found->second));
+  return count;
+}
+
+/// The number of shards in which a run that goes on samples its classes, where that is not the number that it would
+/// take by itself: what the experiment leaves open stays as it was, however many ranks there are now.
+std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved) {
+  const HeadConfig& head = trainer.experiment().head;
+  if (!head.samples() || head.sample.shards > 0) return {};
+  constexpr std::int64_t most_shards = 1'000'000;
+  const std::int64_t shards = saved_count(saved, "sampled_shards", most_shards);
+  if (shards < 1 || shards == trainer.sample_shards()) return {};
+  return shards;
+}
+
+/// Compares the metadata of a checkpoint with those that this run would write.
+class Comparison {
+ public:
+  Comparison(std::filesystem::path folder, const SafetensorsMetadata& saved, const SafetensorsMetadata& here,
+             const ExperimentIdentity& form)
+      : folder_(std::move(folder)), saved_(saved), here_(here), form_(form) {}
+
+  std::string saved(const std::string& key) const {
+    const auto found = saved_.find(key);
+    return found == saved_.end() ? "nothing" : shortened(found->second);
+  }
+  const std::string& here(const std::string& key) const { return here_.at(key); }
+  bool same(const std::string& key) const {
+    const auto found = saved_.find(key);
+    return found != saved_.end() && found->second == here(key);
+  }
+
+  void expect(const std::string& key) const {
+    if (!same(key))
+      fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
+                       folder_.string(), key, saved(key), here(key));
+  }
+
+  void expect_experiment(SavedHead head) const {
+    if (head == SavedHead::kept && !same("experiment"))
+      fail<InputError>(
+          "{}: was saved by another experiment{}: what may change is how long it trains, what it saves, how it is "
+          "evaluated and how it lies on its ranks",
+          folder_.string(), first_change({}));
+    constexpr std::array<std::string_view, 2> of_head{"head", "data"};
+    if (!same("backbone"))
+      fail<InputError>("{}: was saved by another experiment{}: with a new head, its head and data may change, too",
+                       folder_.string(), first_change(of_head));
+  }
+
+  std::string difference() const {
+    if (same("layout") && same("stages")) return {};
+    std::string text = "resumes on another layout";
+    if (!same("mesh") || !same("micro_batches"))
+      text += fmt::format(" (saved on {} with micro_batches = {}, now {} with {})", saved("mesh"),
+                          saved("micro_batches"), here("mesh"), here("micro_batches"));
+    text += ": the losses agree within rounding";
+    if (!same("sample_groups"))
+      text += fmt::format("; batch norms took a batch in {} groups, now in {}", saved("sample_groups"),
+                          here("sample_groups"));
+    if (!same("sampled_shards"))
+      text += fmt::format("; classes were sampled in {} shards, now in {} (head.sample.shards)",
+                          saved("sampled_shards"), here("sampled_shards"));
+    return text;
+  }
+
+ private:
+  std::string first_change(std::span<const std::string_view> except) const {
+    const std::string key = text_key(form_);
+    const auto found = saved_.find(key);
+    if (found == saved_.end()) return {};
+    const std::optional<Change> change = form_.first_change(found->second, here(key), except);
+    return change ? fmt::format(" ({} was {}, is {})", change->key, change->before, change->now) : "";
+  }
+
+  std::filesystem::path folder_;
+  const SafetensorsMetadata& saved_;
+  const SafetensorsMetadata& here_;
+  const ExperimentIdentity& form_;
+};
+
+}  // namespace
+
+std::string ExperimentIdentity::plain_text_of(const Experiment& experiment) {
+  return plain_text([copy = experiment](Describer& d) mutable { describe(d, copy); });
+}
+
+std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
+  return path_ / fmt::format("{}{:06}", step_prefix, steps_done);
+}
+
+std::optional<std::int64_t> CheckpointFolder::latest() const {
+  std::optional<std::int64_t> newest;
+  std::error_code ignored;  // no folder: no checkpoint
+  for (const auto& entry : std::filesystem::directory_iterator(path_, ignored))
+    if (const auto steps = steps_of(entry.path().filename().string()); steps && steps > newest.value_or(-1))
+      newest = steps;
+  return newest;
+}
+
+void CheckpointFolder::clear() const {
+  remove_before(path_, std::numeric_limits<std::int64_t>::max());
+}
+
+void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
+  Rank& rank = trainer.rank();
+  const std::filesystem::path target = step_folder(steps_done);
+  const std::filesystem::path partial = target.string() + ".partial";
+  if (rank.index == 0) {
+    std::filesystem::remove_all(partial);
+    std::filesystem::create_directories(partial);
+  }
+  rank.world.barrier().wait();
+  std::vector<StateTensor> state = trainer.backbone_state();
+  for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
+  std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
+  write_rank_file(partial, rank.index, state, identity_of(trainer, steps_done, identity_));
+  rank.world.barrier().wait();
+  if (rank.index != 0) return;
+  std::filesystem::remove_all(target);
+  std::filesystem::rename(partial, target);
+  remove_before(path_, steps_done);
+}
+
+std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, SavedHead head) const {
+  Rank& rank = trainer.rank();
+  const CheckpointFiles files(step_folder(steps_done));
+  std::optional<std::int64_t> shards;
+  if (head == SavedHead::kept) shards = kept_shards(trainer, files.identity());
+  if (shards) trainer.sample_in(*shards);
+  const SafetensorsMetadata here = identity_of(trainer, steps_done, identity_);
+  const Comparison comparison(step_folder(steps_done), files.identity(), here, identity_);
+  for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
+  std::vector<StateTensor> wanted = trainer.backbone_state();
+  if (head == SavedHead::kept)
+    for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
+  for (const StateTensor& tensor : wanted) files.check(tensor);
+  comparison.expect_experiment(head);
+  load_loss_scale(trainer, files.identity());
+  trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
+                                                      : trainer.optimizer_steps(steps_done));
+  // Each file is verified by one rank, and ranks begin with different ones.
+  for (int i = 0; i < files.size(); ++i) {
+    const int file = (i + rank.index) % files.size();
+    if (file % rank.size == rank.index) files.verify(file);
+    files.load(file, wanted);
+  }
+  // No rank goes on before all files are known to be sound.
+  rank.world.barrier().wait();
+  if (head == SavedHead::left) return {};
+  std::string remark = comparison.difference();
+  if (shards)
+    remark += fmt::format("{}classes are sampled in {} shards as before (head.sample.shards)",
+                          remark.empty() ? "" : "; ", *shards);
+  return remark;
+}
+
+}  // namespace heddle

@@ -1,0 +1,277 @@
+#include "experiments/training/checkpoints/checkpoint_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <span>
+
+#include <fmt/ranges.h>
+
+#include "framework/description/printable.h"
+#include "framework/files/crc32c.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int64_t piece_bytes = std::int64_t{8} << 20;
+constexpr std::string_view part_prefix = "part of ";
+constexpr std::string_view size_key = "ranks";
+
+std::filesystem::path rank_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.safetensors", rank);
+}
+
+std::filesystem::path checksum_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.crc32c", rank);
+}
+
+std::string checksum_text(std::uint32_t checksum) {
+  return fmt::format("{:08x}\n", checksum);
+}
+
+std::string part_text(const ParameterPart& part) {
+  std::vector<std::int64_t> begins;
+  for (const ShardRange& range : part.box) begins.push_back(range.begin);
+  std::string text =
+      fmt::format("{} at [{}] size {}", to_string(part.whole), fmt::join(begins, ","), to_string(part.shape()));
+  if (part.elements) text += fmt::format(" elements [{},{}]", part.elements->begin, part.elements->size);
+  return text;
+}
+
+/// Takes what it expects from the front of a text that may hold anything.
+class PartText {
+ public:
+  explicit PartText(std::string_view text) : rest_(text) {}
+
+  bool take(std::string_view expected) {
+    if (!rest_.starts_with(expected)) return false;
+    rest_.remove_prefix(expected.size());
+    return true;
+  }
+
+  /// `[2,3]`, of numbers from 0 to 2^63 - 1, at most as many as a shape has.
+  std::optional<std::vector<std::int64_t>> take_list() {
+    if (!take("[")) return {};
+    std::vector<std::int64_t> numbers;
+    if (take("]")) return numbers;
+    do {
+      std::int64_t number = 0;
+      const auto result = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
+      if (result.ec != std::errc{} || number < 0 || numbers.size() == Shape::max_rank) return {};
+      numbers.push_back(number);
+      rest_.remove_prefix(static_cast<std::size_t>(result.ptr - rest_.data()));
+    } while (take(","));
+    if (!take("]")) return {};
+    return numbers;
+  }
+
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+};
+
+bool lies_within(const ShardRange& range, std::int64_t size) {
+  return range.begin <= size && range.size <= size - range.begin;
+}
+
+/// None if the text is not one of `part_text`, or says what cannot be.
+std::optional<ParameterPart> part_of_text(std::string_view text) {
+  PartText rest(text);
+  const auto whole = rest.take_list();
+  if (!whole || !rest.take(" at ")) return {};
+  const auto begins = rest.take_list();
+  if (!begins || !rest.take(" size ")) return {};
+  const auto sizes = rest.take_list();
+  if (!sizes || begins->size() != whole->size() || sizes->size() != whole->size()) return {};
+  std::int64_t most = Shape::most_elements;  // so that no product of sizes is too large
+  for (const std::int64_t size : *whole) most = size > 0 ? most / size : most;
+  if (most == 0) return {};
+  ParameterPart part{.whole = Shape(*whole), .box = {}, .sharded = {}, .partial = {}};
+  for (std::size_t d = 0; d < whole->size(); ++d) {
+    part.box.push_back({(*begins)[d], (*sizes)[d]});
+    if (!lies_within(part.box[d], (*whole)[d])) return {};
+  }
+  if (rest.take(" elements ")) {
+    const auto elements = rest.take_list();
+    if (!elements || elements->size() != 2) return {};
+    part.elements = ShardRange{(*elements)[0], (*elements)[1]};
+    if (!lies_within(*part.elements, part.shape().numel())) return {};
+  }
+  return rest.at_end() ? std::optional(part) : std::nullopt;
+}
+
+/// Splits a tensor into pieces of a size for a host buffer: f(first element, number of elements).
+template <class F>
+void for_each_piece(std::int64_t elements, DType dtype, F&& f) {
+  const std::int64_t step = piece_bytes / static_cast<std::int64_t>(size_of(dtype));
+  for (std::int64_t begin = 0; begin < elements; begin += step) f(begin, std::min(step, elements - begin));
+}
+
+/// Collects neighbouring elements of a tensor in a host buffer and puts them there together.
+class PiecewiseLoad {
+ public:
+  PiecewiseLoad(const Tensor& tensor, std::vector<std::byte>& buffer)
+      : flat_(tensor.reshape({tensor.numel()})), buffer_(buffer), element_(size_of(tensor.dtype())) {}
+
+  /// Elements begin .. begin + count - 1: read(place, first of them) fills a place.
+  template <class Read>
+  void add(std::int64_t begin, std::int64_t count, Read&& read) {
+    const std::int64_t most = piece_bytes / static_cast<std::int64_t>(element_);
+    for (std::int64_t done = 0; done < count;) {
+      if (begin + done != begin_ + filled_ || filled_ == most) flush();
+      if (filled_ == 0) begin_ = begin + done;
+      const std::int64_t taken = std::min(count - done, most - filled_);
+      buffer_.resize(std::max(buffer_.size(), bytes(filled_ + taken)));
+      read(std::span(buffer_).subspan(bytes(filled_), bytes(taken)), done);
+      filled_ += taken;
+      done += taken;
+    }
+  }
+
+  void flush() {
+    if (filled_ > 0) flat_.rows(begin_, begin_ + filled_).load_bytes(std::span(buffer_).first(bytes(filled_)));
+    filled_ = 0;
+  }
+
+ private:
+  std::size_t bytes(std::int64_t elements) const { return static_cast<std::size_t>(elements) * element_; }
+
+  Tensor flat_;
+  std::vector<std::byte>& buffer_;
+  std::size_t element_;
+  std::int64_t begin_ = 0;
+  std::int64_t filled_ = 0;
+};
+
+/// The number of ranks that saved, as their files say.
+int size_of_identity(const std::filesystem::path& path, const SafetensorsMetadata& identity) {
+  const auto found = identity.find(std::string(size_key));
+  const std::string text = found == identity.end() ? "" : found->second;
+  int size = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (result.ec != std::errc{} || result.ptr != text.data() + text.size() || size < 1)
+    fail<InputError>("{}: does not say how many ranks saved the checkpoint: '{}'", path.string(), shortened(text));
+  return size;
+}
+
+}  // namespace
+
+void write_rank_file(const std::filesystem::path& folder, int rank, const std::vector<StateTensor>& tensors,
+                     SafetensorsMetadata identity) {
+  std::vector<SafetensorsEntry> entries;
+  for (const StateTensor& tensor : tensors) {
+    entries.push_back({tensor.name, tensor.value.dtype(), tensor.value.shape()});
+    identity.emplace(std::string(part_prefix) + tensor.name, part_text(tensor.part));
+  }
+  SafetensorsWriter writer(rank_file(folder, rank), entries, identity);
+  std::vector<std::byte> buffer;
+  for (const StateTensor& tensor : tensors) {
+    const Tensor flat = tensor.value.reshape({tensor.value.numel()});
+    for_each_piece(flat.numel(), flat.dtype(), [&](std::int64_t begin, std::int64_t count) {
+      const Tensor piece = flat.rows(begin, begin + count);
+      buffer.resize(static_cast<std::size_t>(piece.bytes()));
+      piece.to_host_bytes(piece.dtype(), buffer);
+      writer.write(buffer);
+    });
+  }
+  writer.commit();
+  write_file_atomically(checksum_file(folder, rank), checksum_text(writer.checksum()));
+}
+
+CheckpointFiles::CheckpointFiles(std::filesystem::path folder) : folder_(std::move(folder)) {
+  for (int file = 0; file < size_; ++file) add_file(file);
+}
+
+std::filesystem::path CheckpointFiles::path_of(int file) const {
+  return rank_file(folder_, file);
+}
+
+void CheckpointFiles::add_file(int file) {
+  const SafetensorsReader reader(path_of(file));
+  SafetensorsMetadata identity = reader.metadata();
+  for (const SafetensorsEntry& entry : reader.entries()) {
+    const auto told = identity.find(std::string(part_prefix) + entry.name);
+    if (told == identity.end())
+      fail<InputError>("{}: does not say which part of a whole its tensor '{}' is", reader.path().string(),
+                       shortened(entry.name));
+    const std::optional<ParameterPart> part = part_of_text(told->second);
+    if (!part || part->held_shape() != entry.shape)
+      fail<InputError>("{}: tensor '{}' is {}: it cannot be the part '{}'", reader.path().string(),
+                       shortened(entry.name), to_string(entry.dtype, entry.shape), shortened(told->second));
+    stored_[entry.name].push_back({file, entry.dtype, *part});
+    identity.erase(told);
+  }
+  if (file == 0) {
+    size_ = size_of_identity(reader.path(), identity);
+    identity_ = std::move(identity);
+  } else if (identity != identity_) {
+    fail<InputError>("{}: is of another checkpoint than {}", reader.path().string(), path_of(0).string());
+  }
+}
+
+std::span<const CheckpointFiles::Stored> CheckpointFiles::stored(const std::string& name) const {
+  const auto found = stored_.find(name);
+  return found == stored_.end() ? std::span<const Stored>() : std::span(found->second);
+}
+
+void CheckpointFiles::check(const StateTensor& wanted) const {
+  const std::span<const Stored> all = stored(wanted.name);
+  if (all.empty()) fail<InputError>("{}: has no tensor '{}'", folder_.string(), wanted.name);
+  std::int64_t held = 0;
+  for (auto one = all.begin(); one != all.end(); ++one) {
+    const std::string path = path_of(one->file).string();
+    if (one->part.whole != wanted.part.whole || one->dtype != wanted.value.dtype())
+      fail<InputError>("{}: {} is of {}, this run needs {}", path, wanted.name, to_string(one->dtype, one->part.whole),
+                       to_string(wanted.value.dtype(), wanted.part.whole));
+    for (auto other = all.begin(); other != one; ++other)
+      for_each_shared_run(other->part, one->part, [&](const SharedRun& run) {
+        fail<InputError>("{} and {}: both hold {} of the same elements of {}", path_of(other->file).string(), path,
+                         run.count, wanted.name);
+      });
+    for_each_shared_run(wanted.part, one->part, [&held](const SharedRun& run) { held += run.count; });
+  }
+  if (held != wanted.value.numel())
+    fail<InputError>("{}: of the {} elements of {} that a rank needs, its {} files hold {}", folder_.string(),
+                     wanted.value.numel(), wanted.name, size_, held);
+}
+
+void CheckpointFiles::verify(int file) const {
+  const FileDescriptor opened = FileDescriptor::open_for_reading(path_of(file));
+  std::uint32_t checksum = 0;
+  std::vector<std::byte> piece;
+  for (std::uint64_t at = 0; at < opened.size(); at += piece.size()) {
+    piece.resize(std::min<std::uint64_t>(opened.size() - at, static_cast<std::uint64_t>(piece_bytes)));
+    opened.read_at(at, piece);
+    checksum = crc32c(piece, checksum);
+  }
+  if (checksum_text(checksum) != read_file(checksum_file(folder_, file), 64))
+    fail<InputError>("{}: is damaged: its checksum is not the one beside it", path_of(file).string());
+}
+
+void CheckpointFiles::load(int file, const std::vector<StateTensor>& wanted) const {
+  const auto is_there = [&](const Stored& one) { return one.file == file; };
+  if (std::none_of(wanted.begin(), wanted.end(), [&](const StateTensor& tensor) {
+        const std::span<const Stored> all = stored(tensor.name);
+        return std::any_of(all.begin(), all.end(), is_there);
+      }))
+    return;
+  const SafetensorsReader reader(path_of(file));
+  std::vector<std::byte> buffer;
+  for (const StateTensor& tensor : wanted)
+    for (const Stored& one : stored(tensor.name)) {
+      if (!is_there(one)) continue;
+      const std::size_t index = reader.index_of(tensor.name);
+      const std::uint64_t element = size_of(one.dtype);
+      PiecewiseLoad load(tensor.value, buffer);
+      for_each_shared_run(tensor.part, one.part, [&](const SharedRun& run) {
+        load.add(run.a, run.count, [&](std::span<std::byte> place, std::int64_t first) {
+          reader.read(index, place, static_cast<std::uint64_t>(run.b + first) * element);
+        });
+      });
+      load.flush();
+    }
+}
+
+}  // namespace heddle

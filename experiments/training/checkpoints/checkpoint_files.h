@@ -1,0 +1,59 @@
+// The files of one checkpoint: a safetensors file and its checksum for each rank that saved. Each tensor is stored with
+// its part of the whole, so that ranks in any other layout find what they hold. The metadata say under
+// `part of head.weight`:
+//
+//   [1000,512] at [500,0] size [500,512]                  a box of the whole
+//   [64,576] at [0,0] size [64,576] elements [0,18432]    a range of the box's elements in row-major order: first,
+//   count
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/files/safetensors.h"
+#include "layers/parameter.h"
+
+namespace heddle {
+
+/// Writes a rank's file with these tensors and their parts, piece by piece, and its checksum beside it. `identity` is
+/// the metadata that the files of all ranks have in common.
+void write_rank_file(const std::filesystem::path& folder, int rank, const std::vector<StateTensor>& tensors,
+                     SafetensorsMetadata identity);
+
+class CheckpointFiles {
+ public:
+  /// Reads the headers of all files, no elements. InputError names a file that is missing or broken, that belongs to
+  /// another checkpoint than the first, or that has a tensor whose part is absent or impossible.
+  explicit CheckpointFiles(std::filesystem::path folder);
+
+  const SafetensorsMetadata& identity() const { return identity_; }
+  int size() const { return size_; }
+  /// InputError unless the tensor is there with this type and whole shape, and exactly one file has each of its
+  /// elements that the rank holds. The message names the tensor, the files, and both shapes.
+  void check(const StateTensor& wanted) const;
+  /// InputError if a file is not as it was saved.
+  void verify(int file) const;
+  /// Copies the elements of these tensors that one file has, through a host buffer of a few MiB.
+  void load(int file, const std::vector<StateTensor>& wanted) const;
+
+ private:
+  struct Stored {
+    int file;
+    DType dtype;
+    ParameterPart part;
+  };
+
+  std::filesystem::path path_of(int file) const;
+  void add_file(int file);
+  std::span<const Stored> stored(const std::string& name) const;
+
+  std::filesystem::path folder_;
+  int size_ = 1;
+  SafetensorsMetadata identity_;
+  std::map<std::string, std::vector<Stored>, std::less<>> stored_;
+};
+
+}  // namespace heddle

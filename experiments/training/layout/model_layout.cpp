@@ -1,0 +1,108 @@
+#include "experiments/training/layout/model_layout.h"
+
+#include <algorithm>
+#include <set>
+
+#include "experiments/training/layout/head_costs.h"
+#include "layers/stages/stage_cut.h"
+
+namespace heddle {
+
+namespace {
+
+std::int64_t optimizer_states(const OptimizerConfig& config) {
+  if (config.type == OptimizerType::adamw) return 2;
+  return config.momentum > 0 ? 1 : 0;
+}
+
+/// For each stage, the most micro-batches that are at one time between the forward (or the recomputation) that keeps
+/// their values and the backward that lets them go.
+std::vector<double> most_in_flight(const Schedule& schedule) {
+  std::set<std::pair<int, int>> recomputed;  // stages and micro-batches
+  for (const std::vector<Action>& rank : schedule.ranks)
+    for (const Action& action : rank)
+      if (action.kind == ActionKind::recompute) recomputed.emplace(action.stage, action.micro_batch);
+  std::vector<double> most(static_cast<std::size_t>(schedule.stages()));
+  std::vector<double> now(most.size());
+  for (const std::vector<Action>& rank : schedule.ranks)
+    for (const Action& action : rank) {
+      const auto stage = static_cast<std::size_t>(action.stage);
+      const bool is_kept =
+          action.kind == ActionKind::forward && recomputed.count({action.stage, action.micro_batch}) == 0;
+      if (is_kept || action.kind == ActionKind::recompute) most[stage] = std::max(most[stage], ++now[stage]);
+      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) --now[stage];
+    }
+  return most;
+}
+
+double head_load(const LayerCosts& head, BalanceBy by) {
+  if (by == BalanceBy::time) return head.seconds;
+  return static_cast<double>(by == BalanceBy::memory ? head.bytes : head.parameters);
+}
+
+/// The slowness of each stage, that of the slowest of its ranks. Empty where all ranks are alike, as they are by the
+/// wall's clock.
+std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
+  if (experiment.ranks.speed.empty() || !experiment.is_virtual_time()) return {};
+  std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    for (int rank = 0; rank < mesh.size(); ++rank)
+      if (mesh.coordinates(rank).pp == schedule.rank_of[static_cast<std::size_t>(stage)]) {
+        double& slowest = slowness[static_cast<std::size_t>(stage)];
+        slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
+      }
+  return slowness;
+}
+
+}  // namespace
+
+PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh) {
+  const TrainConfig& train = experiment.train;
+  PlannerOptions options{.mesh = mesh,
+                         .samples = shard(train.batch, train.micro_batches, 0).size,
+                         .micro_batches = train.micro_batches,
+                         .links = experiment.links,
+                         .profile = experiment.profile,
+                         .precision = experiment.precision(),
+                         .optimizer_states = optimizer_states(train.optimizer),
+                         .shards_optimizer = train.shard == ShardedState::optimizer};
+  if (experiment.memory_budget > 0)
+    options.memory_budget =
+        std::max<std::int64_t>(experiment.memory_budget - head_bytes(experiment, embedding_size(model), mesh), 0);
+  return options;
+}
+
+PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh) {
+  PlannerOptions options = planner_options(experiment, model, mesh);
+  if (options.memory_budget) {
+    try {
+      return place(model, options);
+    } catch (const InputError&) {
+      options.memory_budget.reset();
+    }
+  }
+  return place(model, options);
+}
+
+StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                       const Schedule& schedule, BalanceBy by) {
+  const PlannerOptions options = planner_options(experiment, model, plan.mesh);
+  StageLoads loads = loads_of(model, plan, options, by);
+  loads.in_flight = most_in_flight(schedule);
+  if (!experiment.head.is_everywhere())
+    loads.each.back() += head_load(head_costs(experiment, model, options, schedule.rank_of.back()), by);
+  return loads;
+}
+
+StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                const Schedule& schedule, std::span<const double> seconds) {
+  return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) {
+    if (by != BalanceBy::time) return stage_loads(model, experiment, plan, schedule, by);
+    StageLoads loads = seconds.empty() ? stage_loads(model, experiment, plan, schedule, by)
+                                       : StageLoads{.each = {seconds.begin(), seconds.end()}};
+    loads.slowness = slowness_of(experiment, plan.mesh, schedule);
+    return loads;
+  });
+}
+
+}  // namespace heddle

@@ -1,0 +1,31 @@
+// Where an experiment's model lies on its mesh: how its layers are placed, and where it is cut into stages.
+#pragma once
+
+#include <span>
+
+#include "experiments/training/experiment.h"
+#include "layers/planner/planner.h"
+#include "layers/stages/stage_cut.h"
+#include "parallel/pipeline/schedule.h"
+
+namespace heddle {
+
+/// What the planner is asked for a run of this experiment on a mesh. Its memory budget is what the head leaves of the
+/// experiment's.
+PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh);
+
+/// The placements that a run follows. Where none fit into the budget by the planner's estimate, those that are best
+/// without a budget: the rank's meter has the last word.
+PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
+
+/// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on
+/// its ranks alone.
+StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                       const Schedule& schedule, BalanceBy by);
+
+/// Where the model is cut into the schedule's stages, as its configuration says. `seconds` are measured for each
+/// application in a step; if there are none, the profile's are taken.
+StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+                const Schedule& schedule, std::span<const double> seconds = {});
+
+}  // namespace heddle

@@ -1,0 +1,90 @@
+#include "experiments/training/layout/run_plan.h"
+
+#include <algorithm>
+
+#include "experiments/training/layout/model_layout.h"
+#include "framework/files/atomic_file.h"
+#include "parallel/pipeline/schedule_csv.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+Schedule schedule_of_file(const Experiment& experiment) {
+  const PipelineConfig& pipeline = experiment.pipeline;
+  Schedule schedule = from_csv(read_file(pipeline.file, most_csv_bytes), pipeline.file);
+  if (schedule.size() != experiment.mesh.pp)
+    fail<InputError>("{}: expected a row for each of mesh.pp = {} ranks, got {}", pipeline.file, experiment.mesh.pp,
+                     schedule.size());
+  if (schedule.micro_batches != experiment.train.micro_batches)
+    fail<InputError>("{}: expected train.micro_batches = {} micro-batches, got {}", pipeline.file,
+                     experiment.train.micro_batches, schedule.micro_batches);
+  if (is_forward_only(schedule) && !experiment.train.forward_only)
+    fail<InputError>("{}: has no backward: it trains nothing", pipeline.file);
+  const std::int64_t stages = experiment.mesh.pp * std::max<std::int64_t>(pipeline.chunks, 1);
+  if (pipeline.chunks > 0 && schedule.stages() != stages)
+    fail<InputError>("{}: expected mesh.pp * pipeline.chunks = {} stages, got {}", pipeline.file, stages,
+                     schedule.stages());
+  return schedule;
+}
+
+Schedule computing_of(const Experiment& experiment) {
+  const PipelineConfig& pipeline = experiment.pipeline;
+  if (pipeline.schedule == "csv") {
+    if (pipeline.file.empty()) fail<InputError>("pipeline.file: the schedule csv needs a file");
+    return schedule_of_file(experiment);
+  }
+  if (!pipeline.file.empty())
+    fail<InputError>("pipeline.file: only the schedule csv is read from a file, this one is {}", pipeline.schedule);
+  return make_schedule(pipeline.schedule, shape_of(experiment));
+}
+
+}  // namespace
+
+ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline) {
+  if (pipeline.recompute_layers.empty()) return model;
+  if (pipeline.recompute == Recompute::sqrt)
+    fail<InputError>("expected none, for with pipeline.recompute = sqrt all layers are recomputed");
+  for (const std::string& pattern : pipeline.recompute_layers) model.recompute(pattern);
+  return model;
+}
+
+ScheduleShape shape_of(const Experiment& experiment) {
+  const PipelineConfig& pipeline = experiment.pipeline;
+  const int chunks = pipeline.chunks > 0 ? static_cast<int>(pipeline.chunks) : usual_chunks(pipeline.schedule);
+  return {.ranks = static_cast<int>(experiment.mesh.pp),
+          .micro_batches = static_cast<int>(experiment.train.micro_batches),
+          .chunks = chunks};
+}
+
+Schedule schedule_of(const Experiment& experiment) {
+  Schedule schedule = computing_of(experiment);
+  if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
+  const LossRanks loss = experiment.head.is_everywhere() ? LossRanks::all : LossRanks::last_stage;
+  return with_communication(with_loss(with_recompute(std::move(schedule), experiment.pipeline.recompute), loss),
+                            experiment.pipeline.receives);
+}
+
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
+                                        const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
+                                        const std::vector<double>& seconds) {
+  auto plan = std::make_shared<RunPlan>();
+  plan->placements = std::make_shared<PlacementPlan>(plan_of(*model, experiment, mesh));
+  Schedule schedule = schedule_of(experiment);
+  const std::vector<int> rank_of = schedule.rank_of;
+  plan->cut = cut_of(*model, experiment, *plan->placements, schedule, seconds);
+  plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
+  plan->model = std::make_shared<ModelDescription>(with_recomputed_layers(*model, experiment.pipeline));
+  const bool has_backward = !is_forward_only(schedule);
+  plan->training = make_program(std::move(schedule));
+  if (experiment.train.forward_only)
+    plan->forward = has_backward ? make_program(forward_only(rank_of, static_cast<int>(experiment.train.micro_batches)))
+                                 : plan->training;
+  // Twice as many as ranks keep all of them busy two thirds of the time.
+  plan->embedding_batches = experiment.mesh.pp == 1 ? 1 : 2 * static_cast<int>(experiment.mesh.pp);
+  if (experiment.evaluate) plan->embedding = make_program(forward_only(rank_of, plan->embedding_batches));
+  return plan;
+}
+
+}  // namespace heddle

@@ -1,0 +1,53 @@
+// What all ranks of a run follow, made once before they start: where every layer lies, how the layers fall to stages,
+// and what each rank does when.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "experiments/training/experiment.h"
+#include "layers/stages/stage_cut.h"
+#include "parallel/pipeline/engine.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+struct RunPlan {
+  std::shared_ptr<const ModelDescription> model;
+  std::shared_ptr<const PlacementPlan> placements;
+  StageCut cut;
+  /// Stages keep the ends of segments of their layers only.
+  bool has_sqrt_segments = false;
+  /// The programs of a training step; with train.forward_only, of a forward pass of as many micro-batches, which is the
+  /// same program where the schedule comes from a file without backward; with an evaluation, of a forward pass of
+  /// `embedding_batches`.
+  std::shared_ptr<const PipelineProgram> training;
+  std::shared_ptr<const PipelineProgram> forward;
+  std::shared_ptr<const PipelineProgram> embedding;
+  int embedding_batches = 1;
+
+  const std::vector<int>& rank_of() const { return training->schedule.rank_of; }
+  int stages() const { return cut.stages(); }
+  /// The applications of a stage.
+  ShardRange range(int stage) const { return cut.stage(stage); }
+  /// The coordinates along pp of the ranks that have the images and that have the embeddings.
+  int first_rank() const { return rank_of().front(); }
+  int last_rank() const { return rank_of().back(); }
+};
+
+/// The numbers of ranks, micro-batches and chunks that the experiment's schedule is made for.
+ScheduleShape shape_of(const Experiment& experiment);
+/// The experiment's schedule with its recomputation, its loss and its messages. A forward-only schedule from a file,
+/// which needs train.forward_only, has messages alone. InputError where the schedule does not take the mesh or the
+/// micro-batches; for a file it names the wrong cell.
+Schedule schedule_of(const Experiment& experiment);
+/// The model with those layers marked that are recomputed one by one. InputError where a pattern matches no layer, and
+/// where all layers are recomputed by segments.
+ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline);
+
+/// `seconds` are measured for each application's forward and backward; if there are none, the profile's are taken.
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
+                                        const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
+                                        const std::vector<double>& seconds = {});
+
+}  // namespace heddle

@@ -1,0 +1,81 @@
+#include "experiments/training/layout/step_bytes.h"
+
+#include <numeric>
+
+#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/model_layout.h"
+#include "layers/stages/stage_cut.h"
+
+namespace heddle {
+
+namespace {
+
+/// The bytes of all micro-batches between rank 0 and its neighbours along pp.
+std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPlan& plan,
+                                      const PlannerOptions& options) {
+  const ValueForms forms(*plan.model, *plan.placements);
+  const auto is_mine = [&](int stage) { return plan.rank_of()[static_cast<std::size_t>(stage)] == 0; };
+  std::int64_t bytes = 0;
+  for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
+    if (is_mine(stage) == is_mine(stage + 1)) continue;
+    const CrossingBytes crossing =
+        crossing_bytes(*plan.model, *plan.placements, forms, static_cast<int>(plan.range(stage).end()), options.samples,
+                       options.precision.activations);
+    bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
+  }
+  if (!experiment.head.is_everywhere() && plan.last_rank() == 0)
+    bytes += (options.mesh.size(Axis::pp) - 1) * static_cast<std::int64_t>(sizeof(double));  // the loss
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t StepBytes::total() const {
+  return std::accumulate(model.begin(), model.end(), head + stages);
+}
+
+std::int64_t squares_of(const ModelDescription& model) {
+  std::int64_t squares = 1;
+  for (const auto& application : model.applications())
+    squares += static_cast<std::int64_t>(application.layer->parameters().size());
+  return squares;
+}
+
+StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
+  const ModelDescription& model = *plan.model;
+  const PlannerOptions options = planner_options(experiment, model, plan.placements->mesh);
+  const PlanReport planned = report(model, *plan.placements, options);
+  // The last stage also brings the result into the plan's output.
+  const auto is_mine = [&](std::size_t application) {
+    for (int stage = 0; stage < plan.stages(); ++stage)
+      if (static_cast<std::int64_t>(application) < plan.range(stage).end() || stage + 1 == plan.stages())
+        return plan.rank_of()[static_cast<std::size_t>(stage)] == 0;
+    return false;
+  };
+  PlanTotals mine;
+  for (std::size_t i = 0; i < planned.layers.size(); ++i)
+    if (is_mine(i)) mine.add(planned.layers[i]);
+  for (const PlannedRedistribution& redistribution : planned.redistributions)
+    if (is_mine(redistribution.reader))
+      for (const PlannedConversion& step : redistribution.steps) {
+        if (step.forward) mine.add(*step.forward);
+        if (step.backward) mine.add(*step.backward);
+      }
+  StepBytes bytes;
+  for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo) bytes.model[cargo] = mine.traffic[cargo].bytes;
+  if (experiment.head.is_everywhere() || plan.last_rank() == 0)
+    for (const PlannedCollective& collective : head_costs(experiment, model, options, plan.last_rank()).collectives)
+      if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
+  bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
+  const auto add_sum = [&](std::int64_t numbers) {
+    const LayerExchange sum{LayerExchange::When::step_end, Operation::all_reduce,
+                            options.mesh.larger_than_one(every_axis), numbers, DType::f64};
+    bytes.model[static_cast<std::size_t>(Cargo::gradients)] +=
+        PlanCosts(model, options).exchange(Cargo::gradients, sum).bytes;
+  };
+  if (experiment.train.clip.norm > 0) add_sum(squares_of(model));
+  if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed
+  return bytes;
+}
+
+}  // namespace heddle

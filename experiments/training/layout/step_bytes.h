@@ -1,0 +1,23 @@
+// The bytes that a rank hands to the transport in one training step, by formula.
+#pragma once
+
+#include <cstdint>
+
+#include "experiments/training/layout/run_plan.h"
+#include "layers/planner/plan_report.h"
+
+namespace heddle {
+
+/// The bytes that rank 0 sends: the model's by what they carry, the head's, and those that cross from stage to stage.
+struct StepBytes {
+  PerCargo<std::int64_t> model{};
+  std::int64_t head = 0;
+  std::int64_t stages = 0;
+  std::int64_t total() const;
+};
+/// The number of squares that the ranks add up for the gradients' norm: one for each parameter, and one for the head.
+std::int64_t squares_of(const ModelDescription& model);
+/// The bytes of a training step without recomputation.
+StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
+
+}  // namespace heddle

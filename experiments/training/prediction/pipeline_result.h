@@ -1,0 +1,13 @@
+// What is known of a pipeline before it runs: its schedule, its stages, and what both let expect.
+#pragma once
+
+#include "experiments/training/experiment.h"
+#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/result.h"
+
+namespace heddle {
+
+/// All of it but the predicted step time, for which the stages must be measured (`predicted_seconds`).
+PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan);
+
+}  // namespace heddle

@@ -1,0 +1,27 @@
+// How long a step of a pipeline will take, before it runs: its schedule simulated with costs of the stages that were
+// measured apart, on the experiment's links.
+#pragma once
+
+#include <span>
+
+#include "experiments/training/prediction/stage_profile.h"
+
+namespace heddle {
+
+/// The seconds of a step: the median of what each measured step predicts. Layers that are split over tp are assumed to
+/// share their time evenly. Their messages are left out, and so are the sums of gradients over dp.
+double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps);
+
+/// The speed of a schedule over `naive` with as many ranks and the same recomputation, where all stages take equally
+/// long and messages take no time. For gpipe on p ranks without recomputation it is m p / (m + p - 1).
+double ideal_speedup(Schedule schedule, Recompute recompute);
+
+/// For each rank, the most micro-batches whose values it keeps for backward at one time, where a rank's stages have
+/// even shares of them (as in the schedule's formula), and the most whose inputs alone it keeps, to recompute the rest.
+struct KeptMicroBatches {
+  std::vector<double> values{};
+  std::vector<double> inputs{};
+};
+KeptMicroBatches kept_micro_batches(Schedule schedule);
+
+}  // namespace heddle

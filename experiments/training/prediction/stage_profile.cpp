@@ -1,0 +1,241 @@
+#include "experiments/training/prediction/stage_profile.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/ranks/world_options.h"
+#include "experiments/training/trainer.h"
+#include "framework/description/plain_text.h"
+#include "framework/tensors/device.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+namespace {
+
+/// The first step also builds the kernels, and makes what stays. On plan all others are alike.
+std::int64_t profiled_steps(const Experiment& experiment) {
+  return experiment.device == DeviceType::plan ? 2 : 4;
+}
+
+/// The mean time of a step's actions. The median would not do: a step is the sum of its actions, the slow ones too.
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The experiment as one rank does it, on micro-batches as large as the largest ones of its ranks.
+Experiment serial_experiment(const Experiment& experiment) {
+  Experiment serial = experiment;
+  serial.transport = Experiment().transport;
+  serial.mesh = {};
+  serial.head.over = every_axis;
+  serial.links = {};
+  serial.ranks = {};
+  serial.memory_budget = 0;
+  const std::int64_t parts = experiment.train.micro_batches * experiment.mesh.dp;
+  serial.train.batch = shard(experiment.train.batch, parts, 0).size * serial.train.micro_batches;
+  serial.train.steps = profiled_steps(experiment);
+  serial.train.shard = ShardedState::none;
+  serial.train.save_every = 0;
+  serial.evaluate = false;
+  return serial;
+}
+
+/// All stages on one rank, one micro-batch after the other, as a rank does the layers of its stage: each finds its
+/// weights in the cache, or not, as it would there.
+Schedule one_by_one(int stages, int micro_batches) {
+  Schedule schedule{micro_batches, std::vector<int>(static_cast<std::size_t>(stages), 0), {{}}};
+  std::vector<Action>& list = schedule.ranks[0];
+  for (int i = 0; i < micro_batches; ++i) {
+    for (int stage = 0; stage < stages; ++stage) list.push_back({ActionKind::forward, stage, i});
+    for (int stage = stages - 1; stage >= 0; --stage) list.push_back({ActionKind::backward, stage, i});
+  }
+  return schedule;
+}
+
+/// What all ranks of a schedule compute, on one rank, in the order in which they would begin if all took equally long:
+/// as many micro-batches are held as they hold together, and a stage's values are as cold when it comes to its turn.
+Schedule on_one_rank(Schedule schedule) {
+  for (std::vector<Action>& list : schedule.ranks)
+    std::erase_if(list, [](const Action& a) { return is_message(a.kind) || a.kind == ActionKind::loss; });
+  std::vector<TimedAction> all;
+  for (const std::vector<TimedAction>& rank : simulate(schedule, {}).timeline.ranks)
+    all.insert(all.end(), rank.begin(), rank.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const TimedAction& a, const TimedAction& b) { return a.begin < b.begin; });
+  Schedule one{schedule.micro_batches, std::vector<int>(schedule.rank_of.size(), 0), {{}}};
+  for (TimedAction& timed : all) {
+    timed.action.overlaps_next = false;
+    one.ranks[0].push_back(timed.action);
+  }
+  return one;
+}
+
+std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared_ptr<const ModelDescription> model,
+                                           const StageCut& cut, const Schedule& schedule) {
+  auto plan = std::make_shared<RunPlan>();
+  plan->model = std::move(model);
+  plan->placements = std::make_shared<PlacementPlan>(plan_of(*plan->model, serial, Mesh()));
+  plan->cut = cut;
+  plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
+  if (serial.train.forward_only)
+    plan->training = plan->forward = make_program(schedule);
+  else
+    plan->training = make_program(with_loss(schedule, LossRanks::last_stage));
+  return plan;
+}
+
+/// The seconds that a rank recorded, by the span's name.
+class Samples {
+ public:
+  explicit Samples(const std::vector<Span>& spans) {
+    for (const Span& span : spans)
+      if (!span.is_communication) seconds_[span.name].push_back(span.seconds);
+  }
+
+  double mean_of(const std::string& name) const {
+    const auto found = seconds_.find(name);
+    return found == seconds_.end() ? 0 : mean(found->second);
+  }
+  /// The mean over some micro-batches.
+  double mean_of(ActionKind kind, int stage, const ShardRange& micro_batches) const {
+    std::vector<double> all;
+    for (int i = static_cast<int>(micro_batches.begin); i < micro_batches.end(); ++i)
+      if (const auto found = seconds_.find(to_string(Action{kind, stage, i})); found != seconds_.end())
+        all.insert(all.end(), found->second.begin(), found->second.end());
+    return mean(all);
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> seconds_;
+};
+
+std::vector<StageCosts> costs_of(const Samples& samples, int stages, const ShardRange& micro_batches) {
+  std::vector<StageCosts> all;
+  for (int stage = 0; stage < stages; ++stage) {
+    const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches); };
+    StageCosts costs;
+    costs.forward = seconds(ActionKind::forward);
+    costs.backward_input = seconds(ActionKind::backward_input) + seconds(ActionKind::backward);
+    costs.backward_weight = seconds(ActionKind::backward_weight);
+    costs.recompute = seconds(ActionKind::recompute);
+    all.push_back(costs);
+  }
+  all.front().forward += samples.mean_of("load");
+  return all;
+}
+
+StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_batches) {
+  StageProfile profile;
+  profile.first = costs_of(samples, stages, {0, 1});
+  profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
+  profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
+  profile.head_weight = samples.mean_of("head weight") / static_cast<double>(micro_batches);
+  profile.head_norm = samples.mean_of("head norm") / static_cast<double>(micro_batches);
+  return profile;
+}
+
+std::vector<StageProfile> measure(const Experiment& serial, const Dataset& dataset,
+                                  const std::shared_ptr<const RunPlan>& plan) {
+  std::vector<StageProfile> steps;
+  run_ranks(world_options(serial), [&](Rank& rank) {
+    const auto tracer = std::make_shared<Tracer>(rank.clock, rank.device);
+    Trainer trainer(serial, dataset, rank, *tracer, plan);
+    const auto settled_now = [&rank] {
+      rank.device.backend().settle();
+      return rank.clock.now();
+    };
+    for (std::int64_t step = 0; step < serial.train.steps; ++step) {
+      tracer->set_recording(step > 0);
+      double update = 0;
+      if (serial.train.forward_only) {
+        trainer.forward(step);
+      } else {
+        (void)trainer.compute_gradients(step);
+        const double begin = settled_now();
+        (void)trainer.apply_gradients(step);
+        update = settled_now() - begin;
+      }
+      if (step == 0) continue;
+      StageProfile profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
+      const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight + profile.head_norm;
+      profile.optimizer = std::max(0.0, update - of_head * static_cast<double>(serial.train.micro_batches));
+      steps.push_back(std::move(profile));
+    }
+  });
+  return steps;
+}
+
+/// The measured steps of this experiment and cut; none if it was not measured yet.
+std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& plan, StageProfiles& known) {
+  std::string key = plain_text([copy = serial](Describer& d) mutable { describe(d, copy); });
+  key += name_of(serial.planned);
+  for (const int begin : plan.cut.begins) key += fmt::format(" {}", begin);
+  return known[key];
+}
+
+}  // namespace
+
+const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
+                                                const RunPlan& plan, StageProfiles& known) {
+  const Experiment serial = serial_experiment(experiment);
+  const Schedule& schedule = (experiment.train.forward_only ? plan.forward : plan.training)->schedule;
+  std::vector<StageProfile>& steps = known_steps(serial, plan, known);
+  if (experiment.device == DeviceType::plan && !steps.empty()) return steps;
+  for (StageProfile& step : measure(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule))))
+    steps.push_back(std::move(step));
+  return steps;
+}
+
+namespace {
+
+/// The share of each application in the number of parameters.
+std::vector<double> shares_of_parameters(const ModelDescription& model) {
+  std::vector<double> shares;
+  for (const auto& application : model.applications()) {
+    std::int64_t elements = 0;
+    for (const Shape& shape : application.layer->parameters()) elements += shape.numel();
+    shares.push_back(static_cast<double>(elements));
+  }
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= std::max(all, 1.0);
+  return shares;
+}
+
+}  // namespace
+
+std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
+                                         std::shared_ptr<const ModelDescription> model, StageProfiles& known) {
+  Experiment serial = serial_experiment(experiment);
+  const Recompute recompute = serial.pipeline.recompute;
+  serial.pipeline = {};  // they cost the same under every schedule
+  serial.pipeline.recompute = recompute;
+  serial.pipeline.recompute_layers = experiment.pipeline.recompute_layers;
+  StageCut cut;
+  cut.end = model->last_value();
+  for (int i = 1; i < cut.end; ++i) cut.begins.push_back(i);
+  const Schedule schedule =
+      with_recompute(one_by_one(cut.stages(), static_cast<int>(serial.train.micro_batches)), recompute);
+  const std::vector<double> shares = shares_of_parameters(*model);
+  const auto micro_batches = static_cast<double>(serial.train.micro_batches);
+  const std::shared_ptr<const RunPlan> plan = serial_plan(serial, std::move(model), cut, schedule);
+  std::vector<StageProfile>& steps = known_steps(serial, *plan, known);
+  if (steps.empty()) steps = measure(serial, dataset, plan);
+  std::vector<double> seconds(static_cast<std::size_t>(cut.stages()), 0);
+  for (const StageProfile& profile : steps) {
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      const StageCosts& costs = profile.later[i];
+      seconds[i] += costs.forward + costs.recompute + costs.backward_input + costs.backward_weight +
+                    shares[i] * profile.optimizer / micro_batches;
+    }
+    if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight + profile.head_norm;
+  }
+  for (double& of_application : seconds) of_application /= static_cast<double>(steps.size());
+  return seconds;
+}
+
+}  // namespace heddle

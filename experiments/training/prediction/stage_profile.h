@@ -1,0 +1,46 @@
+// What the stages of an experiment's pipeline cost, measured apart from the run: one rank, alone, does what all ranks
+// of the pipeline would do in a step, in the order of their schedule, by the same trainer, engine and kernels.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/training/layout/run_plan.h"
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+/// Seconds that a rank of speed 1 takes in one step, by the experiment's clock.
+struct StageProfile {
+  /// The costs of one micro-batch of one rank: of the first one in a step, whose gradients need not be added to others,
+  /// and of each later one. Stage 0's forward reads the images too. Optimizer and loss are 0 here.
+  std::vector<StageCosts> first;
+  std::vector<StageCosts> later;
+  /// The loss of one micro-batch over all classes.
+  double loss = 0;
+  /// One micro-batch's part of the classes' gradient, which is computed once in a step.
+  double head_weight = 0;
+  /// The same gradient once more, for the norm that gradients are clipped by; 0 where they are not clipped, or the head
+  /// is replicated.
+  double head_norm = 0;
+  /// Everything from the gradients to the new weights in a step, for all parameters but the head's.
+  double optimizer = 0;
+};
+
+/// Steps that were measured already, keyed by everything that they depend on.
+using StageProfiles = std::map<std::string, std::vector<StageProfile>>;
+
+/// Measures steps of the plan's stages, with as many threads as each of the experiment's ranks has. Each call adds a
+/// few to those that `known` has (but on plan, where all are alike) and gives them all: measured before and after a
+/// run, they show the machine as it was then. Layers that are split over tp are measured whole.
+const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
+                                                const RunPlan& plan, StageProfiles& known);
+
+/// The seconds of each application of the model: forward and backward of one micro-batch and its part of the weights'
+/// update, which the cut `by time` weighs. The last one includes the head if that lies on its ranks alone.
+std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
+                                         std::shared_ptr<const ModelDescription> model, StageProfiles& known);
+
+}  // namespace heddle

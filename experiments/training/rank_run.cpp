@@ -1,0 +1,230 @@
+#include "experiments/training/rank_run.h"
+
+#include <cmath>
+#include <optional>
+
+#include "experiments/training/checkpoints/checkpoint.h"
+#include "experiments/training/evaluation/embed.h"
+#include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/run.h"
+#include "experiments/training/trainer.h"
+#include "framework/tensors/device.h"
+
+namespace heddle {
+
+namespace {
+
+// A trace shows the shape of a step; the first ones also show what is built once.
+constexpr std::int64_t traced_steps = 5;
+// On plan one step is like another, once the optimizer and the kept statistics are there.
+constexpr std::int64_t planned_steps = 2;
+// Where the number of sampled classes depends on the batch, steps differ: more of them are walked.
+constexpr std::int64_t most_planned_steps = 100;
+
+/// Bytes between a rank and the others.
+struct Traffic {
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+};
+
+class RankRun {
+ public:
+  RankRun(const RankTask& task, Rank& rank)
+      : experiment_(task.experiment),
+        dataset_(task.dataset),
+        plan_(task.plan),
+        settings_(task.settings),
+        observer_(task.observer),
+        result_(task.result),
+        rank_(rank),
+        tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
+        checkpoints_(settings_.checkpoints, settings_.identity) {
+    rank.world.add_hook(tracer_);
+  }
+
+  void run() {
+    try {
+      train_and_evaluate();
+    } catch (...) {
+      report();
+      throw;
+    }
+    report();
+  }
+
+ private:
+  void train_and_evaluate() {
+    trainer_.emplace(experiment_, dataset_, rank_, *tracer_, plan_);
+    const std::int64_t first = begin();
+    const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, walked_steps());
+    for (std::int64_t step = first; step < end; ++step) {
+      tracer_->set_recording(step - first < traced_steps);
+      train(step);
+    }
+    tracer_->set_recording(false);
+    rank_.device.backend().synchronize();  // a failure of the last step is reported before it counts as done
+    if (leads() && rank_.size > 1 && end > first && has_formula_of_sent_bytes())
+      result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
+    if (!has_data()) count_unwalked(end);
+    const bool saved_last =
+        experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
+    const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
+    if (has_learned && !saves()) trainer_->check_finite(experiment_.train.steps - 1);
+    if (has_learned && !saved_last) save(experiment_.train.steps);
+    if (experiment_.evaluate) evaluate();
+    if (has_data()) own().reserved_bytes = rank_.device.backend().reserved_bytes();
+  }
+
+  /// Whether the number of classes that a rank samples changes from step to step.
+  bool sample_varies() const {
+    const HeadConfig& head = experiment_.head;
+    const std::int64_t ranks = rank_.mesh.size(head.class_axes());
+    const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
+    return head.samples() && varies_in_size(shape, ranks, experiment_.train.batch);
+  }
+  std::int64_t walked_steps() const { return sample_varies() ? most_planned_steps : planned_steps; }
+
+  /// Counts the steps from `end` on: those with a loss are like the first one, the others like the last that was
+  /// walked.
+  void count_unwalked(std::int64_t end) {
+    const auto losses_before = [every = experiment_.head.loss_every](std::int64_t step) {
+      return (step + every - 1) / every;
+    };
+    const std::int64_t others = experiment_.train.steps - end;
+    const std::int64_t with_loss = losses_before(experiment_.train.steps) - losses_before(end);
+    const auto of_all = [&](std::int64_t Traffic::*bytes) {
+      return with_loss * (in_first_step_.*bytes) + (others - with_loss) * (in_last_step_.*bytes);
+    };
+    unwalked_ = {of_all(&Traffic::sent), of_all(&Traffic::received)};
+    unwalked_busy_ = own().busy_in_step.back() * static_cast<double>(others);
+    if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
+  }
+
+  /// The formula holds for training steps that compute everything once, the loss too, and that all send as much.
+  bool has_formula_of_sent_bytes() const {
+    const bool sends_sample = rank_.mesh.size(experiment_.head.copy_axes()) > 1;
+    if (sends_sample && sample_varies()) return false;
+    return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never &&
+           experiment_.head.loss_every == 1;
+  }
+  bool leads() const { return rank_.index == 0; }
+  RankResult& own() { return result_.ranks[static_cast<std::size_t>(rank_.index)]; }
+  bool has_data() const { return rank_.device.has_data(); }
+
+  std::int64_t begin() {
+    std::int64_t first = 0;
+    if (settings_.resume) {
+      first = checkpoints_.latest().value_or(0);
+      if (first > experiment_.train.steps)
+        fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
+                         settings_.checkpoints.string(), first, experiment_.train.steps);
+      if (first > 0) load(first);
+    } else if (leads() && has_data()) {
+      // What a resumed run finds later must be of this run; the others save only after a barrier with this rank.
+      checkpoints_.clear();
+    }
+    if (leads()) {
+      result_.first_step = first;
+      result_.steps = observer_.on_begin(first);
+    }
+    return first;
+  }
+
+  void load(std::int64_t steps_done) {
+    const SavedHead head = settings_.fresh_head ? SavedHead::left : SavedHead::kept;
+    const std::string note = checkpoints_.load(*trainer_, steps_done, head);
+    if (!leads()) return;
+    if (settings_.fresh_head)
+      observer_.on_note(fmt::format("begins a new head of {} classes", experiment_.head.classes));
+    if (!note.empty()) observer_.on_note(note);
+  }
+
+  void update(StepRecord& record) {
+    record.loss = trainer_->compute_gradients(record.step);
+    // Stopped before the weights and an earlier checkpoint are lost to it.
+    if (record.loss && !std::isfinite(*record.loss))
+      fail<RankFailed>("step {}: the loss is {}: the training has diverged", record.step, *record.loss);
+    const Trainer::Update update = trainer_->apply_gradients(record.step);
+    record.learning_rate = update.learning_rate;
+    if (has_data()) record.gradient_norm = update.gradient_norm;
+    record.loss_scale = update.loss_scale;
+    record.is_skipped = update.is_skipped;
+  }
+
+  void train(std::int64_t step) {
+    const double start = rank_.clock.now();
+    const double busy_before = rank_.clock.busy_seconds();
+    const Traffic before{rank_.bytes.sent_bytes(), rank_.bytes.received_bytes()};
+    StepRecord record{.step = step};
+    if (experiment_.train.forward_only)
+      trainer_->forward(step);
+    else
+      update(record);
+    in_last_step_ = {rank_.bytes.sent_bytes() - before.sent, rank_.bytes.received_bytes() - before.received};
+    if (own().busy_in_step.empty()) in_first_step_ = in_last_step_;
+    sent_in_steps_ += in_last_step_.sent;
+    record.seconds = rank_.clock.now() - start;
+    own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
+    if (leads()) {
+      result_.steps.push_back(record);
+      observer_.on_step(record);
+    }
+    const std::int64_t done = step + 1;
+    if (experiment_.train.forward_only) return;
+    if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
+  }
+
+  bool saves() const { return experiment_.train.save && !settings_.checkpoints.empty() && has_data(); }
+
+  void save(std::int64_t steps_done) {
+    if (!saves()) return;
+    if (leads()) observer_.on_status("saving");
+    trainer_->check_finite(steps_done - 1);
+    rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
+    checkpoints_.save(*trainer_, steps_done);
+  }
+
+  void evaluate() {
+    if (leads()) observer_.on_status("evaluating");
+    const auto gallery = embed_split(experiment_.evaluation, dataset_, Split::train, *trainer_);
+    const auto test = embed_split(experiment_.evaluation, dataset_, Split::test, *trainer_);
+    if (!leads() || !has_data()) return;
+    Evaluation evaluation;
+    evaluation.rank1 = rank1(gallery.view(), test.view());
+    evaluation.verification = verification(test.view(), {.pairs = experiment_.evaluation.pairs}, rank_.key);
+    result_.evaluation = evaluation;
+  }
+
+  void report() {
+    own().peak = rank_.device.meter().peak();
+    own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
+    own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;
+    own().busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
+    own().trace = tracer_->take_spans();
+    own().convolutions = rank_.device.backend().convolution().chosen_convolutions();
+  }
+
+  const Experiment& experiment_;
+  const Dataset& dataset_;
+  std::shared_ptr<const RunPlan> plan_;
+  const RunSettings& settings_;
+  RunObserver& observer_;
+  VariantResult& result_;  // each rank writes its own row, rank 0 the rest
+  Rank& rank_;
+  std::shared_ptr<Tracer> tracer_;
+  std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
+  CheckpointFolder checkpoints_;
+  std::int64_t sent_in_steps_ = 0;
+  Traffic in_first_step_;
+  Traffic in_last_step_;
+  Traffic unwalked_;  // of the steps that plan does not walk
+  double unwalked_busy_ = 0;
+};
+
+}  // namespace
+
+void run_rank(const RankTask& task, Rank& rank) {
+  RankRun(task, rank).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,29 @@
+// One rank's part of a run: it trains, saves and evaluates.
+#pragma once
+
+#include <memory>
+
+#include "experiments/training/experiment.h"
+#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/result.h"
+#include "parallel/rank.h"
+
+namespace heddle {
+
+struct RunSettings;
+class RunObserver;
+
+/// What all ranks of a run share. The observer is rank 0's.
+struct RankTask {
+  const Experiment& experiment;
+  const Dataset& dataset;
+  std::shared_ptr<const RunPlan> plan;
+  const RunSettings& settings;
+  RunObserver& observer;
+  VariantResult& result;
+};
+
+/// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.
+void run_rank(const RankTask& task, Rank& rank);
+
+}  // namespace heddle

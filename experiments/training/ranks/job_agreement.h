@@ -1,0 +1,22 @@
+// What the processes of a job do alike, between the sections in which their ranks communicate. Without a job (null)
+// there is one process, which agrees with itself.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "experiments/data/dataset.h"
+#include "parallel/transports/processes/processes.h"
+
+namespace heddle {
+
+/// Runs the body on every process; it fails on all of them, by the same error, or on none.
+void together(Processes* job, const std::function<void()>& body);
+
+/// Gives rank 0's numbers on all processes.
+std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
+
+/// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
+void check_same_data(const Dataset& dataset, Processes* job);
+
+}  // namespace heddle

@@ -1,0 +1,19 @@
+// Text of unknown origin as it may stand in a message, in a file of JSON or on a terminal.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+/// The text without control characters and broken UTF-8, so that hostile input cannot steer a terminal.
+std::string printable(std::string_view text);
+/// The printable text, cut to about `most` bytes.
+std::string shortened(std::string_view text, std::size_t most = 60);
+/// The text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD.
+std::string json_string(std::string_view text);
+/// A printable JSON string, cut to about 60 bytes.
+std::string in_quotes(std::string_view text);
+
+}  // namespace heddle

@@ -1,0 +1,41 @@
+// The transports by which the ranks of a run communicate. This table is the only place that knows their names: all
+// others ask it what a transport needs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "parallel/transports/processes/element_path.h"
+
+namespace heddle {
+
+struct TransportType {
+  std::string_view name;
+  /// A name that experiment files of earlier versions use for it; empty: none.
+  std::string_view former_name{};
+  std::string_view description;
+  /// The ranks are the processes of a job (job.h), one each. Otherwise they are threads of one process.
+  bool needs_job = false;
+  /// The devices whose memory it moves. The device `plan` holds no data, and goes with every transport.
+  std::span<const std::string_view> devices;
+  /// Why it moves the memory of no other device.
+  std::string_view restriction{};
+  /// Each rank of a machine needs a GPU of its own.
+  bool needs_own_gpu = false;
+  /// The version of its library that this program was built with, empty if it was built without; null: it has none.
+  std::string (*version)() = nullptr;
+  /// How elements move between the processes of a job; opens the library, and throws InputError if it is not there.
+  /// Null: they go over the wire that connects the processes.
+  MakeElementPath (*elements)() = nullptr;
+
+  bool moves_memory_of(std::string_view device) const;
+};
+
+std::span<const TransportType> transport_types();
+/// InputError that lists the known names if this is none of them.
+const TransportType& transport_type(std::string_view name);
+/// The transport that the processes of a job use for this device.
+const TransportType& transport_of_jobs(std::string_view device);
+
+}  // namespace heddle

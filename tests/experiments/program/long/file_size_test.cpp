@@ -1,0 +1,33 @@
+// A run whose files may not grow: what the program itself does, with the process's own limits.
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include "tests/support/program/program.h"
+#include "tests/support/program/shipped.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+
+TEST_CASE("a file that passes the limit on sizes is told as one that cannot be written, and no part of it stays") {
+  const Scratch scratch;
+  const std::string folder = (scratch / "out").string();
+  const std::string said = (scratch / "said").string();
+  // 64 KiB; the checkpoint of the embedding's weights alone takes more.
+  const int status = std::system(fmt::format("ulimit -f 128; '{}' run '{}' --out '{}' --set train.steps=1 >'{}' 2>&1",
+                                             program(), experiment_file("quickstart"), folder, said)
+                                     .c_str());
+  std::ifstream file(said);
+  const std::string error{std::istreambuf_iterator<char>(file), {}};
+  CAPTURE(error);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 4);
+  CHECK(error.find("File too large") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder + "/checkpoint/serial/step-000001"));
+}
+
+}  // namespace heddle::test

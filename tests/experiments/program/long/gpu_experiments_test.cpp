@@ -1,0 +1,93 @@
+// The shipped experiments on a GPU beside the CPU. Without a GPU, and with kernels on the host, the program itself says
+// that there is none; then nothing is compared.
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/devices.h"
+#include "tests/support/program/program.h"
+#include "tests/support/program/shipped.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+using namespace test;
+
+/// A command on a device, called so.
+Ended call_on(const char* device, const std::string& command, std::vector<std::string> options, const Scratch& scratch,
+              const std::string& name) {
+  const std::string result = fmt::format("{}.{}.{}", name, command, device);
+  options.insert(options.begin(), command);
+  if (command == "run") options.insert(options.end(), {"--out", (scratch / result.c_str()).string()});
+  options.insert(options.end(),
+                 {"--set", fmt::format("device={}", device), "--set", "clock=wall", "--set", "winograd=false"});
+  return run_program(options, scratch / (result + ".json").c_str());
+}
+
+bool finds_gpu(const Scratch& scratch) {
+  const Ended asked =
+      call_on("cuda", "run", {experiment_file("quickstart"), "--json", "--set", "train.steps=1"}, scratch, "asked");
+  if (asked.code == 0) return true;
+  REQUIRE_MESSAGE(asked.code == 2, asked.said);
+  MESSAGE(asked.said);
+  return false;
+}
+
+/// One line for each variant: what plan counts for all ranks, what they held at most, and what the allocator took.
+void tell_memory(const Json& planned, const Json& ran, const std::string& name) {
+  const auto sum = [](const Json& ranks) {
+    std::int64_t total = 0;
+    for (const Json& rank : ranks) total += rank["peak_bytes"]["total"].get<std::int64_t>();
+    return total;
+  };
+  const Json line{{"experiment", name},           {"variant", ran["name"]},
+                  {"ranks", ran["ranks"].size()}, {"planned", sum(planned["ranks"])},
+                  {"metered", sum(ran["ranks"])}, {"reserved", ran["ranks"][0]["reserved_bytes"]}};
+  fmt::print("memory: {}\n", line.dump());
+}
+
+}  // namespace
+
+TEST_CASE("shipped experiments lose on a GPU what they lose on the CPU, and hold what plan says") {
+  Scratch scratch;
+  if (tested_backend() != "cuda" || !finds_gpu(scratch)) return;
+  write_faces(scratch / "faces");
+  for (const std::string& file : shipped()) {
+    std::ifstream text(file);
+    const Json experiment = Json::parse(text);
+    if (experiment.value("device", "cpu") != "cpu") continue;
+    CAPTURE(file);
+    const std::string name = std::filesystem::path(file).stem();
+    const std::vector<std::string> options = cut_short(file, experiment, scratch / "faces");
+    const Ended on_cpu = call_on("cpu", "run", options, scratch, name);
+    const Ended on_gpu = call_on("cuda", "run", options, scratch, name);
+    const Ended planned = call_on("cuda", "plan", options, scratch, name);
+    CAPTURE(on_gpu.said);
+    REQUIRE(on_cpu.code == 0);
+    REQUIRE(on_gpu.code == 0);
+    REQUIRE(planned.code == 0);
+    const Json& expected = on_cpu.summary["variants"];
+    const Json& variants = on_gpu.summary["variants"];
+    for (std::size_t v = 0; v < expected.size(); ++v) {
+      CAPTURE(expected[v]["name"].get<std::string>());
+      REQUIRE(variants[v]["loss_per_step"].size() == expected[v]["loss_per_step"].size());
+      for (std::size_t step = 0; step < expected[v]["loss_per_step"].size(); ++step) {
+        if (expected[v]["loss_per_step"][step].is_null()) continue;
+        CHECK(variants[v]["loss_per_step"][step].get<double>() ==
+              doctest::Approx(expected[v]["loss_per_step"][step].get<double>()).epsilon(1e-3));
+      }
+      const Json& counted = planned.summary["variants"][v];
+      tell_memory(counted, variants[v], name);
+      if (is_cut_by_time(patched(experiment, v))) continue;  // plan's times are others
+      for (std::size_t rank = 0; rank < variants[v]["ranks"].size(); ++rank)
+        CHECK(counted["ranks"][rank]["peak_bytes"] == variants[v]["ranks"][rank]["peak_bytes"]);
+    }
+  }
+}
+
+}  // namespace heddle

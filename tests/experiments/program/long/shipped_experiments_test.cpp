@@ -1,0 +1,207 @@
+// The experiments that ship with the program, cut to a few steps: they run, plan knows their bytes, and the process
+// holds little that the meter does not see.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <future>
+#include <map>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program/program.h"
+#include "tests/support/program/shipped.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+using Json = nlohmann::json;
+using namespace test;
+
+std::int64_t metered(const Json& summary) {
+  std::int64_t most = 0;
+  for (const Json& variant : summary["variants"]) {
+    std::int64_t total = 0;
+    for (const Json& rank : variant["ranks"]) total += rank["peak_bytes"]["total"].get<std::int64_t>();
+    most = std::max(most, total);
+  }
+  return most;
+}
+
+std::int64_t ranks_of_largest(const Json& summary) {
+  std::size_t most = 0;
+  for (const Json& variant : summary["variants"]) most = std::max(most, variant["ranks"].size());
+  return static_cast<std::int64_t>(most);
+}
+
+/// What became of a shipped experiment.
+struct Shipped {
+  std::string file;
+  Json experiment;
+  Ended ran;
+  Ended planned;
+};
+
+/// Runs and plans all of them, two at a time: most compute on one core.
+std::vector<Shipped> run_shipped(const Scratch& scratch) {
+  write_faces(scratch / "faces");
+  std::vector<Shipped> all;
+  for (const std::string& file : shipped()) {
+    std::ifstream text(file);
+    all.push_back({.file = file, .experiment = Json::parse(text), .ran = {}, .planned = {}});
+  }
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < all.size(); i = next++) {
+      const std::string name = std::filesystem::path(all[i].file).stem();
+      const std::vector<std::string> options = cut_short(all[i].file, all[i].experiment, scratch / "faces");
+      std::vector<std::string> run{"run", "--out", scratch / name.c_str()};
+      run.insert(run.end(), options.begin(), options.end());
+      all[i].ran = run_program(run, scratch / (name + ".run").c_str());
+      std::vector<std::string> plan{"plan"};
+      plan.insert(plan.end(), options.begin(), options.end());
+      all[i].planned = run_program(plan, scratch / (name + ".plan").c_str());
+    }
+  };
+  std::future<void> other = std::async(std::launch::async, work);
+  work();
+  other.get();
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stays near the metered") {
+  Scratch scratch;
+  for (const auto& [file, experiment, ran, planned] : run_shipped(scratch)) {
+    CAPTURE(file);
+    // Who does not fit into the budget is a result of studies on plan.
+    const int most_code = experiment.value("device", "cpu") == "plan" ? 3 : 0;
+    REQUIRE((ran.code == 0 || ran.code == most_code));
+    REQUIRE(planned.code == ran.code);
+
+    constexpr std::int64_t slack = 1 << 20;  // between one look at this process and the other
+    // What every rank has beside its tensors: kernels, stacks, rounding to pages.
+    const std::int64_t beside = 110'000'000 + 20'000'000 * ranks_of_largest(ran.summary);
+    CHECK(ran.resident_bytes <= std::max(metered(ran.summary) * 105 / 100 + beside, ran.inherited_bytes + slack));
+    const Json& variants = ran.summary["variants"];
+    REQUIRE(planned.summary["variants"].size() == variants.size());
+    for (std::size_t v = 0; v < variants.size(); ++v) {
+      CHECK(planned.summary["variants"][v]["status"] == variants[v]["status"]);
+      if (variants[v]["status"] == "out_of_memory" && most_code == 3) continue;
+      CHECK(variants[v]["status"] == "ok");
+      const Json variant = patched(experiment, v);
+      if (is_cut_by_time(variant)) continue;
+      const Json& sent = variants[v]["sent_in_step"];
+      CHECK(sent == planned.summary["variants"][v]["sent_in_step"]);
+      // The formula is that of a training step which computes everything once.
+      const bool is_formulated = (variants[v]["recompute"].is_null() || variants[v]["recompute"] == "never") &&
+                                 variant["head"].value("loss_every", 1) == 1;
+      CHECK(sent.is_null() == (variants[v]["ranks"].size() == 1 || !is_formulated));
+      if (!sent.is_null()) CHECK(sent["counted"] == sent["formula"]["total"]);
+      for (std::size_t rank = 0; rank < variants[v]["ranks"].size(); ++rank)
+        for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
+          CHECK(planned.summary["variants"][v]["ranks"][rank][key] == variants[v]["ranks"][rank][key]);
+    }
+  }
+}
+
+TEST_CASE("the first loss of a head is what random weights must give") {
+  Scratch scratch;
+  const std::string file = experiment_file("ten_million");
+  std::ifstream text(file);
+  const Json experiment = Json::parse(text);
+  constexpr double classes = 200'000;
+  const Ended ran = run_program({"run", file, "--json", "--set", "head.classes=200000", "--set", "train.steps=1",
+                                 "--out", (scratch / "out").string()},
+                                scratch / "run.json");
+  REQUIRE(ran.code == 0);
+  // A cosine of random directions in d dimensions is nearly normal with variance 1/d: ln of the mean of exp(s cos) is
+  // s^2 / 2d; the target's angle is nearly a right one.
+  const double scale = experiment["head"]["margin"]["scale"];
+  const double margin = experiment["head"]["margin"]["m2"];
+  constexpr double dimension = 512;
+  const double expected = std::log(classes) + scale * scale / (2 * dimension) + scale * std::sin(margin);
+  CHECK(ran.summary["variants"][0]["loss"]["first"].get<double>() == doctest::Approx(expected).epsilon(0.01));
+}
+
+TEST_CASE("layers placed in other ways train as their serial judge at every step") {
+  Scratch scratch;
+  for (const char* name : {"chains", "three_convolutions"}) {
+    CAPTURE(name);
+    const std::string file = experiment_file(name);
+    const Ended ran = run_program({"run", file, "--json", "--out", (scratch / "out").string()}, scratch / "run.json");
+    REQUIRE(ran.code == 0);
+    const Json& variants = ran.summary["variants"];
+    REQUIRE(variants.size() == 4);
+    for (std::size_t v = 1; v < variants.size(); ++v)
+      for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
+        CHECK(variants[v]["loss_per_step"][step].get<double>() ==
+              doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+  }
+}
+
+TEST_CASE("features are cheaper to move than weights until the batch is as large as the layer is wide") {
+  Scratch scratch;
+  const Ended planned = run_program({"plan", experiment_file("volumes"), "--json"}, scratch / "plan.json");
+  REQUIRE(planned.code == 0);
+  std::map<std::string, double> sent;
+  for (const Json& variant : planned.summary["variants"])
+    sent[variant["name"].get<std::string>()] = variant["sent_in_step"]["counted"].get<double>();
+  CHECK(sent.at("4096 x 1024 tensor") < sent.at("4096 x 1024 data"));
+  CHECK(sent.at("4096 x 4096 tensor") == doctest::Approx(sent.at("4096 x 4096 data")).epsilon(1e-3));
+  CHECK(sent.at("4096 x 16384 tensor") > sent.at("4096 x 16384 data"));
+  for (const char* batch : {"1024", "4096", "16384"}) {
+    CHECK(sent.at(fmt::format("256 x {} tensor", batch)) > sent.at(fmt::format("256 x {} data", batch)));
+    CHECK(sent.at(fmt::format("1M x {} tensor", batch)) < 0.03 * sent.at(fmt::format("1M x {} data", batch)));
+  }
+}
+
+TEST_CASE("the memory-balance study, run at a size that fits here, holds and sends what plan says") {
+  Scratch scratch;
+  std::vector<std::string> options{experiment_file("memory_balance"), "--json"};
+  for (const char* set : {"device=cpu", "memory_budget=0", "model.type=resnet18", "head.classes=3001",
+                          "data.image=[3,8,8]", "train.steps=2"})
+    options.insert(options.end(), {"--set", set});
+  const auto called = [&](const std::string& command) {
+    std::vector<std::string> arguments{command};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    if (command == "run") arguments.insert(arguments.end(), {"--out", (scratch / "out").string()});
+    const Ended ended = run_program(arguments, scratch / (command + ".json").c_str());
+    REQUIRE(ended.code == 0);
+    return ended.summary["variants"];
+  };
+  const Json ran = called("run");
+  const Json planned = called("plan");
+  REQUIRE(ran.size() == planned.size());
+  for (std::size_t v = 0; v < ran.size(); ++v) {
+    CAPTURE(ran[v]["name"].get<std::string>());
+    for (std::size_t rank = 0; rank < 4; ++rank)
+      for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
+        CHECK(planned[v]["ranks"][rank][key] == ran[v]["ranks"][rank][key]);
+  }
+}
+
+TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only gathering burdens rank 0") {
+  Scratch scratch;
+  const Ended ran = run_program(
+      {"run", experiment_file("quickstart"), "--json", "--set", "train.steps=10", "--out", (scratch / "out").string()},
+      scratch / "run.json");
+  REQUIRE(ran.code == 0);
+  const Json& variants = ran.summary["variants"];
+  for (std::size_t v = 1; v < 3; ++v)
+    for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
+      CHECK(variants[v]["loss_per_step"][step].get<double>() ==
+            doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+  const auto peak = [&](std::size_t variant, std::size_t rank) {
+    return variants[variant]["ranks"][rank]["peak_bytes"]["total"].get<double>();
+  };
+  CHECK(peak(1, 0) > 2 * peak(1, 1));
+  CHECK(peak(2, 0) < 1.01 * peak(2, 1));
+}
+
+}  // namespace heddle

@@ -1,0 +1,415 @@
+// Runs that go on: on the ranks that saved bit for bit, on others with the same bits of all that was saved.
+#include "experiments/training/checkpoints/checkpoint.h"
+
+#include <functional>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "tests/support/layouts.h"
+#include "tests/support/message.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::checkpoint_test {
+
+namespace {
+
+using test::Course;
+using test::Layout;
+
+/// A way to train the network below.
+struct Way {
+  Layout layout{};
+  std::map<std::string, PlacementWish> wishes{};
+  ShardedState shard = ShardedState::none;
+  HeadParallel head = HeadParallel::sharded;
+};
+
+test::ModelPointer network(const Way& way) {
+  ModelDescription model({8, 8, 3});
+  model.then("conv1", Convolution::describe({.in = 3, .out = 7, .stride = 2}));
+  model.then("bn1", BatchNorm::describe({.channels = 7, .activation = NormActivation::prelu, .slope_name = "prelu1"}));
+  model.then("conv2", Convolution::describe({.in = 7, .out = 5}));
+  model.then("bn2", BatchNorm::describe({.channels = 5, .activation = NormActivation::relu}));
+  model.then("flatten", Flatten::describe());
+  model.then("fc", Linear::describe({.in = 80, .out = 6}));
+  for (const auto& [name, wish] : way.wishes) model.place(name, wish);
+  return std::make_shared<ModelDescription>(std::move(model));
+}
+
+Experiment experiment_of(const Way& way, OptimizerType optimizer = OptimizerType::sgd, DType dtype = DType::f32) {
+  Experiment experiment = test::small_experiment(11, 24, 6, dtype);
+  experiment.train.optimizer.type = optimizer;
+  experiment.train.shard = way.shard;
+  experiment.head.parallel = way.head;
+  return experiment;
+}
+
+/// Every axis, cut and way of holding state, and none.
+std::vector<Way> ways() {
+  const PlacementWish column{Parallel::column, Axis::tp};
+  const PlacementWish row{Parallel::row, Axis::tp};
+  const PlacementWish gathered{Parallel::parameter, Axis::dp};
+  PipelineConfig interleaved;
+  interleaved.schedule = "interleaved";
+  interleaved.chunks = 2;
+  return {{{Mesh(), 4}},
+          {{Mesh(2), 2}},
+          {{Mesh(2), 2, Logits::gathered}, {{"fc", gathered}, {"conv2", gathered}}, ShardedState::optimizer},
+          {{Mesh(3), 1}, {}, ShardedState::optimizer},
+          {{Mesh(1, 1, 2), 4}, {{"conv1", column}, {"conv2", row}, {"fc", row}}},
+          {{Mesh(2, 1, 3), 2}, {{"conv1", row}, {"conv2", column}, {"fc", column}}, ShardedState::optimizer},
+          {{Mesh(1, 2), 4, Logits::fused, {}, test::last_stage}},
+          {{Mesh(2, 2), 2}, {}, ShardedState::optimizer, HeadParallel::replicated},
+          {{Mesh(2, 1, 2), 2, Logits::fused, {}, {Axis::dp}}},
+          {{Mesh(2, 2), 2, Logits::sharded, {}, {Axis::pp}}},
+          {{Mesh(1, 1, 4), 4, Logits::transposed}},
+          {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
+}
+
+test::Outcome run(const Way& way, const Experiment& experiment, const Course& course) {
+  return test::train(experiment, network(way), way.layout, course);
+}
+
+Course saving(const CheckpointFolder& folder, std::int64_t steps) {
+  return {.end = steps, .after = [&folder, steps](Trainer& trainer) { folder.save(trainer, steps); }};
+}
+
+Course resuming(const CheckpointFolder& folder, std::int64_t first, std::int64_t end, std::string* note = nullptr,
+                SavedHead head = SavedHead::kept) {
+  return {.first = first, .end = end, .before = [&folder, first, note, head](Trainer& trainer) {
+            const std::string told = folder.load(trainer, first, head);
+            if (note != nullptr && trainer.rank().index == 0) *note = told;
+          }};
+}
+
+}  // namespace
+
+TEST_CASE("what one layout saves every other loads: the same bits of weights, statistics and optimizer state" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  for (const OptimizerType optimizer : {OptimizerType::sgd, OptimizerType::adamw})
+    for (const Way& saver : ways()) {
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      const test::Outcome saved = run(saver, experiment_of(saver, optimizer), saving(folder, 2));
+      const std::size_t kinds = optimizer == OptimizerType::sgd ? 2 : 3;
+      CHECK(saved.state.size() == kinds * 10 + 4);
+      for (const Way& loader : ways()) {
+        CAPTURE(to_string(saver.layout.mesh));
+        CAPTURE(to_string(loader.layout.mesh));
+        const test::Outcome loaded = run(loader, experiment_of(loader, optimizer), resuming(folder, 2, 2));
+        CHECK(loaded.state == saved.state);
+      }
+    }
+}
+
+TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the same bits, and so do their scales" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  for (const WeightState weights : {WeightState::bf16, WeightState::f16, WeightState::int8})
+    for (const int saving_ranks : {1, 2, 3, 4}) {
+      const auto experiment = [&](const Way& way) {
+        Experiment kept = experiment_of(way);
+        kept.head.weights = weights;
+        kept.head.momentum = weights == WeightState::f16 ? MomentumState::f16 : MomentumState::bf16;
+        return kept;
+      };
+      const auto way = [](int ranks) {
+        return Way{{Mesh(ranks), 12 / ranks, ranks % 2 == 0 ? Logits::gathered : Logits::sharded}};
+      };
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      const test::Outcome saved = run(way(saving_ranks), experiment(way(saving_ranks)), saving(folder, 2));
+      CHECK(saved.state.contains("head.weight.scale") == (weights == WeightState::int8));
+      for (const int ranks : {1, 2, 3, 4}) {
+        CAPTURE(saving_ranks);
+        CAPTURE(ranks);
+        CHECK(run(way(ranks), experiment(way(ranks)), resuming(folder, 2, 2)).state == saved.state);
+      }
+      const test::Outcome whole = run(way(saving_ranks), experiment(way(saving_ranks)), {.end = 4});
+      const test::Outcome rest = run(way(saving_ranks), experiment(way(saving_ranks)), resuming(folder, 2, 4));
+      CHECK(rest.state == whole.state);
+    }
+}
+
+TEST_CASE("state that is not finite on any one rank is named, whatever type it has") {
+  const Way way{{Mesh(3), 4}};
+  const auto spoiling = [](const std::string& name, double value) {
+    return Course{.end = 2, .after = [=](Trainer& trainer) {
+                    trainer.check_finite(0);
+                    std::vector<StateTensor> states = trainer.backbone_state();
+                    for (StateTensor& state : trainer.head_state()) states.push_back(std::move(state));
+                    for (StateTensor& state : states)
+                      if (state.name == name && trainer.rank().index == 1) {
+                        Tensor last = state.value.reshape({-1});
+                        last = last.rows(last.numel() - 1, last.numel());
+                        last.copy_from(Tensor::full(trainer.rank().device, {1}, last.dtype(), value));
+                      }
+                    trainer.check_finite(1);
+                  }};
+  };
+  const auto is_named = [&](WeightState weights, const std::string& name, double value) {
+    Experiment experiment = experiment_of(way);
+    experiment.head.weights = weights;
+    CHECK_THROWS_WITH_AS(run(way, experiment, spoiling(name, value)),
+                         fmt::format("step 1: {} is not finite on rank 1: the training has diverged", name).c_str(),
+                         RankFailed);
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  is_named(WeightState::f32, "head.weight", infinity);
+  is_named(WeightState::f32, "conv2.weight", -infinity);
+  is_named(WeightState::f32, "bn1.running_var", std::numeric_limits<double>::quiet_NaN());
+  is_named(WeightState::bf16, "head.weight", infinity);
+  is_named(WeightState::int8, "head.weight.scale", infinity);
+}
+
+TEST_CASE("running statistics of margins, biases and sub-centres go on over any layout with the same bits" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  const std::vector<std::pair<std::string, std::function<void(HeadConfig&)>>> heads{
+      {"head.margin", [](HeadConfig& head) { head.margin = {.type = MarginType::adaface, .scale = 8}; }},
+      {"head.margin",
+       [](HeadConfig& head) {
+         head.margin = {.type = MarginType::curricularface, .scale = 8};
+         head.sub_centres = 3;
+       }},
+      {"velocity.head.bias",
+       [](HeadConfig& head) {
+         head.margin = {.scale = 1};
+         head.normalize = false;
+         head.bias = true;
+       }},
+  };
+  const std::vector<Way> all = ways();
+  for (const auto& [name, change] : heads)
+    for (const Way& saver : {all[0], all[1], all[6], all[7], all[8]}) {
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      Experiment experiment = experiment_of(saver);
+      change(experiment.head);
+      if (experiment.head.bias && experiment.head.is_replicated()) continue;
+      const test::Outcome saved = run(saver, experiment, saving(folder, 2));
+      CHECK(saved.state.contains(name));
+      const test::Outcome whole = run(saver, experiment, {.end = 4});
+      CHECK(run(saver, experiment, resuming(folder, 2, 4)).state == whole.state);
+      for (const Way& loader : all) {
+        CAPTURE(name);
+        CAPTURE(to_string(saver.layout.mesh));
+        CAPTURE(to_string(loader.layout.mesh));
+        Experiment other = experiment_of(loader);
+        change(other.head);
+        if (other.head.bias && other.head.is_replicated()) continue;
+        CHECK(run(loader, other, resuming(folder, 2, 2)).state == saved.state);
+      }
+    }
+}
+
+TEST_CASE("a run that goes on in the same sample groups on other ranks equals the one that was not stopped" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const Way& saver : ways()) {
+      if (saver.layout.mesh.size(Axis::dp) == 3) continue;  // three groups
+      const Scratch scratch;
+      const CheckpointFolder folder(scratch / "");
+      const Experiment experiment = experiment_of(saver, OptimizerType::sgd, dtype);
+      const test::Outcome whole = run(saver, experiment, {.end = 4});
+      (void)run(saver, experiment, saving(folder, 2));
+      for (const Way& loader : ways()) {
+        if (loader.layout.mesh.size(Axis::dp) == 3) continue;
+        CAPTURE(to_string(saver.layout.mesh));
+        CAPTURE(to_string(loader.layout.mesh));
+        const test::Outcome rest =
+            run(loader, experiment_of(loader, OptimizerType::sgd, dtype), resuming(folder, 2, 4));
+        const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-5;
+        for (std::size_t i = 0; i < 2; ++i)
+          CHECK(rest.losses[i] == doctest::Approx(whole.losses[i + 2]).epsilon(tolerance));
+        CHECK(test::largest_difference(rest.weights, whole.weights).error <= tolerance);
+      }
+    }
+}
+
+TEST_CASE("a run that goes on where it was saved has the bits of the one that was not stopped, and no word is said") {
+  for (const Way& way : ways()) {
+    const Scratch scratch;
+    const CheckpointFolder folder(scratch / "");
+    const Experiment experiment = experiment_of(way);
+    const test::Outcome whole = run(way, experiment, {.end = 4});
+    (void)run(way, experiment, saving(folder, 2));
+    std::string note;
+    const test::Outcome rest = run(way, experiment, resuming(folder, 2, 4, &note));
+    CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 2, whole.losses.end()));
+    CHECK(rest.state == whole.state);
+    CHECK(note.empty());
+  }
+}
+
+TEST_CASE("going on elsewhere is told in a line that says what it changes") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const Way two{{Mesh(2), 2}};
+  (void)run(two, experiment_of(two), saving(folder, 1));
+  const auto note = [&](const Way& way) {
+    std::string told;
+    (void)run(way, experiment_of(way), resuming(folder, 1, 1, &told));
+    return told;
+  };
+  CHECK(note({{Mesh(), 4}}) ==
+        "resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the losses agree within "
+        "rounding");
+  CHECK(note({{Mesh(3), 2}}) ==
+        "resumes on another layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
+        "rounding; batch norms took a batch in 4 groups, now in 6");
+  CHECK(note({{Mesh(2), 2}, {}, ShardedState::none, HeadParallel::replicated}) ==
+        "resumes on another layout: the losses agree within rounding");
+  CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on another layout: the losses agree within rounding");
+}
+
+TEST_CASE(
+    "a class sample goes on in as many shards as were saved, on any ranks, and it is told; so is another number") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const auto sampling = [](const Way& way, std::int64_t shards) {
+    Experiment experiment = experiment_of(way, OptimizerType::sgd, DType::f64);
+    experiment.head.sample.rate = 0.4;
+    experiment.head.sample.shards = shards;
+    return experiment;
+  };
+  const Way two{{Mesh(2), 2}};
+  const Way four{{Mesh(4), 1}};
+  const test::Outcome whole = run(two, sampling(two, 0), {.end = 4});
+  (void)run(two, sampling(two, 0), saving(folder, 2));
+  std::string note;
+  (void)run(four, sampling(four, 3), resuming(folder, 2, 2, &note));
+  CHECK(note.ends_with("rounding; classes were sampled in 2 shards, now in 3 (head.sample.shards)"));
+  test::Outcome rest = run(four, sampling(four, 2), resuming(folder, 2, 4, &note));
+  CHECK(note.ends_with("rounding"));
+  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  rest = run(four, sampling(four, 0), resuming(folder, 2, 4, &note));
+  CHECK(note.ends_with("rounding; classes are sampled in 2 shards as before (head.sample.shards)"));
+  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  // What such a run saves keeps the number, too, also where the ranks stay.
+  Course once_more = resuming(folder, 2, 3);
+  once_more.after = [&folder](Trainer& trainer) { folder.save(trainer, 3); };
+  (void)run(four, sampling(four, 0), once_more);
+  rest = run(four, sampling(four, 0), resuming(folder, 3, 4, &note));
+  CHECK(note == "classes are sampled in 2 shards as before (head.sample.shards)");
+  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  // A new head has its own.
+  (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::left));
+  CHECK(note.empty());
+}
+
+TEST_CASE("lazy classes are saved as the dense ones that they are, and go on over any number of ranks") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const auto sampling = [](const Way& way, Unsampled unsampled) {
+    Experiment experiment = experiment_of(way, OptimizerType::sgd, DType::f64);
+    experiment.head.sample = {.rate = 0.4, .unsampled = unsampled};
+    experiment.train.optimizer.weight_decay = 0.1;
+    return experiment;
+  };
+  const Way two{{Mesh(2), 2}};
+  const test::Outcome dense = run(two, sampling(two, Unsampled::dense), {.end = 4});
+  const test::Outcome saved = run(two, sampling(two, Unsampled::lazy), saving(folder, 2));
+  for (const Way& way : {two, Way{{Mesh(), 4}}, Way{{Mesh(4), 1, Logits::fused}}}) {
+    CAPTURE(to_string(way.layout.mesh));
+    CHECK(run(way, sampling(way, Unsampled::lazy), resuming(folder, 2, 2)).state == saved.state);
+    const test::Outcome rest = run(way, sampling(way, Unsampled::lazy), resuming(folder, 2, 4));
+    CHECK(test::largest_difference(rest.weights, dense.weights).error <= 1e-12);
+    CHECK(test::largest_difference(rest.state, dense.state).error <= 1e-12);
+  }
+}
+
+TEST_CASE("a fresh head is drawn as a new run draws it, without momentum, and the backbone keeps its bits") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const Way saver{{Mesh(2), 2}};
+  const Way loader{{Mesh(3), 2}, {}, ShardedState::optimizer};
+  const test::Outcome saved = run(saver, experiment_of(saver), saving(folder, 2));
+  for (const std::int64_t classes : {11, 25}) {
+    Experiment experiment = experiment_of(loader);
+    experiment.head.classes = classes;
+    const test::Outcome begun = run(loader, experiment, {.end = 0});
+    const test::Outcome loaded = run(loader, experiment, resuming(folder, 2, 2, nullptr, SavedHead::left));
+    for (const auto& [name, values] : loaded.state) {
+      CAPTURE(name);
+      const bool of_head = name.find("head.") != std::string::npos;
+      CHECK(values == (of_head ? begun : saved).state.at(name));
+    }
+    CHECK(loaded.state.at("velocity.head.weight") == std::vector<double>(static_cast<std::size_t>(classes * 6)));
+    CHECK(loaded.state.at("velocity.fc.weight") != begun.state.at("velocity.fc.weight"));
+  }
+}
+
+TEST_CASE("adamw counts a fresh head's steps from its own first one, also when that run goes on") {
+  for (const HeadParallel parallel : {HeadParallel::sharded, HeadParallel::replicated}) {
+    const Scratch scratch;
+    const CheckpointFolder folder(scratch / "");
+    const Way way{{Mesh(2), 2}, {}, ShardedState::none, parallel};
+    Experiment experiment = experiment_of(way, OptimizerType::adamw, DType::f64);
+    experiment.train.optimizer.weight_decay = 0;
+    const auto fresh = [&](std::int64_t end) {
+      (void)run(way, experiment, saving(folder, 2));
+      return run(way, experiment, resuming(folder, 2, end, nullptr, SavedHead::left)).state.at("head.weight");
+    };
+    const std::vector<double> drawn = fresh(2);
+    const std::vector<double> stepped = fresh(3);
+    // The first step of Adam is as long as the learning rate in every element.
+    double longest = 0;
+    for (std::size_t i = 0; i < drawn.size(); ++i) longest = std::max(longest, std::abs(stepped[i] - drawn[i]));
+    CHECK(longest == doctest::Approx(experiment.train.optimizer.learning_rate).epsilon(1e-4));
+
+    const std::vector<double> whole = fresh(4);
+    Course saving_fresh = resuming(folder, 2, 3, nullptr, SavedHead::left);
+    saving_fresh.after = [&](Trainer& trainer) { folder.save(trainer, 3); };
+    (void)run(way, experiment, saving(folder, 2));
+    (void)run(way, experiment, saving_fresh);
+    CHECK(run(way, experiment, resuming(folder, 3, 4)).state.at("head.weight") == whole);
+    // So does one that holds the classes in the other way.
+    Way other = way;
+    other.head = parallel == HeadParallel::sharded ? HeadParallel::replicated : HeadParallel::sharded;
+    Experiment elsewhere = experiment;
+    elsewhere.head.parallel = other.head;
+    const std::vector<double> rest = run(other, elsewhere, resuming(folder, 3, 4)).state.at("head.weight");
+    double apart = 0;
+    for (std::size_t i = 0; i < rest.size(); ++i) apart = std::max(apart, std::abs(rest[i] - whole[i]));
+    CHECK(apart < 1e-9);
+  }
+}
+
+TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options is refused, and says why") {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch / "");
+  const Way way{{Mesh(2), 2}};
+  (void)run(way, experiment_of(way), saving(folder, 1));
+  const std::string step = (scratch / "").string() + "step-000001";
+  const auto complaint = [&](const auto& change, SavedHead head = SavedHead::kept) {
+    Experiment experiment = experiment_of(way);
+    change(experiment);
+    const std::string message =
+        message_of<InputError>([&] { (void)run(way, experiment, resuming(folder, 1, 1, nullptr, head)); });
+    return message.starts_with(step) ? message.substr(step.size()) : message;
+  };
+  CHECK(complaint([](Experiment& e) { e.head.classes = 12; }) ==
+        "/rank-0.safetensors: head.weight is of f32[11,6], this run needs f32[12,6]");
+  CHECK(complaint([](Experiment& e) {
+          e.train.dtype = TrainDType::f64;
+        }).starts_with("/rank-0.safetensors: conv1.weight is of f32[7,3,3,3], this run needs f64["));
+  CHECK(complaint([](Experiment& e) { e.train.optimizer.type = OptimizerType::adamw; }) ==
+        ": has no tensor 'mean.conv1.weight'");
+  CHECK(complaint([](Experiment& e) { e.train.batch = 25; }) ==
+        ": was saved with batch = 24, this run has 25: it would not go on as the same run");
+  CHECK(complaint([](Experiment& e) { e.seed = 2; }) ==
+        ": was saved with seed = 1, this run has 2: it would not go on as the same run");
+  CHECK(complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }) ==
+        ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): what may change is how long it "
+        "trains, what it saves, how it is evaluated and how it lies on its ranks");
+  CHECK(
+      complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
+      ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): with a new head, its head and data may "
+      "change, too");
+  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no InputError");
+}
+
+}  // namespace heddle::checkpoint_test

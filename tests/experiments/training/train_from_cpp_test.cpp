@@ -1,0 +1,95 @@
+// What a researcher writes to train from C++: an experiment as a struct, an observer, and no file, reader or program.
+#include <filesystem>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "experiments/training/run.h"
+#include "tests/support/message.h"
+#include "tests/support/scratch.h"
+
+namespace heddle {
+
+namespace {
+
+/// Ten drawn people, a small multilayer perceptron on two ranks that share the batch, and a cosine-margin head whose
+/// classes the ranks share.
+Experiment two_ranks() {
+  Experiment experiment;
+  experiment.name = "two_ranks";
+  experiment.mesh.dp = 2;
+  experiment.threads = 1;
+  experiment.data.synthetic_identities = {
+      .identities = 10, .image = {3, 16, 16}, .train_per_identity = 8, .test_per_identity = 4};
+  experiment.model.type = ModelType::mlp;
+  experiment.model.hidden = {32};
+  experiment.model.embedding = 16;
+  experiment.head.classes = 10;
+  experiment.head.margin.m3 = 0.1;
+  experiment.train.batch = 20;
+  experiment.train.steps = 12;
+  experiment.train.optimizer.learning_rate = 0.05;
+  experiment.evaluate = true;
+  return experiment;
+}
+
+/// Collects what a run reports.
+class Diary final : public RunObserver {
+ public:
+  std::vector<StepRecord> on_begin(std::int64_t first_step) override {
+    first = first_step;
+    return {};
+  }
+  void on_step(const StepRecord& record) override { losses.push_back(record.loss.value()); }
+  void on_status(const std::string& text) override { statuses.push_back(text); }
+  void on_note(const std::string& text) override { notes.push_back(text); }
+
+  std::int64_t first = -1;
+  std::vector<double> losses;
+  std::vector<std::string> statuses;
+  std::vector<std::string> notes;
+};
+
+TEST_CASE("an experiment built in C++ trains on two ranks, and its observer sees every step") {
+  Diary diary;
+  const VariantResult result = run_variant(two_ranks(), "base", {.observer = &diary});
+  CHECK(result.status == VariantResult::Status::ok);
+  CHECK(result.ranks.size() == 2);
+  CHECK(diary.first == 0);
+  REQUIRE(diary.losses.size() == 12);
+  CHECK(diary.losses.back() < diary.losses.front());
+  CHECK(diary.losses.back() == last_loss(result));
+  CHECK(diary.statuses == std::vector<std::string>{"evaluating"});
+  CHECK(diary.notes.empty());
+  REQUIRE(result.evaluation);
+  CHECK(result.evaluation->rank1 > 0.1);  // what guessing gives
+}
+
+TEST_CASE("a run from C++ goes on from its checkpoint with the same losses, and refuses another experiment's") {
+  const Experiment experiment = two_ranks();
+  Diary whole;
+  (void)run_variant(experiment, "base", {.observer = &whole});
+
+  const Scratch folder;
+  Experiment half = experiment;
+  half.train.steps = 6;
+  (void)run_variant(half, "base", {.checkpoints = folder / "checkpoint"});
+  Diary rest;
+  (void)run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .resume = true, .observer = &rest});
+  CHECK(rest.first == 6);
+  CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 6, whole.losses.end()));
+  CHECK(rest.statuses == std::vector<std::string>{"saving", "evaluating"});
+
+  Experiment other = experiment;
+  other.train.optimizer.momentum = 0.5;
+  other.train.steps = 18;
+  const std::string message = message_of<InputError>(
+      [&] { (void)run_variant(other, "base", {.checkpoints = folder / "checkpoint", .resume = true}); });
+  CHECK(message == (folder / "checkpoint/step-000012").string() +
+                       ": was saved by another experiment (train.optimizer.momentum was 0.9, is 0.5): what may change "
+                       "is how long it trains, what it saves, how it is evaluated and how it lies on its ranks");
+}
+
+}  // namespace
+
+}  // namespace heddle

@@ -1,0 +1,148 @@
+// Streams that are as late as they may be: what is put on one is done when the host waits for it, or when another
+// stream comes to where it waits for an event that was recorded behind it, and then by the thread that waits. So a rank
+// that reads what another has not computed yet, or overwrites what another has not read yet, is found out, unless one
+// of the streams waits for the other.
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tests/support/cuda_on_host/cuda_runtime.h"
+
+namespace {
+
+/// Numbered work, done in its order by the threads that wait for it. Streams wait for what was put on others before
+/// they began to wait; so no two threads that do the work of two streams wait for each other.
+class Stream {
+ public:
+  void put(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    ++put_;
+  }
+  std::uint64_t put_so_far() {
+    const std::lock_guard lock(mutex_);
+    return put_;
+  }
+  void run_to(std::uint64_t end) {
+    std::unique_lock lock(mutex_);
+    while (done_ < end) {
+      // Who does it may go on to what waits for this thread: only as much as is wanted here is waited for.
+      if (is_running_) {
+        changed_.wait(lock);
+        continue;
+      }
+      is_running_ = true;
+      {
+        const std::function<void()> work = std::move(queue_.front());
+        queue_.pop_front();
+        lock.unlock();
+        work();
+      }
+      lock.lock();
+      is_running_ = false;
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::uint64_t put_ = 0;
+  std::uint64_t done_ = 0;
+  bool is_running_ = false;
+};
+
+/// All that there are.
+struct Streams {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Stream>> all;
+};
+Streams& streams() {
+  static Streams of_this_device;
+  return of_this_device;
+}
+
+std::atomic<std::int64_t> device_wide{0};
+std::atomic<std::int64_t> host_waits{0};
+
+}  // namespace
+
+struct StreamOnHost {
+  std::shared_ptr<Stream> stream = std::make_shared<Stream>();
+};
+/// Where it was recorded last: behind so much of the stream's work.
+struct EventOnHost {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t end = 0;
+};
+
+CallsOnHost calls_on_host() {
+  return {.device_wide = device_wide, .waits = host_waits};
+}
+void count_device_wide() {
+  ++device_wide;
+}
+
+void put_on(cudaStream_t stream, std::function<void()> work) {
+  if (stream != nullptr) return stream->stream->put(std::move(work));
+  count_device_wide();
+  settle_device();
+  work();
+}
+
+void settle_device() {
+  std::vector<std::weak_ptr<Stream>> all;
+  {
+    const std::lock_guard lock(streams().mutex);
+    all = streams().all;
+  }
+  for (const std::weak_ptr<Stream>& one : all)
+    if (const std::shared_ptr<Stream> stream = one.lock()) stream->run_to(stream->put_so_far());
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new StreamOnHost;
+  const std::lock_guard lock(streams().mutex);
+  std::erase_if(streams().all, [](const std::weak_ptr<Stream>& one) { return one.expired(); });
+  streams().all.push_back((*stream)->stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  stream->stream->run_to(stream->stream->put_so_far());
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++host_waits;
+  stream->stream->run_to(stream->stream->put_so_far());
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new EventOnHost;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->stream = stream->stream;
+  event->end = stream->stream->put_so_far();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++host_waits;
+  if (event->stream) event->stream->run_to(event->end);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  if (event->stream) put_on(stream, [before = event->stream, end = event->end] { before->run_to(end); });
+  return cudaSuccess;
+}
