@@ -1,6 +1,6 @@
 # What the launcher does when something is missing or changed: it installs packages, configures and builds. ./heddle reads
 # this file only then; the variables and functions that are not defined here are its own.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # ---- packages ------------------------------------------------------------------------------------------------------
 
