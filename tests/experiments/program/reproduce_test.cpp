@@ -10,8 +10,9 @@
 #include "experiments/program/reproduce/expression.h"
 #include "experiments/program/reproduce/verdict.h"
 #include "tests/support/called.h"
-#include "tests/support/scratch.h"
+#include "tests/support/message.h"
 #include "tests/support/program/shipped.h"
+#include "tests/support/scratch.h"
 
 namespace heddle {
 

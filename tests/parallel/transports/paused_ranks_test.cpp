@@ -10,6 +10,7 @@
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 #include "parallel/world.h"
+#include "tests/support/message.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/ranks.h"
 
