@@ -13,7 +13,7 @@
 #include "experiments/program/job.h"
 #include "experiments/program/reproduce/reproduce.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/transports.h"
 
 namespace heddle {
@@ -301,7 +301,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
     // Those that meet by sockets are no job before they have met.
-    if (!job && has_meeting_point()) console.err << said.str() << std::flush;
+    if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
   if (!job) return code;
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.

@@ -1,5 +1,5 @@
-// How long a wait has lasted, less the time in which this process could not wait at all: one that was stopped (SIGSTOP,
-// a suspended machine) wakes to waits that seem long, and others that were stopped with it have had no time to come.
+// The duration of a wait, without time in which the process was stopped (SIGSTOP, a suspended machine). A stopped
+// process wakes to waits that seem long, although ranks that were stopped with it have had no time to come.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// Asked often by who waits: a gap between two looks that is longer than `longest_gap` counts as that.
+/// The waiting rank calls `look` often; a gap between two calls counts as at most `longest_gap`.
 class WaitedTime {
  public:
   using Clock = std::chrono::steady_clock;
@@ -15,7 +15,7 @@ class WaitedTime {
   explicit WaitedTime(Clock::duration longest_gap, Clock::time_point now = Clock::now())
       : longest_gap_(longest_gap), last_(now) {}
 
-  /// The time that has passed.
+  /// The time that has passed so far.
   Clock::duration look(Clock::time_point now = Clock::now()) {
     passed_ += std::clamp(now - last_, Clock::duration::zero(), longest_gap_);
     last_ = now;

@@ -122,7 +122,7 @@ Tensor exchange_parts(const Tensor& x, int from, int to, const Shape& outer, Com
   return y;
 }
 
-void check(const Placed& x, const MeshGroups& groups) {
+void check_placed(const Placed& x, const MeshGroups& groups) {
   const Shape expected = local_shape(x.whole, x.where, groups.mesh(), groups.coordinates());
   if (!x.value.defined()) fail<InputError>("redistribute: expected a value, got none");
   if (x.value.shape() != expected)
@@ -173,7 +173,7 @@ Tensor convert(const Tensor& x, const Half& from, const Half& to, const Shape& o
 Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups) {
   const Placements from = normalised(x.where, groups.mesh());
   const Placements goal = normalised(to, groups.mesh());
-  check(x, groups);
+  check_placed(x, groups);
   check_sum(x, from, groups);
   check_placements(x.whole, goal, groups.mesh());
   check_sum(x, goal, groups);

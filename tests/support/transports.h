@@ -1,7 +1,8 @@
-// One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for;
-// with HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with =sockets over sockets
-// between such stand-ins for processes. Where the process is one rank of a job, the ranks are the job's processes
-// (`processes`); cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
+// One suite for every transport. In a process that was started alone, a case runs over `threads`; with
+// HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with
+// HEDDLE_TEST_TRANSPORT=sockets over sockets between such stand-ins for processes. In a process of a job the ranks are
+// the job's processes; cases for other numbers of ranks are skipped with a message: the suite is run once for each
+// number.
 #pragma once
 
 #include <cstdlib>

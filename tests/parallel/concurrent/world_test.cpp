@@ -111,7 +111,7 @@ TEST_CASE("out of memory stays out of memory, wrong input stays wrong input") {
   CHECK_THROWS_WITH_AS(run_ranks(ranks(2), wrong), "data.path: expected a folder, got a file", InputError);
 }
 
-TEST_CASE("what a rank gets wrong at its very end is told, though it reads no result of it") {
+TEST_CASE("an error of a rank at its very end is reported, though the rank reads no result of it") {
   const WorldOptions options = ranks(2);
   const auto body = [](Rank& rank) {
     const Tensor sum = rank.world.all_reduce(Tensor::full(rank.device, {4, 1}, DType::f32, 1));
@@ -122,7 +122,7 @@ TEST_CASE("what a rank gets wrong at its very end is told, though it reads no re
                        InputError);
 }
 
-TEST_CASE("of several failures the lowest rank's is told") {
+TEST_CASE("of several failures the lowest rank's is reported") {
   std::atomic<int> ready = 0;
   const auto body = [&](Rank& rank) {
     ++ready;
@@ -142,14 +142,14 @@ TEST_CASE("an exception of any kind is a failure") {
                        "rank 0 failed: an exception that is no std::exception", RankFailed);
 }
 
-TEST_CASE("a rank that neither waits nor ends is told, once the others have given up") {
+TEST_CASE("a rank that neither waits nor ends is reported once the others have given up") {
   WorldOptions options = ranks(3);
   options.timeout = std::chrono::milliseconds(100);
   options.patience = std::chrono::milliseconds(50);
   std::atomic<bool> is_told = false;
-  std::string told;
+  std::string reported;
   options.on_stall = [&](const std::string& why) {
-    told = why;
+    reported = why;
     is_told = true;
   };
   const auto body = [&](Rank& rank) {
@@ -159,7 +159,7 @@ TEST_CASE("a rank that neither waits nor ends is told, once the others have give
   };
   const std::string late = "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.1 s";
   CHECK_THROWS_WITH_AS(run_ranks(options, body), late.c_str(), RankFailed);
-  CHECK(told == "rank 0 failed: " + late + "; rank 1 did not end within 0.05 s after that");
+  CHECK(reported == "rank 0 failed: " + late + "; rank 1 did not end within 0.05 s after that");
 }
 
 TEST_CASE("more ranks than cores sleep instead of spinning, and still meet") {

@@ -78,21 +78,21 @@ pipelines() {
     -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
     >"$work/out" 2>"$work/err"
   is "another experiment is wrong input" 2 $?
-  has "the rank and the key are told" "rank 3 was given another experiment than rank 0: data.identities is 20, there 19" \
+  has "the rank and the key are reported" "rank 3 was given another experiment than rank 0: data.identities is 20, there 19" \
     "$(<"$work/err")"
 }
 
 failures() {
   call 4 run "$work/nothing.json"
   is "a missing file is wrong input" 2 "$code"
-  is "it is told once" 1 "$(grep -c 'nothing.json' <<<"$err")"
+  is "it is reported once" 1 "$(grep -c 'nothing.json' <<<"$err")"
   call 4 run "$work/small.json" --out "$work/none" --set mesh.dp=2
   is "a job of another size is wrong input" 2 "$code"
-  has "both numbers are told" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
+  has "both numbers are reported" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
   if ! nvidia-smi -L >/dev/null 2>&1; then
     call 4 run "$work/small.json" --out "$work/gpu" --set device=cuda
     is "no GPU is wrong input" 2 "$code"
-    is "it is told once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
+    is "it is reported once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
   fi
   call 4 run "$work/small.json" --out "$work/memory" --set memory_budget=100000
   is "out of memory keeps its exit code" 3 "$code"
@@ -201,7 +201,7 @@ for mpi; do
   is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
   call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3
   is "three processes go on with what four had" 0 "$code"
-  has "it is told" "resumes on another layout (saved on dp 4" "$err"
+  has "it is reported" "resumes on another layout (saved on dp 4" "$err"
   call 4 list models
   is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"
   pipelines

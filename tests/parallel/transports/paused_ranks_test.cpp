@@ -47,20 +47,20 @@ class HinderedWire : public Wire {
   int local_rank() const override { return wire_->local_rank(); }
   std::string name() const override { return wire_->name(); }
   std::optional<Gone> next_gone() override { return wire_->next_gone(); }
-  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
-    wire_->post(to, words, content, more_follow);
+  void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
+    wire_->post(to, head, content, more_follow);
   }
 
-  std::optional<Sheet> next_sheet() override {
+  std::optional<Frame> next_frame() override {
     if (hindrance_.from == Hindrance::everybody) std::this_thread::sleep_until(hindrance_.until);
     if (hindrance_.is_over() && !held_.empty()) {
       read_ = std::move(held_.front());
       held_.pop_front();
-      return Sheet{read_.from, read_.content, read_.more_follow};
+      return Frame{read_.from, read_.content, read_.more_follow};
     }
-    while (const std::optional<Sheet> sheet = wire_->next_sheet()) {
-      if (hindrance_.is_over() || sheet->from != hindrance_.from) return sheet;
-      held_.push_back({sheet->from, {sheet->content.begin(), sheet->content.end()}, sheet->more_follow});
+    while (const std::optional<Frame> frame = wire_->next_frame()) {
+      if (hindrance_.is_over() || frame->from != hindrance_.from) return frame;
+      held_.push_back({frame->from, {frame->content.begin(), frame->content.end()}, frame->more_follow});
     }
     return {};
   }
@@ -95,7 +95,7 @@ class HinderedWire : public Wire {
 std::vector<std::string> errors_of(int count, Connection connection,
                                    const std::function<void(Rank& rank, Hindrance& own)>& body) {
   LocalWires wires(count);
-  const MeetingPoint point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
+  const RendezvousAddress point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
   std::vector<std::string> errors(static_cast<std::size_t>(count));
   std::vector<std::jthread> threads;
   for (int p = 0; p < count; ++p)
@@ -160,7 +160,7 @@ TEST_CASE("no deadlock: a message is held up on its link, while probes go around
       CHECK(error == "no error");
 }
 
-TEST_CASE("a deadlock is found, and told in the same words, where a rank of it was stopped meanwhile") {
+TEST_CASE("a deadlock is found, and reported with the same text, where one of its ranks was stopped meanwhile") {
   const std::vector<std::string> errors = errors_of(3, Connection::sockets, [](Rank& rank, Hindrance& own) {
     rank.world.barrier().wait();
     if (rank.index == 2) own.begin(Hindrance::everybody, milliseconds(2600));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "parallel/transports/processes/element_path.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 
@@ -25,8 +25,8 @@ constexpr std::chrono::milliseconds most_silence = std::chrono::seconds(1);
 
 // ---- waits ---------------------------------------------------------------------------------------------------------
 
-void PostOffice::wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers,
-                      Awaited awaited) {
+void ProgressEngine::wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers,
+                          Awaited awaited) {
   try {
     if (ready()) return;
     waiting_.emplace(++waits_, call, peers, awaited, longest_gap());
@@ -46,17 +46,17 @@ void PostOffice::wait(const std::function<bool()>& ready, const Call& call, std:
   }
 }
 
-/// The others hear of it first: a path may have to wait until they give up, too.
-void PostOffice::give_up(const std::exception_ptr& exception) {
+/// Reports the failure first: the path may have to wait until the other processes give up, too.
+void ProgressEngine::give_up(const std::exception_ptr& exception) {
   if (const std::optional<Failure> failure = failure_of(exception)) report(*failure);
   path_->abandon();
 }
 
-PostOffice::Clock::duration PostOffice::longest_gap() const {
+ProgressEngine::Clock::duration ProgressEngine::longest_gap() const {
   return std::clamp(timeout_ / 2, least_unseen, most_unseen);
 }
 
-void PostOffice::wait_patiently(const std::function<bool()>& ready) {
+void ProgressEngine::wait_patiently(const std::function<bool()>& ready) {
   const auto probe_interval = std::min(longest_probe_interval, timeout_ / 4);
   Clock::time_point next_probe = Clock::now() + probe_interval;
   for (int idle_polls = 0;; ++idle_polls) {
@@ -73,9 +73,9 @@ void PostOffice::wait_patiently(const std::function<bool()>& ready) {
   }
 }
 
-/// The time in which the peer waits for others is not its own: whom they wait for is late, not it. A chain of ranks
-/// that wait has as many links as there are ranks, at most.
-void PostOffice::check_time() {
+/// Time in which the peer itself waits is not counted against it: the rank that it waits for is late. A chain of
+/// waiting ranks has at most as many links as there are ranks.
+void ProgressEngine::check_time() {
   const Clock::duration passed = waiting_->time.look();
   if (passed - waiting_->peer_waited <= timeout_ && passed <= timeout_ * size()) return;
   const std::string why = fmt::format("{}: rank {} did not come within {} s", to_string(waiting_->call),
@@ -84,7 +84,7 @@ void PostOffice::check_time() {
   throw RankFailed(why);
 }
 
-void PostOffice::check() {
+void ProgressEngine::check() {
   const Section& section = section_of(section_);
   if (section.first_failed >= 0)
     fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), section.first_failed,
@@ -92,14 +92,14 @@ void PostOffice::check() {
   const auto peer = static_cast<std::size_t>(waiting_->peer());
   if (const std::optional<std::string> why = lost(waiting_->peer()))
     fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
-  if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::word)
+  if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::message)
     fail<RankFailed>("{}: rank {} has ended and will not come", to_string(waiting_->call), peer);
 }
 
-void PostOffice::rest(int idle_polls) const {
+void ProgressEngine::rest(int idle_polls) const {
   using std::chrono::microseconds;
   const int patience = is_crowded_ ? 20 : 2000;
-  // What is under way moves only while this process looks at it.
+  // Transfers under way move only while this process polls.
   if (idle_polls < patience || !transfers_.empty()) {
     if (is_crowded_) std::this_thread::yield();
     return;
@@ -108,57 +108,57 @@ void PostOffice::rest(int idle_polls) const {
   std::this_thread::sleep_for(microseconds(naps < 2000 ? 20 : naps < 20000 ? 100 : 1000));
 }
 
-WaitLink PostOffice::own_link() const {
+WaitLink ProgressEngine::own_link() const {
   return {rank(), waiting_->number, to_string(waiting_->call), waiting_->answered_in};
 }
 
-/// With elements on their way this rank does not depend on what the other does next; those between all of a group move
-/// without anybody's word.
-bool PostOffice::depends_on_peer() const {
+/// While elements are under way to the peer, this rank does not depend on the peer's next action; elements between all
+/// ranks of a group move without control messages.
+bool ProgressEngine::depends_on_peer() const {
   return waiting_->awaited != Awaited::elements_of_group && !is_sending_to(waiting_->peer());
 }
 
-/// Asks the one that this rank waits for whether it waits, too.
-void PostOffice::probe() {
+/// Asks the rank that this one waits for whether it waits, too.
+void ProgressEngine::probe() {
   if (depends_on_peer() || waiting_->awaited == Awaited::elements_of_group) send_chain(deadlocks_.begin(own_link()));
 }
 
-/// Not before this rank has sorted and looked at all that came: the answer says that nothing of it has ended the wait.
-void PostOffice::answer_probes() {
+/// To be called once this rank has processed everything that arrived: the answer says that none of it ended the wait.
+void ProgressEngine::answer_probes() {
   for (auto& [from, chain] : std::exchange(probes_, {})) {
     const bool is_blocked = waiting_->awaited != Awaited::elements_of_group && !is_sending_to(from);
     begin(Kind::waits_too, section_);
-    letter_.put(chain.links.back().number);
-    letter_.put(is_blocked ? waiting_->number : 0);
+    message_.put(chain.links.back().number);
+    message_.put(is_blocked ? waiting_->number : 0);
     send(from);
     if (!is_blocked || !depends_on_peer()) continue;
     if (const std::optional<WaitChain> longer = deadlocks_.extend(std::move(chain), own_link())) send_chain(*longer);
   }
 }
 
-void PostOffice::send_chain(const WaitChain& chain) {
+void ProgressEngine::send_chain(const WaitChain& chain) {
   begin(Kind::probe, section_);
-  put_chain(letter_, chain);
+  put_chain(message_, chain);
   send(waiting_->peer());
 }
 
-bool PostOffice::is_sending_to(int peer) const {
+bool ProgressEngine::is_sending_to(int peer) const {
   return std::any_of(transfers_.begin(), transfers_.end(),
                      [peer](const auto& transfer) { return transfer->is_send && transfer->peer == peer; });
 }
 
 // ---- between sections ----------------------------------------------------------------------------------------------
 
-void PostOffice::report(const Failure& failure, std::uint64_t section) {
+void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
   remember_failure(section_of(section), rank(), failure);
   begin(Kind::failed, section);
-  letter_.put(failure.kind);
-  letter_.put_text(failure.why);
+  message_.put(failure.kind);
+  message_.put_text(failure.why);
   send_to_all();
 }
 
 template <class Ready>
-bool PostOffice::wait_for_others(const Ready& ready) {
+bool ProgressEngine::wait_for_others(const Ready& ready) {
   std::optional<WaitedTime> since_failure;
   for (int idle_polls = 0; !is_broken_; ++idle_polls) {
     try {
@@ -173,7 +173,7 @@ bool PostOffice::wait_for_others(const Ready& ready) {
       since_failure.emplace(longest_gap());
     }
     if (since_failure) {
-      speak_for_leader();
+      report_for_leader();
       is_broken_ = since_failure->look() > std::clamp(timeout_, least_grace, most_grace);
       if (is_broken_) has_leader_ = !section_of(section_).is_reported;
     }
@@ -182,31 +182,32 @@ bool PostOffice::wait_for_others(const Ready& ready) {
   return false;
 }
 
-/// Where rank 0 is late, each rank that is there says so to all. The lowest of them reports it, if rank 0 is none.
-void PostOffice::speak_for_leader() {
+/// Where rank 0 is late, each rank that responds announces it to all. The lowest of them reports it if rank 0 does not
+/// respond.
+void ProgressEngine::report_for_leader() {
   Section& section = section_of(section_);
   const auto late = std::find_if(section.failures.begin(), section.failures.end(),
                                  [](const auto& failed) { return failed.second.kind == Failure::Kind::leader_late; });
   if (late == section.failures.end()) return;
-  const auto speak = [&](bool is_reported) {
-    begin(Kind::speaks, section_);
-    letter_.put(is_reported);
+  const auto announce = [&](bool is_reported) {
+    begin(Kind::responsive, section_);
+    message_.put(is_reported);
     send_to_all();
   };
   if (!section.silence) {
     section.silence.emplace(longest_gap());
-    section.speakers.insert(rank());
-    return speak(false);
+    section.responsive_ranks.insert(rank());
+    return announce(false);
   }
-  if (section.is_reported || *section.speakers.begin() != rank() || rank() == 0 || left_[0]) return;
+  if (section.is_reported || *section.responsive_ranks.begin() != rank() || rank() == 0 || left_[0]) return;
   if (section.silence->look() < most_silence) return;
   section.is_reported = true;
-  speak(true);
+  announce(true);
   if (on_silent_leader_) on_silent_leader_(late->second.why);
 }
 
-std::map<int, Failure> PostOffice::conclude() {
-  // Others ask for elements only when they have the memory ready: those are still to be handed over.
+std::map<int, Failure> ProgressEngine::conclude() {
+  // Elements that other ranks have requested are still to be delivered: they have the memory for them.
   const auto is_send = [](const auto& transfer) { return transfer->is_send; };
   wait_for_others([&] { return std::none_of(transfers_.begin(), transfers_.end(), is_send); });
   begin(Kind::ended, section_);
@@ -219,7 +220,7 @@ std::map<int, Failure> PostOffice::conclude() {
     return true;
   });
   if (is_clean) {
-    // Nobody sends to these any more.
+    // No process sends to these any more.
     for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();
     transfers_.clear();
   }
@@ -228,10 +229,10 @@ std::map<int, Failure> PostOffice::conclude() {
   return failures;
 }
 
-std::vector<std::string> PostOffice::gather(const std::string& content) {
+std::vector<std::string> ProgressEngine::gather(const std::string& content) {
   if (rank() != 0) {
     begin(Kind::gathered, section_);
-    letter_.put_text(content);
+    message_.put_text(content);
     send(0);
     return {};
   }
@@ -243,21 +244,21 @@ std::vector<std::string> PostOffice::gather(const std::string& content) {
     return true;
   });
   for (int p = 1; p < size(); ++p) {
-    std::deque<std::string>& letters = gathered_[p];
-    if (letters.empty()) continue;
-    all[static_cast<std::size_t>(p)] = std::move(letters.front());
-    letters.pop_front();
+    std::deque<std::string>& messages = gathered_[p];
+    if (messages.empty()) continue;
+    all[static_cast<std::size_t>(p)] = std::move(messages.front());
+    messages.pop_front();
   }
   return all;
 }
 
-std::optional<std::string> PostOffice::lost(int process) const {
+std::optional<std::string> ProgressEngine::lost(int process) const {
   const auto found = lost_.find(process);
   if (found == lost_.end()) return {};
   return found->second;
 }
 
-void PostOffice::leave(int code) {
+void ProgressEngine::leave(int code) {
   begin(Kind::ended, no_more_sections);
   send_to_all();
   left_[static_cast<std::size_t>(rank())] = true;
@@ -268,7 +269,7 @@ void PostOffice::leave(int code) {
     poll();
     rest(idle_polls);
   }
-  // What was written last is still to be passed on by what started the processes.
+  // The launcher still has to pass on the last output of the processes.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   wire_->abort(code);
 }

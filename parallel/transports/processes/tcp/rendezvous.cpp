@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
 
 #include <algorithm>
 #include <string_view>
@@ -16,16 +16,16 @@ namespace {
 
 using Deadline = TcpSocket::Deadline;
 
-// For what must only get through a network.
+// For bytes that only have to cross the network.
 constexpr std::chrono::seconds grace{10};
 
-double seconds(std::chrono::milliseconds time) {
+double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-class Meeting {
+class Rendezvous {
  public:
-  Meeting(const Launch& launch, const MeetingPoint& point, const MeetingPatience& patience)
+  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience)
       : launch_(launch),
         point_(point),
         place_(fmt::format("{}:{}", point.host, point.port)),
@@ -33,9 +33,9 @@ class Meeting {
         sockets_(static_cast<std::size_t>(launch.size)),
         hellos_(static_cast<std::size_t>(launch.size)) {}
 
-  void lead();
-  void follow();
-  Met result();
+  void run_leader();
+  void join_leader();
+  RendezvousResult result();
 
  private:
   TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
@@ -43,59 +43,59 @@ class Meeting {
   std::string leader() const { return "rank 0 at " + place_; }
   Deadline deadline() const { return TcpSocket::Clock::now() + patience_.longest; }
   Deadline notice() const { return TcpSocket::Clock::now() + patience_.silent; }
-  void tell(const std::string& what) const {
+  void report_wait(const std::string& what) const {
     if (patience_.on_wait) patience_.on_wait(fmt::format("rank {} waits {}", launch_.rank, what));
   }
   [[noreturn]] static void lost(const std::string& whom) {
     fail<RankFailed>("{} left while the processes came together", whom);
   }
 
-  void introduce(const TcpSocket& listening);
+  void describe_self(const TcpSocket& listening);
   void connect(int p, const TcpAddress& address, const std::string& whom);
   void receive(const TcpSocket& listening);
   void check(const TcpHello& hello, const TcpAddress& from) const;
-  static void answer(const TcpSocket& to, TcpAnswer::Kind kind, std::span<const std::byte> content);
-  void refuse(TcpAnswer::Kind kind, std::string_view why);
-  [[noreturn]] void answered_by(const std::string& what) const {
+  static void answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
+  void refuse(TcpReply::Kind kind, std::string_view why);
+  [[noreturn]] void fail_reply(const std::string& what) const {
     fail<RankFailed>("{} answered by {}: all processes must run the same build of this program", leader(), what);
   }
-  void hear(std::span<std::byte> bytes, Deadline end);
-  std::string hear_words(std::uint32_t bytes, Deadline end);
-  void hear_answer();
+  void read(std::span<std::byte> bytes, Deadline end);
+  std::string read_text(std::uint32_t bytes, Deadline end);
+  void read_reply();
   void check_hellos(const TcpHello& mine) const;
   TcpAddress reachable(TcpAddress address) const;
 
   const Launch& launch_;
-  const MeetingPoint& point_;
+  const RendezvousAddress& point_;
   std::string place_;
-  const MeetingPatience& patience_;
+  const RendezvousPatience& patience_;
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
-  std::optional<Reception::Guest> guest_;  // the last to come, until it is let in
+  std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
 };
 
-void Meeting::lead() {
-  (void)TcpSocket::address_of(point_.host, point_.port);  // the others could not find it
+void Rendezvous::run_leader() {
+  (void)TcpSocket::address_of(point_.host, point_.port);  // the other ranks could not find it
   const TcpSocket listening = TcpSocket::listen(point_.port);
-  introduce(listening);
+  describe_self(listening);
   try {
     receive(listening);
   } catch (const InputError& error) {
-    refuse(TcpAnswer::Kind::wrong_input, error.what());
+    refuse(TcpReply::Kind::wrong_input, error.what());
     throw;
   } catch (const RankFailed& error) {
-    refuse(TcpAnswer::Kind::failed, error.what());
+    refuse(TcpReply::Kind::failed, error.what());
     throw;
   }
-  for (int p = 1; p < launch_.size; ++p) answer(socket(p), TcpAnswer::Kind::hellos, std::as_bytes(std::span(hellos_)));
+  for (int p = 1; p < launch_.size; ++p) answer(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
 }
 
-void Meeting::follow() {
+void Rendezvous::join_leader() {
   const TcpSocket listening = TcpSocket::listen(0);
-  introduce(listening);
+  describe_self(listening);
   const TcpHello mine = hello(launch_.rank);
   connect(0, TcpSocket::address_of(point_.host, point_.port), leader());
-  hear_answer();
+  read_reply();
   check_hellos(mine);
   for (int p = 1; p < launch_.rank; ++p) {
     const TcpAddress address = reachable(hello(p).address);
@@ -104,7 +104,7 @@ void Meeting::follow() {
   receive(listening);
 }
 
-Met Meeting::result() {
+RendezvousResult Rendezvous::result() {
   const auto& mine = hello(launch_.rank).machine;
   const auto is_here = [&mine](const TcpHello& other) { return other.machine == mine; };
   return {std::move(sockets_),
@@ -112,7 +112,7 @@ Met Meeting::result() {
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
 }
 
-void Meeting::introduce(const TcpSocket& listening) {
+void Rendezvous::describe_self(const TcpSocket& listening) {
   TcpHello& mine = hello(launch_.rank);
   mine.rank = launch_.rank;
   mine.size = launch_.size;
@@ -120,22 +120,22 @@ void Meeting::introduce(const TcpSocket& listening) {
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
 }
 
-void Meeting::connect(int p, const TcpAddress& address, const std::string& whom) {
+void Rendezvous::connect(int p, const TcpAddress& address, const std::string& whom) {
   const Deadline end = deadline();
   try {
     socket(p) = TcpSocket::connect(address, whom, std::min(end, notice()));
   } catch (const RankFailed&) {
     if (TcpSocket::Clock::now() >= end) throw;
-    tell("for " + whom);
+    report_wait("for " + whom);
     socket(p) = TcpSocket::connect(address, whom, end);
   }
   if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
     lost(whom);
 }
 
-/// All ranks after this one.
-void Meeting::receive(const TcpSocket& listening) {
-  Reception reception(listening);
+/// Accepts the connections of all higher ranks.
+void Rendezvous::receive(const TcpSocket& listening) {
+  TcpListener listener(listening);
   const Deadline end = deadline();
   Deadline next_look = std::min(end, notice());
   for (;;) {
@@ -143,31 +143,32 @@ void Meeting::receive(const TcpSocket& listening) {
     for (int p = launch_.rank + 1; p < launch_.size; ++p)
       if (!socket(p).is_open()) missing.push_back(p);
     if (missing.empty()) return;
-    std::optional<Reception::Guest> guest = reception.next(sockets_, next_look);
+    std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, next_look);
     const std::string whom = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
-    if (!guest && next_look < end) {
-      tell((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
+    if (!incoming && next_look < end) {
+      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
       next_look = end;
       continue;
     }
-    if (!guest)
+    if (!incoming)
       fail<RankFailed>("{} did not come to {} within {} s", whom,
-                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds(patience_.longest));
-    TcpHello came = guest->hello;
-    came.address.host = guest->socket.there().host;
-    guest_ = std::move(guest);
-    check(came, guest_->socket.there());
+                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank),
+                       seconds_of(patience_.longest));
+    TcpHello came = incoming->hello;
+    came.address.host = incoming->socket.there().host;
+    incoming_ = std::move(incoming);
+    check(came, incoming_->socket.there());
     hello(came.rank) = came;
-    socket(came.rank) = std::move(guest_->socket);
+    socket(came.rank) = std::move(incoming_->socket);
   }
 }
 
-void Meeting::check(const TcpHello& came, const TcpAddress& from) const {
-  if (!came.greeting.is_of_this_protocol())
+void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
+  if (!came.preamble.is_of_this_protocol())
     fail<InputError>(
         "a process at {} speaks version {} of the protocol between processes, and rank {} version {}: all "
         "must run the same build of this program",
-        to_string(from), came.greeting.protocol, launch_.rank, TcpGreeting().protocol);
+        to_string(from), came.preamble.protocol, launch_.rank, TcpPreamble().protocol);
   if (came.size != launch_.size || came.rank <= launch_.rank || came.rank >= launch_.size)
     fail<InputError>("WORLD_SIZE and RANK: rank {} of {} came from {} to rank {} of {}", came.rank, came.size,
                      to_string(from), launch_.rank, launch_.size);
@@ -179,67 +180,67 @@ void Meeting::check(const TcpHello& came, const TcpAddress& from) const {
     fail<RankFailed>("rank {}, which came from {}, listens at no port", came.rank, to_string(from));
 }
 
-void Meeting::answer(const TcpSocket& to, TcpAnswer::Kind kind, std::span<const std::byte> content) {
-  TcpAnswer header;
+void Rendezvous::answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
+  TcpReply header;
   header.kind = kind;
   header.bytes = static_cast<std::uint32_t>(content.size());
-  // Who does not hear it will be missed later.
+  // A process that does not receive it will be missed later.
   const Deadline end = TcpSocket::Clock::now() + grace;
   if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
 }
 
-void Meeting::refuse(TcpAnswer::Kind kind, std::string_view why) {
-  const auto words = std::as_bytes(std::span(why.substr(0, TcpAnswer::max_bytes)));
-  if (guest_ && guest_->socket.is_open()) answer(guest_->socket, kind, words);
+void Rendezvous::refuse(TcpReply::Kind kind, std::string_view why) {
+  const auto text = std::as_bytes(std::span(why.substr(0, TcpReply::max_bytes)));
+  if (incoming_ && incoming_->socket.is_open()) answer(incoming_->socket, kind, text);
   for (const TcpSocket& other : sockets_)
-    if (other.is_open()) answer(other, kind, words);
+    if (other.is_open()) answer(other, kind, text);
 }
 
-void Meeting::hear(std::span<std::byte> bytes, Deadline end) {
+void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
   const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
   if (outcome == TcpSocket::Outcome::closed) lost(leader());
   if (outcome == TcpSocket::Outcome::late)
-    fail<RankFailed>("{} did not answer within {} s", leader(), seconds(patience_.longest + grace));
+    fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(patience_.longest + grace));
 }
 
-std::string Meeting::hear_words(std::uint32_t bytes, Deadline end) {
-  if (bytes > TcpAnswer::max_bytes) answered_by(fmt::format("{} bytes of words", bytes));
-  std::string words(bytes, ' ');
-  hear(std::as_writable_bytes(std::span(words)), end);
-  return words;
+std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
+  if (bytes > TcpReply::max_bytes) fail_reply(fmt::format("{} bytes of text", bytes));
+  std::string text(bytes, ' ');
+  read(std::as_writable_bytes(std::span(text)), end);
+  return text;
 }
 
-void Meeting::hear_answer() {
-  using Kind = TcpAnswer::Kind;
-  // Rank 0 may wait for the last as long as this process waited for it.
+void Rendezvous::read_reply() {
+  using Kind = TcpReply::Kind;
+  // Rank 0 may wait for the last rank as long as this process waited for rank 0.
   const Deadline end = deadline() + grace;
-  TcpAnswer header;
+  TcpReply header;
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
-  hear(bytes.first(sizeof(TcpGreeting)), end);
-  if (!header.greeting.is_of_this_program())
+  read(bytes.first(sizeof(TcpPreamble)), end);
+  if (!header.preamble.is_of_this_program())
     fail<InputError>("MASTER_ADDR and MASTER_PORT: what answers at {} is no process of this program", place_);
-  if (!header.greeting.is_of_this_protocol())
-    answered_by(fmt::format("version {} of the protocol between processes", header.greeting.protocol));
-  hear(bytes.subspan(sizeof(TcpGreeting)), end);
+  if (!header.preamble.is_of_this_protocol())
+    fail_reply(fmt::format("version {} of the protocol between processes", header.preamble.protocol));
+  read(bytes.subspan(sizeof(TcpPreamble)), end);
   switch (header.kind) {
     case Kind::hellos: {
       const auto hellos = std::as_writable_bytes(std::span(hellos_));
-      if (header.bytes != hellos.size()) answered_by(fmt::format("a list of {} bytes", header.bytes));
-      return hear(hellos, end);
+      if (header.bytes != hellos.size()) fail_reply(fmt::format("a list of {} bytes", header.bytes));
+      return read(hellos, end);
     }
     case Kind::wrong_input:
-      fail<InputError>("{}", hear_words(header.bytes, end));
+      fail<InputError>("{}", read_text(header.bytes, end));
     case Kind::failed:
-      fail<RankFailed>("{}", hear_words(header.bytes, end));
+      fail<RankFailed>("{}", read_text(header.bytes, end));
   }
-  answered_by(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
+  fail_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
 }
 
-/// What rank 0 tells of the others, and of this process.
-void Meeting::check_hellos(const TcpHello& mine) const {
+/// Checks the list of rank 0, in which this process must be, too.
+void Rendezvous::check_hellos(const TcpHello& mine) const {
   for (int p = 0; p < launch_.size; ++p) {
     const TcpHello& other = hellos_[static_cast<std::size_t>(p)];
-    const bool is_right = other.greeting.is_of_this_program() && other.greeting.is_of_this_protocol() &&
+    const bool is_right = other.preamble.is_of_this_program() && other.preamble.is_of_this_protocol() &&
                           other.rank == p && other.size == launch_.size && other.address.port != 0 &&
                           (p == 0 || other.address.host != 0) &&
                           (p != launch_.rank || other.address.port == mine.address.port);
@@ -249,25 +250,25 @@ void Meeting::check_hellos(const TcpHello& mine) const {
   }
 }
 
-/// Who came to rank 0 by a loopback address is on its machine, and other machines reach it there.
-TcpAddress Meeting::reachable(TcpAddress address) const {
+/// A process that connected to rank 0 by a loopback address is on its machine, and can be reached there.
+TcpAddress Rendezvous::reachable(TcpAddress address) const {
   if (is_loopback(address)) address.host = sockets_[0].there().host;
   return address;
 }
 
 }  // namespace
 
-Met meet(const Launch& launch, const MeetingPoint& point, const MeetingPatience& patience) {
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience) {
   if (launch.size < 1 || launch.size > most_ranks)
     fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", most_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
-  Meeting meeting(launch, point, patience);
+  Rendezvous rendezvous(launch, point, patience);
   if (launch.rank == 0)
-    meeting.lead();
+    rendezvous.run_leader();
   else
-    meeting.follow();
-  return meeting.result();
+    rendezvous.join_leader();
+  return rendezvous.result();
 }
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
-// One process's letters: sorts what comes, answers what concerns no call, and waits. Internal to the transport of many
-// processes. All progress is made within `poll`, on the process's only communicating thread.
+// The progress engine of one process: it sends control messages, dispatches those that arrive, answers those that
+// belong to no call, and waits. All progress is made within `poll`, on the only thread of the process that
+// communicates. Internal to the transports between processes.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@
 #include "parallel/communicator/transport.h"
 #include "parallel/communicator/waited_time.h"
 #include "parallel/transports/processes/deadlock_search.h"
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 #include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/wire.h"
 
@@ -31,47 +32,47 @@ namespace heddle {
 class ElementPath;
 class Mark;
 
-/// Names an exchange, alike on all its ranks.
+/// Identifies an exchange; all of its ranks use the same name.
 struct ExchangeName {
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;
-  /// World rank of the other side of a message; -1: a collective.
+  /// World rank of the peer of a send or receive; -1 for a collective.
   int other = -1;
   bool operator<(const ExchangeName& name) const {
     return std::tie(group, sequence, other) < std::tie(name.group, name.sequence, name.other);
   }
 };
 
-/// Part of what was offered, asked for by its receiver, who holds the memory ready for it.
+/// A part of an offered tensor, which its receiver requests once it has the memory for it.
 struct Slice {
   int step = 0;  // of the exchange, 0 or 1
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
 };
-struct Want {
+struct ElementRequest {
   Slice slice;
   int tag = 0;
 };
 
-/// An exchange under way, as its letters see it.
-class Addressee {
+/// The end of an exchange under way to which control messages are delivered.
+class Endpoint {
  public:
-  virtual ~Addressee() = default;
-  virtual void wanted(int from, const Want& want) = 0;
-  /// The receiver has all of the message.
-  virtual void taken() = 0;
+  virtual ~Endpoint() = default;
+  virtual void on_request(int from, const ElementRequest& request) = 0;
+  /// The receiver has the complete tensor.
+  virtual void on_taken() = 0;
 };
 
-/// What a rank said in an exchange.
+/// What has arrived from one rank for one exchange.
 struct Arrival {
   std::optional<Call> call;
-  /// Small tensors travel with the words, one a step.
+  /// Small tensors, which travel within control messages: one per step.
   std::array<std::optional<std::vector<std::byte>>, 2> content;
-  /// That it has come to the call and its elements may move: with words of its path.
+  /// Present once the rank has reached the call and its elements may move; the content is for the path.
   std::optional<std::vector<std::byte>> ready;
 };
 
-/// A tensor's elements on their way. Keeps them alive.
+/// The elements of a tensor under way; keeps the tensor alive.
 struct Transfer {
   Transfer(Tensor x, int other, bool sends) : tensor(std::move(x)), peer(other), is_send(sends) {}
   Tensor tensor;
@@ -79,19 +80,20 @@ struct Transfer {
   bool is_send;
   bool is_done = false;
   std::unique_ptr<WireTransfer> wire;
-  std::shared_ptr<Transfer> keeper;  // itself, when it cannot be ended any more
+  std::shared_ptr<Transfer> keeper;  // the transfer itself, when it can no longer be cancelled
 };
 
-/// What a wait waits for: a word of the peer, elements that are under way already, or elements that are under way
-/// between all of a group, where `peer` is but the first to be asked whether it waits, too.
-enum class Awaited { word, elements, elements_of_group };
+/// What a wait waits for: a control message of the peer, elements that are already under way, or elements that are
+/// under way between all ranks of a group. In the last case `peer` is only the first rank that is asked whether it
+/// waits, too.
+enum class Awaited { message, elements, elements_of_group };
 
-class PostOffice {
+class ProgressEngine {
  public:
-  explicit PostOffice(std::unique_ptr<Wire> wire);
-  ~PostOffice();
-  PostOffice(const PostOffice&) = delete;
-  PostOffice& operator=(const PostOffice&) = delete;
+  explicit ProgressEngine(std::unique_ptr<Wire> wire);
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   Wire& wire() { return *wire_; }
   int rank() const { return wire_->rank(); }
@@ -101,21 +103,21 @@ class PostOffice {
   std::uint64_t section() const { return section_; }
   bool is_broken() const { return is_broken_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-  /// How elements travel until the next such call; the path must live until then.
+  /// Sets the path of elements until the next call; the path must live until then.
   void set_path(ElementPath& path) { path_ = &path; }
   ElementPath& path() { return *path_; }
-  void enroll(const ExchangeName& name, Addressee& addressee);
-  void discharge(const ExchangeName& name);
-  /// What a rank said so far.
+  void add_endpoint(const ExchangeName& name, Endpoint& endpoint);
+  void remove_endpoint(const ExchangeName& name);
+  /// What has arrived so far from a rank for an exchange.
   Arrival& arrival(const ExchangeName& name, int from);
   Arrival take_arrival(const ExchangeName& name, int from);
 
-  /// A letter about an exchange is begun, written and sent.
+  /// A control message is begun, written and then sent, once or to several processes.
   enum class Kind : std::uint8_t {
     call,
     content,
     ready,
-    want,
+    request,
     taken,
     path,
     failed,
@@ -123,42 +125,42 @@ class PostOffice {
     probe,
     waits_too,
     gathered,
-    speaks
+    responsive
   };
-  LetterWriter& begin(Kind kind, const ExchangeName& name);
-  /// A letter to another process's path.
-  LetterWriter& begin_for_path();
-  /// `content` comes after its words.
+  MessageWriter& begin(Kind kind, const ExchangeName& name);
+  /// Begins a message to the path of another process.
+  MessageWriter& begin_for_path();
+  /// `content` follows what was written.
   void send(int to, std::span<const std::byte> content = {});
 
   std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor,
                                           const std::shared_ptr<const Mark>& computed);
-  /// Asks for a slice of what was offered here; its bytes are the tensor's.
+  /// Requests a slice of what another rank offers, as many bytes as the tensor has.
   std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
 
   void poll();
-  /// Returns when `ready`; throws when world rank `peer`, on which that depends, or any other makes it impossible. The
-  /// others are told then, and the path is abandoned.
-  void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::word) {
+  /// Returns when `ready` does; throws when world rank `peer`, on which that depends, or any other rank makes it
+  /// impossible. The failure is then reported to the other processes, and the path is abandoned.
+  void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::message) {
     wait(ready, call, std::span(&peer, 1), awaited);
   }
-  /// The same where it depends on all of these.
+  /// The same for a condition that depends on all of these ranks.
   void wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers, Awaited awaited);
 
   // ---- between sections
-  /// Tells everybody that this process's part of the present section failed; the first time counts.
+  /// Reports to all processes that this one's part of the present section failed. The first report counts.
   void report(const Failure& failure) { report(failure, section_); }
-  /// The same of what was thrown, unless others did; and abandons the path.
+  /// Reports this exception, unless it only says that another rank failed, and abandons the path.
   void give_up(const std::exception_ptr& exception);
   /// See Processes.
   void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
     on_silent_leader_ = std::move(on_silent_leader);
   }
-  /// Ends the section; gives what failed in it, by rank.
+  /// Ends the section; returns the failures in it, by rank.
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
   void leave(int code);
-  /// Of a process that was gone before it left: `rank 1: its process is gone`.
+  /// The reason why a process is gone that ended before it left: `rank 1: its process is gone`.
   std::optional<std::string> lost(int process) const;
   bool is_whole() const { return lost_.empty(); }
 
@@ -169,13 +171,13 @@ class PostOffice {
     std::map<int, Failure> failures;
     int first_failed = -1;
     std::vector<bool> ended;
-    // Of one that failed because rank 0 did not come: which ranks know that and are there, since when this one knows,
-    // and whether one has reported it.
-    std::set<int> speakers;
+    // For a section that failed because rank 0 did not come: the ranks that know it and respond, the time since this
+    // rank knows it, and whether one of them has reported it.
+    std::set<int> responsive_ranks;
     std::optional<WaitedTime> silence;
     bool is_reported = false;
   };
-  /// What this process waits for at present.
+  /// The present wait of this process.
   struct Waiting {
     Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a, Clock::duration longest_gap)
         : number(n), call(c), peers(p), awaited(a), time(longest_gap) {}
@@ -187,18 +189,18 @@ class PostOffice {
     std::size_t asked = 0;
     std::uint64_t answered_in = 0;  // see WaitLink
     WaitedTime time;
-    Clock::duration peer_waited{};  // when the peer last said that it waits itself
+    Clock::duration peer_waited{};  // when the peer last reported that it waits itself
   };
-  /// The section of those that have left.
+  /// The section number of processes that have left.
   static constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
 
   Section& section_of(std::uint64_t number);
   void begin(Kind kind, std::uint64_t section);
   void send_to_all();
-  void deliver(const Wire::Sheet& sheet);
-  void open(int from, std::span<const std::byte> letter);
-  void sort(int from, LetterReader& letter);
-  void open_exchange(int from, Kind kind, std::uint64_t section, LetterReader& letter);
+  void deliver(const Wire::Frame& frame);
+  void open(int from, std::span<const std::byte> message);
+  void sort(int from, MessageReader& message);
+  void open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message);
   void lose(const Wire::Gone& gone);
   void report(const Failure& failure, std::uint64_t section);
   static void remember_failure(Section& section, int rank, Failure failure);
@@ -214,7 +216,7 @@ class PostOffice {
   void send_chain(const WaitChain& chain);
   template <class Ready>
   bool wait_for_others(const Ready& ready);
-  void speak_for_leader();
+  void report_for_leader();
   void rest(int idle_polls) const;
 
   std::unique_ptr<Wire> wire_;
@@ -225,14 +227,14 @@ class PostOffice {
   std::vector<bool> left_;  // processes that are past their last section, or gone
   std::map<int, std::string> lost_;
   std::map<int, std::deque<std::string>> gathered_;
-  std::map<ExchangeName, Addressee*> addressees_;
+  std::map<ExchangeName, Endpoint*> endpoints_;
   std::vector<std::shared_ptr<Transfer>> transfers_;
   int next_tag_ = 0;
-  LetterWriter letter_;
-  std::map<int, std::vector<std::byte>> unfinished_;  // letters of several sheets
+  MessageWriter message_;
+  std::map<int, std::vector<std::byte>> unfinished_;  // messages of several frames, by sender
   std::uint64_t waits_ = 0;
   std::optional<Waiting> waiting_;
-  std::vector<std::pair<int, WaitChain>> probes_;  // that came in the present wait, with who sent them on
+  std::vector<std::pair<int, WaitChain>> probes_;  // that arrived in the present wait, with their senders
   DeadlockSearch deadlocks_;
   bool is_crowded_;
   bool is_broken_ = false;

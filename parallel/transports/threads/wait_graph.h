@@ -1,5 +1,6 @@
-// Where the ranks of one process wait for each other: briefly by spinning, then asleep until the rank that they wait
-// for wakes them. Every wait ends: who waits for a rank that failed or ended, or with others in a circle, is told.
+// The waits of the ranks of one process for each other, as a wait-for graph: each waiting rank has one edge, to the
+// rank that it waits for. A rank spins briefly, and then sleeps until that rank wakes it. Every wait ends: with an
+// error if the awaited rank failed or ended, if the waits form a cycle, or after a timeout.
 #pragma once
 
 #include <atomic>
@@ -16,13 +17,13 @@
 
 namespace heddle {
 
-class WaitingRoom {
+class WaitGraph {
  public:
-  WaitingRoom(int ranks, std::chrono::milliseconds timeout);
+  WaitGraph(int ranks, std::chrono::milliseconds timeout);
 
-  /// Returns when `ready`, which only world rank `peer` can make true, before it calls `notify`. `call` is the waiting
-  /// rank's. Stopped if a rank failed; RankFailed if `peer` has ended, does not come within the timeout, or waits for
-  /// this rank itself, directly or through others.
+  /// Returns when `ready` is true, which only world rank `peer` can make so before it calls `notify`. `call` is that of
+  /// the waiting rank. Stopped if a rank failed; RankFailed if `peer` has ended, does not come within the timeout, or
+  /// waits for this rank itself, directly or through others.
   template <class Ready>
   void wait(const Ready& ready, const Call& call, int peer) {
     for (int i = 0; i < spins_; ++i) {
@@ -31,7 +32,7 @@ class WaitingRoom {
     }
     sleep([&ready] { return ready(); }, call, peer);
   }
-  /// To be called by a rank after every change that others may wait for.
+  /// To be called by a rank after every change that other ranks may wait for.
   void notify(int rank);
 
   void failed(int rank, std::string_view why);
@@ -42,8 +43,8 @@ class WaitingRoom {
              const std::function<void(const std::string& why)>& on_stall);
 
  private:
-  /// A rank, and if it is asleep, what it waits for: only `peer` can make it ready.
-  struct Sleeper {
+  /// A rank, and if it sleeps, its call and the rank that it waits for.
+  struct Waiter {
     std::condition_variable woken;
     const Call* call = nullptr;
     int peer = 0;
@@ -57,14 +58,14 @@ class WaitingRoom {
   void check_for_deadlock(int rank) const;
 
   const std::chrono::milliseconds timeout_;
-  const std::chrono::milliseconds slice_;  // of a sleep
+  const std::chrono::milliseconds slice_;  // the longest sleep
   const int spins_;
   std::mutex mutex_;
   WaitedTime time_;  // runs while any rank sleeps
   std::atomic<int> asleep_{0};
-  std::vector<Sleeper> sleepers_;  // by world rank, as what follows
+  std::vector<Waiter> waiters_;  // by world rank, like the next members
   std::vector<bool> has_ended_;
-  std::vector<bool> is_away_;  // its thread has not ended
+  std::vector<bool> is_away_;  // true until its thread ends
   std::condition_variable news_;
   int failed_rank_ = -1;
   std::string why_;

@@ -1,23 +1,24 @@
-#include "parallel/transports/processes/nccl/lane.h"
+#include "parallel/transports/processes/nccl/channel.h"
 
 #include <utility>
 
 namespace heddle {
 
-void say_abandoned() {
+void fail_abandoned() {
   fail<ElementsLost>("NCCL was given up after an earlier failure");
 }
 
-void Lane::join() {
-  if (is_abandoned_) say_abandoned();
+void Channel::join() {
+  if (is_abandoned_) fail_abandoned();
   communicator_ = nccl_.join(id_, ranks_, rank_, use_);
   connecting_ = std::make_shared<Operation>();
   connecting_->issue_ = [](NcclCommunicator& ranks) { ranks.connect(); };
   waiting_.push_front(connecting_);
 }
 
-std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<const Mark> after, Issue issue, std::vector<Tensor> memory) {
-  if (is_abandoned_) say_abandoned();
+std::shared_ptr<Channel::Operation> Channel::put(std::shared_ptr<const Mark> after, Issue issue,
+                                                 std::vector<Tensor> memory) {
+  if (is_abandoned_) fail_abandoned();
   auto operation = std::make_shared<Operation>();
   operation->after_ = std::move(after);
   operation->issue_ = std::move(issue);
@@ -26,8 +27,8 @@ std::shared_ptr<Lane::Operation> Lane::put(std::shared_ptr<const Mark> after, Is
   return operation;
 }
 
-void Lane::progress() {
-  if (is_abandoned_) say_abandoned();
+void Channel::progress() {
+  if (is_abandoned_) fail_abandoned();
   if (communicator_ == nullptr) return;
   while (communicator_->is_idle()) {
     // Before NCCL is idle the stream does not hold the operation, and a mark there would be reached too early.
@@ -35,7 +36,7 @@ void Lane::progress() {
       issued_->end_ = communicator_->mark();
       under_way_.push_back(std::move(issued_));
     }
-    if (waiting_.empty() || (waiting_.front() != connecting_ && (stands_still_ || !is_open()))) break;
+    if (waiting_.empty() || (waiting_.front() != connecting_ && (is_paused_ || !is_open()))) break;
     issued_ = std::move(waiting_.front());
     waiting_.pop_front();
     if (const auto after = std::exchange(issued_->after_, nullptr)) communicator_->wait_for(*after);
@@ -49,15 +50,15 @@ void Lane::progress() {
   }
 }
 
-void Lane::begin_to_close() {
+void Channel::begin_to_close() {
   if (communicator_ != nullptr) communicator_->finalize();
 }
 
-bool Lane::is_closed() {
+bool Channel::is_closed() {
   return communicator_ == nullptr || communicator_->is_idle();
 }
 
-void Lane::abandon() noexcept {
+void Channel::abandon() noexcept {
   is_abandoned_ = true;
   if (communicator_ == nullptr) return;
   communicator_->abort();
@@ -65,8 +66,8 @@ void Lane::abandon() noexcept {
   communicator_ = nullptr;
 }
 
-void Lane::forget() noexcept {
-  // Who put them may hold them for longer.
+void Channel::forget() noexcept {
+  // Callers may hold the operations for longer.
   if (issued_) under_way_.push_back(std::move(issued_));
   for (auto* const operations : {&waiting_, &under_way_}) {
     for (const std::shared_ptr<Operation>& operation : *operations) operation->memory_.clear();

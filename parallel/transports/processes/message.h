@@ -1,4 +1,4 @@
-// Values as the bytes of a letter, between processes of one build on machines of one kind.
+// Serialises values into control messages, between processes of one build on machines of one kind.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 
 namespace heddle {
 
-/// What this process cannot read, in words that follow on "sent".
-class StrangeLetter : public Error {
+/// A message that this process cannot read. The text follows the word "sent".
+class MalformedMessage : public Error {
  public:
   using Error::Error;
 };
 
-class LetterWriter {
+class MessageWriter {
  public:
   template <class T>
   void put(const T& value) {
@@ -47,9 +47,9 @@ class LetterWriter {
   std::vector<std::byte> bytes_;
 };
 
-class LetterReader {
+class MessageReader {
  public:
-  explicit LetterReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit MessageReader(std::span<const std::byte> bytes) : rest_(bytes) {}
   template <class T>
   T get() {
     T value;
@@ -65,7 +65,7 @@ class LetterReader {
 
  private:
   std::span<const std::byte> take(std::size_t size) {
-    if (size > rest_.size()) fail<StrangeLetter>("a letter that ends too early");
+    if (size > rest_.size()) fail<MalformedMessage>("a message that ends too early");
     const std::span<const std::byte> taken = rest_.first(size);
     rest_ = rest_.subspan(size);
     return taken;

@@ -1,5 +1,5 @@
-// How processes find each other by sockets, and what strangers and processes of other jobs do to that: nothing, or an
-// error that names them.
+// How processes find each other by sockets, and what unknown connections and processes of other jobs do to that:
+// nothing, or an error that names them.
 #include <cstdlib>
 #include <functional>
 #include <thread>
@@ -25,7 +25,7 @@ using std::chrono::seconds;
 /// What joining a job ended with, in a thread of its own: the error's text, behind its class.
 class Joining {
  public:
-  Joining(const Launch& launch, const MeetingPoint& point, milliseconds patience = seconds(20))
+  Joining(const Launch& launch, const RendezvousAddress& point, milliseconds patience = seconds(20))
       : thread_([this, launch, point, patience] {
           try {
             wire_ = join_by_tcp(launch, point, {.longest = patience});
@@ -51,34 +51,34 @@ class Joining {
 /// A test that is rank 0 of a job, for one other.
 struct FakeLeader {
   TcpSocket listening = TcpSocket::listen(0);
-  MeetingPoint point{"127.0.0.1", ntohs(listening.here().port)};
+  RendezvousAddress point{"127.0.0.1", ntohs(listening.here().port)};
 
   void answer(const TcpSocket& to, const std::vector<TcpHello>& hellos) const {
-    say(to, TcpAnswer{.greeting = {},
-                      .kind = TcpAnswer::Kind::hellos,
-                      .bytes = static_cast<std::uint32_t>(hellos.size() * sizeof(TcpHello))});
+    say(to, TcpReply{.preamble = {},
+                     .kind = TcpReply::Kind::hellos,
+                     .bytes = static_cast<std::uint32_t>(hellos.size() * sizeof(TcpHello))});
     for (const TcpHello& hello : hellos) say(to, hello);
   }
   std::string place() const { return "rank 0 at 127.0.0.1:" + std::to_string(point.port); }
 };
 
 std::string refusal_heard_by(const TcpSocket& socket) {
-  const auto answer = hear<TcpAnswer>(socket);
-  CHECK(answer.greeting.is_of_this_program());
-  CHECK(answer.kind != TcpAnswer::Kind::hellos);
+  const auto answer = hear<TcpReply>(socket);
+  CHECK(answer.preamble.is_of_this_program());
+  CHECK(answer.kind != TcpReply::Kind::hellos);
   return hear_text(socket, answer.bytes);
 }
 
 }  // namespace
 
-TEST_CASE("sockets: strangers at the meeting hold nobody up, whether they are silent, talk or stop in the middle") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+TEST_CASE("sockets: unknown connections delay nobody, whether they are silent, send or stop in the middle") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 2}, point);
   const TcpSocket silent = connected_to(point.port);
   const TcpSocket talking = connected_to(point.port);
   say(talking, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: " + std::string(sizeof(TcpHello), '?') + "\r\n\r\n");
   const TcpSocket stopping = connected_to(point.port);
-  say(stopping, TcpGreeting());
+  say(stopping, TcpPreamble());
   const TcpSocket leaving = connected_to(point.port);
   say(leaving, "heddle");
   leaving.end_writing();
@@ -88,21 +88,21 @@ TEST_CASE("sockets: strangers at the meeting hold nobody up, whether they are si
   Joining second({1, 2}, point);
   CHECK(first.ended() == "joined");
   CHECK(second.ended() == "joined");
-  CHECK(TcpSocket::Clock::now() - begin < Reception::patience);
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience);
 }
 
-TEST_CASE("sockets: a stranger who says nothing is sent away after a while, and has not come") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+TEST_CASE("sockets: a connection that sends nothing is closed after a while, and counts for no rank") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 2}, point, seconds(5));
   const TcpSocket silent = connected_to(point.port);
   const auto begin = TcpSocket::Clock::now();
   CHECK(is_sent_away(silent));
-  CHECK(TcpSocket::Clock::now() - begin > Reception::patience - milliseconds(100));
-  CHECK(TcpSocket::Clock::now() - begin < Reception::patience + milliseconds(1500));
+  CHECK(TcpSocket::Clock::now() - begin > TcpListener::patience - milliseconds(100));
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience + milliseconds(1500));
   CHECK(first.ended() == fmt::format("rank failed: rank 1 did not come to 127.0.0.1:{} within 5 s", point.port));
 }
 
-TEST_CASE("sockets: strangers hold up no other process either") {
+TEST_CASE("sockets: unknown connections delay no other process either") {
   const FakeLeader leader;
   Joining second({1, 3}, leader.point);
   const TcpSocket to_second = accepted_by(leader.listening);
@@ -135,13 +135,14 @@ TEST_CASE("sockets: who came to rank 0 by a loopback address is looked for at ra
   CHECK(third.ended() == "joined");
 }
 
-TEST_CASE("sockets: processes of other jobs and builds are told from strangers, and all that came hear why it ends") {
+TEST_CASE(
+    "sockets: processes of other jobs and builds are recognised, and all that came receive the reason of the end") {
   struct Case {
     TcpHello hello;
     std::string error;  // FROM: the address it came from
   };
   TcpHello other_build = hello_of(2, 4);
-  other_build.greeting.protocol = 77;
+  other_build.preamble.protocol = 77;
   const std::vector<Case> cases{
       {other_build,
        "wrong input: a process at FROM speaks version 77 of the protocol between processes, and rank 0 "
@@ -154,7 +155,7 @@ TEST_CASE("sockets: processes of other jobs and builds are told from strangers, 
       {hello_of(2, 4, {}), "rank failed: rank 2, which came from FROM, listens at no port"}};
   for (const Case& wrong : cases) {
     CAPTURE(wrong.error);
-    const MeetingPoint point{"127.0.0.1", free_port()};
+    const RendezvousAddress point{"127.0.0.1", free_port()};
     Joining first({0, 4}, point);
     const TcpSocket second = connected_to(point.port);
     say(second, hello_of(1, 4));
@@ -164,14 +165,14 @@ TEST_CASE("sockets: processes of other jobs and builds are told from strangers, 
     if (const std::size_t at = error.find("FROM"); at != std::string::npos)
       error.replace(at, 4, to_string(other.here()));
     CHECK(first.ended() == error);
-    const std::string words = error.substr(error.find(": ") + 2);
-    CHECK(refusal_heard_by(second) == words);
-    CHECK(refusal_heard_by(other) == words);
+    const std::string head = error.substr(error.find(": ") + 2);
+    CHECK(refusal_heard_by(second) == head);
+    CHECK(refusal_heard_by(other) == head);
   }
 }
 
-TEST_CASE("sockets: a process that leaves before all have come ends the meeting at once, by its rank") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+TEST_CASE("sockets: a process that leaves before all have come ends the rendezvous at once, by its rank") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 4}, point);
   const TcpSocket third = connected_to(point.port);
   say(third, hello_of(2, 4));
@@ -198,7 +199,7 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
     return ended;
   };
   const auto header = [](auto kind, std::uint32_t bytes) {
-    return TcpAnswer{.greeting = {}, .kind = static_cast<TcpAnswer::Kind>(kind), .bytes = bytes};
+    return TcpReply{.preamble = {}, .kind = static_cast<TcpReply::Kind>(kind), .bytes = bytes};
   };
   const std::string same_build = ": all processes must run the same build of this program";
   const auto web = answered(
@@ -208,8 +209,8 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
   CHECK(answered([](const FakeLeader&, const TcpSocket&, const TcpHello&) {}) ==
         "rank failed: RANK 0 left while the processes came together");
   CHECK(answered([](const FakeLeader&, const TcpSocket& to, const TcpHello&) {
-          TcpAnswer other;
-          other.greeting.protocol = 3;
+          TcpReply other;
+          other.preamble.protocol = 3;
           say(to, other);
         }) == "rank failed: RANK 0 answered by version 3 of the protocol between processes" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(9, 0)); }) ==
@@ -217,7 +218,7 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(0, 4000000000)); }) ==
         "rank failed: RANK 0 answered by a list of 4000000000 bytes" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(2, 4000000000)); }) ==
-        "rank failed: RANK 0 answered by 4000000000 bytes of words" + same_build);
+        "rank failed: RANK 0 answered by 4000000000 bytes of text" + same_build);
   CHECK(answered([](const FakeLeader& leader, const TcpSocket& to, const TcpHello& hello) {
           leader.answer(to, {hello_of(0, 2), hello_of(0, 2, {htonl(INADDR_LOOPBACK), hello.address.port})});
         }).starts_with("rank failed: RANK 0: its list of processes has rank 0 of 2 at 127.0.0.1:"));
@@ -226,7 +227,7 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
         }) == "rank failed: RANK 0: its list of processes has rank 1 of 2 at 127.0.0.1:1 in the place of rank 1 of 2");
 }
 
-TEST_CASE("sockets: who does not come is named, and what is wrong with the meeting point is told") {
+TEST_CASE("sockets: missing ranks are named, and a wrong rendezvous address is reported") {
   const std::uint16_t port = free_port();
   CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
                        fmt::format("ranks 1, 2 did not come to 127.0.0.1:{} within 0.2 s", port).c_str(), RankFailed);
@@ -250,12 +251,12 @@ TEST_CASE("sockets: who does not come is named, and what is wrong with the meeti
 }
 
 TEST_CASE("sockets: a process that waits for long says once for whom, and goes on waiting") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   const auto said_by = [&](int rank) {
     std::vector<std::string> said;
-    const MeetingPatience patience{.longest = milliseconds(200),
-                                   .silent = milliseconds(50),
-                                   .on_wait = [&said](const std::string& what) { said.push_back(what); }};
+    const RendezvousPatience patience{.longest = milliseconds(200),
+                                      .silent = milliseconds(50),
+                                      .on_wait = [&said](const std::string& what) { said.push_back(what); }};
     CHECK_THROWS_AS(join_by_tcp({rank, 3}, point, patience), RankFailed);
     return said;
   };
@@ -264,7 +265,7 @@ TEST_CASE("sockets: a process that waits for long says once for whom, and goes o
 }
 
 TEST_CASE("sockets: rank 0 tells those that came who did not") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 3}, point, milliseconds(500));
   Joining second({1, 3}, point, seconds(20));
   const std::string error = fmt::format("rank failed: rank 2 did not come to 127.0.0.1:{} within 0.5 s", point.port);
@@ -273,33 +274,33 @@ TEST_CASE("sockets: rank 0 tells those that came who did not") {
 }
 
 TEST_CASE("the environment tells where and how long to meet, and half of it is an error") {
-  check_meeting_of_environment();
+  check_rendezvous_of_environment();
   const EnvironmentVariable host("MASTER_ADDR", "node7");
-  CHECK_FALSE(meeting_point_of_environment());
-  check_meeting_of_environment();  // set for others
+  CHECK_FALSE(rendezvous_address_of_environment());
+  check_rendezvous_of_environment();  // set for others
   const EnvironmentVariable rank("RANK", "1");
-  CHECK_THROWS_WITH_AS(check_meeting_of_environment(),
+  CHECK_THROWS_WITH_AS(check_rendezvous_of_environment(),
                        "MASTER_ADDR and MASTER_PORT: expected a host and a port, got 'node7' and nothing", InputError);
   const EnvironmentVariable port("MASTER_PORT", "29500");
-  CHECK(meeting_point_of_environment()->host == "node7");
-  CHECK(meeting_point_of_environment()->port == 29500);
-  CHECK_THROWS_WITH_AS(check_meeting_of_environment(), "RANK and WORLD_SIZE: expected two numbers, got '1' and nothing",
-                       InputError);
+  CHECK(rendezvous_address_of_environment()->host == "node7");
+  CHECK(rendezvous_address_of_environment()->port == 29500);
+  CHECK_THROWS_WITH_AS(check_rendezvous_of_environment(),
+                       "RANK and WORLD_SIZE: expected two numbers, got '1' and nothing", InputError);
   const EnvironmentVariable size("WORLD_SIZE", "two");
-  CHECK_THROWS_WITH_AS(check_meeting_of_environment(), "RANK and WORLD_SIZE: expected two numbers, got '1' and 'two'",
-                       InputError);
+  CHECK_THROWS_WITH_AS(check_rendezvous_of_environment(),
+                       "RANK and WORLD_SIZE: expected two numbers, got '1' and 'two'", InputError);
   for (const char* wrong : {"70000", "0", "-1", "http", "80x"}) {
     const EnvironmentVariable no_port("MASTER_PORT", wrong);
-    CHECK_THROWS_WITH_AS(meeting_point_of_environment(),
+    CHECK_THROWS_WITH_AS(rendezvous_address_of_environment(),
                          fmt::format("MASTER_PORT: expected a port of [1, 65535], got '{}'", wrong).c_str(),
                          InputError);
   }
-  CHECK(meeting_patience_of_environment().longest == seconds(120));
-  const EnvironmentVariable patience("HEDDLE_MEETING_SECONDS", "7");
-  CHECK(meeting_patience_of_environment().longest == seconds(7));
-  const EnvironmentVariable no_patience("HEDDLE_MEETING_SECONDS", "0");
-  CHECK_THROWS_WITH_AS(meeting_patience_of_environment(),
-                       "HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got '0'", InputError);
+  CHECK(rendezvous_patience_of_environment().longest == seconds(120));
+  const EnvironmentVariable patience("HEDDLE_RENDEZVOUS_SECONDS", "7");
+  CHECK(rendezvous_patience_of_environment().longest == seconds(7));
+  const EnvironmentVariable no_patience("HEDDLE_RENDEZVOUS_SECONDS", "0");
+  CHECK_THROWS_WITH_AS(rendezvous_patience_of_environment(),
+                       "HEDDLE_RENDEZVOUS_SECONDS: expected a number of [1, 86400], got '0'", InputError);
 }
 
 }  // namespace heddle::test

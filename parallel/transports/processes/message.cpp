@@ -1,9 +1,9 @@
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 
 namespace heddle {
 
-void LetterWriter::put_call(const Call& call) {
-  // Bound, so that a further member does not compile until it travels too.
+void MessageWriter::put_call(const Call& call) {
+  // A structured binding, so that a new member does not compile until it is sent, too.
   const auto& [rank, sequence, operation, reduction, peer, color, parts, start_seconds] = call;
   put(rank);
   put(sequence);
@@ -20,7 +20,7 @@ void LetterWriter::put_call(const Call& call) {
   }
 }
 
-Call LetterReader::get_call() {
+Call MessageReader::get_call() {
   Call call;
   call.rank = get<int>();
   call.sequence = get<std::uint64_t>();
@@ -30,13 +30,13 @@ Call LetterReader::get_call() {
   call.color = get<int>();
   call.start_seconds = get<double>();
   const auto parts_count = get<std::size_t>();
-  if (parts_count > rest_.size()) fail<StrangeLetter>("a letter about {} tensors", parts_count);
+  if (parts_count > rest_.size()) fail<MalformedMessage>("a message about {} tensors", parts_count);
   call.parts.resize(parts_count);
   for (Call::Part& part : call.parts) {
     part.dtype = get<DType>();
     std::array<std::int64_t, Shape::max_rank> sizes{};
     const auto rank = static_cast<std::size_t>(get<int>());
-    if (rank > sizes.size()) fail<StrangeLetter>("a letter with a shape of {} dimensions", rank);
+    if (rank > sizes.size()) fail<MalformedMessage>("a message with a shape of {} dimensions", rank);
     for (std::size_t i = 0; i < rank; ++i) sizes[i] = get<std::int64_t>();
     part.shape = Shape(std::span<const std::int64_t>(sizes.data(), rank));
   }
