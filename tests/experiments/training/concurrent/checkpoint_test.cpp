@@ -277,7 +277,7 @@ TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options 
       complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
       ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): with a new head, its head and data may "
       "change, too");
-  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no InputError");
+  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no error");
 }
 
 }  // namespace heddle::checkpoint_test
