@@ -290,7 +290,7 @@ std::string results_table(const RunResult& run) {
     text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
     text +=
-        "\npipelines of p ranks and m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
+        "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
         pipelines;
   if (const std::string outputs = outputs_table(run); !outputs.empty())
     text += "\nforward passes: what each rank makes, and the share of the time in which it computes\n" + outputs;
