@@ -289,9 +289,8 @@ std::string results_table(const RunResult& run) {
   if (const std::string maximised = maximised_text(run); !maximised.empty())
     text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
-    text +=
-        "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
-        pipelines;
+    text += "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
+            pipelines;
   if (const std::string outputs = outputs_table(run); !outputs.empty())
     text += "\nforward passes: what each rank makes, and the share of the time in which it computes\n" + outputs;
   const Unit memory_unit = unit_of_memory(run);

@@ -106,7 +106,8 @@ TEST_CASE("config reader: an integer past a bound by less than a double's precis
   const auto error_of_count = [](const char* count) {
     std::int64_t value = 0;
     const Describer::Body body = [&value](Describer& d) { d.field("count", value, between(0, 0x1p53), ""); };
-    return message_of<InputError>([&] { read(parse_document(fmt::format("{{\"count\": {}}}", count), "x.json"), body); });
+    return message_of<InputError>(
+        [&] { read(parse_document(fmt::format("{{\"count\": {}}}", count), "x.json"), body); });
   };
   CHECK(error_of_count("9007199254740992") == "no error");
   CHECK(error_of_count("9007199254740993") ==
