@@ -1,6 +1,7 @@
 #include "layers/activation.h"
 
 #include "framework/ops/elementwise.h"
+#include "framework/ops/training.h"
 
 namespace heddle {
 

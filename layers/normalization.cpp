@@ -163,8 +163,8 @@ void BatchNorm::end_step(Rank& rank) {
   const Tensor gathered = rank.over(separate_).all_gather(mine);
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
   const Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
-  rank.device.backend().training().merge_moments(ordered.reshape({ranks * micro_batches, width}), options_.momentum,
-                                                 running_mean_.value, running_variance_.value);
+  rank.device.backend().normalization().merge_moments(ordered.reshape({ranks * micro_batches, width}),
+                                                      options_.momentum, running_mean_.value, running_variance_.value);
 }
 
 std::vector<Parameter*> BatchNorm::parameters() {

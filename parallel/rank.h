@@ -1,4 +1,4 @@
-// Everything that makes a rank: passed as a reference, never global. Lives as long as the rank's body runs.
+// Everything that belongs to one rank: passed as a reference, never global. It lives as long as the rank's body runs.
 #pragma once
 
 #include "framework/scalars/random.h"
@@ -11,7 +11,7 @@
 namespace heddle {
 
 struct Rank {
-  /// 0 .. size-1 in the world.
+  /// The world rank, 0 .. size-1.
   int index;
   int size;
   Device& device;
@@ -20,9 +20,9 @@ struct Rank {
   Mesh mesh;
   Mesh::Coordinates coordinates;
   RandomKey key;
-  /// What this rank sent and received so far, on all its communicators.
+  /// The bytes that this rank has sent and received so far, on all its communicators.
   const ByteCounter& bytes;
-  /// Wall or virtual.
+  /// A wall clock or a virtual clock.
   const RankClock& clock;
 
   /// The ranks that differ from this one along one axis only, e.g. along dp those that hold the same part of the model

@@ -20,22 +20,14 @@ namespace heddle {
 
 namespace {
 
-[[noreturn]] void raise(int rank, const Failure& failure) {
-  switch (failure.kind) {
-    case Failure::Kind::out_of_memory:
-      throw OutOfMemory(failure.why);
-    case Failure::Kind::input_error:
-      throw InputError(failure.why);
-    case Failure::Kind::rank_failed:
-      throw RankFailed(failure.why);
-    case Failure::Kind::error:
-      break;
-  }
-  fail<RankFailed>("rank {} failed: {}", rank, failure.why);
+/// An error of no special kind becomes the failure of its rank.
+[[noreturn]] void raise_rank_failure(int rank, const Failure& failure) {
+  if (failure.kind == Failure::Kind::error) fail<RankFailed>("rank {} failed: {}", rank, failure.why);
+  raise(failure);
 }
 
-/// This machine's cores a rank; 0 if there are more ranks. A process that its launcher has bound to some has them for
-/// itself.
+/// The cores of this machine per rank; 0 if there are more ranks than cores. A process that its launcher has bound to
+/// some cores has them for itself.
 int cores_of_a_rank(const WorldOptions& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (options.processes == nullptr) return cores / options.mesh.size();
@@ -49,8 +41,8 @@ double steady_seconds() {
 RankClock make_clock(const WorldOptions& options, int rank, const Device& device, RankClock::Steady::time_point epoch) {
   const ClockOptions& clock = options.clock;
   if (!clock.is_virtual) {
-    // With a core for every thread the time is the CPU time, and takes a twentieth of the time to read: of a small
-    // collective that is the half.
+    // With a core for every thread, steady time equals CPU time and takes a twentieth of the time to read, which would
+    // be half of a small collective.
     if (cores_of_a_rank(options) >= threads_per_rank(options)) return RankClock(epoch, steady_seconds);
     return RankClock(epoch);
   }
@@ -61,7 +53,7 @@ RankClock make_clock(const WorldOptions& options, int rank, const Device& device
   return {rank, model};
 }
 
-/// What the ranks of this process have in common.
+/// What the ranks of this process share.
 struct Process {
   RankClock::Steady::time_point epoch = RankClock::Steady::now();
   std::shared_ptr<CoreLock> core{};  // null: all compute at once
@@ -104,7 +96,7 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
             .bytes = *bytes,
             .clock = traffic->clock};
   body(rank);
-  device.backend().synchronize();  // what a GPU found wrong at the very end is told before the rank counts as done
+  device.backend().synchronize();  // errors of a GPU at the very end are reported before the rank counts as done
 }
 
 /// Where each rank needs a GPU of its own, the ranks of one machine take its GPUs in their order. A launcher may also
@@ -143,7 +135,7 @@ std::unique_ptr<Transport> connect(const WorldOptions& options, const Device& de
 
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const int ranks = options.mesh.size();
-  // Tensors may be on their way when a rank fails: the world that holds them goes before the devices.
+  // Tensors may be under way when a rank fails: the world that holds them is destroyed before the devices.
   std::vector<std::unique_ptr<Device>> devices;
   for (int r = 0; r < ranks; ++r) devices.push_back(make_device(options, r));
   Process process;
@@ -171,7 +163,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
       try {
         threads.emplace_back(live, r);
       } catch (...) {
-        // The system gives no more threads: those that run must not wait for one that never will.
+        // The system gives no more threads: the running ranks must not wait for one that never runs.
         fails(r);
         break;
       }
@@ -179,10 +171,10 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     world.await(static_cast<int>(threads.size()), options.patience, options.on_stall);
   }
   for (int r = 0; r < ranks; ++r)
-    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise(r, *failure);
+    if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise_rank_failure(r, *failure);
 }
 
-/// This process's rank, if the mesh has it: those beyond the mesh only learn how it ended.
+/// Runs this process's rank, if the mesh has it; processes beyond the mesh only take part in the end.
 void run_process(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   Processes& processes = *options.processes;
   const int ranks = options.mesh.size();
@@ -199,11 +191,11 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   } catch (...) {
     exception = std::current_exception();
   }
-  // Elements may be on their way when a rank fails: the device stays until they have arrived, and where that is not to
-  // be known, as long as this process.
+  // Elements may be under way when a rank fails: the device stays until they have arrived, and where that cannot be
+  // known, as long as this process.
   const auto failed = processes.conclude(exception);
   if (processes.is_broken()) (void)device.release();
-  if (failed) raise(failed->first, failed->second);
+  if (failed) raise_rank_failure(failed->first, failed->second);
 }
 
 }  // namespace

@@ -16,15 +16,16 @@ namespace heddle {
 
 class Processes;
 
-/// How the ranks' time is told.
+/// The clocks of the ranks.
 struct ClockOptions {
   bool is_virtual = false;
-  /// The rest is for virtual clocks. Speeds of the ranks in order, relative to the machine; 1 where there is none.
+  /// The other members are for virtual clocks. The speeds of the ranks in order, relative to the machine; missing ones
+  /// are 1.
   LinkModel links{};
   std::vector<double> speeds{};
   double jitter = 0;
-  /// Seconds that a rank has computed so far; if empty, its thread's CPU time, and on plan what the backend counts. By
-  /// CPU time one rank of a process computes at a time.
+  /// Seconds that a rank has computed so far. If empty, they are the CPU time of its thread, and on plan what the
+  /// backend counts. With CPU time, one rank of a process computes at a time.
   std::function<double(const Device&)> computed{};
 };
 
@@ -38,39 +39,40 @@ struct WorldOptions {
   /// Moves elements between processes in place of what the transport would use; for tests.
   MakeElementPath elements{};
   RandomKey key{};
-  /// Bytes a rank may hold.
+  /// The largest number of bytes that a rank may hold.
   std::optional<std::int64_t> memory_budget{};
   ClockOptions clock{};
-  /// Computing threads a rank; 0: cores / ranks, at least 1; with a virtual clock 1, which sees no others.
+  /// Computing threads per rank; 0: cores / ranks, at least 1. With a virtual clock 1, because it sees no other
+  /// threads.
   int threads = 0;
-  /// The backend whose bytes plan counts, and the device that it counts time for.
+  /// The backend whose bytes plan counts, and the device whose time it predicts.
   std::string planned = "cpu";
   DeviceProfile profile{};
-  /// Faster 3 x 3 convolutions in f32, with larger rounding errors: the cpu's, and a GPU's products of f32 (see
-  /// BackendOptions).
+  /// Faster arithmetic with larger rounding errors: of 3 x 3 convolutions in f32 on the cpu, and of products of f32 on
+  /// a GPU (see BackendOptions).
   bool winograd = false;
   bool tf32 = false;
-  /// How long a wait may take before it names the peer that did not come; as many times longer as there are ranks where
-  /// one computes at a time. While the peer waits for others itself its time stands still, so that the rank that keeps
-  /// all of them is named.
+  /// How long a wait may take before it names the peer that did not come; multiplied by the number of ranks where one
+  /// computes at a time. Time in which the peer itself waits for others does not count, so that the rank is named that
+  /// all of them wait for.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// Called once, by run_ranks's own thread, when a rank has failed and another has still not ended `patience` after: a
-  /// thread that computes for ever cannot be ended, only the program can. run_ranks waits on.
+  /// Called once, by the thread of run_ranks, when a rank has failed and another has not ended `patience` later: a
+  /// thread that computes for ever cannot be ended, only the program can. run_ranks goes on waiting.
   std::function<void(const std::string& why)> on_stall{};
   std::chrono::milliseconds patience = std::chrono::minutes(1);
 };
 
-/// Threads a rank that these options give: with many processes, one's share of its machine's cores.
+/// The computing threads per rank by these options; a process of a job has its share of its machine's cores.
 int threads_per_rank(const WorldOptions& options);
 
-/// InputError if this process has no device for its rank, or the transport lacks a library.
+/// InputError if this process has no device for its rank, or the library of the transport is not there.
 void find_device(const WorldOptions& options);
 
-/// Returns when the body has returned on all ranks. If it throws on one, the others' waits end, and one error comes
-/// out: OutOfMemory and InputError as they are, what communicators throw (RankFailed) as it is, anything else as
-/// RankFailed `rank 2 failed: <what>`. Ranks that only had to stop are never the cause; of several causes the lowest
-/// rank's counts. Devices end with this call: no tensor made in the body may outlive it. With many processes all call
-/// it and the same error comes out on all of them; a process beyond the mesh runs nothing.
+/// Returns when the body has returned on all ranks. If it throws on one, the waits of the others end, and one error is
+/// thrown: OutOfMemory, InputError and what communicators throw (RankFailed) as they are, anything else as RankFailed
+/// `rank 2 failed: <what>`. Ranks that only stopped because of another are never the cause; of several causes the
+/// lowest rank's counts. The devices end with this call: no tensor made in the body may outlive it. In a job all
+/// processes call it, and the same error is thrown on all of them; a process beyond the mesh runs nothing.
 void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body);
 
 }  // namespace heddle

@@ -13,7 +13,7 @@
 #include "experiments/program/job.h"
 #include "experiments/program/reproduce/reproduce.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/transports.h"
 
 namespace heddle {
@@ -99,6 +99,13 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
   int code = 0;
   const auto on_wait = [&all](const std::string& what) { all << what << "\n" << std::flush; };
+  const auto join = [&] {
+    job = join_job(on_wait);
+    if (!job) return;
+    job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
+      all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;
+    });
+  };
   RunCommand run;
   CLI::App& run_app = *app.add_subcommand("run", "train and evaluate every variant of an experiment");
   add_run_options(run_app, run);
@@ -113,7 +120,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                 "with --resume: keep the backbone and begin a new head, also of other classes and data")
       ->needs(resume);
   run_app.callback([&] {
-    job = join_job(on_wait);
+    join();
     code = run_command(run, console, job.get());
   });
 
@@ -192,7 +199,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
   bench_app.callback([&] {
-    if (bench.name == "collectives") job = join_job(on_wait);
+    if (bench.name == "collectives") join();
     bench_command(bench, console, job.get());
   });
 
@@ -294,7 +301,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
     // Those that meet by sockets are no job before they have met.
-    if (!job && has_meeting_point()) console.err << said.str() << std::flush;
+    if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
   if (!job) return code;
   // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.

@@ -69,6 +69,7 @@ class RankRun {
     const bool saved_last =
         experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
     const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
+    if (has_learned && !saves()) trainer_->check_finite(experiment_.train.steps - 1);
     if (has_learned && !saved_last) save(experiment_.train.steps);
     if (experiment_.evaluate) evaluate();
     if (has_data()) own().reserved_bytes = rank_.device.backend().reserved_bytes();
@@ -173,9 +174,13 @@ class RankRun {
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
   }
 
+  bool saves() const { return experiment_.train.save && !settings_.checkpoints.empty() && has_data(); }
+
   void save(std::int64_t steps_done) {
-    if (!experiment_.train.save || settings_.checkpoints.empty() || !has_data()) return;
+    if (!saves()) return;
     if (leads()) observer_.on_status("saving");
+    trainer_->check_finite(steps_done - 1);
+    rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
     checkpoints_.save(*trainer_, steps_done);
   }
 

@@ -115,6 +115,26 @@ std::vector<StateTensor> Trainer::head_state() {
   return states;
 }
 
+void Trainer::check_finite(std::int64_t step) {
+  if (!rank_.device.has_data()) return;
+  std::vector<StateTensor> states = backbone_state();
+  for (StateTensor& state : head_state()) states.push_back(std::move(state));
+  // The scales of quantised weights are among them.
+  std::erase_if(states, [](const StateTensor& state) { return !is_floating(state.value.dtype()); });
+  const MemoryScope scope(rank_.device, Category::workspace);
+  Tensor squares = Tensor::zeros(rank_.device, {static_cast<std::int64_t>(states.size())}, DType::f64);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    Tensor square = squares.rows(row, row + 1);
+    rank_.device.backend().training().add_squared_norm(states[i].value, square);
+  }
+  const std::vector<double> sums = squares.to_doubles();
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (!std::isfinite(sums[i]))
+      fail<RankFailed>("step {}: {} is not finite on rank {}: the training has diverged", step, states[i].name,
+                       rank_.index);
+}
+
 void Trainer::sample_in(std::int64_t shards) {
   sample_shards_ = shards;
   if (head_) head_->sample_in(shards);

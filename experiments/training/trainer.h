@@ -58,6 +58,9 @@ class Trainer {
   /// there is none of with train.forward_only.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
+  /// RankFailed, with the step and the first tensor's name, if an element of the floating-point state that this rank
+  /// holds after this step is not finite. Reads all of it once; nothing on plan.
+  void check_finite(std::int64_t step);
   /// The number of shards in which the head samples its classes: as the experiment says, or else the number of its
   /// ranks; 0 if it has all classes in every step.
   std::int64_t sample_shards() const { return sample_shards_; }

@@ -18,10 +18,6 @@ int cuda_gpus() {
   return 0;
 }
 
-void* cuda_stream(const Backend& /*backend*/) {
-  return nullptr;
-}
-
 std::vector<std::pair<std::string, std::string>> cuda_versions() {
   return {};
 }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "framework/kernels/convolution.h"
+#include "framework/kernels/normalization.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle {
@@ -22,7 +22,8 @@ void visit_activation(NormActivation activation, F&& f) {
   }
 }
 
-/// f(T{}) for the head's f32 and f64 only: 16-bit logits of millions of classes lose the loss.
+/// f(T{}) for f32 and f64 only, which the head computes in: 16-bit logits of millions of classes are too coarse for a
+/// loss.
 template <class F>
 void visit_head(DType dtype, std::string_view what, F&& f) {
   if (dtype == DType::f64)

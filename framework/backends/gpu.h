@@ -11,7 +11,4 @@ int cuda_gpus();
 /// Scratch bytes that a convolution may take on a GPU: algorithms that want more are left out.
 inline constexpr std::int64_t most_cudnn_workspace = std::int64_t{512} << 20;
 
-/// The cudaStream_t on which all kernels and copies of this backend run; null if it is not of the device cuda.
-void* cuda_stream(const Backend& backend);
-
 }  // namespace heddle

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "framework/backends/backend.h"
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -28,7 +27,7 @@ std::span<const std::string_view> backend_names() {
 }
 
 std::vector<std::pair<std::string, std::string>> backend_versions() {
-  std::vector<std::pair<std::string, std::string>> versions = cpu::onednn_versions();
+  std::vector<std::pair<std::string, std::string>> versions = cpu_versions();
   for (auto& version : cuda_versions()) versions.push_back(std::move(version));
   return versions;
 }

@@ -1,12 +1,12 @@
-// What every backend with data refuses before it touches the rows of a class table: it would read them as another type,
-// or past an end.
+// The checks of every backend with data before it touches the rows of a class table, which it would otherwise read as
+// another type or past an end.
 #pragma once
 
 #include "framework/kernels/class_rows.h"
 
 namespace heddle {
 
-/// Of a selection without an index. That of an index may be read on its device only.
+/// Checks a selection without an index; an index may be read on its device only.
 void check(const ClassSelection& selection, const Tensor& weight);
 void check(const ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& products,
            const ClassStep& step);

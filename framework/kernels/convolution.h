@@ -1,5 +1,4 @@
-// Convolution, normalisation over channels, and pooling. Images are NHWC; convolution weights are [out, kh, kw,
-// in/groups].
+// Convolutions. Images are NHWC; weights are [out, kh, kw, in/groups].
 #pragma once
 
 #include <compare>
@@ -8,16 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/kernels/extent.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
-
-/// Height and width.
-struct Extent {
-  std::int64_t height = 1;
-  std::int64_t width = 1;
-  auto operator<=>(const Extent&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
-};
 
 struct ConvolutionGeometry {
   std::int64_t batch = 0;
@@ -60,21 +53,6 @@ struct ChosenConvolution {
   auto operator<=>(const ChosenConvolution&) const = default;  // NOLINT(modernize-use-nullptr): as above
 };
 
-enum class PoolOp { max, average };
-
-struct PoolGeometry {
-  std::int64_t batch = 0;
-  Extent input;
-  Extent output;
-  std::int64_t channels = 0;
-  Extent kernel;
-  Extent stride;
-  Extent padding;
-  bool count_padding = true;  // average: padded cells count in the divisor
-};
-
-enum class NormActivation { none, relu, prelu };
-
 class ConvolutionKernels {
  public:
   virtual ~ConvolutionKernels() = default;
@@ -95,36 +73,6 @@ class ConvolutionKernels {
                                            Tensor& dweight, Tensor& packed, Tensor& workspace) const = 0;
   /// What was chosen so far, in ascending order: on cuda only, else nothing.
   virtual std::vector<ChosenConvolution> chosen_convolutions() const = 0;
-
-  // Normalisation over rows: x is [N, C] (any leading dimensions), statistics and affine parameters are [C] of the
-  // compute type (f64 for f64, else f32). Two parts each way, so that sums may be reduced over ranks in between.
-
-  /// moments [2, C]: mean, and sum of squared deviations from it. Same bits for any number of threads.
-  virtual void moments(const Tensor& x, Tensor& moments) const = 0;
-  /// y = activation(gamma * (x - mean) * inverse_deviation + beta + residual). gamma, beta, residual and slope (for
-  /// prelu) may be undefined.
-  virtual void normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& gamma,
-                         const Tensor& beta, const Tensor& residual, NormActivation activation, const Tensor& slope,
-                         Tensor& y) const = 0;
-  /// First part of the way back. y: normalize's output, needed when there was a residual (relu only), else undefined.
-  /// sums [3, C]: of g = dy * activation', of g * (x - mean) * inverse_deviation, and for prelu the slope's gradient
-  /// (else 0). dresidual, if defined, receives g; it may be dy.
-  virtual void normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                       const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                       const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
-                                       Tensor& dresidual) const = 0;
-  /// dx = gamma * inverse_deviation * (g - sums[0] / count - xhat * sums[1] / count); count = 0: the statistics were
-  /// constants (evaluation). If there was a residual, dy is dresidual of the first part and activation none.
-  /// dx may be dy.
-  virtual void normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                        const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                        const Tensor& slope, const Tensor& dy, const Tensor& sums, double count,
-                                        Tensor& dx) const = 0;
-
-  /// Max keeps the first largest cell's position in `choice` (i32, like y; undefined: not kept). Padding never wins.
-  virtual void pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const = 0;
-  virtual void pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                             Tensor& dx) const = 0;
 };
 
 }  // namespace heddle

@@ -10,11 +10,11 @@
 
 namespace heddle {
 
-/// A margin at a step.
+/// A margin as one step applies it.
 struct StepMargin {
   MarginConfig config{};
   Tensor running{};    // f64: its running statistics; undefined: it has none
-  Tensor parameter{};  // [B]: of each row; undefined: it asks nothing of rows
+  Tensor parameter{};  // [B], one per row; undefined: the margin asks nothing of rows
 };
 
 /// Which classes the columns of logits are: c of them from class `begin` on.
@@ -25,18 +25,32 @@ struct HeadColumns {
   Tensor bias{};   // [c], added to the logits; undefined: 0
 };
 
+/// The weights of the rows' own classes, k for each row.
+struct HeadTargets {
+  Tensor labels;       // [B], i64: each row's class
+  ShardRange range{};  // the classes that are here; what is said of the others' weights is not read
+  Tensor rows;         // [B * k, d]
+  Tensor scale{};      // [B * k], 1 / |w|; undefined: 1
+};
+
+/// What is known of each row when all of its logits were seen; all [B].
+struct HeadSoftmax {
+  Tensor reference;     // what the exponentials are relative to
+  Tensor log_sums;      // ln of the sum of the logits' exponentials
+  Tensor target_logit;  // of the row's own class
+  Tensor target_slope;  // dphi/dcos there
+};
+
 class HeadKernels {
  public:
   virtual ~HeadKernels() = default;
 
   // What a margin asks of rows, before their logits.
 
-  /// rows [B, d]; target_rows [B * k, d], k of the weights for each, their lengths' inverses target_scale [B * k]
-  /// (undefined: 1). Of each row whose label is in `range`: products [B] = the largest x . w * target_scale, radii [B]
-  /// = its |x| |w|; of others 0. best [B] (i64): the place of that w among target_rows. radii and best may be
-  /// undefined.
-  virtual void target_products(const Tensor& labels, const ShardRange& range, const Tensor& rows,
-                               const Tensor& target_rows, const Tensor& target_scale, Tensor& products, Tensor& radii,
+  /// rows [B, d]. For each row whose class is here, products [B] is the largest x . w * scale of its class's k weights
+  /// and radii [B] its |x| |w|; for the others both are 0. best [B] (i64): the place of that w among the targets' rows.
+  /// radii and best may be undefined.
+  virtual void target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
                                Tensor& best) const = 0;
   /// parameter [B] from statistic [B]; moments (f64 [3]) += number, sum and sum of squares of the observed values.
   virtual void row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic,
@@ -63,7 +77,7 @@ class HeadKernels {
   virtual void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
                                const Tensor& target_slope, double loss_scale, Tensor& logits) const = 0;
 
-  // Of logits that are computed tile by tile and forgotten: sums are relative to a reference [B] a row, which is
+  // Logits that are computed tile by tile and forgotten. Sums are relative to a reference [B], one per row, which is
   // constant or follows the largest logit so far (Milakov and Gimelshein, "Online normalizer calculation for softmax",
   // 2018).
 
@@ -78,24 +92,20 @@ class HeadKernels {
   virtual void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const = 0;
   /// In place: weighted sums [B, d] of unit weights, sum of exp(z - reference) * n' * w^ without a row's own class ->
   /// scale * loss_scale * (exp(reference - log_sums) * weighted + expm1(target_logit - log_sums) * target_slope *
-  /// w^_y), the second part where the row's label is in `range`; w^_y = target_rows [B, d] * target_scale [B]
-  /// (undefined: 1).
-  virtual void fused_gradient(const MarginConfig& margin, double loss_scale, const Tensor& labels,
-                              const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
-                              const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
-                              const Tensor& target_scale, Tensor& weighted) const = 0;
+  /// w^_y), the second part where the row's class is here; w^_y = targets.rows * targets.scale, one weight per class.
+  virtual void fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+                              const HeadSoftmax& known, Tensor& weighted) const = 0;
   /// gradient [B, t] by the cosine, as margin_gradient without a scale gives it, from the exponentials [B, t] that
   /// accumulate_exponentials gave with this reference and these columns.
   virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                                const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                                const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const = 0;
+                                const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const = 0;
 
-  /// Of a margin without a negative map. In place: products with a class a row, [t, B], -> gradient by the cosine,
-  /// which margin_logits and then margin_gradient without a scale give [B, t].
+  /// For a margin without a negative map. In place: products with one row per class, [t, B], -> gradient by the cosine,
+  /// which margin_logits and then margin_gradient without a scale give as [B, t].
   virtual void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
                                  double loss_scale, Tensor& products) const = 0;
 
-  // Of a margin whose target's logit is of lengths, too (L-Softmax).
+  // For a margin whose target logit depends on lengths, too (L-Softmax).
 
   /// share [B] = dL/d(|w| |x|) * |w| |x| of each row, from its product, parameter |w| |x| and log-sum-exp.
   virtual void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
@@ -105,7 +115,8 @@ class HeadKernels {
   virtual void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
                           Tensor& gradient) const = 0;
 
-  // Of classes with k centres each: column j of the class logits stands for rows j * k .. j * k + k - 1 of the weights.
+  // For classes with k centres each: column j of the class logits stands for rows j * k .. j * k + k - 1 of the
+  // weights.
 
   /// products [B, c * k] * scale [c * k] (undefined: 1) -> cosines [B, c], the largest of each class, and best [B, c]
   /// (u8), which of the k that is.

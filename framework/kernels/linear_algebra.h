@@ -5,19 +5,29 @@
 
 namespace heddle {
 
+/// alpha * op(a) * op(b) + beta * c + bias, where op transposes if asked. Both matrices have one floating dtype.
+struct MatrixProduct {
+  Tensor a;  // [m, k], or [k, m] transposed
+  bool transpose_a = false;
+  Tensor b;  // [k, n], or [n, k] transposed
+  bool transpose_b = false;
+  double alpha = 1;
+  double beta = 0;  // 0: c is not read
+  Tensor bias{};    // [n], of c's type, added to every row; undefined: none
+
+  std::int64_t k() const { return a.shape()[transpose_a ? 0 : 1]; }
+};
+
 class LinearAlgebraKernels {
  public:
   virtual ~LinearAlgebraKernels() = default;
 
-  /// c = alpha * op(a) * op(b) + beta * c, op transposes where asked; a, b, c are matrices of one floating dtype,
-  /// 16-bit ones accumulate in f32, and may leave their sums in a c of f32. beta = 0 does not read c. `bias`, one
-  /// element of c's type a column, is added to every row: before the sums are rounded to c's type where the library can
-  /// (an epilogue of the product), else after; undefined: none. `workspace`: see gemm_workspace; undefined if 0 bytes.
-  virtual void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
-                    const Tensor& bias, Tensor& c, Tensor& workspace) const = 0;
+  /// c [m, n] becomes the product. 16-bit types are summed in f32, and may leave their sums in a c of f32. The bias is
+  /// added before the sums are rounded to c's type where the library can (an epilogue of the product), else after.
+  /// `workspace`: see gemm_workspace; undefined if 0 bytes.
+  virtual void gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const = 0;
   /// Bytes that this product needs.
-  virtual std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
-                                      double alpha, double beta, const Tensor& c) const = 0;
+  virtual std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const = 0;
   /// Whether bf16 products take much less time here than f32's: the processor multiplies whole tiles of them.
   virtual bool is_bf16_fast() const = 0;
 

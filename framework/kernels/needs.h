@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// As it is here: those of libraries that read every operand where it lies and share one workspace for all.
+/// The answers here are those of libraries that read every operand where it lies and share one workspace for all calls.
 class KernelNeeds {
  public:
   virtual ~KernelNeeds() = default;
@@ -33,10 +33,10 @@ class KernelNeeds {
   virtual bool is_bf16_fast() const { return true; }
 };
 
-/// The cpu's with so many threads a rank.
+/// The cpu backend's needs with this many threads per rank.
 std::shared_ptr<KernelNeeds> make_cpu_needs(int threads, bool winograd);
-/// A GPU's. cuDNN tells only where there is a GPU; without one, convolutions need nothing. Shared by all that ask
-/// at the same time, from any thread.
+/// The cuda backend's needs. cuDNN answers only where there is a GPU; without one, convolutions need nothing. Callers
+/// at the same time share one object, from any thread.
 std::shared_ptr<KernelNeeds> make_cuda_needs(bool tf32);
 
 }  // namespace heddle

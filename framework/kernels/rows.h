@@ -1,6 +1,6 @@
-// Kernels over the rows of a matrix: gather, scatter-add, top-k, and per-row normalisations and softmax.
-// A row is the last dimension; everything before it counts rows. One number a row (sums, losses, norms, statistics) and
-// layer norm's gamma and beta are of the compute type: f64 beside f64, else f32.
+// Kernels over the rows of a matrix: gather, scatter-add, top-k, softmax and cross-entropy. A row is the last
+// dimension; everything before it counts rows. What has one element per row (sums, losses) is of the compute type: f64
+// beside f64, else f32.
 #pragma once
 
 #include "framework/tensors/tensor.h"
@@ -30,19 +30,6 @@ class RowKernels {
   /// dx = dloss[i] * (exp(x - log_sums[i]) - onehot).
   virtual void cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
                                       const Tensor& dloss, Tensor& dx) const = 0;
-
-  /// y = x / max(|x|, epsilon); inverse_norm [n] = 1 / max(|x|, epsilon). y may be undefined: norms only.
-  virtual void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const = 0;
-  /// dx = (dy - y * sum(dy * y)) * inverse_norm, y = x * inverse_norm. dx may be dy.
-  virtual void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
-                                     Tensor& dx) const = 0;
-
-  /// y = (x - mean) / sqrt(var + epsilon) * gamma + beta for each row; statistics [2, n]: mean, inverse deviation.
-  virtual void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
-                          Tensor& statistics) const = 0;
-  /// Each of dx, dgamma, dbeta may be undefined when not wanted. gamma and beta may be undefined: 1 and 0.
-  virtual void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy,
-                                   Tensor& dx, Tensor& dgamma, Tensor& dbeta) const = 0;
 };
 
 }  // namespace heddle

@@ -98,7 +98,7 @@ Tensor backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tens
 Tensor channel_sums(const Tensor& x) {
   const std::int64_t channels = x.shape().back();
   Tensor sums = Tensor::empty(x.device(), {channels}, x.dtype());
-  x.device().backend().elementwise().reduce(ReduceOp::sum, x, {1, x.shape().product(0, 3), channels}, sums);
+  x.device().backend().reduction().reduce(ReduceOp::sum, x, {1, x.shape().product(0, 3), channels}, sums);
   return sums;
 }
 

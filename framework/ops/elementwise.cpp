@@ -50,8 +50,8 @@ Tensor sum_to(Tensor x, const Shape& shape) {
     for (int i = begin; i < end; ++i) reduced = reduced.with(i, 1);
     Tensor sum = Tensor::empty(x.device(), reduced, x.dtype());
     const Shape& from = x.shape();
-    kernels_of(x).reduce(ReduceOp::sum, x,
-                         {from.product(0, begin), from.product(begin, end), from.product(end, from.rank())}, sum);
+    x.device().backend().reduction().reduce(
+        ReduceOp::sum, x, {from.product(0, begin), from.product(begin, end), from.product(end, from.rank())}, sum);
     x = std::move(sum);
     end = begin;
   }
@@ -210,19 +210,6 @@ Tensor weight_in_type(const Tensor& weight, DType dtype) {
 
 Variable cast_weight(const Variable& weight, DType dtype) {
   return weight.dtype() == dtype ? weight : record_cast(weight_in_type(weight.value(), dtype), weight);
-}
-
-Variable dropout(const Variable& x, double probability, const DrawKey& key, const DrawWindow& window) {
-  check_floating("dropout", x.value());
-  if (!(probability >= 0 && probability < 1))
-    fail<InputError>("dropout: expected a probability in [0, 1), got {}", probability);
-  if (probability == 0) return x;
-  const auto thinned = [=](const Tensor& from) {
-    Tensor to = Tensor::empty_like(from);
-    from.device().backend().training().dropout(from, key, window, probability, to);
-    return to;
-  };
-  return record(thinned(x.value()), {x}, [thinned](const Tensor& dy, Wanted) { return Gradients{thinned(dy)}; });
 }
 
 }  // namespace heddle

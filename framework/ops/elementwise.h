@@ -2,7 +2,6 @@
 #pragma once
 
 #include "framework/autograd/autograd.h"
-#include "framework/kernels/training.h"
 
 namespace heddle {
 
@@ -30,15 +29,10 @@ Variable prelu(const Variable& x, const Variable& slope);
 Variable cast(const Variable& x, DType dtype);
 /// The same by `weight_in_type`.
 Variable cast_weight(const Variable& weight, DType dtype);
-/// A tensor's values in another dtype; x itself if it is of that.
+/// The values of a tensor in another dtype; x itself if it has that dtype.
 Tensor in_type(const Tensor& x, DType dtype);
-/// The same, of a weight: the copy is kept with it and made anew where its elements have changed, so once a step,
-/// however many micro-batches read it. Charged to Category::workspace.
+/// The same for a weight: the copy is kept with it and made anew where its elements have changed, which is once per
+/// step, however many micro-batches read it. Charged to Category::workspace.
 Tensor weight_in_type(const Tensor& weight, DType dtype);
-
-/// Zeroes each element with `probability` and scales the others by 1 / (1 - probability). `window` tells where
-/// x lies in the whole activation (a number: where it begins), so the mask is the same however the batch and the
-/// channels are cut.
-Variable dropout(const Variable& x, double probability, const DrawKey& key, const DrawWindow& window);
 
 }  // namespace heddle

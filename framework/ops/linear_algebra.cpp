@@ -35,7 +35,7 @@ Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpos
 
 Tensor column_sums(const Tensor& x) {
   Tensor sums = Tensor::empty(x.device(), {x.shape()[1]}, x.dtype());
-  x.device().backend().elementwise().reduce(ReduceOp::sum, x, {1, x.shape()[0], x.shape()[1]}, sums);
+  x.device().backend().reduction().reduce(ReduceOp::sum, x, {1, x.shape()[0], x.shape()[1]}, sums);
   return sums;
 }
 
@@ -47,9 +47,16 @@ void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, 
   check_result(a, transpose_a, b, transpose_b, c);
   if (bias.defined()) check_tensor("matmul", "a bias", bias, c.dtype(), {c.shape()[1]});
   const LinearAlgebraKernels& kernels = c.device().backend().linear_algebra();
-  Tensor workspace = workspace_of(c.device(), kernels.gemm_workspace(a, transpose_a, b, transpose_b, alpha, beta, c));
+  const MatrixProduct product{.a = a,
+                              .transpose_a = transpose_a,
+                              .b = b,
+                              .transpose_b = transpose_b,
+                              .alpha = alpha,
+                              .beta = beta,
+                              .bias = bias};
+  Tensor workspace = workspace_of(c.device(), kernels.gemm_workspace(product, c));
   c.storage()->changed();
-  kernels.gemm(a, transpose_a, b, transpose_b, alpha, beta, bias, c, workspace);
+  kernels.gemm(product, c, workspace);
 }
 
 PackedOperand::PackedOperand(const Tensor& b, bool transpose, std::int64_t rows, std::int64_t products)

@@ -22,7 +22,7 @@ void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, 
 /// backend reads it faster so.
 class PackedOperand {
  public:
-  /// op(b), for so many products; for one it is left as it is.
+  /// Packs op(b) for this many products; for a single one it is left as it is.
   PackedOperand(const Tensor& b, bool transpose, std::int64_t rows, std::int64_t products);
   /// c = a * op(b) + beta * c. Other numbers of rows are multiplied as `gemm` does.
   void multiply(const Tensor& a, double beta, Tensor& c) const;

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "framework/autograd/autograd.h"
-#include "framework/kernels/convolution.h"
+#include "framework/kernels/normalization.h"
 
 namespace heddle {
 
@@ -28,8 +28,8 @@ class StatisticsExchange {
 
 /// Normalises each channel (last dimension) of x by its own mean and biased variance over all other dimensions
 /// (Ioffe and Szegedy 2015). gamma and beta [C], either may be none. `statistics` receives [2C + 1], a row for
-/// `merge_moments`: the number of values a channel, the means and the sums of squared deviations, of the compute type.
-/// InputError if there is but one value a channel (none at all is legal).
+/// `merge_moments`: the number of values per channel, the means and the sums of squared deviations, in the compute
+/// type. InputError if there is only one value per channel (none at all is legal).
 ///
 /// With an exchange (of ranks, or none: this rank's rows alone) x is this rank's rows of all, and means, variances and
 /// x's gradient are those of all rows; `statistics` is the same on every rank. The gradients of gamma, beta and slope

@@ -35,7 +35,7 @@ PoolGeometry geometry(const char* name, const Shape& x, const PoolOptions& o) {
   return g;
 }
 
-PoolGeometry check(const char* name, const Tensor& x, const PoolOptions& options) {
+PoolGeometry check_pool(const char* name, const Tensor& x, const PoolOptions& options) {
   if (!is_floating(x.dtype())) fail<InputError>("{}: expected images [N,H,W,C], got {}", name, to_string(x));
   return geometry(name, x.shape(), options);
 }
@@ -45,16 +45,16 @@ Shape shape_of(const PoolGeometry& g) {
 }
 
 Variable pool(PoolOp op, const char* name, const Variable& x, const PoolOptions& options) {
-  const PoolGeometry g = check(name, x.value(), options);
+  const PoolGeometry g = check_pool(name, x.value(), options);
   const Shape shape = shape_of(g);
   Tensor y = Tensor::empty(x.device(), shape, x.dtype());
   Tensor choice;
   if (op == PoolOp::max && x.leads().anywhere() && x.device().records())
     choice = Tensor::empty(x.device(), shape, DType::i32);
-  x.device().backend().convolution().pool(op, g, x.value(), y, choice);
+  x.device().backend().pooling().pool(op, g, x.value(), y, choice);
   return record(y, {x}, [=, shape = x.shape()](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty(dy.device(), shape, dy.dtype());
-    dy.device().backend().convolution().pool_backward(op, g, dy, choice, dx);
+    dy.device().backend().pooling().pool_backward(op, g, dy, choice, dx);
     return Gradients{dx};
   });
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/autograd/autograd.h"
-#include "framework/kernels/convolution.h"
+#include "framework/kernels/pooling.h"
 
 namespace heddle {
 

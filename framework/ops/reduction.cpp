@@ -34,7 +34,7 @@ Plan over_dimension(std::string_view what, const Tensor& x, int dimension) {
 
 Tensor reduced(ReduceOp op, const Tensor& x, const Plan& plan) {
   Tensor y = Tensor::empty(x.device(), plan.result, x.dtype());
-  x.device().backend().elementwise().reduce(op, x, plan.view, y);
+  x.device().backend().reduction().reduce(op, x, plan.view, y);
   return y;
 }
 
@@ -72,7 +72,7 @@ Variable max(const Variable& x, int dimension) {
   const Tensor y = reduced(ReduceOp::max, x.value(), plan);
   return record(y, {x}, [x = x.value(), y, view = plan.view](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty_like(x);
-    dy.device().backend().elementwise().reduce_max_backward(x, y, view, dy, dx);
+    dy.device().backend().reduction().reduce_max_backward(x, y, view, dy, dx);
     return Gradients{dx};
   });
 }

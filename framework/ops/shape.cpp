@@ -12,8 +12,8 @@ namespace heddle {
 
 namespace {
 
-const ElementwiseKernels& shape_kernels_of(const Tensor& x) {
-  return x.device().backend().elementwise();
+const ShapeKernels& shape_kernels_of(const Tensor& x) {
+  return x.device().backend().shape();
 }
 
 /// Elements of one step along a dimension.
@@ -25,8 +25,12 @@ std::int64_t inner_of(const Shape& shape, int dimension) {
 void copy_part(Tensor& whole, int dimension, std::int64_t begin, const Tensor& part) {
   const std::int64_t inner = inner_of(whole.shape(), dimension);
   const std::int64_t columns = part.shape()[dimension] * inner;
-  shape_kernels_of(whole).copy_columns(part, columns, 0, whole, whole.shape()[dimension] * inner, begin * inner,
-                                       whole.shape().product(0, dimension), columns);
+  shape_kernels_of(whole).copy_columns({.rows = whole.shape().product(0, dimension),
+                                        .columns = columns,
+                                        .x_columns = columns,
+                                        .y_columns = whole.shape()[dimension] * inner,
+                                        .y_begin = begin * inner},
+                                       part, whole);
 }
 
 using Order = std::array<int, Shape::max_rank>;
@@ -79,8 +83,12 @@ Tensor slice_tensor(const Tensor& x, int dimension, std::int64_t begin, std::int
   Tensor y = Tensor::empty(x.device(), x.shape().with(at, end - begin), x.dtype());
   const std::int64_t inner = inner_of(x.shape(), at);
   const std::int64_t columns = (end - begin) * inner;
-  shape_kernels_of(x).copy_columns(x, x.shape()[at] * inner, begin * inner, y, columns, 0, x.shape().product(0, at),
-                                   columns);
+  shape_kernels_of(x).copy_columns({.rows = x.shape().product(0, at),
+                                    .columns = columns,
+                                    .x_columns = x.shape()[at] * inner,
+                                    .x_begin = begin * inner,
+                                    .y_columns = columns},
+                                   x, y);
   return y;
 }
 

@@ -1,4 +1,4 @@
-// What operations hand to kernels beside their tensors. Internal to the operations.
+// The scratch memory that operations hand to kernels. Internal to the operations.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// u8[bytes] in Category::workspace; none of no bytes.
+/// u8[bytes] in Category::workspace; undefined if there are no bytes.
 inline Tensor workspace_of(Device& device, std::int64_t bytes) {
   if (bytes == 0) return {};
   const MemoryScope scope(device, Category::workspace);

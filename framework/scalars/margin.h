@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 

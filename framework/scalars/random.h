@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "framework/host_device.h"
 #include "framework/scalars/bits.h"
-#include "framework/scalars/host_device.h"
 
 namespace heddle {
 

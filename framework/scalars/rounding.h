@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
+#include "framework/host_device.h"
 #include "framework/scalars/bits.h"
-#include "framework/scalars/host_device.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle {

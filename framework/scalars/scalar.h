@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "framework/kernels/elementwise.h"
-#include "framework/kernels/training.h"
+#include "framework/host_device.h"
 #include "framework/scalars/bits.h"
-#include "framework/scalars/host_device.h"
+#include "framework/scalars/draw.h"
+#include "framework/scalars/operators.h"
+#include "framework/scalars/optimizer_step.h"
 #include "framework/scalars/random.h"
 
 namespace heddle {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle {

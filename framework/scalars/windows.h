@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 

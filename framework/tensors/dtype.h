@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "framework/error.h"
-#include "framework/scalars/host_device.h"
+#include "framework/host_device.h"
 
 namespace heddle {
 

@@ -226,10 +226,10 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     fail("head: expected the samples of {} ranks, got {}", ranks_.size(), input.samples.size());
   check_labels(input);
   take_sample();
-  const RowKernels& rows = device_.backend().rows();
+  const NormalizationKernels& norms = device_.backend().normalization();
   Tensor mine = config_.normalize ? Tensor::empty_like(input.embedding) : Tensor();
   Tensor embedding_scale = Tensor::empty(device_, {input.embedding.shape()[0]}, dtype_);
-  rows.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
+  norms.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
   check_finite(input, embedding_scale);
   if (!config_.normalize) mine = input.embedding;
   const auto count = static_cast<std::int64_t>(input.labels.size());
@@ -268,7 +268,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     output.embedding_gradient = reducing.wait();
   }
   if (config_.normalize)
-    rows.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
+    norms.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
   if (radial.defined()) {
     const ShardRange own = logits.own_rows();
     device_.backend().head().add_radial(radial.rows(own.begin, own.end()), Tensor(), 0, input.embedding,
@@ -296,7 +296,7 @@ LogitsResult Head::compute(const LogitsInput& input) const {
 
 Tensor Head::loss_sum(const Tensor& losses, double scale) {
   Tensor sum = Tensor::empty(device_, {}, losses.dtype());
-  device_.backend().elementwise().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
+  device_.backend().reduction().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
   device_.backend().elementwise().scale_add(scale, sum, 0, sum);
   // Each rank has the losses of all samples of its group, or those of its own samples.
   Communicator& others = scatters_loss() ? all_ : copies_;

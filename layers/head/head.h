@@ -101,7 +101,7 @@ class Head {
   /// From the next step on, classes are sampled in this number of shards.
   void sample_in(std::int64_t shards) { config_.sample.shards = shards; }
   /// The step in which the classes are trained for the first time, where adamw's count begins; 0 unless set. The
-  /// optimizer of a replicated head's weight must be told separately.
+  /// optimizer of a replicated head's weight must be set separately.
   void set_first_step(std::int64_t step) { first_step_ = step; }
 
   /// Called before a step's first micro-batch. `labels` are those of the global batch, in [0, classes); only a head

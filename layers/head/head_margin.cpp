@@ -47,8 +47,9 @@ Tensor HeadMargin::target_statistics(const LogitsInput& input) const {
   Tensor best;
   if (input.own().size > 0) {
     const ClassTile targets = target_tile(input);
-    device_.backend().head().target_products(input.labels, input.own(), input.rows, targets.rows, targets.inverse_norm,
-                                             products, radii, best);
+    device_.backend().head().target_products(
+        {.labels = input.labels, .range = input.own(), .rows = targets.rows, .scale = targets.inverse_norm}, input.rows,
+        products, radii, best);
   }
   return input.ranks.all_reduce(statistics, Reduction::sum);
 }

@@ -27,8 +27,12 @@ Tensor Head::tile_gradient(const KeptRows& kept, const ClassTile& tile) const {
   if (config_.stash) {
     Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, dtype_);
     kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
-                             kept.loss_scale, kept.stash.reference(tile), kept.log_sums, kept.target_logit,
-                             kept.target_slope, kept.stash.tile(tile, batch), gradient);
+                             kept.loss_scale,
+                             {.reference = kept.stash.reference(tile),
+                              .log_sums = kept.log_sums,
+                              .target_logit = kept.target_logit,
+                              .target_slope = kept.target_slope},
+                             kept.stash.tile(tile, batch), gradient);
     return gradient;
   }
   TileLogits logits = tile_logits(kept.factors, kept.labels, tile, first, dtype_);
@@ -81,9 +85,8 @@ TileProducts Head::tile_products(const ClassTile& tile, const std::vector<Packed
 
 void Head::add_bias_gradient(const Tensor& by_product, Tensor& sum) const {
   Tensor of_rows = Tensor::empty_like(sum);
-  const ElementwiseKernels& kernels = device_.backend().elementwise();
-  kernels.reduce(ReduceOp::sum, by_product, {1, by_product.shape()[0], sum.numel()}, of_rows);
-  kernels.scale_add(1 / config_.margin.scale, of_rows, 1, sum);
+  device_.backend().reduction().reduce(ReduceOp::sum, by_product, {1, by_product.shape()[0], sum.numel()}, of_rows);
+  device_.backend().elementwise().scale_add(1 / config_.margin.scale, of_rows, 1, sum);
 }
 
 void Head::weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer) {
@@ -170,8 +173,8 @@ Tensor Head::weight_gradient() {
   weight_tiles([&](const ClassTile& tile, const TileProducts& products) {
     Tensor rows = gradient.rows(tile.begin, tile.end());
     if (config_.normalize)
-      device_.backend().rows().l2_normalize_backward(in_type(tile.rows, dtype_), tile.inverse_norm, products.weight,
-                                                     rows);
+      device_.backend().normalization().l2_normalize_backward(in_type(tile.rows, dtype_), tile.inverse_norm,
+                                                              products.weight, rows);
     else
       rows.copy_from(products.weight);
   });

@@ -72,8 +72,14 @@ class FusedRows {
   /// out.
   void add_targets(const Tensor& log_sums) {
     const ClassTile targets = best_targets();
-    kernels().fused_gradient(input_.config.margin, input_.loss_scale, input_.labels, input_.own(), reference_, log_sums,
-                             target_logit_, target_slope_, targets.rows, targets.inverse_norm, weighted_);
+    kernels().fused_gradient(
+        input_.config.margin, input_.loss_scale, targets_of(targets),
+        {.reference = reference_, .log_sums = log_sums, .target_logit = target_logit_, .target_slope = target_slope_},
+        weighted_);
+  }
+
+  HeadTargets targets_of(const ClassTile& tile) const {
+    return {.labels = input_.labels, .range = input_.own(), .rows = tile.rows, .scale = tile.inverse_norm};
   }
 
   /// The best centre of each row's class.
@@ -83,8 +89,7 @@ class FusedRows {
     Tensor products = empty_row();
     Tensor radii;
     Tensor best = Tensor::empty_like(input_.labels);
-    kernels().target_products(input_.labels, input_.own(), input_.rows, targets.rows, targets.inverse_norm, products,
-                              radii, best);
+    kernels().target_products(targets_of(targets), input_.rows, products, radii, best);
     ClassTile of_best;
     of_best.rows = Tensor::empty_like(input_.rows);
     of_best.inverse_norm = empty_row();

@@ -1,5 +1,6 @@
-// The one typed front of communication. Every verb checks its arguments, runs the hooks, compares the ranks' calls, and
-// has a transport move the elements. Verbs start and return `Work`, which turns into its result by waiting:
+// The typed interface to communication. Every verb checks its arguments, runs the hooks, compares the ranks' calls, and
+// has a transport move the elements. A verb starts the call and returns `Work`, which converts to the result by
+// waiting:
 //
 //   const Tensor total = world.all_reduce(x);
 //
@@ -9,11 +10,11 @@
 // Zero rows are legal. Reductions run in rank order, rounded to the dtype after each rank, so their bits do not depend
 // on the transport.
 //
-// No wait hangs: it ends by data, or by a RankFailed that says why. Calls that do not match are printed side by side; a
-// rank that throws, ends or stays away is named; ranks that wait for each other in a circle are printed as such, each
-// with its call (a collective waits for the first rank that is missing). Sends are never buffered: a send is complete
-// when the receiver has the tensor, so that two ranks that both wait for their sends first deadlock, and are told, on
-// every transport and at every size.
+// No wait hangs: it ends with data, or with a RankFailed that says why. Calls that do not match are printed side by
+// side; a rank that throws, ends or does not come is named; ranks that wait for each other in a cycle are printed as a
+// deadlock, each with its call (a collective waits for the first rank that is missing). Sends are never buffered: a
+// send is complete when the receiver has the tensor. So two ranks that both wait for their sends first deadlock, which
+// is reported, on every transport and at every size.
 #pragma once
 
 #include <cstdint>

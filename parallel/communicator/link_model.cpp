@@ -11,7 +11,7 @@ double seconds(const Link& link, double bytes) {
   return link.latency + bytes / link.bandwidth;
 }
 
-/// One message of so many bytes to and from every other rank, as long as the busiest rank needs for them.
+/// Seconds that the busiest rank needs for one message of this many bytes to and from every other rank.
 double direct_exchange(const LinkModel& links, double bytes, std::span<const int> world_ranks) {
   std::map<std::int64_t, int> ranks_on_node;
   for (const int rank : world_ranks) ++ranks_on_node[links.node(rank)];

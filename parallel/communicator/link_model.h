@@ -12,7 +12,7 @@
 //   reduce_scatter                 one rank's input                          (k-1) alpha +   (k-1)/k n beta
 //   all_to_all                     what one rank holds before or after       (k-1) alpha +   (k-1)/k n beta
 //   gather, scatter                all parts, the root's own included        (k-1) alpha +   (k-1)/k n beta
-//   broadcast                      the tensor; the root meets each in turn   (k-1) alpha +     (k-1) n beta
+//   broadcast                      the tensor; the root serves each in turn  (k-1) alpha +     (k-1) n beta
 //   send, recv                     the message, k = 2                              alpha +           n beta
 //   barrier, split                 nothing, n = 0                            (k-1) alpha
 //
@@ -28,8 +28,8 @@
 namespace heddle {
 
 struct Link {
-  double latency = 0;    // seconds a message
-  double bandwidth = 1;  // bytes a second, > 0
+  double latency = 0;    // seconds per message
+  double bandwidth = 1;  // bytes per second, > 0
 };
 
 struct LinkModel {
@@ -42,7 +42,7 @@ struct LinkModel {
   const Link& link(int from, int to) const { return node(from) == node(to) ? within_node : between_nodes; }
 };
 
-/// Seconds from the start of a message between two world ranks to its arrival, when nothing else is on the way.
+/// Seconds from the start of a message between two world ranks to its arrival, when nothing else is under way.
 double message_seconds(const LinkModel& links, int from, int to, std::int64_t bytes);
 
 /// Seconds from the last rank's call to the end on all. `bytes` is n of the table above; where the parts of an

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// Whether two ranks made the same call. Roots, and the shapes that must be equal for the elements to fit.
+/// Whether two ranks made the same call, with the same root and with shapes that fit.
 bool agree(const Call& a, const Call& b) {
   if (a.operation != b.operation || a.reduction != b.reduction || a.peer != b.peer) return false;
   switch (a.operation) {
@@ -33,8 +33,8 @@ std::int64_t bytes_of(const Call& call) {
                          [](std::int64_t sum, const Call::Part& part) { return sum + part.bytes(); });
 }
 
-/// Every rank's parts are for the ranks in their order, as in an all_to_all; those of ranks without parts count
-/// nothing. k/(k-1) of what the busiest rank sends to others or gets from them.
+/// k/(k-1) of the bytes that the busiest rank sends to others or receives from them. Every rank's parts are for the
+/// ranks in rank order, as in an all_to_all; ranks without parts send nothing.
 std::int64_t whole_of_parts(std::span<const Call* const> calls) {
   const std::size_t ranks = calls.size();
   std::vector<std::int64_t> sent(ranks);
@@ -63,7 +63,7 @@ std::int64_t whole_bytes(std::span<const Call* const> calls) {
     case Operation::all_to_all:
     case Operation::scatter:
       return whole_of_parts(calls);
-    default:  // one tensor on all ranks or on the root; those that do not have it say nothing
+    default:  // one tensor on all ranks or on the root; the other ranks have no parts
       for (const Call* call : calls) whole = std::max(whole, bytes_of(*call));
       return whole;
   }
@@ -92,12 +92,12 @@ void PendingCall::run() {
   calls_ = exchange_->calls();
   if (!is_message()) check_agreement();
   result_ = finish_(*this);
-  // Before the peers' calls become theirs again.
+  // Read before `finish`, after which the calls of the peers are no longer valid.
   const bool is_virtual = traffic_.clock.is_virtual();
-  const double told = is_virtual ? virtual_end() : 0;
+  const double end = is_virtual ? virtual_end() : 0;
   exchange_->finish();
-  outcome_.end_seconds = std::max(outcome_.begin_seconds, is_virtual ? told : traffic_.clock.now());
-  // What the call held goes now, at a fixed point of the program, not when its handle does.
+  outcome_.end_seconds = std::max(outcome_.begin_seconds, is_virtual ? end : traffic_.clock.now());
+  // What the call held is freed here, at a fixed point of the program, and not when its handle is destroyed.
   exchange_.reset();
   finish_ = nullptr;
   for (const auto& hook : traffic_.hooks) hook->after(call_, outcome_);
@@ -130,7 +130,7 @@ void PendingCall::offer(std::vector<Tensor> offered) {
 }
 
 void PendingCall::all_reduce(Reduction reduction, std::vector<Tensor> results) {
-  // This rank's slice is reduced here, out of the others', and goes to all of them; the other slices come.
+  // This rank reduces its own slice from the others' and sends it to all of them; it receives the other slices.
   const std::int64_t others = static_cast<std::int64_t>(results.size()) - 1;
   const std::int64_t slice = others * results[static_cast<std::size_t>(rank_)].bytes();
   outcome_.sent_bytes += slice;
@@ -151,7 +151,7 @@ void PendingCall::check_agreement() const {
       fail<RankFailed>("calls do not match: {}, but {}", to_string(*calls_[0]), to_string(*other));
 }
 
-/// Depends on the calls alone, never on when this rank looks.
+/// Depends on the calls alone, not on when this rank asks.
 double PendingCall::virtual_end() const {
   RankClock& clock = traffic_.clock;
   if (call_.operation == Operation::send)

@@ -1,5 +1,5 @@
-// A call between its start and its completion: the exchange under way, what is left to do with it, and the bytes that
-// it moved. Internal to the communicator.
+// A call between its start and its completion: the exchange under way, what remains to be done with it, and the bytes
+// that it has moved. Internal to the communicator.
 #pragma once
 
 #include <functional>
@@ -20,20 +20,20 @@ class PendingCall {
 
   /// `rank` is this rank of the communicator.
   PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish);
-  /// Tells the hooks, and goes under way.
+  /// Takes the exchange that is under way, and counts the bytes offered.
   void start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered);
   void run();
-  /// A message that is complete only together with this one, after it.
+  /// Sets a message that is completed together with this one, after it.
   void pair_with(std::shared_ptr<PendingCall> partner) { partner_ = std::move(partner); }
 
   RankTraffic& traffic() { return traffic_; }
   bool is_message() const { return call_.operation == Operation::send || call_.operation == Operation::recv; }
   bool is_complete() const { return exchange_ == nullptr; }
-  /// When it ended, once it is complete.
+  /// The time when the call ended, once it is complete.
   double end_seconds() const { return outcome_.end_seconds; }
   std::vector<Tensor> take_result();
 
-  /// What a finish is made of; the bytes that move between ranks are counted.
+  /// The steps from which a Finish is made; they count the bytes that move between ranks.
   Device& device() const { return device_; }
   const Call& call(int rank) const { return *calls_[static_cast<std::size_t>(rank)]; }
   void receive(std::vector<Tensor> incoming);

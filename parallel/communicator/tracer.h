@@ -14,11 +14,11 @@
 
 namespace heddle {
 
-/// A message between two world ranks, named alike by both.
+/// Identifies a message between two world ranks; both use the same name.
 struct MessageName {
   int from = 0;
   int to = 0;
-  std::uint64_t number = 0;                              // 1, 2, .. : of that pair and communicator
+  std::uint64_t number = 0;                              // 1, 2, ..: counts the messages of the pair and communicator
   auto operator<=>(const MessageName&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
 };
 
@@ -34,14 +34,14 @@ struct Span {
 
 class Tracer : public Hook {
  public:
-  /// `clock` is the rank's, `device` too; both outlive the tracer.
+  /// The rank's clock and device, which outlive the tracer.
   Tracer(const RankClock& clock, const Device& device) : clock_(clock), device_(device) {}
 
   /// Nothing is recorded while this is false, so that long runs stay small.
   void set_recording(bool recording) { recording_ = recording; }
   std::vector<Span> take_spans() { return std::move(spans_); }
 
-  /// A span of computing, from here to the end of its life.
+  /// A span of computing, which lasts as long as the object.
   class Computing {
    public:
     Computing(Tracer& tracer, std::string name)
@@ -63,7 +63,7 @@ class Tracer : public Hook {
   void record(Span span) {
     if (recording_) spans_.push_back(std::move(span));
   }
-  /// When what was begun before is done: a GPU goes on after its kernels were called.
+  /// The time once all work issued before is done: a GPU goes on after its kernels were called.
   double settled_now() const;
 
   const RankClock& clock_;

@@ -1,6 +1,6 @@
-// The plain side of communication: a transport moves the elements of tensors between the ranks of one communicator and
-// makes the ranks' calls known to each other. It knows no hooks, no argument checks and no collective's layout: those
-// are the Communicator's, once for all transports. A new transport is one file that implements these two classes.
+// The interface of a transport: it moves the elements of tensors between the ranks of one communicator and makes the
+// ranks' calls known to each other. It knows no hooks, no argument checks and no layout of a collective: these belong
+// to the Communicator, once for all transports.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ inline constexpr auto enum_names<Operation> = enum_table<Operation>({
 
 enum class Reduction { sum, max };
 
-/// What a rank says about a call before any element moves: compared between ranks, shown in errors and to hooks; from
-/// `parts` receivers learn shapes and dtypes.
+/// The description of a call that a rank sends before any element moves. It is compared between ranks, shown in errors,
+/// and given to hooks; receivers learn shapes and dtypes from `parts`.
 struct Call {
   struct Part {
     DType dtype = DType::f32;
@@ -64,75 +64,86 @@ struct Call {
 
   /// World rank of the caller.
   int rank = 0;
-  /// 1, 2, .. : counts the communicator's collectives; for send and recv the messages of one pair.
+  /// 1, 2, ..: counts the collectives of the communicator; for send and recv the messages of one pair.
   std::uint64_t sequence = 0;
   Operation operation = Operation::barrier;
   Reduction reduction = Reduction::sum;
-  /// World rank of the root or of the other side; -1 where there is none.
+  /// World rank of the root or of the peer; -1 where there is none.
   int peer = -1;
-  /// `split` only.
+  /// For `split` only.
   int color = 0;
-  /// What this rank hands over: one tensor, or one for each receiver; empty if it only receives.
+  /// The tensors that this rank hands over: one, or one for each receiver; empty if it only receives.
   std::vector<Part> parts;
-  /// When it was made, by the caller's clock; of a send, when the message is put on its link.
+  /// The time of the call by the caller's clock; for a send, the time when the message is put on its link.
   double start_seconds = 0;
 };
 
 /// `rank 0, call 3: all_reduce(sum) f32[4,2]`.
 std::string to_string(const Call& call);
 
-/// A wait that ended because another rank failed. Never the cause of a run's failure.
+/// A wait that ended because another rank failed. It is never the cause of a run's failure.
 class Stopped : public RankFailed {
  public:
   using RankFailed::RankFailed;
 };
 
-/// One call under way on this rank. Every wait ends: by data, by a peer's failure, or by a timeout that names the peer.
+/// One call under way on this rank. Every wait ends: with data, with the failure of a peer, or with a timeout that
+/// names the peer.
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// What every rank said, in rank order (of a recv: what the sender said). Waits for the last of them.
+  /// The calls of all ranks, in rank order (for a recv, the call of the sender). Waits for the last of them.
   virtual std::vector<const Call*> calls() = 0;
-  /// Copies what rank p offered to this rank into incoming[p], for each p where it is defined.
+  /// Copies the tensor that rank p offered to this rank into incoming[p], for each p where that is defined.
   virtual void receive(std::span<Tensor> incoming) = 0;
-  /// result = what the ranks offered to this rank, combined in rank order 0, 1, .. It may be the very tensor that this
-  /// rank offered to itself.
+  /// Combines the tensors that the ranks offered to this rank, in rank order 0, 1, .., into `result`, which may be the
+  /// tensor that this rank offered to itself.
   virtual void reduce(Reduction reduction, Tensor& result) = 0;
-  /// A further step of the same call: the next receive or reduce is about these. offered[p] goes to rank p; an
-  /// undefined tensor is nothing.
+  /// Begins a further step of the same call, to which the next receive or reduce belongs. offered[p] goes to rank p; an
+  /// undefined tensor means nothing.
   virtual void offer(std::vector<Tensor> offered) = 0;
-  /// Reduces the slices of x that every rank offered, slice p to rank p, and gives everybody all of them: results[p] is
-  /// what the ranks offered to rank p, combined. results[p] may be the very slice that this rank offered to rank p (in
-  /// place): rank p has read it before anything comes from p. This one reduces the slice of `rank`, which is this rank,
-  /// offers it to all and receives the others'; transports that do better override it.
+  /// Every rank has offered slice p of its x to rank p. Reduces the slices, and gives all of them to every rank:
+  /// results[p] becomes the combination of what the ranks offered to rank p. It may be the slice that this rank offered
+  /// to rank p (in place), because rank p has read that before it sends anything. This implementation reduces the slice
+  /// of `rank`, which is this rank, offers it to all and receives the others'; transports with a better way override
+  /// it.
   virtual void all_reduce(Reduction reduction, int rank, std::vector<Tensor> results);
   /// Returns when no rank will read this rank's tensors any more.
   virtual void finish() = 0;
 };
 
+/// A send or a receive: one step, without reduction.
+class MessageExchange : public Exchange {
+ public:
+  void receive(std::span<Tensor> /*incoming*/) override {}
+  void reduce(Reduction /*reduction*/, Tensor& /*result*/) final {}
+  void offer(std::vector<Tensor> /*offered*/) final {}
+};
+
 /// One rank's end of one communicator.
 class Transport {
  public:
-  /// So many collectives of one communicator may be started and not yet finished.
+  /// The number of collectives of one communicator that may be started and not yet finished.
   static constexpr std::size_t max_started = 8;
 
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Number in the world of this communicator's rank.
+  /// The world rank of a rank of this communicator.
   virtual int world_rank(int rank) const = 0;
 
-  /// Starts a collective without waiting for anybody; ranks meet by call.sequence. Exchanges of one communicator are
-  /// finished in the order in which they were started.
+  /// Starts a collective without waiting; the ranks' calls are matched by call.sequence. The exchanges of one
+  /// communicator are finished in the order in which they were started.
   virtual std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) = 0;
-  /// Messages of one pair arrive in order. Neither waits; `finish` of a send waits for the receiver to have it.
+  /// The messages of one pair arrive in order. Neither function waits; `finish` of a send waits until the receiver has
+  /// the tensor.
   virtual std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) = 0;
   virtual std::unique_ptr<Exchange> start_recv(Call call, int from) = 0;
 
   /// This rank's end of a communicator of `members` (ranks of this one, ascending, this rank among them). All members
   /// call it with the same `sequence`, which no other split of this communicator has.
   virtual std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) = 0;
-  /// Ends the waits of all ranks of the world: this rank failed.
+  /// Reports that this rank failed, which ends the waits of all ranks of the world.
   virtual void abort(std::string_view why) = 0;
 };
 

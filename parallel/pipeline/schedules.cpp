@@ -114,15 +114,15 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   const auto [ranks, micro_batches, chunks] = shape;
   if (ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, ranks);
   if (micro_batches < 1) fail<InputError>("{}: expected at least 1 micro-batch, got {}", name, micro_batches);
-  const auto told = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
+  const auto counted = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
   if (type.least_chunks == type.most_chunks && chunks != type.least_chunks) {
-    fail<InputError>("{}: expected {}, got {}", name, told(type.least_chunks), chunks);
+    fail<InputError>("{}: expected {}, got {}", name, counted(type.least_chunks), chunks);
   }
   if (chunks < type.least_chunks) {
-    fail<InputError>("{}: expected at least {}, got {}", name, told(type.least_chunks), chunks);
+    fail<InputError>("{}: expected at least {}, got {}", name, counted(type.least_chunks), chunks);
   }
   if (type.most_chunks > 0 && chunks > type.most_chunks) {
-    fail<InputError>("{}: expected at most {}, got {}", name, told(type.most_chunks), chunks);
+    fail<InputError>("{}: expected at most {}, got {}", name, counted(type.most_chunks), chunks);
   }
   const std::int64_t stages = static_cast<std::int64_t>(ranks) * chunks;
   if (stages > most_stages || micro_batches > most_micro_batches || stages * micro_batches > most_cells) {

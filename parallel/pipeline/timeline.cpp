@@ -7,19 +7,19 @@ namespace heddle {
 
 namespace {
 
-struct Span {
+struct RankSpan {
   double begin = std::numeric_limits<double>::infinity();
   double end = -std::numeric_limits<double>::infinity();
 
   double length() const { return std::max(0.0, end - begin); }
-  void cover(const Span& other) {
+  void cover(const RankSpan& other) {
     begin = std::min(begin, other.begin);
     end = std::max(end, other.end);
   }
 };
 
-Span span_of(const std::vector<TimedAction>& actions) {
-  Span span;
+RankSpan span_of(const std::vector<TimedAction>& actions) {
+  RankSpan span;
   for (const TimedAction& timed : actions) span.cover({timed.begin, timed.end});
   return span;
 }
@@ -38,7 +38,7 @@ double busy(const std::vector<TimedAction>& actions) {
 }  // namespace
 
 double Timeline::makespan() const {
-  Span whole;
+  RankSpan whole;
   for (const auto& actions : ranks) whole.cover(span_of(actions));
   return whole.length();
 }

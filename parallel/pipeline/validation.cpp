@@ -40,24 +40,24 @@ class ListChecker {
     for (int first = 0; first < static_cast<int>(list.size());) {
       const int end = end_of_overlap(list, first);
       std::string why = wrong_overlap(list, first, end);
-      if (!why.empty()) return ScheduleFault{rank, first, told(list[at(first)], why)};
+      if (!why.empty()) return ScheduleFault{rank, first, described(list[at(first)], why)};
       for (int i = first; i < end; ++i) {
         const Action& action = list[at(i)];
         why = wrong_cell(rank, action);
         if (why.empty()) why = wrong_place(rank, action);
-        if (!why.empty()) return ScheduleFault{rank, i, told(action, why)};
+        if (!why.empty()) return ScheduleFault{rank, i, described(action, why)};
       }
       for (int i = first; i < end; ++i) remember(list[at(i)]);
       first = end;
     }
     if (const std::optional<Action> action = missing(rank)) {
-      return ScheduleFault{rank, static_cast<int>(list.size()), told(*action, "is missing")};
+      return ScheduleFault{rank, static_cast<int>(list.size()), described(*action, "is missing")};
     }
     return std::nullopt;
   }
 
  private:
-  static std::string told(const Action& action, const std::string& why) {
+  static std::string described(const Action& action, const std::string& why) {
     return fmt::format("{}: {}", to_string(action), why);
   }
   int rank_of(int stage) const { return schedule_.rank_of[at(stage)]; }

@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-Tensor rows_of(const Tensor& x, const ShardRange& range) {
+Tensor flat_rows_of(const Tensor& x, const ShardRange& range) {
   return x.reshape({x.numel()}).rows(range.begin, range.end());
 }
 
@@ -27,7 +27,7 @@ Tensor pack(std::span<const FlatSharded> bucket) {
   return all;
 }
 
-void gather(std::span<const FlatSharded> bucket) {
+void gather_bucket(std::span<const FlatSharded> bucket) {
   Communicator& ranks = *bucket[0].ranks;
   const MemoryScope scope(bucket[0].whole.device(), Category::communication);
   const Tensor all = ranks.all_gather(pack(bucket));
@@ -35,7 +35,7 @@ void gather(std::span<const FlatSharded> bucket) {
   for (int rank = 0; rank < ranks.size(); ++rank)
     for (const FlatSharded& x : bucket) {
       const ShardRange range = flat_range(x.whole, ranks, rank);
-      if (rank != ranks.rank()) rows_of(x.whole, range).copy_from(all.rows(at, at + range.size));
+      if (rank != ranks.rank()) flat_rows_of(x.whole, range).copy_from(all.rows(at, at + range.size));
       at += range.size;
     }
 }
@@ -47,7 +47,7 @@ ShardRange flat_range(const Tensor& whole, const Communicator& ranks, int rank) 
 }
 
 Tensor flat_shard(const Tensor& whole, const Communicator& ranks) {
-  return ranks.size() == 1 ? whole : rows_of(whole, flat_range(whole, ranks, ranks.rank()));
+  return ranks.size() == 1 ? whole : flat_rows_of(whole, flat_range(whole, ranks, ranks.rank()));
 }
 
 void gather_shards(const std::vector<FlatSharded>& tensors, std::int64_t bucket_bytes) {
@@ -60,7 +60,7 @@ void gather_shards(const std::vector<FlatSharded>& tensors, std::int64_t bucket_
                         bytes <= bucket_bytes;
       if (end > begin && !fits) break;
     }
-    if (all[begin].ranks->size() > 1) gather(all.subspan(begin, end - begin));
+    if (all[begin].ranks->size() > 1) gather_bucket(all.subspan(begin, end - begin));
     begin = end;
   }
 }

@@ -60,7 +60,7 @@ inline constexpr AxisSet every_axis{Axis::dp, Axis::pp, Axis::tp};
 /// `dp x tp`, `no axis`.
 std::string to_string(const AxisSet& axes);
 
-/// Something of each axis.
+/// One value per axis.
 template <class T>
 struct PerAxis {
   std::array<T, all_axes.size()> values{};
@@ -84,7 +84,7 @@ class Mesh {
 
   int size() const { return sizes_.dp * sizes_.pp * sizes_.tp; }
   int size(Axis axis) const { return sizes_[axis]; }
-  /// Of a group of ranks that differ along these axes only.
+  /// The size of a group of ranks that differ along these axes only.
   int size(AxisSet axes) const;
   Coordinates coordinates(int rank) const;
   int rank(Coordinates at) const { return (at.dp * sizes_.pp + at.pp) * sizes_.tp + at.tp; }

@@ -1,5 +1,5 @@
-// One rank's communicators over parts of the mesh: the ranks that differ from it along some axes only. Equal groups are
-// one communicator, and the group of all ranks is the world.
+// One rank's communicators over parts of the mesh: each has the ranks that differ from it along some axes only. Equal
+// groups share one communicator, and the group of all ranks is the world.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class MeshGroups {
   Communicator& over(AxisSet axes);
 
   const Mesh& mesh() const { return mesh_; }
-  /// This rank in the world, and on the mesh.
+  /// The world rank of this rank, and its coordinates on the mesh.
   int rank() const { return world_.rank(); }
   Mesh::Coordinates coordinates() const { return mesh_.coordinates(world_.rank()); }
 

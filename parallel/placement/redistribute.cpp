@@ -39,13 +39,21 @@ class Cut {
   }
   void take(const Tensor& whole, int rank, Tensor& part) const {
     const std::int64_t columns = range(rank).size * inner_;
-    kernels(whole).copy_columns(whole, outer_[dimension_] * inner_, range(rank).begin * inner_, part, columns, 0, rows_,
-                                columns);
+    kernels(whole).copy_columns({.rows = rows_,
+                                 .columns = columns,
+                                 .x_columns = outer_[dimension_] * inner_,
+                                 .x_begin = range(rank).begin * inner_,
+                                 .y_columns = columns},
+                                whole, part);
   }
   void put(const Tensor& part, int rank, Tensor& whole) const {
     const std::int64_t columns = range(rank).size * inner_;
-    kernels(whole).copy_columns(part, columns, 0, whole, outer_[dimension_] * inner_, range(rank).begin * inner_, rows_,
-                                columns);
+    kernels(whole).copy_columns({.rows = rows_,
+                                 .columns = columns,
+                                 .x_columns = columns,
+                                 .y_columns = outer_[dimension_] * inner_,
+                                 .y_begin = range(rank).begin * inner_},
+                                part, whole);
   }
   /// All parts, one after the other in one buffer.
   std::vector<Tensor> parts_within(const Tensor& buffer) const {
@@ -60,7 +68,7 @@ class Cut {
   }
 
  private:
-  static const ElementwiseKernels& kernels(const Tensor& x) { return x.device().backend().elementwise(); }
+  static const ShapeKernels& kernels(const Tensor& x) { return x.device().backend().shape(); }
 
   Shape outer_;
   int dimension_;
@@ -114,7 +122,7 @@ Tensor exchange_parts(const Tensor& x, int from, int to, const Shape& outer, Com
   return y;
 }
 
-void check(const Placed& x, const MeshGroups& groups) {
+void check_placed(const Placed& x, const MeshGroups& groups) {
   const Shape expected = local_shape(x.whole, x.where, groups.mesh(), groups.coordinates());
   if (!x.value.defined()) fail<InputError>("redistribute: expected a value, got none");
   if (x.value.shape() != expected)
@@ -165,7 +173,7 @@ Tensor convert(const Tensor& x, const Half& from, const Half& to, const Shape& o
 Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups) {
   const Placements from = normalised(x.where, groups.mesh());
   const Placements goal = normalised(to, groups.mesh());
-  check(x, groups);
+  check_placed(x, groups);
   check_sum(x, from, groups);
   check_placements(x.whole, goal, groups.mesh());
   check_sum(x, goal, groups);

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// This rank's part of a tensor of shape `whole`.
+/// This rank's part of a tensor of shape `whole`, placed as `where` says.
 struct Placed {
   Variable value;
   Shape whole;

@@ -6,7 +6,7 @@
 #include "framework/error.h"
 #include "parallel/transports/processes/mpi/mpi_wire.h"
 #include "parallel/transports/processes/number.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 
 namespace heddle {
@@ -28,9 +28,9 @@ std::optional<int> local_rank_in(const char* variable) {
 }
 
 std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_wait) {
-  const std::optional<MeetingPoint> point = meeting_point_of_environment();
+  const std::optional<RendezvousAddress> point = rendezvous_address_of_environment();
   if (!point) return join_by_mpi();
-  MeetingPatience patience = meeting_patience_of_environment();
+  RendezvousPatience patience = rendezvous_patience_of_environment();
   patience.on_wait = on_wait;
   return join_by_tcp(launch, *point, patience);
 }
@@ -50,14 +50,15 @@ std::optional<Launch> launch_of_environment() {
                             Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
                             Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
     if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
-      if (names.rank != plain.rank || has_meeting_point()) return Launch{*rank, *size, local_rank_in(names.local_rank)};
+      if (names.rank != plain.rank || has_rendezvous_address())
+        return Launch{*rank, *size, local_rank_in(names.local_rank)};
   return {};
 }
 
 std::unique_ptr<Processes> join_job(const std::function<void(const std::string&)>& on_wait) {
   const std::optional<Launch> launch = launch_of_environment();
   if (!launch) {
-    check_meeting_of_environment();
+    check_rendezvous_of_environment();
     return nullptr;
   }
   if (std::unique_ptr<Wire> wire = join(*launch, on_wait)) return std::make_unique<Processes>(std::move(wire));
@@ -69,8 +70,8 @@ std::unique_ptr<Processes> join_job(const std::function<void(const std::string&)
 }
 
 std::string start_of_job(int processes) {
-  return has_meeting_point() ? fmt::format("WORLD_SIZE={}", processes)
-                             : fmt::format("mpirun -n {} ./heddle run FILE", processes);
+  return has_rendezvous_address() ? fmt::format("WORLD_SIZE={}", processes)
+                                  : fmt::format("mpirun -n {} ./heddle run FILE", processes);
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Described structs as lines of text, and what two of them differ in.
+// Described structs as lines of text, and the differences between two of them.
 #include "framework/description/plain_text.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a rank holds of a parameter, and which placements layers offer.
+// The part of a parameter that a rank holds, and the placements that layers offer.
 #include <doctest/doctest.h>
 
 #include "layers/convolution.h"
@@ -19,7 +19,7 @@ LayerLayout layout_over(const Mesh& mesh, int rank, Axis axis, const LayerOption
   return layout;
 }
 
-/// How often each element of the whole is held by the ranks.
+/// The number of ranks that hold each element of the parameter.
 std::vector<int> times_held(const Mesh& mesh, Axis axis, const LayerOption& option, const Shape& whole) {
   std::vector<int> times(static_cast<std::size_t>(whole.numel()));
   for (int rank = 0; rank < mesh.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Where the planner places single layers, and what that costs.
+// How the planner places single layers, and what that costs.
 #include <array>
 #include <string>
 

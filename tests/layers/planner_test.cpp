@@ -20,7 +20,7 @@ using namespace heddle;
 
 namespace {
 
-// The reference: every plan there is, each priced by adding up what the model does, collective by collective.
+// The reference enumerates all plans, and prices each by adding up what the model does, collective by collective.
 
 struct Price {
   double communication = 0;
@@ -41,7 +41,7 @@ class Reference {
     return price;
   }
 
-  /// Calls visit(plan) with each.
+  /// Calls visit(plan) with each plan.
   template <class F>
   void for_each_plan(F&& visit) {
     PlacementPlan plan{.mesh = options_.mesh};
@@ -67,7 +67,7 @@ class Reference {
       if (is_other_way) choose(choose, 0);
     }
   }
-  /// How many plans there are.
+  /// The number of plans.
   double count() {
     double product = 1;
     for (const auto& application : model_.applications()) product *= static_cast<double>(choices(application).size());
@@ -192,7 +192,7 @@ bool is_better(double a, double b) {
   return a < b - equal_seconds;
 }
 
-/// What the planner minimises, one after the other.
+/// What the planner minimises, in lexicographic order.
 std::pair<double, double> objective(const Price& price, bool automatic) {
   if (automatic) return {price.communication + price.computing, price.communication};
   return {price.communication, price.computing};

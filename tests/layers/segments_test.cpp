@@ -1,4 +1,4 @@
-// Recomputed segments of a model: which there are, and that they keep less.
+// Recomputed segments of a model: where they are, and that they keep less.
 #include "layers/stages/segments.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using test::ModelPointer;
 
-/// So many layers of 64 channels each: linear, gelu, linear, gelu ..
+/// A model of this many layers with 64 channels each: linear, gelu, linear, gelu ..
 ModelDescription chain(int layers) {
   ModelDescription model({64});
   for (int i = 0; i < layers; ++i) {

@@ -1,4 +1,4 @@
-// Where models are cut: by counts of weighted layers, by name, and by the most even load.
+// Cuts of models by counts of weighted layers, by name, and by the most even load.
 #include "layers/stages/stage_balance.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::pair<double, double> weight_of(const StageCut& cut, const StageLoads& loads
   return weight;
 }
 
-/// The least weight of all cuts into so many stages.
+/// The least weight of all cuts into this number of stages.
 std::pair<double, double> least_weight(const StageLoads& loads, int stages) {
   const int layers = static_cast<int>(loads.each.size());
   std::pair<double, double> least{1e300, 1e300};
@@ -164,7 +164,7 @@ TEST_CASE("of equal cuts the even one is taken, and what loads nothing stays wit
 TEST_CASE("two thousand layers fall to a thousand stages, loaded or not") {
   StageLoads loads;
   for (int i = 0; i < 2000; ++i) loads.each.push_back(i % 3 == 0 ? 2 : 1);
-  // With 2 at most a stage, each three layers would need two stages.
+  // With at most 2 per stage, every three layers would need two stages.
   CHECK(weight_of(most_even_cut(loads, 1024), loads).first == 3);
   std::fill(loads.each.begin(), loads.each.end(), 0);
   CHECK(most_even_cut(loads, 1024).stages() == 1024);

@@ -1,4 +1,4 @@
-// Models cut into stages: what crosses a cut, and that stages run one after the other are the whole model, bit for bit.
+// Models cut into stages: what crosses a cut, and that the stages one after the other give the bits of the whole model.
 #include "layers/stages/stage_cut.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct Visit {
   bool has_segments = false;
 };
 
-/// A stage's share of a micro-batch: leaves where gradients are wanted, and what came of them.
+/// One stage's pass over a micro-batch: leaves for the inputs whose gradients are wanted, and the outputs.
 struct Traversal {
   std::vector<Variable> inputs{};
   std::vector<std::shared_ptr<Accumulator>> gradients{};  // of the inputs; null: not wanted
@@ -76,7 +76,7 @@ std::vector<Tensor> values_of(const std::vector<Variable>& variables) {
   return values;
 }
 
-/// Backward of a stage from the gradients of its outputs, undefined where none is wanted.
+/// Runs the backward of a stage from the gradients of its outputs, which are undefined if none is wanted.
 void walk(Model& stage, Traversal& traversal, const std::vector<Tensor>& gradients) {
   std::vector<Root> roots;
   for (std::size_t i = 0; i < stage.outputs(); ++i)
@@ -100,7 +100,7 @@ std::vector<Model> build_stages(Rank& rank, const ModelPointer& model, const Pla
   return stages;
 }
 
-/// A step under half the squared norm of the result, whose gradient is the result.
+/// A step with the loss half the squared norm of the result, whose gradient is the result.
 StepOutcome run_stages(Rank& rank, const ModelPointer& model, const PlanPointer& plan, const std::vector<int>& begins,
                        const Visit& visit = {}) {
   std::vector<Model> stages = build_stages(rank, model, plan, begins);
@@ -209,7 +209,7 @@ TEST_CASE("what crosses a cut is what was made before it and is read after it") 
   const std::vector<std::vector<std::string>> expected{{"x"}, {"a"}, {"a", "b"}, {"a", "c"}, {"a", "sum"}, {"again"}};
   for (int position = 0; position <= model->last_value(); ++position)
     CHECK(crossing_names(*model, forms, position) == expected[static_cast<std::size_t>(position)]);
-  // Two values of 6 numbers a sample, for 5 samples.
+  // Two values of 6 numbers per sample, for 5 samples.
   const CrossingBytes bytes = crossing_bytes(*model, *plan, forms, 2, 5, DType::f32);
   CHECK(bytes.forward == 2 * 6 * 5 * 4);
   CHECK(bytes.backward == bytes.forward);

@@ -1,4 +1,4 @@
-// The published networks: their parameters' names, shapes and number, and that they run.
+// The published networks: the names, shapes and number of their parameters, and that they run.
 #include <map>
 
 #include <doctest/doctest.h>

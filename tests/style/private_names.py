@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Finds names that are private to several files of one library: in unnamed namespaces, or static.
+"""Finds names that are private (static, or in an unnamed namespace) to several files of one library.
 
 A unity build compiles several files as one, and which ones depends on the alphabet: two equal private names break the
-build as soon as their files fall together. What needs a common name lies in a nested namespace.
+build as soon as their files fall together, and so does a private type with the name of one in a header. What needs a
+common name lies in a nested namespace.
 
 usage: private_names.py FOLDER...    each folder is one library, with its subfolders
 """
@@ -39,6 +40,7 @@ class File:
         self.private = {}  # (namespace, name) -> line
         self.aliases = {}  # (namespace, name) -> what it stands for: equal aliases may stand in several files
         self.open_enums = []
+        self.types = {}  # (namespace, name) -> line: those of a header
         tokens = list(tokens_of(path.read_text()))
         self._read(tokens, 0, len(tokens), (), False)
 
@@ -107,6 +109,9 @@ class File:
         if not words or words[0] in SKIPPED or CASE_NAMES.match(words[0]) or words[0] == ';':
             return
         is_private = is_unnamed or 'static' in words
+        if words[0] in ('struct', 'class', 'enum') and body and not is_private:
+            names = [t for t in words[1:] if re.match(r'[A-Za-z_]', t) and t not in ('class', 'struct', 'final')]
+            self.types.setdefault((namespace, names[0]), declaration[0][1])
         if words[0] == 'using':
             if '=' in words:
                 self._add(namespace, words[1], declaration[0][1])
@@ -147,10 +152,14 @@ def main():
     broken = []
     for folder in sys.argv[1:]:
         files = [File(path) for path in sorted(pathlib.Path(folder).rglob('*.cpp'))]
+        headers = [File(path) for path in sorted(pathlib.Path(folder).rglob('*.h'))]
+        types = {key: f'{header.path}:{line}' for header in headers for key, line in header.types.items()}
         first = {}
         for file in files:
             broken += [f'{file.path}:{place}' for place in file.open_enums]
             for key, line in file.private.items():
+                if key in types:
+                    broken.append(f'{file.path}:{line}: {key[1]} is also a type in {types[key]}')
                 other = first.setdefault(key, file)
                 is_same = key in file.aliases and file.aliases[key] == other.aliases.get(key)
                 if other is not file and not is_same:

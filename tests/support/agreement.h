@@ -1,4 +1,4 @@
-// The tested backend against the cpu's: the same inputs, the same values.
+// Compares the tested backend with cpu: the same inputs must give the same values.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace heddle::test {
 
-/// How far results in these types may be apart, in units of the largest, where sums are made in another order.
+/// How far results in this type may differ, relative to the largest, if sums are computed in another order.
 inline double rounding_of(DType dtype) {
   return dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-6 : dtype == DType::f16 ? 1e-3 : 8e-3;
 }
 
-/// run(device) returns the results of kernels; on both backends it makes its own inputs. A tolerance of 0 wants the
+/// run(device) returns the results of kernels and makes its own inputs on both backends. A tolerance of 0 demands the
 /// same bits.
 template <class F>
 void check_agreement(const std::string& what, double tolerance, F run) {
@@ -37,7 +37,7 @@ inline Tensor drawn(Device& device, const Shape& shape, DType dtype, std::uint64
       .rows(skipped, skipped + count)
       .reshape(shape);
 }
-/// Room for results, unaligned as far.
+/// Room for results, with the same misalignment.
 inline Tensor room(Device& device, const Shape& shape, DType dtype, std::int64_t skipped = 0) {
   const std::int64_t count = shape.numel();
   return Tensor::zeros(device, {skipped + count}, dtype).rows(skipped, skipped + count).reshape(shape);

@@ -13,5 +13,16 @@ is() {  # is WHAT WANTED GOT; of tests that are run for several MPIs $mpi says f
 has() {  # has WHAT PART TEXT
   if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
 }
+at_step() {  # at_step FOLDER STEP: waits until its metrics are there
+  when "$1/metrics.jsonl" "\"step\": *$2,"
+}
+stop_for() {  # stop_for SECONDS PROCESS..
+  kill -STOP "${@:2}"
+  sleep "$1"
+  kill -CONT "${@:2}"
+}
+seconds_since() {  # seconds_since EPOCHREALTIME: rounded up
+  echo $(((${EPOCHREALTIME//[!0-9]/} - ${1//[!0-9]/} + 999999) / 1000000))
+}
 losses() { sed -n '/"loss_per_step"/,/\]/p' "$1"; }
 left_behind() { ps -eo args | grep -F "$work" | grep -v grep; }

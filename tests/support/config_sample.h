@@ -18,7 +18,7 @@ inline constexpr auto enum_names<SampleDevice> = enum_table<SampleDevice>({
 });
 
 struct SampleData {
-  int type = -1;  // no default: it must be said
+  int type = -1;  // no default: it must be given
   std::string path;
   std::int64_t identities = 100;
   std::vector<std::int64_t> image = {3, 112, 112};

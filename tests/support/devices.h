@@ -20,11 +20,11 @@ inline std::string tested_backend() {
 /// The suite of tests that compare the tested backend's kernels with the cpu's.
 inline constexpr const char* beside_cpu = "the tested backend beside the cpu";
 
-/// The suite of tests that take tens of seconds under a sanitizer, and there go over code that shorter ones go over
-/// too.
+/// The suite of tests that take tens of seconds under a sanitizer and only cover code that shorter tests cover, too.
 inline constexpr const char* long_under_sanitizers = "long under sanitizers";
 
-/// A rank's device with two threads: enough for the order of sums to matter. Plan's counts what the tested one holds.
+/// A rank's device with two threads: enough for the order of sums to matter. On plan, it counts what the tested backend
+/// holds.
 inline Device make_device(std::string_view backend = tested_backend(), std::optional<std::int64_t> budget = {}) {
   constexpr int threads = 2;
   return Device(make_backend(backend, {.threads = threads, .planned = tested_backend()}), 0, budget);

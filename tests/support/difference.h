@@ -1,4 +1,4 @@
-// How far values are apart.
+// How far values differ.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace heddle::test {
 
-/// Largest difference over the largest value of b; infinite where a or b alone is no number.
+/// The largest difference over the largest value of b; infinite if an element is NaN in only one of a and b.
 inline double difference(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double apart = 0;

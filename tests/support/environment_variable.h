@@ -1,4 +1,4 @@
-// The environment, as a test wants it.
+// Environment variables that a test sets.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace heddle::test {
 
-/// A variable of the environment while this lives; then it is what it was.
+/// Sets a variable of the environment during its lifetime and restores it afterwards.
 class EnvironmentVariable {
  public:
   EnvironmentVariable(const char* name, const char* value) : name_(name) {

@@ -47,7 +47,7 @@ inline nlohmann::json small_study() {
     "train": {"batch": 8, "micro_batches": 2, "steps": 6}})");
 }
 
-/// What a call with --json printed.
+/// The summary that a call with --json has printed.
 inline nlohmann::json summary(const Called& called) {
   return nlohmann::json::parse(called.out);
 }

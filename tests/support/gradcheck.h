@@ -11,7 +11,7 @@ namespace heddle::test {
 /// (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h, over the largest gradient of that input.
 struct GradientError {
   double largest = 0;
-  std::string where;  // the element: what came and what was expected
+  std::string where;  // the element, its value and the expected one
 };
 GradientError gradient_error(const OperationCase& operation, Device& device);
 

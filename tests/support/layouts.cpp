@@ -14,7 +14,7 @@ namespace heddle::test {
 
 namespace {
 
-/// Puts what a rank holds into its place in the whole. What others hold, too, has the same bits.
+/// Copies what a rank holds to its place in the whole. What other ranks hold, too, must have the same bits.
 void collect(Tensors& tensors, const std::string& name, const ParameterPart& part, const Tensor& held) {
   std::vector<double>& whole = tensors[name];
   whole.resize(static_cast<std::size_t>(part.whole.numel()), std::numeric_limits<double>::quiet_NaN());
@@ -41,7 +41,7 @@ void lay_out(Experiment& experiment, const Layout& layout) {
   experiment.pipeline = layout.pipeline;
 }
 
-/// Cut at random.
+/// Cuts a model at random.
 std::shared_ptr<const RunPlan> plan_of(const Experiment& experiment, const ModelPointer& model, const Layout& layout) {
   RandomStream draws({static_cast<std::uint64_t>(experiment.seed)}, Purpose::test, 3, 0);
   std::vector<double> seconds;

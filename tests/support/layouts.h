@@ -13,7 +13,7 @@
 
 namespace heddle::test {
 
-/// Of a head whose classes lie with the last stage.
+/// The axes of a head whose classes are on the last stage's ranks.
 inline constexpr AxisSet last_stage{Axis::dp, Axis::tp};
 
 struct Layout {
@@ -24,13 +24,13 @@ struct Layout {
   AxisSet over = every_axis;  // of the head
 };
 
-/// At least one of all axes.
+/// Draws at least one axis.
 inline AxisSet random_axes(RandomStream& draws) {
   return AxisSet::of_index(1 + static_cast<unsigned>(draws.below(every_axis.index())));
 }
 
 /// The serial run that judges a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
-/// norms make one group of a micro-batch's.
+/// norms make the groups of a micro-batch one.
 inline Layout judge_of(const Layout& layout, bool synchronized = false) {
   return {Mesh(), layout.micro_batches * (synchronized ? 1 : layout.mesh.size(Axis::dp)), Logits::sharded};
 }
@@ -44,7 +44,7 @@ struct Outcome {
   Tensors state;      // all that a checkpoint keeps, after the last step
 };
 
-/// The steps of a training, and what each rank does before and after them.
+/// The steps of a training run, and functions that each rank calls before and after them.
 struct Course {
   std::int64_t first = 0;
   std::int64_t end = 0;
@@ -60,12 +60,13 @@ inline Outcome train(const Experiment& experiment, const ModelPointer& model, co
   return train(experiment, model, layout, Course{.end = steps});
 }
 
-/// Losses, gradients and weights after three steps against the layout's judge, at the tolerance of the dtype.
+/// Compares losses, gradients and weights after three steps with those of the layout's judge, within the tolerance of
+/// the dtype.
 void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                          bool synchronized = false);
 
-/// What each rank held when it held the most in each category, and what it sent, in one step; on plan, what the tested
-/// backend would.
+/// The peak bytes of each rank in each category, and the bytes that it sent, in one step; on plan, what the tested
+/// backend would hold and send.
 struct Use {
   std::vector<std::int64_t> bytes;
   std::int64_t sent = 0;
@@ -79,16 +80,16 @@ struct Difference {
   double error = 0;
   std::string tensor{};
 };
-/// Losses, gradients and weights after two steps have the same bits under both.
+/// Checks that losses, gradients and weights after two steps have the same bits with both.
 void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b);
 
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
 Difference largest_difference(const Tensors& a, const Tensors& b);
 
-/// What layouts of an experiment may differ from their judge by: 1e-12 in f64 and 2e-5 in f32. With activations of 16
-/// bits whole layers differ in the last bit, and then what a ReLU lets through and which of a window is the largest:
-/// about an epsilon's share of all. The norm of the difference is that share's square root, four times of which is the
-/// tolerance; losses, which these hardly change, have sixteen epsilons.
+/// How far layouts of an experiment may differ from their judge: 1e-12 in f64 and 2e-5 in f32. With activations of 16
+/// bits whole layers differ in the last bit, which changes what a ReLU lets through and which element of a window is
+/// the largest, in about an epsilon's share of all cases. The norm of the difference is the square root of that share;
+/// the tolerance is four times that. Losses, which this hardly changes, may differ by sixteen epsilons.
 struct Tolerance {
   double norms = 0;
   double losses = 0;

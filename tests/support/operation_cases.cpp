@@ -10,6 +10,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/rows.h"
 #include "framework/ops/shape.h"
+#include "framework/ops/training.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test {
@@ -150,7 +151,7 @@ void add_convolutions(Cases& cases) {
   convolution("conv2d depthwise", {2, 5, 4, 3}, {3, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 3});
 }
 
-/// As if a second rank held three rows of its own, of which nothing is wanted back.
+/// As if a second rank held three further rows, whose gradients are not wanted.
 class SecondRank final : public StatisticsExchange {
  public:
   Tensor gather(const Tensor& row) override {
@@ -176,7 +177,7 @@ void add_norms(Cases& cases) {
                                   tensor(in[0].device(), {5}, {.5, .6, .7, .8, .9}, dtype), in[1], in[2], 1e-5,
                                   epilogue);
     };
-    // Where a rounded input falls on the other side of a kink, one gradient is another.
+    // If rounding moves an input across a kink, its gradient changes.
     cases.push_back({name, std::move(inputs), run, 5e-6, 3e-2});
   };
   for (const bool trains : {true, false}) {
@@ -257,7 +258,7 @@ std::vector<double> case_values(const CaseInput& input, std::size_t position) {
 
 std::vector<double> output_gradients(std::int64_t count) {
   std::vector<double> values = normal_values(count, 99);
-  for (double& value : values) value = std::round(8 * value) / 8;  // exact in 16 bits too
+  for (double& value : values) value = std::round(8 * value) / 8;  // exact in 16 bits, too
   return values;
 }
 

@@ -1,5 +1,5 @@
-// One table of cases for all operations: what each is called with and how exact it must be. The gradient check, the
-// comparison of types and backends, and the byte counts of plan all run over it.
+// One table of cases for all operations: the arguments of each and its tolerance. The gradient check, the comparison of
+// types and backends, and the byte counts of plan all use it.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace heddle::test {
 
-/// How an input is drawn, so that no kink lies within a finite difference of it.
+/// How an input is drawn. No kink may lie within a finite difference of it.
 enum class Domain {
   normal,
   away_from_zero,  // |x| in [0.3, 1.3]
@@ -23,7 +23,7 @@ enum class Domain {
 struct CaseInput {
   Shape shape;
   Domain values = Domain::normal;
-  bool is_of_compute_type = false;  // slopes, gammas and betas stay f32 beside 16-bit elements
+  bool is_of_compute_type = false;  // slopes, gammas and betas are f32 with 16-bit elements
 };
 
 struct OperationCase {
@@ -46,7 +46,7 @@ struct CaseGraph {
   std::vector<std::shared_ptr<Accumulator>> accumulators;
   Variable output;
 
-  /// Walks back from fixed, drawn gradients of the output.
+  /// Runs the backward pass from fixed, drawn gradients of the output.
   void go_back() const;
 };
 

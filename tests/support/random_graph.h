@@ -1,4 +1,4 @@
-// Graphs of which nobody thought.
+// Graphs of random operations.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace heddle::test {
 
-/// Random operations on [6, 4], most of them with parameters that others read too, some with products of parameters
-/// alone.
+/// Random operations on [6, 4]. Most of them have parameters that others read, too; some read only products of
+/// parameters.
 class RandomGraph {
  public:
   RandomGraph(Device& device, std::uint64_t seed) : seed_(seed) {
@@ -25,7 +25,7 @@ class RandomGraph {
     parameters.insert(parameters.end(), matrices_.begin(), matrices_.end());
   }
 
-  /// The same operations each time; with `recomputes` in segments, out of which all values go.
+  /// Gives the same operations each time. With `recomputes` they are in segments, all of whose values are outputs.
   std::vector<Root> forward(bool recomputes = false) const {
     std::vector<Variable> values;
     for (const Leaf& input : inputs) values.push_back(input.variable);

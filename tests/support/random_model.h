@@ -16,9 +16,10 @@ struct RandomModelOptions {
 };
 
 /// A network on 8 x 8 images: convolutions (also strided, grouped, depthwise, with bias) with norms and activations of
-/// every kind, residual branches, pooling, dropout, linear layers; its weighted layers placed at random in any way that
-/// they accept on the mesh. No bias stands before a norm: its gradient is 0 but for rounding, which AdamW would divide
-/// by itself. So is, at first, that of a norm's scale before a depthwise convolution and the next norm.
+/// every kind, residual branches, pooling, dropout and linear layers. Its weighted layers are placed at random in any
+/// way that they allow on the mesh. No bias comes before a norm: its gradient would be 0 except for rounding errors,
+/// which AdamW would divide by themselves. The same holds at first for a norm's scale before a depthwise convolution
+/// and the next norm.
 ModelPointer random_model(RandomStream& draws, const RandomModelOptions& options, const Mesh& mesh);
 
 }  // namespace heddle::test

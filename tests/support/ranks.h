@@ -11,7 +11,7 @@
 
 namespace heddle::test {
 
-/// Ranks with one computing thread each. On plan they count what those of the tested backend hold.
+/// Ranks with one computing thread each. On plan they count what ranks of the tested backend hold.
 inline WorldOptions ranks(const Mesh& mesh, const std::string& backend = tested_backend()) {
   WorldOptions options;
   options.mesh = mesh;
@@ -22,7 +22,7 @@ inline WorldOptions ranks(const Mesh& mesh, const std::string& backend = tested_
   return options;
 }
 
-/// Data-parallel ones.
+/// Data-parallel ranks.
 inline WorldOptions ranks(int count, const std::string& backend = tested_backend()) {
   return ranks(Mesh(count), backend);
 }
@@ -39,7 +39,7 @@ std::vector<T> values(int rank, std::int64_t count) {
   return result;
 }
 
-/// A rank's [rows, columns] of f32.
+/// The tensor [rows, columns] of f32 of a rank.
 inline Tensor rows_of(Rank& rank, std::int64_t rows, std::int64_t columns) {
   return Tensor::from_host(rank.device, {rows, columns}, values<float>(rank.index, rows * columns));
 }

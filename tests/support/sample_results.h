@@ -1,4 +1,4 @@
-// Results of a run that nobody made, for the tests of what is written and shown.
+// Made-up results of a run, for the tests of what is written and printed.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ inline VariantResult variant_result(const std::string& name, int ranks, double s
   return variant;
 }
 
-/// Stages one rank each, which computed for `busy` of each step's time.
+/// Stages on one rank each, which computes for the share `busy` of each step's time.
 inline VariantResult pipeline_variant(const std::string& name, const std::string& schedule, int stages, double seconds,
                                       double busy, double ideal) {
   VariantResult variant = variant_result(name, stages, seconds);

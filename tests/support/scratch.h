@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// A folder that is empty at first and gone at the end.
+/// A folder that is empty at first and removed at the end.
 class Scratch {
  public:
   Scratch() {

@@ -1,7 +1,8 @@
-// One suite for every transport. In a process of its own, a case runs over `threads` with as many ranks as it asks for;
-// with HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with =sockets over sockets
-// between such stand-ins for processes. Where the process is one rank of a job, the ranks are the job's processes
-// (`processes`); cases for other numbers of ranks are passed over, and say so: the suite is run once for each number.
+// One suite for every transport. In a process that was started alone, a case runs over `threads`; with
+// HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with
+// HEDDLE_TEST_TRANSPORT=sockets over sockets between such stand-ins for processes. In a process of a job the ranks are
+// the job's processes; cases for other numbers of ranks are skipped with a message: the suite is run once for each
+// number.
 #pragma once
 
 #include <cstdlib>
@@ -18,10 +19,10 @@
 
 namespace heddle::test {
 
-/// The job that this process is a rank of, if any.
+/// The job of which this process is a rank, if any.
 inline Processes* job = nullptr;
 
-/// What this process runs its cases over.
+/// The transport over which this process runs its cases.
 inline std::string transport() {
   if (job != nullptr) return "processes";
   const char* const name = std::getenv("HEDDLE_TEST_TRANSPORT");
@@ -68,7 +69,7 @@ inline void run(const WorldOptions& options, const std::function<void(Rank&)>& b
   CHECK(nccl.counts().aborted == 0);
 }
 
-/// Runs the body on `count` ranks, or passes it over.
+/// Runs the body on `count` ranks, or skips it.
 inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
   if (can_run(count))
     run(on_transport(count), body);
@@ -76,7 +77,7 @@ inline void on_ranks(int count, const std::function<void(Rank&)>& body) {
     pass_over(count);
 }
 
-/// What `run_ranks` threw, on every process, must be this error of this class.
+/// Checks that `run_ranks` throws this error of this class on every process.
 template <class ErrorType = RankFailed>
 void fails_on_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body, const std::string& expected) {
   if (!can_run(options.mesh.size())) {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 
 namespace heddle {
 
@@ -69,7 +69,7 @@ class RowWriter {
   void put(const Span& span) { transfer(*this, span); }
   void put(const ChosenConvolution& chosen) { transfer(*this, chosen); }
 
-  LetterWriter writer_;
+  MessageWriter writer_;
 };
 
 class RowReader {
@@ -99,7 +99,7 @@ class RowReader {
   void get(Span& span) { transfer(*this, span); }
   void get(ChosenConvolution& chosen) { transfer(*this, chosen); }
 
-  LetterReader reader_;
+  MessageReader reader_;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ class Allocator {
  private:
   struct Block {
     std::int64_t bytes = 0;
-    std::int64_t resident = 0;  // of a free block: at most so many of its bytes have pages
+    std::int64_t resident = 0;  // for a free block: at most this many of its bytes have pages
     bool is_free = false;
   };
   using Blocks = std::map<std::byte*, Block>;

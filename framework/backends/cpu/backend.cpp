@@ -1,4 +1,4 @@
-// The cpu backend: composes the kernel groups over one rank's allocator and thread team.
+// The cpu backend: the kernels of all themes over one rank's allocator and thread team.
 #include "framework/backends/backend.h"
 
 #include <cstring>
@@ -6,7 +6,17 @@
 #include <omp.h>
 
 #include "framework/backends/cpu/allocator.h"
-#include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/class_rows/class_rows.h"
+#include "framework/backends/cpu/convolution/convolution.h"
+#include "framework/backends/cpu/elementwise/elementwise.h"
+#include "framework/backends/cpu/head/head.h"
+#include "framework/backends/cpu/linear_algebra/linear_algebra.h"
+#include "framework/backends/cpu/normalization/normalization.h"
+#include "framework/backends/cpu/pooling/pooling.h"
+#include "framework/backends/cpu/reduction/reduction.h"
+#include "framework/backends/cpu/rows/rows.h"
+#include "framework/backends/cpu/shape/shape.h"
+#include "framework/backends/cpu/training/training.h"
 
 namespace heddle {
 
@@ -16,13 +26,17 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
       : threads_(options.threads),
-        elementwise_(cpu::make_cpu_elementwise()),
-        linear_algebra_(cpu::make_cpu_linear_algebra(options.threads)),
-        convolution_(cpu::make_cpu_convolution(options.threads, options.winograd)),
-        rows_(cpu::make_cpu_rows()),
-        head_(cpu::make_cpu_head()),
-        class_rows_(cpu::make_cpu_class_rows()),
-        training_(cpu::make_cpu_training()) {}
+        kernels_{.elementwise = std::make_unique<cpu::CpuElementwise>(),
+                 .reduction = std::make_unique<cpu::CpuReduction>(),
+                 .shape = std::make_unique<cpu::CpuShape>(),
+                 .linear_algebra = std::make_unique<cpu::CpuLinearAlgebra>(options.threads),
+                 .convolution = std::make_unique<cpu::CpuConvolution>(options.threads, options.winograd),
+                 .normalization = std::make_unique<cpu::CpuNormalization>(options.threads),
+                 .pooling = std::make_unique<cpu::CpuPooling>(options.threads),
+                 .rows = std::make_unique<cpu::CpuRows>(),
+                 .head = std::make_unique<cpu::CpuHead>(),
+                 .class_rows = std::make_unique<cpu::CpuClassRows>(),
+                 .training = std::make_unique<cpu::CpuTraining>()} {}
 
   std::string_view name() const override { return "cpu"; }
   bool has_data() const override { return true; }
@@ -49,24 +63,12 @@ class CpuBackend final : public Backend {
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
 
-  const ElementwiseKernels& elementwise() const override { return *elementwise_; }
-  const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }
-  const ConvolutionKernels& convolution() const override { return *convolution_; }
-  const RowKernels& rows() const override { return *rows_; }
-  const HeadKernels& head() const override { return *head_; }
-  const ClassRowKernels& class_rows() const override { return *class_rows_; }
-  const TrainingKernels& training() const override { return *training_; }
-
  private:
+  const BackendKernels& kernels() const override { return kernels_; }
+
   int threads_;
   cpu::Allocator allocator_;
-  std::unique_ptr<ElementwiseKernels> elementwise_;
-  std::unique_ptr<LinearAlgebraKernels> linear_algebra_;
-  std::unique_ptr<ConvolutionKernels> convolution_;
-  std::unique_ptr<RowKernels> rows_;
-  std::unique_ptr<HeadKernels> head_;
-  std::unique_ptr<ClassRowKernels> class_rows_;
-  std::unique_ptr<TrainingKernels> training_;
+  BackendKernels kernels_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "framework/kernels/needs.h"
 
 #include "framework/backends/cpu/convolution/primitives.h"
+#include "framework/backends/cpu/linear_algebra/primitives.h"
 
 namespace heddle {
 
@@ -8,7 +9,7 @@ namespace cpu {
 
 namespace {
 
-/// oneDNN's, for a given size of the thread team. Answers are cached; one object a rank, not thread-safe.
+/// oneDNN's needs for a given size of the thread team. Answers are cached; one object per rank, not thread-safe.
 class Needs final : public KernelNeeds {
  public:
   Needs(int threads, bool winograd) : onednn_(threads), convolutions_(onednn_, winograd) {}

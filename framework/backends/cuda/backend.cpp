@@ -1,11 +1,21 @@
-// The cuda backend: composes the kernel groups over one rank's context on a GPU.
+// The cuda backend: the kernels of all themes over one rank's context on a GPU.
 #include "framework/backends/backend.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/class_rows/class_rows.h"
+#include "framework/backends/cuda/convolution/convolution.h"
 #include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/backends/cuda/head/head.h"
+#include "framework/backends/cuda/linear_algebra/linear_algebra.h"
+#include "framework/backends/cuda/normalization/normalization.h"
+#include "framework/backends/cuda/pooling/pooling.h"
+#include "framework/backends/cuda/reduction/reduction.h"
+#include "framework/backends/cuda/rows/rows.h"
+#include "framework/backends/cuda/shape/shape.h"
+#include "framework/backends/cuda/training/training.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle {
@@ -18,13 +28,17 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const BackendOptions& options)
       : context_(options.gpu, options.tf32),
-        elementwise_(cuda::make_cuda_elementwise(context_)),
-        linear_algebra_(cuda::make_cuda_linear_algebra(context_)),
-        convolution_(cuda::make_cuda_convolution(context_)),
-        rows_(cuda::make_cuda_rows(context_)),
-        head_(cuda::make_cuda_head(context_)),
-        class_rows_(cuda::make_cuda_class_rows(context_)),
-        training_(cuda::make_cuda_training(context_)) {}
+        kernels_{.elementwise = std::make_unique<cuda::CudaElementwise>(context_),
+                 .reduction = std::make_unique<cuda::CudaReduction>(context_),
+                 .shape = std::make_unique<cuda::CudaShape>(context_),
+                 .linear_algebra = std::make_unique<cuda::CudaLinearAlgebra>(context_),
+                 .convolution = std::make_unique<cuda::CudaConvolution>(context_),
+                 .normalization = std::make_unique<cuda::CudaNormalization>(context_),
+                 .pooling = std::make_unique<cuda::CudaPooling>(context_),
+                 .rows = std::make_unique<cuda::CudaRows>(context_),
+                 .head = std::make_unique<cuda::CudaHead>(context_),
+                 .class_rows = std::make_unique<cuda::CudaClassRows>(context_),
+                 .training = std::make_unique<cuda::CudaTraining>(context_)} {}
 
   std::string_view name() const override { return "cuda"; }
   bool has_data() const override { return true; }
@@ -37,7 +51,7 @@ class CudaBackend final : public Backend {
     return address;
   }
   void deallocate(void* address, std::int64_t /*bytes*/) override {
-    // From destructors, too; what went wrong before is told by the next call that may.
+    // Destructors call this, too: an earlier error is reported by the next call that may throw.
     (void)cudaFreeAsync(address, context_.stream());
   }
   std::int64_t reserved_bytes() const override {
@@ -64,32 +78,18 @@ class CudaBackend final : public Backend {
   void synchronize() override { context_.synchronize(); }
   void settle() noexcept override { (void)cudaStreamSynchronize(context_.stream()); }
   void enter_thread() override { context_.enter(); }
-  cudaStream_t stream() const { return context_.stream(); }
 
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
 
-  const ElementwiseKernels& elementwise() const override { return *elementwise_; }
-  const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }
-  const ConvolutionKernels& convolution() const override { return *convolution_; }
-  const RowKernels& rows() const override { return *rows_; }
-  const HeadKernels& head() const override { return *head_; }
-  const ClassRowKernels& class_rows() const override { return *class_rows_; }
-  const TrainingKernels& training() const override { return *training_; }
-
  private:
+  const BackendKernels& kernels() const override { return kernels_; }
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, context_.stream()), "cudaMemcpyAsync");
   }
 
   cuda::Context context_;
-  std::unique_ptr<ElementwiseKernels> elementwise_;
-  std::unique_ptr<LinearAlgebraKernels> linear_algebra_;
-  std::unique_ptr<ConvolutionKernels> convolution_;
-  std::unique_ptr<RowKernels> rows_;
-  std::unique_ptr<HeadKernels> head_;
-  std::unique_ptr<ClassRowKernels> class_rows_;
-  std::unique_ptr<TrainingKernels> training_;
+  BackendKernels kernels_;
 };
 
 }  // namespace
@@ -101,17 +101,12 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
 int cuda_gpus() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  (void)cudaGetLastError();  // or the next call would tell of it once more
+  (void)cudaGetLastError();  // or the next call would report it once more
   return 0;
 }
 
-void* cuda_stream(const Backend& backend) {
-  const auto* const cuda = dynamic_cast<const CudaBackend*>(&backend);
-  return cuda == nullptr ? nullptr : cuda->stream();
-}
-
 std::vector<std::pair<std::string, std::string>> cuda_versions() {
-  // Of the headers: cublasLt is not opened for a run on another device.
+  // The versions of the headers, because cublasLt is not opened for a run on another device.
   return {{"cuda", fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)},
           {"cublasLt", fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR)},
           {"cudnn", fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR)}};

@@ -1,5 +1,17 @@
-#include "framework/backends/plan/plan_kernels.h"
+#include "framework/backends/plan/class_rows.h"
+#include "framework/backends/plan/convolution.h"
+#include "framework/backends/plan/elementwise.h"
+#include "framework/backends/plan/head.h"
+#include "framework/backends/plan/linear_algebra.h"
+#include "framework/backends/plan/normalization.h"
+#include "framework/backends/plan/pooling.h"
+#include "framework/backends/plan/reduction.h"
+#include "framework/backends/plan/rows.h"
+#include "framework/backends/plan/shape.h"
+#include "framework/backends/plan/training.h"
+#include "framework/backends/plan/work_counter.h"
 #include "framework/error.h"
+#include "framework/kernels/needs.h"
 
 namespace heddle {
 
@@ -34,24 +46,22 @@ class PlanBackend final : public Backend {
   PlannedWork work() const override { return counter_.work(); }
   void repeat(const PlannedWork& since, std::int64_t times) override { counter_.repeat(since, times); }
 
-  const ElementwiseKernels& elementwise() const override { return *elementwise_; }
-  const LinearAlgebraKernels& linear_algebra() const override { return *linear_algebra_; }
-  const ConvolutionKernels& convolution() const override { return *convolution_; }
-  const RowKernels& rows() const override { return *rows_; }
-  const HeadKernels& head() const override { return *head_; }
-  const ClassRowKernels& class_rows() const override { return *class_rows_; }
-  const TrainingKernels& training() const override { return *training_; }
-
  private:
+  const BackendKernels& kernels() const override { return kernels_; }
+
   plan::WorkCounter counter_;
   std::shared_ptr<KernelNeeds> needs_;
-  std::unique_ptr<ElementwiseKernels> elementwise_ = plan::make_plan_elementwise(counter_);
-  std::unique_ptr<RowKernels> rows_ = plan::make_plan_rows(counter_);
-  std::unique_ptr<HeadKernels> head_ = plan::make_plan_head(counter_);
-  std::unique_ptr<ClassRowKernels> class_rows_ = plan::make_plan_class_rows(counter_);
-  std::unique_ptr<TrainingKernels> training_ = plan::make_plan_training(counter_);
-  std::unique_ptr<LinearAlgebraKernels> linear_algebra_ = plan::make_plan_linear_algebra(counter_, *needs_);
-  std::unique_ptr<ConvolutionKernels> convolution_ = plan::make_plan_convolution(counter_, *needs_);
+  BackendKernels kernels_{.elementwise = std::make_unique<plan::PlanElementwise>(counter_),
+                          .reduction = std::make_unique<plan::PlanReduction>(counter_),
+                          .shape = std::make_unique<plan::PlanShape>(counter_),
+                          .linear_algebra = std::make_unique<plan::PlanLinearAlgebra>(counter_, *needs_),
+                          .convolution = std::make_unique<plan::PlanConvolution>(counter_, *needs_),
+                          .normalization = std::make_unique<plan::PlanNormalization>(counter_),
+                          .pooling = std::make_unique<plan::PlanPooling>(counter_),
+                          .rows = std::make_unique<plan::PlanRows>(counter_),
+                          .head = std::make_unique<plan::PlanHead>(counter_),
+                          .class_rows = std::make_unique<plan::PlanClassRows>(counter_),
+                          .training = std::make_unique<plan::PlanTraining>(counter_)};
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-#include "framework/backends/plan/plan_kernels.h"
+// Only the selected rows of a table are read and written.
+#include "framework/backends/plan/class_rows.h"
 
 namespace heddle::plan {
 
@@ -27,61 +28,48 @@ std::int64_t gradient_operations(const Tensor& inverse_norm, const Tensor& produ
   return products.defined() && inverse_norm.defined() ? 5 : 0;
 }
 
-// Of a table only the rows that are selected are read and written.
-class PlanClassRows final : public ClassRowKernels {
- public:
-  explicit PlanClassRows(WorkCounter& counter) : counter_(counter) {}
-
-  void load(const ClassTable& table, const ClassSelection& selection, double /*epsilon*/, Tensor& rows,
-            Tensor& inverse_norm) const override {
-    const std::int64_t elements = selection.size * columns_of(table.weight);
-    counter_.add(((inverse_norm.defined() ? 2 : 0) + (table.scale.defined() ? 1 : 0)) * elements,
-                 row_bytes(table.weight, selection.size) + scale_bytes(table, selection.size) +
-                     bytes_of(selection.index) + bytes_of(rows) + bytes_of(inverse_norm));
-  }
-
-  void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
-            const Tensor& products, const ClassStep& step) const override {
-    const std::int64_t n = selection.size;
-    const bool is_adamw = std::holds_alternative<AdamWStep>(step.update);
-    const std::int64_t update = is_adamw ? 14 : table.momentum.defined() ? 6 : 4;
-    // An 8-bit row is divided by its scale.
-    const std::int64_t operations = gradient_operations(inverse_norm, products) + (step.factor == 1 ? 0 : 1) + update +
-                                    (table.scale.defined() ? 1 : 0);
-    counter_.add(operations * n * columns_of(table.weight),
-                 bytes_of(selection.index) + bytes_of(rows) + bytes_of(products) +
-                     (products.defined() ? bytes_of(inverse_norm) : 0) + row_bytes(table.weight, n) +
-                     scale_bytes(table, n) + taken_bytes(table, n) +
-                     2 * (row_bytes(table.momentum, n) + row_bytes(table.square, n)));
-  }
-
-  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& /*steps*/) const override {
-    const std::int64_t n = selection.size;
-    counter_.add((table.momentum.defined() ? 6 : 1) * n * columns_of(table.weight),
-                 bytes_of(selection.index) +
-                     2 * (row_bytes(table.weight, n) + row_bytes(table.momentum, n) + taken_bytes(table, n)));
-  }
-
-  void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double /*bound*/,
-                            Tensor& /*result*/) const override {
-    if (!products.defined()) return;
-    counter_.kernel((2 + gradient_operations(inverse_norm, products)) * rows.numel(),
-                    inverse_norm.defined() ? rows : Tensor(), inverse_norm, products);
-  }
-
-  void fill(ClassTable& table, const DrawKey& /*key*/, std::int64_t /*first_element*/,
-            const ClassInitial& /*initial*/) const override {
-    counter_.kernel(0, table.weight, table.scale);
-  }
-
- private:
-  WorkCounter& counter_;
-};
-
 }  // namespace
 
-std::unique_ptr<ClassRowKernels> make_plan_class_rows(WorkCounter& counter) {
-  return std::make_unique<PlanClassRows>(counter);
+void PlanClassRows::load(const ClassTable& table, const ClassSelection& selection, double /*epsilon*/, Tensor& rows,
+                         Tensor& inverse_norm) const {
+  const std::int64_t elements = selection.size * columns_of(table.weight);
+  counter_.add(((inverse_norm.defined() ? 2 : 0) + (table.scale.defined() ? 1 : 0)) * elements,
+               row_bytes(table.weight, selection.size) + scale_bytes(table, selection.size) +
+                   bytes_of(selection.index) + bytes_of(rows) + bytes_of(inverse_norm));
+}
+
+void PlanClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
+                         const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+  const std::int64_t n = selection.size;
+  const bool is_adamw = std::holds_alternative<AdamWStep>(step.update);
+  const std::int64_t update = is_adamw ? 14 : table.momentum.defined() ? 6 : 4;
+  // An 8-bit row is divided by its scale.
+  const std::int64_t operations = gradient_operations(inverse_norm, products) + (step.factor == 1 ? 0 : 1) + update +
+                                  (table.scale.defined() ? 1 : 0);
+  counter_.add(operations * n * columns_of(table.weight),
+               bytes_of(selection.index) + bytes_of(rows) + bytes_of(products) +
+                   (products.defined() ? bytes_of(inverse_norm) : 0) + row_bytes(table.weight, n) +
+                   scale_bytes(table, n) + taken_bytes(table, n) +
+                   2 * (row_bytes(table.momentum, n) + row_bytes(table.square, n)));
+}
+
+void PlanClassRows::catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& /*steps*/) const {
+  const std::int64_t n = selection.size;
+  counter_.add((table.momentum.defined() ? 6 : 1) * n * columns_of(table.weight),
+               bytes_of(selection.index) +
+                   2 * (row_bytes(table.weight, n) + row_bytes(table.momentum, n) + taken_bytes(table, n)));
+}
+
+void PlanClassRows::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
+                                         double /*bound*/, Tensor& /*result*/) const {
+  if (!products.defined()) return;
+  counter_.kernel((2 + gradient_operations(inverse_norm, products)) * rows.numel(),
+                  inverse_norm.defined() ? rows : Tensor(), inverse_norm, products);
+}
+
+void PlanClassRows::fill(ClassTable& table, const DrawKey& /*key*/, std::int64_t /*first_element*/,
+                         const ClassInitial& /*initial*/) const {
+  counter_.kernel(0, table.weight, table.scale);
 }
 
 }  // namespace heddle::plan

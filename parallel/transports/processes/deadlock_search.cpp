@@ -9,47 +9,75 @@ namespace heddle {
 
 namespace {
 
-[[noreturn]] void tell_circle(const WaitChain& circle) {
+using Cycle = std::vector<WaitLink>;
+
+bool have_same_waits(const Cycle& a, const Cycle& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const WaitLink& x, const WaitLink& y) { return x.rank == y.rank && x.number == y.number; });
+}
+
+/// Whether each link's rank was answered by the next one from within its wait of this cycle.
+bool is_answered(const Cycle& cycle) {
+  for (std::size_t i = 0; i < cycle.size(); ++i)
+    if (cycle[i].answered_in != cycle[(i + 1) % cycle.size()].number) return false;
+  return true;
+}
+
+[[noreturn]] void fail_deadlock(const Cycle& cycle) {
   std::string text;
-  for (std::size_t i = 0; i < circle.size(); ++i)
-    text += fmt::format("; {} waits for rank {}", circle[i].call, circle[(i + 1) % circle.size()].rank);
+  for (std::size_t i = 0; i < cycle.size(); ++i)
+    text += fmt::format("; {} waits for rank {}", cycle[i].call, cycle[(i + 1) % cycle.size()].rank);
   fail<RankFailed>("deadlock: {}", text.substr(2));
 }
 
 }  // namespace
 
-void put_chain(LetterWriter& letter, const WaitChain& chain) {
-  letter.put(chain.size());
-  for (const WaitLink& link : chain) {
-    letter.put(link.rank);
-    letter.put(link.number);
-    letter.put_text(link.call);
+void put_chain(MessageWriter& message, const WaitChain& chain) {
+  message.put(chain.round);
+  message.put(chain.links.size());
+  for (const WaitLink& link : chain.links) {
+    message.put(link.rank);
+    message.put(link.number);
+    message.put(link.answered_in);
+    message.put_text(link.call);
   }
 }
 
-WaitChain get_chain(LetterReader& letter, int ranks) {
-  const auto links = letter.get<std::size_t>();
-  if (links < 1 || links > static_cast<std::size_t>(ranks)) fail<StrangeLetter>("a chain of {} waits", links);
-  WaitChain chain(links);
-  for (WaitLink& link : chain) {
-    link.rank = letter.get<int>();
-    link.number = letter.get<std::uint64_t>();
-    link.call = letter.get_text();
+WaitChain get_chain(MessageReader& message, int ranks) {
+  WaitChain chain{.round = message.get<std::uint64_t>()};
+  const auto links = message.get<std::size_t>();
+  if (links < 1 || links > static_cast<std::size_t>(ranks)) fail<MalformedMessage>("a chain of {} waits", links);
+  chain.links.resize(links);
+  for (WaitLink& link : chain.links) {
+    link.rank = message.get<int>();
+    link.number = message.get<std::uint64_t>();
+    link.answered_in = message.get<std::uint64_t>();
+    link.call = message.get_text();
   }
   return chain;
 }
 
+WaitChain DeadlockSearch::begin(const WaitLink& mine) {
+  return {++rounds_, {mine}};
+}
+
 std::optional<WaitChain> DeadlockSearch::extend(WaitChain chain, const WaitLink& mine) {
+  Cycle& links = chain.links;
   const auto is_mine = [&mine](const WaitLink& link) { return link.rank == mine.rank; };
-  if (std::none_of(chain.begin(), chain.end(), is_mine)) {
-    chain.push_back(mine);
+  if (std::none_of(links.begin(), links.end(), is_mine)) {
+    links.push_back(mine);
     return chain;
   }
-  // Others' circles are theirs to find; this rank's counts only while it still waits for the same.
-  if (!is_mine(chain.front()) || chain.front().number != mine.number) return {};
+  // Other ranks find their own cycles; this rank's counts only while it is still in the same wait.
+  if (!is_mine(links.front()) || links.front().number != mine.number) return {};
   const auto is_lower = [&mine](const WaitLink& link) { return link.rank < mine.rank; };
-  if (std::any_of(chain.begin(), chain.end(), is_lower)) return {};
-  if (std::exchange(last_circle_, chain) == chain) tell_circle(chain);
+  if (std::any_of(links.begin(), links.end(), is_lower)) return {};
+  if (!have_same_waits(links, cycle_)) {
+    cycle_ = std::move(links);
+    seen_in_ = rounds_;
+  } else if (chain.round > seen_in_ && is_answered(links)) {
+    fail_deadlock(links);
+  }
   return {};
 }
 

@@ -1,5 +1,5 @@
-// How the elements of tensors get from one process's memory into another's, once words have told both what goes where:
-// over the wire that carries the words (wire_path.h), or from GPU to GPU (nccl/).
+// How the elements of tensors move from the memory of one process to that of another, after control messages have told
+// both what goes where: over the wire that carries these messages (wire_path.h), or from GPU to GPU (nccl/).
 #pragma once
 
 #include <functional>
@@ -11,15 +11,16 @@
 #include "framework/tensors/mark.h"
 #include "framework/tensors/tensor.h"
 #include "parallel/communicator/transport.h"
-#include "parallel/transports/processes/letter.h"
+#include "parallel/transports/processes/message.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {
 
 struct Group;
-class PostOffice;
+class ProgressEngine;
 
-/// Elements that will not arrive: why, in the words of what moves them. A wait adds what it waited for.
+/// Elements that will not arrive, with the reason of the library that moves them. A wait adds the call that it waited
+/// for.
 class ElementsLost : public RankFailed {
  public:
   using RankFailed::RankFailed;
@@ -32,31 +33,31 @@ class ElementPath {
   /// The first `ranks` processes call it at the beginning of a section. InputError, the same on all of them, if
   /// elements cannot move between them this way. Waits for the others.
   virtual void begin(int /*ranks*/) {}
-  /// What is sent with this mark is read when the device has done all that it was given so far. May wait for the
-  /// device, and is null then.
-  virtual std::shared_ptr<Mark> mark(Device& device) = 0;
-  /// Whether elements of this process can be received at present; to be asked until they can. Prepares it.
+  /// A mark behind everything that the device was given so far: elements that are sent with it are read after that.
+  /// Where the path waits for the device instead, the mark is null.
+  virtual std::shared_ptr<const Mark> mark(Device& device) = 0;
+  /// Whether elements of that process can be received at present. Prepares it, and is to be asked until it is true.
   virtual bool may_receive(int /*from*/) { return true; }
-  /// Straight out of one tensor into another of the same bytes; both must stay. Those of one pair match in their order,
-  /// and have the same tag. The receiver begins, when it may.
+  /// Moves the bytes of one tensor into another of as many bytes; both must stay valid. The transfers of one pair of
+  /// processes match in their order, and have the same tag. The receiver begins, once `may_receive` is true.
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) = 0;
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
-                                             const std::shared_ptr<Mark>& computed) = 0;
+                                             const std::shared_ptr<const Mark>& computed) = 0;
   virtual std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call,
                                           std::vector<Tensor> offered) = 0;
-  /// What the same path of another process wrote.
-  virtual void told(int from, LetterReader& letter) = 0;
-  /// Goes on with what the path does by itself; called whenever the process looks after its letters.
+  /// Handles a control message of the same path of another process.
+  virtual void receive_message(int from, MessageReader& message) = 0;
+  /// Makes progress with the path's own work; called whenever the progress engine polls.
   virtual void progress() {}
-  /// A wait has failed, and the others know: nothing more begins. When this returns, elements move only in tensors that
-  /// a Transfer of the post office holds: what is sent and received one by one may go on, and keeps its tensors until
-  /// the other side is done; what a collective moves by other ways has ended, and its tensors may be freed.
+  /// A wait has failed, and the other processes know: nothing more begins. When this returns, elements move only in
+  /// tensors that a Transfer of the progress engine holds. Single sends and receives may go on, and keep their tensors
+  /// until the peer is done; what a collective moves in other ways has ended, and its tensors may be freed.
   virtual void abandon() noexcept = 0;
   /// The section has ended without a failure, and all ranks are done with the path.
   virtual void close() {}
 };
 
 /// Makes the path of one section. The device is this rank's, and outlives the path.
-using MakeElementPath = std::function<std::unique_ptr<ElementPath>(PostOffice&, const Device&)>;
+using MakeElementPath = std::function<std::unique_ptr<ElementPath>(ProgressEngine&, const Device&)>;
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Numbers that an environment variable may hold.
+// Reads the numbers in environment variables.
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// Nothing for what is no number of the type, or not all of it.
+/// Nothing unless the whole text is a number of this type.
 template <class T>
 std::optional<T> number_of(std::string_view text) {
   T value{};

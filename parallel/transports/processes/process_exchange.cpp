@@ -10,11 +10,11 @@ namespace heddle {
 
 namespace {
 
-using Kind = PostOffice::Kind;
+using Kind = ProgressEngine::Kind;
 
 void combine(Reduction reduction, std::span<const Tensor> operands, Tensor result) {
-  result.device().backend().elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, operands,
-                                                  std::span(&result, 1));
+  result.device().backend().reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, operands,
+                                                std::span(&result, 1));
 }
 
 }  // namespace
@@ -34,9 +34,9 @@ void copy_content(const std::vector<std::byte>& content, const Tensor& x) {
   x.device().backend().copy_from_host(x.data(), content);
 }
 
-void wait_for_elements(PostOffice& office, const Transfers& transfers, const Call& call) {
+void wait_for_elements(ProgressEngine& engine, const Transfers& transfers, const Call& call) {
   for (const std::shared_ptr<Transfer>& transfer : transfers)
-    office.wait([&] { return transfer->is_done; }, call, transfer->peer, Awaited::elements);
+    engine.wait([&] { return transfer->is_done; }, call, transfer->peer, Awaited::elements);
 }
 
 // ---- offers --------------------------------------------------------------------------------------------------------
@@ -49,14 +49,14 @@ void Offers::put(int step, std::vector<Tensor> tensors, const std::vector<int>& 
   mine.owed.resize(to.size());
   const auto first =
       std::find_if(mine.tensors.begin(), mine.tensors.end(), [](const Tensor& x) { return x.defined(); });
-  if (first != mine.tensors.end()) mine.computed = office_.path().mark(first->device());
-  LetterWriter& letter = office_.begin(step == 0 ? Kind::call : Kind::content, name_);
-  letter.put(step);
-  if (step == 0) letter.put_call(call);
+  if (first != mine.tensors.end()) mine.computed = engine_.path().mark(first->device());
+  MessageWriter& message = engine_.begin(step == 0 ? Kind::call : Kind::content, name_);
+  message.put(step);
+  if (step == 0) message.put_call(call);
   const void* copied = nullptr;
   for (std::size_t i = 0; i < to.size(); ++i) {
     const Tensor& x = mine.tensors[i];
-    if (to[i] == office_.rank()) continue;
+    if (to[i] == engine_.rank()) continue;
     const Tensor& travels = for_all.defined() ? for_all : x;
     const bool has_content = moving_bytes(travels) > 0 && is_inline(travels);
     if (has_content && (travels.data() != copied || content_.size() != static_cast<std::size_t>(travels.bytes()))) {
@@ -64,47 +64,48 @@ void Offers::put(int step, std::vector<Tensor> tensors, const std::vector<int>& 
       travels.device().backend().copy_to_host(content_, travels.data());
       copied = travels.data();
     }
-    if (has_content || step == 0) office_.send(to[i], has_content ? content_ : std::span<const std::byte>());
+    if (has_content || step == 0) engine_.send(to[i], has_content ? content_ : std::span<const std::byte>());
     if (!is_inline(x)) mine.owed[i] = x.bytes();
   }
   mine.is_offered = true;
-  for (const auto& [from, want] : std::exchange(early_, {})) wanted(from, want);
+  for (const auto& [from, request] : std::exchange(early_, {})) on_request(from, request);
 }
 
-void Offers::wanted(int from, const Want& want) {
-  Step& step = steps_[static_cast<std::size_t>(want.slice.step)];
+void Offers::on_request(int from, const ElementRequest& request) {
+  Step& step = steps_[static_cast<std::size_t>(request.slice.step)];
   if (!step.is_offered) {
-    early_.emplace_back(from, want);
+    early_.emplace_back(from, request);
     return;
   }
   const auto i = static_cast<std::size_t>(std::find(step.to.begin(), step.to.end(), from) - step.to.begin());
-  if (i == step.to.size() || want.slice.bytes > step.owed[i])
-    fail<StrangeLetter>("a letter that asks for {} bytes that are not its own", want.slice.bytes);
+  if (i == step.to.size() || request.slice.bytes > step.owed[i])
+    fail<MalformedMessage>("a message that asks for {} bytes that are not its own", request.slice.bytes);
   const Tensor& x = step.tensors[i];
-  const Tensor slice = Tensor::view(x.storage(), x.byte_offset() + want.slice.offset, {want.slice.bytes}, DType::u8);
-  step.owed[i] -= want.slice.bytes;
-  sent_.push_back(office_.send_elements(from, want.tag, slice, step.computed));
+  const Tensor slice =
+      Tensor::view(x.storage(), x.byte_offset() + request.slice.offset, {request.slice.bytes}, DType::u8);
+  step.owed[i] -= request.slice.bytes;
+  sent_.push_back(engine_.send_elements(from, request.tag, slice, step.computed));
 }
 
 void Offers::wait_until_sent(const Call& call) {
   for (const Step& step : steps_)
     for (std::size_t i = 0; i < step.owed.size(); ++i)
-      office_.wait([&] { return step.owed[i] == 0; }, call, step.to[i]);
-  wait_for_elements(office_, sent_, call);
+      engine_.wait([&] { return step.owed[i] == 0; }, call, step.to[i]);
+  wait_for_elements(engine_, sent_, call);
 }
 
 // ---- collectives ---------------------------------------------------------------------------------------------------
 
-CollectiveExchange::CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call,
+CollectiveExchange::CollectiveExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
                                        std::vector<Tensor> offered, std::int64_t piece_bytes)
-    : office_(office),
+    : engine_(engine),
       group_(std::move(group)),
       call_(std::move(call)),
       piece_bytes_(piece_bytes),
-      offers_(office, {group_->id, call_.sequence, -1}) {
+      offers_(engine, {group_->id, call_.sequence, -1}) {
   whole_ = whole_of(offered);
   offers_.put(0, std::move(offered), group_->members, call_, whole_);
-  office_.poll();
+  engine_.poll();
 }
 
 std::vector<const Call*> CollectiveExchange::calls() {
@@ -164,7 +165,7 @@ void CollectiveExchange::offer(std::vector<Tensor> offered) {
 void CollectiveExchange::finish() {
   wait_until_read();
   for (std::size_t p = 0; p < group_->size(); ++p)
-    if (p != group_->rank) office_.take_arrival(offers_.name(), group_->members[p]);
+    if (p != group_->rank) engine_.take_arrival(offers_.name(), group_->members[p]);
 }
 
 /// Two ranks that all_reduce few elements exchange all of them at once, which are no more than the slices of two

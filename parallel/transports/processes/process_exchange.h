@@ -1,5 +1,5 @@
-// What a rank says and offers in a call among processes, whatever path its elements take. Tensors of a few KiB travel
-// with the words that announce them; larger ones wait where they are until their receiver has the memory ready.
+// A rank's part of a call among processes, whatever path its elements take. Tensors of a few KiB travel within the
+// control messages that announce them; larger ones stay where they are until their receiver has the memory for them.
 #pragma once
 
 #include <array>
@@ -10,50 +10,55 @@
 #include <vector>
 
 #include "parallel/communicator/transport.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 
 struct Group {
   std::uint64_t id;
   std::vector<int> members;  // world ranks
-  std::size_t rank;          // this one's place among them
+  std::size_t rank;          // this rank's index in `members`
   std::size_t size() const { return members.size(); }
 };
 
-/// Tensors of at most so many bytes travel with words.
+/// Tensors of at most this many bytes travel within control messages.
 constexpr std::int64_t max_inline_bytes = 8192;
-/// Bytes that must move; on plan nothing does.
+/// The bytes that must move: none on the device plan.
 std::int64_t moving_bytes(const Tensor& x);
 bool is_inline(const Tensor& x);
-/// What travelled with words, into the tensor.
+/// Copies what travelled within a control message into the tensor.
 void copy_content(const std::vector<std::byte>& content, const Tensor& x);
 
 using Transfers = std::vector<std::shared_ptr<Transfer>>;
-void wait_for_elements(PostOffice& office, const Transfers& transfers, const Call& call);
+void wait_for_elements(ProgressEngine& engine, const Transfers& transfers, const Call& call);
 
-/// What this rank offers in one exchange, and what became of it.
-class Offers : public Addressee {
+/// The tensors that this rank offers in one exchange, and their state.
+class Offers : public Endpoint {
  public:
-  Offers(PostOffice& office, const ExchangeName& name) : office_(office), name_(name) { office_.enroll(name_, *this); }
-  ~Offers() override { office_.discharge(name_); }
+  Offers(ProgressEngine& engine, const ExchangeName& name) : engine_(engine), name_(name) {
+    engine_.add_endpoint(name_, *this);
+  }
+  ~Offers() override { engine_.remove_endpoint(name_); }
   Offers(const Offers&) = delete;
   Offers& operator=(const Offers&) = delete;
 
   const ExchangeName& name() const { return name_; }
 
-  /// To the world ranks `to`: call and small tensors at once, what others have asked for already, and the rest later.
-  /// `for_all`, if it is defined, is what travels to each with the call in place of its own tensor, which is small.
+  /// Offers tensors[i] to world rank to[i]. The call and small tensors are sent at once, larger tensors when they are
+  /// requested. `for_all`, if it is defined, is sent to every rank with the call in place of the rank's own tensor,
+  /// which is small.
   void put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call,
            const Tensor& for_all = {});
-  void wanted(int from, const Want& want) override;
-  void taken() override { is_taken_ = true; }
+  void on_request(int from, const ElementRequest& request) override;
+  void on_taken() override { is_taken_ = true; }
   bool is_taken() const { return is_taken_; }
 
   const std::vector<Tensor>& tensors(int step) const { return steps_[static_cast<std::size_t>(step)].tensors; }
-  const std::shared_ptr<Mark>& computed(int step) const { return steps_[static_cast<std::size_t>(step)].computed; }
+  const std::shared_ptr<const Mark>& computed(int step) const {
+    return steps_[static_cast<std::size_t>(step)].computed;
+  }
 
-  /// Until everybody has asked for what is theirs, and has it.
+  /// Waits until every rank has requested its tensors, and has received them.
   void wait_until_sent(const Call& call);
 
  private:
@@ -61,24 +66,24 @@ class Offers : public Addressee {
     bool is_offered = false;
     std::vector<int> to;
     std::vector<Tensor> tensors;
-    std::shared_ptr<Mark> computed;  // when they may be read
-    std::vector<std::int64_t> owed;  // bytes not asked for yet
+    std::shared_ptr<const Mark> computed;  // when they may be read
+    std::vector<std::int64_t> owed;        // bytes not asked for yet
   };
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   ExchangeName name_;
   std::array<Step, 2> steps_;
-  std::vector<std::pair<int, Want>> early_;
+  std::vector<std::pair<int, ElementRequest>> early_;
   Transfers sent_;
-  std::vector<std::byte> content_;  // of the tensor that was last sent with words
+  std::vector<std::byte> content_;  // of the tensor that was last sent within a control message
   bool is_taken_ = false;
 };
 
-/// A collective: all but the way of the larger tensors.
+/// A collective, except for how larger tensors move.
 class CollectiveExchange : public Exchange {
  public:
-  /// Keeps the group: the communicator may go before its calls are complete.
-  CollectiveExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
+  /// Keeps the group, because the communicator may be destroyed before its calls are complete.
+  CollectiveExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
                      std::int64_t piece_bytes);
 
   std::vector<const Call*> calls() override;
@@ -90,25 +95,25 @@ class CollectiveExchange : public Exchange {
 
  protected:
   /// Begins to move `length` bytes, from `offset` on, of each tensor that is offered in this step and that does not
-  /// travel with words: destinations[p] takes rank p's (this rank's, too) and has as many bytes as there are; undefined
-  /// where nothing comes. Two such moves may be under way, told apart by `buffer`, 0 or 1.
+  /// travel within a control message. destinations[p] receives those of rank p (also of this rank) and has their number
+  /// of bytes; it is undefined where none come. Two such moves may be under way; `buffer`, 0 or 1, distinguishes them.
   virtual void begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
                      std::vector<Tensor> destinations) = 0;
   virtual void wait(std::size_t buffer) = 0;
-  /// Until no other rank will read what this one offered.
+  /// Waits until no other rank will read what this one offered.
   virtual void wait_until_read() = 0;
 
-  PostOffice& office() { return office_; }
+  ProgressEngine& engine() { return engine_; }
   const Group& group() const { return *group_; }
   const Call& call() const { return call_; }
   const std::vector<const Call*>& all_calls() const { return calls_; }
   Offers& offers() { return offers_; }
   const std::vector<Tensor>& offered() const { return offers_.tensors(step_); }
   int step() const { return step_; }
-  Arrival& arrival_of(std::size_t p) { return office_.arrival(offers_.name(), group().members[p]); }
+  Arrival& arrival_of(std::size_t p) { return engine_.arrival(offers_.name(), group().members[p]); }
   template <class Ready>
   void wait_for(std::size_t p, const Ready& ready) {
-    office_.wait(ready, call_, group().members[p]);
+    engine_.wait(ready, call_, group().members[p]);
   }
 
  private:
@@ -118,7 +123,7 @@ class CollectiveExchange : public Exchange {
   Tensor row_of(std::size_t p, const Tensor& piece, std::int64_t count) const;
   void begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at, std::int64_t length);
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   std::shared_ptr<const Group> group_;
   Call call_;
   std::int64_t piece_bytes_;

@@ -10,61 +10,57 @@ namespace heddle {
 
 namespace {
 
-using Kind = PostOffice::Kind;
+using Kind = ProgressEngine::Kind;
 
-class SendExchange : public Exchange {
+class SendExchange : public MessageExchange {
  public:
-  SendExchange(PostOffice& office, std::uint64_t group, Call call, Tensor x)
-      : office_(office), call_(std::move(call)), offers_(office, {group, call_.sequence, call_.peer}) {
+  SendExchange(ProgressEngine& engine, std::uint64_t group, Call call, Tensor x)
+      : engine_(engine), call_(std::move(call)), offers_(engine, {group, call_.sequence, call_.peer}) {
     offers_.put(0, {std::move(x)}, {call_.peer}, call_);
-    office_.poll();
+    engine_.poll();
   }
 
   std::vector<const Call*> calls() override { return {&call_}; }
-  void receive(std::span<Tensor> /*incoming*/) override {}
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
     offers_.wait_until_sent(call_);
-    office_.wait([&] { return offers_.is_taken(); }, call_, call_.peer);
+    engine_.wait([&] { return offers_.is_taken(); }, call_, call_.peer);
   }
 
  private:
-  PostOffice& office_;
+  ProgressEngine& engine_;
   Call call_;
   Offers offers_;
 };
 
-class RecvExchange : public Exchange {
+class RecvExchange : public MessageExchange {
  public:
-  RecvExchange(PostOffice& office, std::uint64_t group, Call call)
-      : office_(office), call_(std::move(call)), name_{group, call_.sequence, call_.peer} {
-    office_.poll();
+  RecvExchange(ProgressEngine& engine, std::uint64_t group, Call call)
+      : engine_(engine), call_(std::move(call)), name_{group, call_.sequence, call_.peer} {
+    engine_.poll();
   }
 
   std::vector<const Call*> calls() override {
-    Arrival& arrival = office_.arrival(name_, call_.peer);
-    office_.wait([&] { return arrival.call.has_value(); }, call_, call_.peer);
-    arrival_ = office_.take_arrival(name_, call_.peer);
+    Arrival& arrival = engine_.arrival(name_, call_.peer);
+    engine_.wait([&] { return arrival.call.has_value(); }, call_, call_.peer);
+    arrival_ = engine_.take_arrival(name_, call_.peer);
     return {&*arrival_.call};
   }
   void receive(std::span<Tensor> incoming) override {
     const Tensor& x = incoming[0];
     if (moving_bytes(x) == 0) return;
     if (is_inline(x)) return copy_content(*arrival_.content[0], x);
-    // Both may have to prepare it, whatever call the sender is in: it is no circle if that waits for this rank.
-    office_.wait([&] { return office_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
-    wait_for_elements(office_, {office_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
+    // Both ranks may have to prepare the path, whatever call the sender is in: if that call waits for this rank, it is
+    // no cycle.
+    engine_.wait([&] { return engine_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
+    wait_for_elements(engine_, {engine_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
   }
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
-    office_.begin(Kind::taken, name_);
-    office_.send(call_.peer);
+    engine_.begin(Kind::taken, name_);
+    engine_.send(call_.peer);
   }
 
  private:
-  PostOffice& office_;
+  ProgressEngine& engine_;
   Call call_;
   ExchangeName name_;
   Arrival arrival_;
@@ -72,31 +68,31 @@ class RecvExchange : public Exchange {
 
 class ProcessTransport : public Transport {
  public:
-  ProcessTransport(PostOffice& office, Group group)
-      : office_(office), group_(std::make_shared<const Group>(std::move(group))) {}
+  ProcessTransport(ProgressEngine& engine, Group group)
+      : engine_(engine), group_(std::make_shared<const Group>(std::move(group))) {}
 
   int rank() const override { return static_cast<int>(group_->rank); }
   int size() const override { return static_cast<int>(group_->members.size()); }
   int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
-    return office_.path().start(group_, std::move(call), std::move(offered));
+    return engine_.path().start(group_, std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int /*to*/) override {
-    return std::make_unique<SendExchange>(office_, group_->id, std::move(call), std::move(x));
+    return std::make_unique<SendExchange>(engine_, group_->id, std::move(call), std::move(x));
   }
   std::unique_ptr<Exchange> start_recv(Call call, int /*from*/) override {
-    return std::make_unique<RecvExchange>(office_, group_->id, std::move(call));
+    return std::make_unique<RecvExchange>(engine_, group_->id, std::move(call));
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
-    // Alike on all members; that two of a rank's groups get one name is as likely as 2^-64.
+    // The same on all members; two groups of a rank get the same number with probability 2^-64.
     std::uint64_t id = group_->id;
     for (const std::uint64_t word : {sequence, static_cast<std::uint64_t>(world_rank(members[0]))})
       id = mixed(id ^ mixed(word + 1));
     for (int& member : members) member = world_rank(member);
-    return make_process_transport(office_, id, std::move(members));
+    return make_process_transport(engine_, id, std::move(members));
   }
-  void abort(std::string_view why) override { office_.report({Failure::Kind::error, std::string(why)}); }
+  void abort(std::string_view why) override { engine_.report({Failure::Kind::error, std::string(why)}); }
 
  private:
   /// SplitMix64.
@@ -107,16 +103,17 @@ class ProcessTransport : public Transport {
     return x ^ (x >> 31);
   }
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   std::shared_ptr<const Group> group_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_process_transport(PostOffice& office, std::uint64_t group, std::vector<int> members) {
-  const auto me = std::find(members.begin(), members.end(), office.rank());
+std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, std::uint64_t group,
+                                                  std::vector<int> members) {
+  const auto me = std::find(members.begin(), members.end(), engine.rank());
   const auto rank = static_cast<std::size_t>(me - members.begin());
-  return std::make_unique<ProcessTransport>(office, Group{group, std::move(members), rank});
+  return std::make_unique<ProcessTransport>(engine, Group{group, std::move(members), rank});
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Ranks as processes: one end of a communicator among them.
+// Ranks as processes: one rank's end of a communicator among them.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "parallel/communicator/transport.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 
-/// The communicator of these world ranks, in this order; `group` names it, alike on all of them.
-std::unique_ptr<Transport> make_process_transport(PostOffice& office, std::uint64_t group, std::vector<int> members);
+/// The communicator of these world ranks, in this order; `group` identifies it, with the same number on all of them.
+std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, std::uint64_t group,
+                                                  std::vector<int> members);
 
 }  // namespace heddle

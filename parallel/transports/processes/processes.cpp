@@ -2,28 +2,20 @@
 
 #include <numeric>
 
-#include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/process_transport.h"
+#include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/wire_path.h"
 
 namespace heddle {
 
 namespace {
 
-/// A rank that failed or has no memory is named in what is said of it. Of the rest rank 0's is what the user sees, and
-/// goes without saying.
-[[noreturn]] void raise(int rank, const Failure& failure) {
-  const std::string why = rank == 0 ? failure.why : fmt::format("rank {}: {}", rank, failure.why);
-  switch (failure.kind) {
-    case Failure::Kind::rank_failed:
-      throw RankFailed(failure.why);
-    case Failure::Kind::out_of_memory:
-      throw OutOfMemory(failure.why);
-    case Failure::Kind::input_error:
-      throw InputError(why);
-    default:
-      throw Error(why);
-  }
+/// The texts of failed ranks and of ranks without memory name the rank already. Of the others, rank 0's is what the
+/// user expects, and needs no rank.
+[[noreturn]] void raise_for_rank(int rank, Failure failure) {
+  const bool names_rank = failure.kind != Failure::Kind::error && failure.kind != Failure::Kind::input_error;
+  if (rank != 0 && !names_rank) failure.why = fmt::format("rank {}: {}", rank, failure.why);
+  raise(failure);
 }
 
 }  // namespace
@@ -38,6 +30,8 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
     return Failure{Failure::Kind::out_of_memory, error.what()};
   } catch (const InputError& error) {
     return Failure{Failure::Kind::input_error, error.what()};
+  } catch (const LeaderLate& error) {
+    return Failure{Failure::Kind::leader_late, error.what()};
   } catch (const RankFailed& error) {
     return Failure{Failure::Kind::rank_failed, error.what()};
   } catch (const std::exception& error) {
@@ -47,41 +41,56 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
   }
 }
 
+void raise(const Failure& failure) {
+  switch (failure.kind) {
+    case Failure::Kind::rank_failed:
+    case Failure::Kind::leader_late:
+      throw RankFailed(failure.why);
+    case Failure::Kind::out_of_memory:
+      throw OutOfMemory(failure.why);
+    case Failure::Kind::input_error:
+      throw InputError(failure.why);
+    case Failure::Kind::error:
+      break;
+  }
+  throw Error(failure.why);
+}
+
 Processes::Processes(std::unique_ptr<Wire> wire)
-    : office_(std::make_unique<PostOffice>(std::move(wire))), wire_(std::make_unique<WirePath>(*office_)) {
-  office_->set_path(*wire_);
+    : engine_(std::make_unique<ProgressEngine>(std::move(wire))), wire_(std::make_unique<WirePath>(*engine_)) {
+  engine_->set_path(*wire_);
 }
 Processes::~Processes() = default;
 
 int Processes::rank() const {
-  return office_->rank();
+  return engine_->rank();
 }
 int Processes::size() const {
-  return office_->size();
+  return engine_->size();
 }
 int Processes::local_size() const {
-  return office_->wire().local_size();
+  return engine_->wire().local_size();
 }
 int Processes::local_rank() const {
-  return office_->wire().local_rank();
+  return engine_->wire().local_rank();
 }
 std::string Processes::name() const {
-  return office_->wire().name();
+  return engine_->wire().name();
 }
 
 std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout) {
-  if (office_->is_broken())
+  if (engine_->is_broken())
     fail<RankFailed>("the processes cannot go on: some did not answer after an earlier failure");
-  office_->set_timeout(timeout);
+  engine_->set_timeout(timeout);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
-  return make_process_transport(*office_, 0, std::move(members));
+  return make_process_transport(*engine_, 0, std::move(members));
 }
 
 std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
                                               const Device& device) {
-  path_ = make(*office_, device);
-  office_->set_path(*path_);
+  path_ = make(*engine_, device);
+  engine_->set_path(*path_);
   std::unique_ptr<Transport> transport = connect(ranks, timeout);
   path_->begin(ranks);
   return transport;
@@ -90,19 +99,19 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
 std::optional<std::pair<int, Failure>> Processes::conclude(const std::exception_ptr& exception) {
   // The next section begins without this one's path, also where the end of this one throws.
   const auto drop_path = [this](void*) {
-    office_->set_path(*wire_);
+    engine_->set_path(*wire_);
     path_.reset();
   };
   const std::unique_ptr<void, decltype(drop_path)> scope(this, drop_path);
-  if (exception) office_->give_up(exception);
-  const std::map<int, Failure> failures = office_->conclude();
+  if (exception) engine_->give_up(exception);
+  const std::map<int, Failure> failures = engine_->conclude();
   if (path_ != nullptr && failures.empty()) path_->close();
   if (failures.empty()) return {};
   return *failures.begin();
 }
 
 bool Processes::is_broken() const {
-  return office_->is_broken();
+  return engine_->is_broken();
 }
 
 void Processes::together(const std::function<void()>& body) {
@@ -112,27 +121,31 @@ void Processes::together(const std::function<void()>& body) {
   } catch (...) {
     exception = std::current_exception();
   }
-  if (const auto failed = conclude(exception)) raise(failed->first, failed->second);
+  if (const auto failed = conclude(exception)) raise_for_rank(failed->first, failed->second);
 }
 
 std::vector<std::string> Processes::gather(const std::string& content) {
-  return office_->gather(content);
+  return engine_->gather(content);
+}
+
+void Processes::set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
+  engine_->set_on_silent_leader(std::move(on_silent_leader));
 }
 
 bool Processes::plain(Operation operation, std::span<float> in, std::span<float> out) {
-  return office_->wire().plain(operation, in, out);
+  return engine_->wire().plain(operation, in, out);
 }
 
 std::optional<std::string> Processes::lost(int process) const {
-  return office_->lost(process);
+  return engine_->lost(process);
 }
 
 bool Processes::is_whole() const {
-  return office_->is_whole();
+  return engine_->is_whole();
 }
 
 void Processes::leave(int code) {
-  office_->leave(code);
+  engine_->leave(code);
 }
 
 }  // namespace heddle

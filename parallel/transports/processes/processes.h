@@ -1,5 +1,6 @@
-// The processes that a job (mpirun, srun) started, each with one rank: they communicate in sections, one after the
-// other, of which each ends on all of them in the same way. A failure in one is known to all before the next begins.
+// The processes of a job (mpirun, srun, or connected by sockets), each with one rank. They communicate in sections, one
+// after the other; each section ends on all of them in the same way. A failure in one section is known to all processes
+// before the next begins.
 #pragma once
 
 #include <chrono>
@@ -18,15 +19,23 @@
 
 namespace heddle {
 
+/// Rank 0, which reports how the job ends, did not come in time.
+class LeaderLate : public RankFailed {
+ public:
+  using RankFailed::RankFailed;
+};
+
 /// Why a process's part of a section failed.
 struct Failure {
-  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error } kind = Kind::error;
+  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, leader_late } kind = Kind::error;
   std::string why;
 };
-/// Nothing for ranks that only had to stop.
+/// Nothing for ranks that only stopped because another one failed.
 std::optional<Failure> failure_of(const std::exception_ptr& exception);
+/// Throws the failure as an error of its kind.
+[[noreturn]] void raise(const Failure& failure);
 
-class PostOffice;
+class ProgressEngine;
 
 class Processes {
  public:
@@ -37,44 +46,51 @@ class Processes {
 
   int rank() const;
   int size() const;
-  /// Processes on this machine, and this one's place among them.
+  /// The number of processes on this machine, and this one's number among them, from 0.
   int local_size() const;
   int local_rank() const;
-  /// What connects them: `Open MPI 4.1.4`, `sockets`.
+  /// What connects the processes: `Open MPI 4.1.4`, `sockets`.
   std::string name() const;
 
-  /// This process's end of the communicator of the section's ranks, the first `ranks` processes. A wait lasts `timeout`
-  /// at most.
+  /// This process's end of the communicator of the section's ranks, which are the first `ranks` processes. A wait lasts
+  /// at most `timeout`. RankFailed if the job is broken.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
   /// The same, with elements that move to and from this device by a path of the section's own. The device outlives the
   /// section. Throws what ElementPath::begin does.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
                                      const Device& device);
-  /// Tells the others that this process's part of the section is over and how, and waits for theirs. Gives the lowest
-  /// rank's failure, with the rank: the same on all processes.
+  /// Ends this process's part of the section, reports how, and waits for the other processes. Returns the failure of
+  /// the lowest rank, with that rank: the same on all processes.
   std::optional<std::pair<int, Failure>> conclude(const std::exception_ptr& exception);
-  /// Some did not answer after a failure: there are no more sections, and what they had on its way may still arrive in
-  /// this process's memory.
+  /// Some processes did not answer after a failure: there are no more sections, and what they had sent may still arrive
+  /// in the memory of this process.
   bool is_broken() const;
-  /// A section without a communicator: each process does it, and it fails on all, by the same error, or on none.
+  /// A section without a communicator: every process runs the body, and it fails on all, with the same error, or on
+  /// none.
   void together(const std::function<void()>& body);
-  /// Between sections: on rank 0 what each process gave, elsewhere nothing. Empty for a process that is gone.
+  /// Between sections: returns what each process gave on rank 0, and nothing elsewhere. Empty for a process that is
+  /// gone.
   std::vector<std::string> gather(const std::string& content);
 
-  /// The library's own collective, see `Wire::plain`.
+  /// What is called on one of the other processes, the lowest that is there, with the error of a section that failed
+  /// because rank 0 did not come in time, once rank 0 has not answered for a second more and so cannot report it.
+  void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader);
+
+  /// The library's own collective; see `Wire::plain`.
   bool plain(Operation operation, std::span<float> in, std::span<float> out);
 
-  /// Why a process that is gone before it left is gone: `rank 1: its process is gone`. Nothing of others.
+  /// The reason why a process is gone that ended before it left: `rank 1: its process is gone`. Nothing for others.
   std::optional<std::string> lost(int process) const;
-  /// None is.
+  /// Whether no process is gone.
   bool is_whole() const;
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
-  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results.
+  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results. Does
+  /// not wait for rank 0 where its silence has been reported.
   void leave(int code);
 
  private:
-  std::unique_ptr<PostOffice> office_;
+  std::unique_ptr<ProgressEngine> engine_;
   std::unique_ptr<ElementPath> wire_;
   std::unique_ptr<ElementPath> path_;  // the present section's own, if it has one
 };

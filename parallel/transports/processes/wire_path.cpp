@@ -6,13 +6,13 @@ namespace heddle {
 
 namespace {
 
-// Reductions hold two such pieces of every other rank's elements: one is reduced while the next is on its way.
-constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
+// Reductions hold two such pieces of every other rank's elements: one is reduced while the next is under way.
+constexpr std::int64_t wire_piece_bytes = std::int64_t{1} << 20;
 
 class FetchingExchange : public CollectiveExchange {
  public:
-  FetchingExchange(PostOffice& office, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered)
-      : CollectiveExchange(office, std::move(group), std::move(call), std::move(offered), piece_bytes) {}
+  FetchingExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered)
+      : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), wire_piece_bytes) {}
 
  protected:
   void begin(std::size_t buffer, std::int64_t offset, std::int64_t /*length*/,
@@ -21,12 +21,12 @@ class FetchingExchange : public CollectiveExchange {
     transfers.clear();
     for (std::size_t p = 0; p < destinations.size(); ++p)
       if (p != group().rank && destinations[p].defined())
-        transfers.push_back(office().fetch_elements(group().members[p], offers().name(),
+        transfers.push_back(engine().fetch_elements(group().members[p], offers().name(),
                                                     {step(), offset, destinations[p].bytes()}, destinations[p]));
     Tensor& own = destinations[group().rank];
     if (own.defined()) own.copy_from(offered()[group().rank]);
   }
-  void wait(std::size_t buffer) override { wait_for_elements(office(), transfers_[buffer], call()); }
+  void wait(std::size_t buffer) override { wait_for_elements(engine(), transfers_[buffer], call()); }
   void wait_until_read() override { offers().wait_until_sent(call()); }
 
  private:
@@ -35,22 +35,22 @@ class FetchingExchange : public CollectiveExchange {
 
 }  // namespace
 
-std::shared_ptr<Mark> WirePath::mark(Device& device) {
+std::shared_ptr<const Mark> WirePath::mark(Device& device) {
   device.backend().synchronize();
   return nullptr;
 }
 
 std::unique_ptr<WireTransfer> WirePath::receive(int from, int tag, const Tensor& tensor) {
-  return office_.wire().receive(from, tag, tensor.data(), tensor.bytes());
+  return engine_.wire().receive(from, tag, tensor.data(), tensor.bytes());
 }
 
 std::unique_ptr<WireTransfer> WirePath::send(int to, int tag, const Tensor& tensor,
-                                             const std::shared_ptr<Mark>& /*computed*/) {
-  return office_.wire().send(to, tag, tensor.data(), tensor.bytes());
+                                             const std::shared_ptr<const Mark>& /*computed*/) {
+  return engine_.wire().send(to, tag, tensor.data(), tensor.bytes());
 }
 
 std::unique_ptr<Exchange> WirePath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
-  return std::make_unique<FetchingExchange>(office_, std::move(group), std::move(call), std::move(offered));
+  return std::make_unique<FetchingExchange>(engine_, std::move(group), std::move(call), std::move(offered));
 }
 
 }  // namespace heddle

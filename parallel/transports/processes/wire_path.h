@@ -1,29 +1,29 @@
-// Elements that go over the wire, out of and into memory that the wire reaches. A receiver asks for what it takes when
-// it has the memory ready: elements are copied once, no process holds what nobody asked for, and a send is complete
-// when the receiver has it.
+// Moves elements over the wire, from and to memory that the wire can reach. A receiver requests elements once it has
+// the memory for them: they are copied once, no process holds elements that were not requested, and a send is complete
+// when the receiver has them.
 #pragma once
 
 #include "parallel/transports/processes/element_path.h"
 
 namespace heddle {
 
-class PostOffice;
+class ProgressEngine;
 
 class WirePath : public ElementPath {
  public:
-  explicit WirePath(PostOffice& office) : office_(office) {}
+  explicit WirePath(ProgressEngine& engine) : engine_(engine) {}
 
-  std::shared_ptr<Mark> mark(Device& device) override;
+  std::shared_ptr<const Mark> mark(Device& device) override;
   std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) override;
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
-                                     const std::shared_ptr<Mark>& computed) override;
+                                     const std::shared_ptr<const Mark>& computed) override;
   std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
-  void told(int /*from*/, LetterReader& /*letter*/) override {}
-  /// A wire ends nothing that has begun: all of it is of Transfers.
+  void receive_message(int /*from*/, MessageReader& /*message*/) override {}
+  /// A wire ends nothing that has begun: all of it belongs to Transfers.
   void abandon() noexcept override {}
 
  private:
-  PostOffice& office_;
+  ProgressEngine& engine_;
 };
 
 }  // namespace heddle

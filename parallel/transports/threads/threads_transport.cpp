@@ -9,20 +9,20 @@
 #include <utility>
 
 #include "framework/tensors/device.h"
-#include "parallel/transports/threads/waiting_room.h"
+#include "parallel/transports/threads/wait_graph.h"
 
 namespace heddle {
 
 namespace {
 
-/// Behind the work that makes these tensors, of one rank, what they are to be; null where it is done.
+/// A mark behind the work that computes these tensors of one rank; null where that is done.
 std::shared_ptr<const Mark> mark_behind(std::span<const Tensor> tensors) {
   for (const Tensor& x : tensors)
     if (x.defined()) return x.device().backend().mark();
   return nullptr;
 }
 
-/// What a rank lets others work on: one tensor for each of them, or none.
+/// The tensors that a rank offers to the others: one for each of them, or none.
 struct Offer {
   Offer() = default;
   explicit Offer(std::vector<Tensor> for_ranks) : tensors(std::move(for_ranks)), ready(mark_behind(tensors)) {}
@@ -31,20 +31,20 @@ struct Offer {
   std::shared_ptr<const Mark> ready;
 };
 
-/// What a rank has of the others for the time of some work on it. Null marks, of devices that compute at once, are
-/// nothing to wait for.
+/// Tensors of other ranks that this rank works on for a while. Null marks, of devices that compute synchronously, need
+/// no wait.
 class Borrowed {
  public:
   explicit Borrowed(Backend& mine) : mine_(mine) {}
 
-  /// What this rank issues from now on begins when x is ready.
+  /// Work that this rank issues from now on begins when x is ready.
   void take(const Tensor& x, const std::shared_ptr<const Mark>& ready) {
     Backend& owner = x.device().backend();
     if (ready == nullptr || &owner == &mine_) return;
     mine_.wait_for(ready.get());
     owners_.push_back(&owner);
   }
-  /// What the owners issue from now on begins when all that this rank has issued so far is done.
+  /// Work that the owners issue from now on begins when everything that this rank has issued so far is done.
   void give_back() {
     if (owners_.empty()) return;
     const std::shared_ptr<const Mark> done = mine_.mark();
@@ -64,9 +64,9 @@ void fetch(const Tensor& from, const std::shared_ptr<const Mark>& ready, Tensor&
   borrowed.give_back();
 }
 
-/// Where one rank's calls are seen by the others. The phase is 4 * sequence + step: 1 and 2 say that offers[step - 1]
-/// may be worked on, `done` that this rank has issued its work on the others'. A slot serves again after max_started
-/// calls.
+/// One rank's calls, as the others see them. The phase is 4 * sequence + step: steps 1 and 2 say that offers[step - 1]
+/// may be worked on, `done` says that this rank has issued its work on the others' tensors. A slot is reused after
+/// max_started calls.
 struct alignas(64) Slot {
   static constexpr std::uint64_t done = 3;
   std::atomic<std::uint64_t> phase{0};
@@ -81,7 +81,7 @@ struct Message {
   std::atomic<bool> taken{false};
 };
 
-/// What one rank has sent to another and that did not take it yet.
+/// The messages from one rank to another that have not been received yet.
 struct Mailbox {
   std::mutex mutex;
   std::map<std::uint64_t, std::shared_ptr<Message>> messages;
@@ -108,13 +108,13 @@ struct ThreadGroup {
 
 class ThreadsWorld::Shared {
  public:
-  Shared(int ranks, std::chrono::milliseconds timeout) : room_(ranks, timeout) {
+  Shared(int ranks, std::chrono::milliseconds timeout) : waits_(ranks, timeout) {
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     world_ = std::make_shared<ThreadGroup>(std::move(everybody));
   }
 
-  WaitingRoom& room() { return room_; }
+  WaitGraph& waits() { return waits_; }
   const std::shared_ptr<ThreadGroup>& world() const { return world_; }
 
   std::shared_ptr<ThreadGroup> split(const ThreadGroup& parent, std::uint64_t sequence,
@@ -130,7 +130,7 @@ class ThreadsWorld::Shared {
   }
 
  private:
-  WaitingRoom room_;
+  WaitGraph waits_;
   std::shared_ptr<ThreadGroup> world_;
   std::mutex mutex_;
   std::map<std::tuple<const ThreadGroup*, std::uint64_t, int>, std::shared_ptr<ThreadGroup>> groups_;
@@ -142,8 +142,8 @@ using Shared = ThreadsWorld::Shared;
 
 class ThreadsCollective : public Exchange {
  public:
-  ThreadsCollective(WaitingRoom& room, ThreadGroup& group, std::size_t rank, Call call, std::vector<Tensor> offered)
-      : room_(room), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
+  ThreadsCollective(WaitGraph& waits, ThreadGroup& group, std::size_t rank, Call call, std::vector<Tensor> offered)
+      : waits_(waits), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
     mine_.call = std::move(call);
     publish(std::move(offered));
   }
@@ -173,7 +173,7 @@ class ThreadsCollective : public Exchange {
   void all_reduce(Reduction reduction, int /*rank*/, std::vector<Tensor> results) override {
     offer(std::move(results));
     wait_for_all(step_);
-    // Only this rank reads and writes these slices, of every rank's x and of every rank's result.
+    // Only this rank reads and writes these slices of every rank's x and of every rank's result.
     std::vector<Tensor> everywhere = offered(step_);
     if (everywhere[rank_].bytes() > 0) combine(reduction, offered(step_ - 1), everywhere);
   }
@@ -192,21 +192,21 @@ class ThreadsCollective : public Exchange {
  private:
   Slot& slot(std::size_t p) const { return group_.slot(p, sequence_); }
   const Offer& offer_of(std::size_t p) const { return slot(p).offers[step_ - 1]; }
-  /// What every rank offered to this one in that step.
+  /// The tensors that all ranks offered to this one in this step.
   std::vector<Tensor> offered(std::uint64_t step) const {
     std::vector<Tensor> tensors;
     for (std::size_t p = 0; p < group_.size(); ++p) tensors.push_back(slot(p).offers[step - 1].tensors[rank_]);
     return tensors;
   }
 
-  /// `parts` are of all ranks, in their order; `results` either of this rank or of all. The newest marks are behind
-  /// both.
+  /// `parts` has one tensor per rank, in rank order; `results` has this rank's only, or one per rank. The newest marks
+  /// are behind both.
   void combine(Reduction reduction, const std::vector<Tensor>& parts, std::span<Tensor> results) {
     Backend& mine = parts[rank_].device().backend();
     Borrowed borrowed(mine);
     for (std::size_t p = 0; p < group_.size(); ++p) borrowed.take(parts[p], offer_of(p).ready);
     if (parts.size() > 1)
-      mine.elementwise().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
+      mine.reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
     else if (parts[0].data() != results[0].data())
       results[0].copy_from(parts[0]);
     borrowed.give_back();
@@ -219,7 +219,7 @@ class ThreadsCollective : public Exchange {
 
   void enter(std::uint64_t step) {
     mine_.phase.store(4 * sequence_ + step);
-    room_.notify(group_.members[rank_]);
+    waits_.notify(group_.members[rank_]);
   }
 
   void wait_for_all(std::uint64_t step) const {
@@ -228,10 +228,10 @@ class ThreadsCollective : public Exchange {
 
   void wait_for(std::size_t p, std::uint64_t step) const {
     const std::atomic<std::uint64_t>& phase = group_.slot(p, sequence_).phase;
-    room_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
+    waits_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
   }
 
-  WaitingRoom& room_;
+  WaitGraph& waits_;
   ThreadGroup& group_;
   std::size_t rank_;
   std::uint64_t sequence_;
@@ -239,40 +239,37 @@ class ThreadsCollective : public Exchange {
   std::uint64_t step_ = 1;
 };
 
-class SendExchange : public Exchange {
+class ThreadSend : public MessageExchange {
  public:
-  SendExchange(WaitingRoom& room, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
-      : room_(room), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
+  ThreadSend(WaitGraph& waits, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
+      : waits_(waits), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
     Mailbox& mailbox = group.mailbox(from, to);
     {
       const std::lock_guard lock(mailbox.mutex);
       mailbox.messages.emplace(message_->call.sequence, message_);
     }
     mailbox.sent.store(message_->call.sequence);
-    room_.notify(message_->call.rank);
+    waits_.notify(message_->call.rank);
   }
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
-  void receive(std::span<Tensor> /*incoming*/) override {}
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
-    room_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
+    waits_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
   }
 
  private:
-  WaitingRoom& room_;
+  WaitGraph& waits_;
   int peer_;
   std::shared_ptr<Message> message_;
 };
 
-class RecvExchange : public Exchange {
+class ThreadReceive : public MessageExchange {
  public:
-  RecvExchange(WaitingRoom& room, ThreadGroup& group, Call call, int from, int to)
-      : room_(room), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
+  ThreadReceive(WaitGraph& waits, ThreadGroup& group, Call call, int from, int to)
+      : waits_(waits), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
-    room_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
+    waits_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
     const std::lock_guard lock(mailbox_.mutex);
     message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
     return {&message_->call};
@@ -280,16 +277,14 @@ class RecvExchange : public Exchange {
   void receive(std::span<Tensor> incoming) override {
     if (incoming[0].bytes() > 0) fetch(message_->x, message_->ready, incoming[0]);
   }
-  void reduce(Reduction /*reduction*/, Tensor& /*result*/) override {}
-  void offer(std::vector<Tensor> /*offered*/) override {}
   void finish() override {
     message_->x = Tensor();
     message_->taken.store(true);
-    room_.notify(call_.rank);
+    waits_.notify(call_.rank);
   }
 
  private:
-  WaitingRoom& room_;
+  WaitGraph& waits_;
   Mailbox& mailbox_;
   Call call_;
   std::shared_ptr<Message> message_;
@@ -305,7 +300,7 @@ class ThreadsTransport : public Transport {
   int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
-    return std::make_unique<ThreadsCollective>(shared_->room(), *group_, static_cast<std::size_t>(rank_),
+    return std::make_unique<ThreadsCollective>(shared_->waits(), *group_, static_cast<std::size_t>(rank_),
                                                std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
@@ -313,17 +308,17 @@ class ThreadsTransport : public Transport {
     message->call = std::move(call);
     message->ready = mark_behind(std::span(&x, 1));
     message->x = std::move(x);
-    return std::make_unique<SendExchange>(shared_->room(), *group_, std::move(message), rank_, to);
+    return std::make_unique<ThreadSend>(shared_->waits(), *group_, std::move(message), rank_, to);
   }
   std::unique_ptr<Exchange> start_recv(Call call, int from) override {
-    return std::make_unique<RecvExchange>(shared_->room(), *group_, std::move(call), from, rank_);
+    return std::make_unique<ThreadReceive>(shared_->waits(), *group_, std::move(call), from, rank_);
   }
   std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
     const auto me = std::find(members.begin(), members.end(), rank_);
     const int rank = static_cast<int>(me - members.begin());
     return std::make_unique<ThreadsTransport>(shared_, shared_->split(*group_, sequence, members), rank);
   }
-  void abort(std::string_view why) override { shared_->room().failed(world_rank(rank_), why); }
+  void abort(std::string_view why) override { shared_->waits().failed(world_rank(rank_), why); }
 
  private:
   std::shared_ptr<Shared> shared_;
@@ -341,17 +336,17 @@ std::unique_ptr<Transport> ThreadsWorld::connect(int rank) {
   return std::make_unique<ThreadsTransport>(shared_, shared_->world(), rank);
 }
 void ThreadsWorld::ended(int rank) {
-  shared_->room().ended(rank);
+  shared_->waits().ended(rank);
 }
 void ThreadsWorld::failed(int rank, std::string_view why) {
-  shared_->room().failed(rank, why);
+  shared_->waits().failed(rank, why);
 }
 void ThreadsWorld::returned(int rank) {
-  shared_->room().returned(rank);
+  shared_->waits().returned(rank);
 }
 void ThreadsWorld::await(int count, std::chrono::milliseconds patience,
                          const std::function<void(const std::string& why)>& on_stall) {
-  shared_->room().await(count, patience, on_stall);
+  shared_->waits().await(count, patience, on_stall);
 }
 
 }  // namespace heddle

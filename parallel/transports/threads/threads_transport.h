@@ -1,13 +1,14 @@
-// Ranks as threads of one process: receivers copy straight out of the senders' tensors, nothing is staged. Waits spin
-// for some microseconds, unless there are more ranks than cores, and then sleep. Sends are never buffered (what others
-// call rendezvous mode), and a circle of sleeping ranks is found as soon as its last rank falls asleep.
+// Ranks as threads of one process: receivers copy directly out of the senders' tensors, without staging. Waits spin for
+// some microseconds, unless there are more ranks than cores, and then sleep. Sends are never buffered (rendezvous
+// mode), and a cycle of waiting ranks is found as soon as its last rank goes to sleep.
 //
 // On a GPU that the ranks share, a call is done when its copies and kernels are issued. They run on the stream of the
-// rank that reads, among what it computes: there is no link whose time a stream of their own could hide, only the same
-// memory. Streams wait for each other by marks, hosts for hosts alone:
-// - who offers a tensor, or memory for results, marks its stream; who works on it waits for that mark first;
-// - who has issued such work marks its own stream, and makes the owner's wait for that before the owner's host is told:
-//   what the owner issues later, a change or the return of the memory, comes after the work.
+// rank that reads, among its kernels: a stream of their own could not hide the time of a link, since there is only the
+// same memory. Streams wait for each other at marks, and hosts only for hosts:
+// - a rank that offers a tensor, or memory for results, marks its stream; a rank that works on it waits for that mark;
+// - a rank that has issued such work marks its own stream, and makes the owner's stream wait for that mark before it
+// notifies
+//   the owner's host: what the owner issues later, such as a change or the return of the memory, comes after the work.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@
 
 namespace heddle {
 
-/// What the ranks of one run share. Holds tensors that are on their way: the devices must outlive it.
+/// What the ranks of one run share. It holds tensors that are under way: the devices must outlive it.
 class ThreadsWorld {
  public:
   ThreadsWorld(int ranks, std::chrono::milliseconds timeout);
@@ -28,16 +29,16 @@ class ThreadsWorld {
   ThreadsWorld(const ThreadsWorld&) = delete;
   ThreadsWorld& operator=(const ThreadsWorld&) = delete;
 
-  /// A rank's end of the world's communicator; for the rank's own thread.
+  /// A rank's end of the world's communicator, for use by the rank's own thread.
   std::unique_ptr<Transport> connect(int rank);
-  /// The rank ended well: waits for it end with an error.
+  /// The rank has ended without a failure: waits for it end with an error.
   void ended(int rank);
-  /// The rank failed: all waits end with an error that names it.
+  /// The rank has failed: all waits end with an error that names it.
   void failed(int rank, std::string_view why);
-  /// The rank's thread is about to end, however the rank did.
+  /// The rank's thread is about to end, whether or not the rank failed.
   void returned(int rank);
-  /// Waits for ranks 0 .. count-1 to have returned. If one has failed and others are still away so long after (they
-  /// compute for ever, and nobody can end them), `on_stall` is told, once.
+  /// Waits until ranks 0 .. count-1 have returned. If others have not returned `patience` after one has failed (they
+  /// compute for ever, and cannot be ended), it calls `on_stall` once with the text, and returns.
   void await(int count, std::chrono::milliseconds patience,
              const std::function<void(const std::string& why)>& on_stall);
 

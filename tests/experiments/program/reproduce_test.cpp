@@ -11,7 +11,7 @@
 #include "experiments/program/reproduce/verdict.h"
 #include "tests/support/called.h"
 #include "tests/support/scratch.h"
-#include "tests/support/shipped.h"
+#include "tests/support/program/shipped.h"
 
 namespace heddle {
 

@@ -12,7 +12,7 @@
 #include "tests/support/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::schedule_command_test {
 
 namespace {
 
@@ -320,4 +320,4 @@ TEST_CASE("schedules are listed with what they are") {
   CHECK(printed("list learning_rates").find("cosine") != std::string::npos);
 }
 
-}  // namespace heddle
+}  // namespace heddle::schedule_command_test

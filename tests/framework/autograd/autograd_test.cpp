@@ -10,10 +10,10 @@
 #include "framework/ops/shape.h"
 #include "tests/support/devices.h"
 
-namespace heddle::test {
+namespace heddle::test::autograd_test {
 namespace {
 
-/// A leaf and where its gradient arrives.
+/// A leaf and the accumulator of its gradient.
 struct Leaf {
   std::shared_ptr<Accumulator> accumulator = std::make_shared<Accumulator>(Category::gradients);
   Variable variable;
@@ -102,7 +102,8 @@ TEST_CASE("A tensor is freed as soon as its last reader is done") {
   CHECK(device.meter().live()[Category::activations] == 11 * bytes + 8);
   device.meter().reset_peak();
   backward(loss);
-  // Each step back frees one kept output and the gradient before: two gradients are live beside the ten at the most.
+  // Each step back frees one kept output and the gradient before: at most two gradients are live besides the ten
+  // outputs.
   CHECK(device.meter().peak().total() <= 13 * bytes + 100);
   CHECK(device.meter().live().total() == 2 * bytes + 8);
 }
@@ -292,7 +293,7 @@ TEST_CASE("A collective is walked even if no gradient came to it, in its turn an
   backward({{last, value}});
   CHECK(order == std::vector<std::string>{"last 1,2", "other 1,2", "collective 0,0"});
   CHECK(x.gradient() == std::vector<double>{1, 2});
-  // What was walked is not walked again.
+  // A node that was visited is not visited again.
   const Variable reader = record(value, {last, x.variable}, noted("reader", {}));
   backward({{reader, value}});
   CHECK(order.back() == "reader 1,2");
@@ -318,4 +319,4 @@ TEST_CASE("Roots of a wrong shape are refused") {
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::autograd_test

@@ -1,4 +1,4 @@
-// A segment that keeps its inputs alone and runs again gives what it would have given, and holds less.
+// A segment that keeps only its inputs and runs again gives the same results and holds less.
 #include "framework/autograd/recompute.h"
 
 #include <string>
@@ -101,7 +101,7 @@ TEST_CASE("A segment keeps its inputs alone; a pass holds one segment's activati
     };
     // Beside x: what is kept, the gradient before and the one after.
     CHECK(peak_of(0, 15) == 1 + 16 + 2);
-    // Three ends of segments, and of the last one four activations and its output run again.
+    // Three ends of segments; and of the last segment, which runs again, four activations and its output.
     CHECK(peak_of(4, 3) == 1 + 3 + 4 + 2);
     CHECK(peak_of(16, 0) == 1 + 16 + 2);
   }

@@ -1,5 +1,4 @@
-// Graphs of which nobody thought: drawn ones, and such with collectives. In two parts they give the bits of a whole
-// pass.
+// Random graphs, with and without collectives: a backward pass in two parts gives the bits of a whole pass.
 #include <functional>
 #include <vector>
 
@@ -48,7 +47,7 @@ TEST_CASE("Random graphs of several micro-batches get the same bits in two parts
   }
 }
 
-/// Collectives of every sort between operations with parameters, tensor-parallel fashion and with gathered weights.
+/// Collectives of every kind between operations with parameters, as in tensor parallelism and with gathered weights.
 Variable communicating(const Variable& x, const Leaf& matrix, const Leaf& shard, Rank& rank) {
   Variable y = linear(x, matrix.variable, {});
   y = all_reduce(y, rank.world);

@@ -241,7 +241,7 @@ TEST_CASE("A gradient given beside an input waits for those that come to its par
   const Leaf shared(device, Kind::parameter, {4}, 1);
   const Leaf x(device, Kind::input, {6, 4}, 2);
   Tensor statistics;
-  // Sums of three depend on their order: the product's gradient comes first, the norm's last.
+  // Sums of three terms depend on their order: the product's gradient comes first, the norm's last.
   const auto forward = [&] {
     Variable y = batch_norm(x.variable, shared.variable, {}, 1e-5, {}, statistics);
     y = add(y, scale(shared.variable, 1.7));
@@ -258,7 +258,7 @@ TEST_CASE("A gradient given beside an input waits for those that come to its par
   first.run();
   second.run();
   CHECK(shared.gradient() == expected);
-  // Once all has come, nothing waits.
+  // Once all gradients have arrived, nothing waits.
   const Variable y = batch_norm(x.variable, shared.variable, {}, 1e-5, {}, statistics);
   CHECK(backward_inputs({root_of(y)}).empty());
 }
@@ -316,7 +316,7 @@ TEST_CASE("A leaf is ready when its last reader was walked in whichever part; a 
   weights = WeightBackward();
   CHECK(ready == "x gamma bias x gamma ");
   CHECK(bias.accumulator->pending_readers() == 0);
-  // A gradient that a dropped part would have come before waits no longer.
+  // A gradient no longer waits for that of a dropped part.
   const std::vector<double> before = bias.gradient();
   backward_inputs({root_of(batch_norm(x.variable, bias.variable, {}, 1e-5, {}, statistics))});
   CHECK(bias.gradient() != before);

@@ -244,7 +244,7 @@ TEST_CASE("safetensors: a file with random damage is read or refused, never anyt
     for (int i = 0; i < 4; ++i) random(2);
     std::string text = whole;
     for (std::uint64_t edits = 1 + random(3); edits > 0 && !text.empty(); --edits) {
-      // Most damage goes to the header: damaged data are nobody's business.
+      // Most damage is done to the header, since the reader does not interpret the data.
       const std::uint64_t at = random(random(4) == 0 ? text.size() : std::min<std::uint64_t>(text.size(), 300));
       switch (random(4)) {
         case 0:

@@ -80,7 +80,7 @@ TEST_CASE("A row of zeros stays one in eight bits, and one that is not finite do
   ClassTable table = drawn_table(device, DType::i8, 3);
   table.momentum = Tensor();
   const ClassStep step{.update = SgdStep{.learning_rate = 1}, .rounding = sgd_step().rounding};
-  std::vector<double> gradient = load(table, {.size = 3}).rows.to_doubles();  // of which the rows are rid
+  std::vector<double> gradient = load(table, {.size = 3}).rows.to_doubles();  // these are subtracted from the rows
   gradient[columns + 5] = std::nan("");
   gradient[2 * columns + 5] = std::numeric_limits<double>::infinity();
   const Tensor products = tensor(device, {3, columns}, gradient, DType::f32);

@@ -29,7 +29,7 @@ TEST_CASE("Loaded rows are the table's to the bit, and their norms the rows'") {
     CHECK(all.rows.to_doubles() == expected);
     Tensor inverse = Tensor::empty_like(all.inverse_norm);
     Tensor none;
-    device.backend().rows().l2_normalize(all.rows, epsilon, none, inverse);
+    device.backend().normalization().l2_normalize(all.rows, epsilon, none, inverse);
     CHECK(all.inverse_norm.to_doubles() == inverse.to_doubles());
     Tensor norms_only = Tensor::empty_like(inverse);
     device.backend().class_rows().load(table, {.size = classes}, epsilon, none, norms_only);
@@ -64,9 +64,10 @@ TEST_CASE("A step of f32 and f64 rows is the optimizer's, fed with the gradient 
                                          row_values(classes, static_cast<std::uint64_t>(20 + step), 0.1), dtype);
           Tensor inverse = Tensor::empty(device, {classes}, dtype);
           Tensor unit;
-          device.backend().rows().l2_normalize(weight, epsilon, unit, inverse);
+          device.backend().normalization().l2_normalize(weight, epsilon, unit, inverse);
           Tensor gradient = products.clone();
-          if (is_normalised) device.backend().rows().l2_normalize_backward(weight, inverse, products, gradient);
+          if (is_normalised)
+            device.backend().normalization().l2_normalize_backward(weight, inverse, products, gradient);
           device.backend().training().clamp(gradient, bound);
           device.backend().elementwise().scale_add(factor, gradient, 0, gradient);
           optimizer->step(step, rate, {gradient});
@@ -168,8 +169,8 @@ TEST_CASE("Steps of narrow rows are right on average over their draws, and draw 
       }
       last = state;
     }
-    // Each element's mean misses by its deviation / sqrt(draws), so that the squares of the ratios average one; their
-    // own deviation is sqrt(2 / elements). A wrong rounding of one element in ten would show.
+    // The mean of each element deviates by its deviation / sqrt(draws), so that the squares of the ratios have the mean
+    // one and the deviation sqrt(2 / elements). A wrong rounding of one element in ten would show.
     double ratio = 0;
     int drawn = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -191,7 +192,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
       const Loaded loaded = load(table, {.size = classes});
       const Tensor products = products_of(device, dtype, 0, classes);
       Tensor gradient = products.clone();
-      device.backend().rows().l2_normalize_backward(loaded.rows, loaded.inverse_norm, products, gradient);
+      device.backend().normalization().l2_normalize_backward(loaded.rows, loaded.inverse_norm, products, gradient);
       if (bound > 0) device.backend().training().clamp(gradient, bound);
       double expected = 2;
       for (const double value : gradient.to_doubles()) expected += value * value;
@@ -209,7 +210,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
 }
 
 TEST_CASE("Plan counts the bytes of the rows that are selected, and no others") {
-  // One byte a second, so that seconds are bytes; no kernel here does as many operations.
+  // One byte per second, so that seconds are bytes; no kernel here is bound by its operations.
   Device device(make_plan_backend({.profile = {.flops = 1e30, .bandwidth = 1}}), 0, {});
   const auto bytes = [&device](const auto& work) {
     const double before = device.backend().seconds();

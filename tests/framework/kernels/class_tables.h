@@ -50,7 +50,7 @@ inline Loaded load(const ClassTable& table, const ClassSelection& selection) {
   return loaded;
 }
 
-/// What is read of a table, its momentum included.
+/// Everything that is read from a table, including its momentum.
 inline std::vector<double> state_of(const ClassTable& table) {
   std::vector<double> state = load(table, {.size = table.weight.shape()[0]}).rows.to_doubles();
   for (const Tensor& part : {table.momentum, table.square}) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Loss and gradient by the cosines of the margin softmax, as its definition says, in f64.
+/// The loss of the margin softmax and its gradient by the cosines, by definition and in f64.
 struct Reference {
   std::vector<double> loss;
   std::vector<double> gradient;
@@ -110,7 +110,7 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
               part.push_back(0.25 * 0.5 * expected.gradient[static_cast<std::size_t>(row * classes + shard.begin + j)]);
           CHECK(relative_difference(shard.logits.to_doubles(), part) < tolerance);
           if (has_negative_map(margin)) continue;
-          // The same from the products, with a class a row, and by the cosine.
+          // The same from the products, with one row per class, and by the cosine.
           const std::int64_t width = shard.logits.shape()[1];
           std::vector<double> by_class;
           part.clear();

@@ -34,7 +34,7 @@ std::vector<std::vector<double>> large_results(DType dtype, int threads, std::st
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max}) {
       Tensor y = Tensor::empty(device, {view[0] * view[2]}, dtype);
       const Tensor part = x.reshape({-1}).rows(0, view[0] * view[1] * view[2]);
-      backend.elementwise().reduce(op, part, view, y);
+      backend.reduction().reduce(op, part, view, y);
       keep(y);
     }
   Tensor slopes = Tensor::full(device, {37}, statistics, 0.25);
@@ -45,11 +45,11 @@ std::vector<std::vector<double>> large_results(DType dtype, int threads, std::st
   keep(dslope);
   Tensor y = Tensor::empty_like(x);
   Tensor moments = Tensor::empty(device, {2, 9973}, statistics);
-  backend.rows().layer_norm(x, slopes, slopes, 1e-5, y, moments);
+  backend.normalization().layer_norm(x, slopes, slopes, 1e-5, y, moments);
   keep(y);
   Tensor dgamma = Tensor::empty_like(slopes);
   Tensor dbeta = Tensor::empty_like(slopes);
-  backend.rows().layer_norm_backward(x, slopes, moments, dy, dx, dgamma, dbeta);
+  backend.normalization().layer_norm_backward(x, slopes, moments, dy, dx, dgamma, dbeta);
   keep(dx);
   keep(dgamma);
   keep(dbeta);
@@ -99,7 +99,7 @@ TEST_CASE("Sums of many equal numbers are exact where f32 alone would stall") {
   Device device = make_device();
   const Tensor ones = Tensor::full(device, {1 << 25}, DType::f32, 1);
   Tensor y = Tensor::empty(device, {}, DType::f32);
-  device.backend().elementwise().reduce(ReduceOp::sum, ones, {1, 1 << 25, 1}, y);
+  device.backend().reduction().reduce(ReduceOp::sum, ones, {1, 1 << 25, 1}, y);
   CHECK(y.item() == 1 << 25);
 }
 
@@ -126,12 +126,12 @@ TEST_CASE("Combined tensors are added or compared in order, each step rounded, i
     // Over parts last, since that changes them.
     std::vector<std::vector<Tensor>> choices{{apart}, {apart, another}, {another, last, apart}};
     for (std::vector<Tensor>& results : choices) {
-      device.backend().elementwise().combine(op, parts, results);
+      device.backend().reduction().combine(op, parts, results);
       for (const Tensor& result : results) CHECK(result.to_doubles() == wide);
     }
     parts.back() = tensor(device, {size}, normal_values(size, static_cast<std::uint64_t>(count - 1)), dtype_of<T>);
     std::vector<Tensor> in_place = parts;
-    device.backend().elementwise().combine(op, parts, in_place);
+    device.backend().reduction().combine(op, parts, in_place);
     for (const Tensor& result : in_place) CHECK(result.to_doubles() == wide);
   };
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
@@ -146,7 +146,7 @@ TEST_CASE("A maximum shows a NaN, a softmax row with one is NaN, and an empty ro
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor x = tensor(device, {2, 3}, {1, nan, 2, 3, 5, 4}, DType::f32);
   Tensor y = Tensor::empty(device, {2}, DType::f32);
-  device.backend().elementwise().reduce(ReduceOp::max, x, {2, 3, 1}, y);
+  device.backend().reduction().reduce(ReduceOp::max, x, {2, 3, 1}, y);
   CHECK(std::isnan(y.to_doubles()[0]));
   CHECK(y.to_doubles()[1] == 5);
   Tensor softmax = Tensor::empty_like(x);
@@ -183,7 +183,7 @@ TEST_CASE("Every transposition of four dimensions moves every element to its pla
     const std::size_t size = size_of(dtype);
     do {
       Tensor y = Tensor::empty(device, {shape[order[0]], shape[order[1]], shape[order[2]], shape[order[3]]}, dtype);
-      device.backend().elementwise().transpose(x, order, y);
+      device.backend().shape().transpose(x, order, y);
       std::vector<std::byte> moved(raw.size());
       y.to_host_bytes(dtype, moved);
       bool is_right = true;
@@ -255,7 +255,7 @@ TEST_CASE("Moments of sample groups merge into those of the whole batch") {
   for (const double value : values) variance += (value - mean) * (value - mean) / 29;
   Tensor running_mean = Tensor::full(device, {1}, DType::f64, 5);
   Tensor running_variance = Tensor::full(device, {1}, DType::f64, 2);
-  device.backend().training().merge_moments(tensor(device, {4, 3}, groups), 0.1, running_mean, running_variance);
+  device.backend().normalization().merge_moments(tensor(device, {4, 3}, groups), 0.1, running_mean, running_variance);
   CHECK(running_mean.item() == doctest::Approx(0.9 * 5 + 0.1 * mean).epsilon(1e-14));
   CHECK(running_variance.item() == doctest::Approx(0.9 * 2 + 0.1 * variance).epsilon(1e-14));
 }

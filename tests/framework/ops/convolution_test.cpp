@@ -62,7 +62,7 @@ Result run(Device& device, const Case& c, DType dtype) {
           dbias->gradient().to_doubles()};
 }
 
-/// The definition, written apart from any kernel.
+/// The definition, written independently of any kernel.
 std::vector<double> reference(const Case& c, const Shape& y_shape) {
   const std::vector<double> x = draw(c.x.numel(), 1);
   const std::vector<double> weight = draw(c.weight.numel(), 2);
@@ -202,7 +202,7 @@ TEST_CASE("conv2d: errors print the shapes") {
 }
 
 TEST_CASE("conv2d: gradients of a weight that is used again are added with the bits of a sum, in no more memory") {
-  for (const std::int64_t channels : {3, 64}) {  // the gradient of 64 is computed in another layout than its own
+  for (const std::int64_t channels : {3, 64}) {  // with 64 channels the gradient is computed in another layout
     CAPTURE(channels);
     Device device = test::make_device();
     const auto thirds = [&](const Shape& of, std::uint64_t index) {  // whose sums are rounded

@@ -22,7 +22,7 @@ std::vector<double> draw(std::int64_t count, std::uint64_t index, double mean = 
   return values;
 }
 
-/// One way to use the norm: what it has besides x.
+/// One way to use the norm: its inputs besides x.
 struct Case {
   std::string name;
   NormActivation activation = NormActivation::none;
@@ -196,7 +196,7 @@ TEST_CASE("batch_norm: the same bits for any number of threads, f32") {
   CHECK(bits(3) == one);
 }
 
-TEST_CASE("batch_norm: an empty batch is legal, one value a channel is not") {
+TEST_CASE("batch_norm: an empty batch is legal, one value per channel is not") {
   Device device = test::make_device();
   const auto dgamma = std::make_shared<Accumulator>(Category::gradients);
   const Variable gamma = Variable::parameter(Tensor::full(device, {4}, DType::f32, 1), dgamma);
@@ -206,7 +206,7 @@ TEST_CASE("batch_norm: an empty batch is legal, one value a channel is not") {
   backward({{y, Tensor::empty_like(y.value())}});
   CHECK(dgamma->gradient().to_doubles() == std::vector<double>(4, 0.0));
   CHECK_THROWS_WITH_AS(batch_norm(Tensor::zeros(device, {1, 4}, DType::f32), {}, {}, 1e-5, {}, statistics),
-                       "batch_norm: f32[1,4] has one value a channel; statistics need two", InputError);
+                       "batch_norm: f32[1,4] has one value per channel; statistics need two", InputError);
 }
 
 TEST_CASE("batch_norm: errors print the shapes") {

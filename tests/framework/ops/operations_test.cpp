@@ -12,6 +12,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/rows.h"
 #include "framework/ops/shape.h"
+#include "framework/ops/training.h"
 #include "tests/support/devices.h"
 #include "tests/support/gradcheck.h"
 
@@ -51,7 +52,7 @@ TEST_CASE("A gradient does not change when the other inputs are constants") {
   }
 }
 
-/// Outputs and gradients of a case in a type, against f64 on the same rounded inputs.
+/// Compares outputs and gradients of a case in a type with f64 on the same rounded inputs.
 void compare_with_f64(const OperationCase& operation, Device& device, DType dtype, double tolerance) {
   const CaseGraph narrow = make_graph(operation, device, dtype);
   std::vector<std::vector<double>> rounded;
@@ -170,7 +171,7 @@ TEST_CASE("A bias that another rank adds leaves the values alone and has the gra
   CHECK(run(false) == std::vector<double>{1, 2, 3, 4, 5, 6});
 }
 
-/// A small network of all layers' operations on [samples, 6, 6, channels], there and back.
+/// Forward and backward of a small network of all layers' operations on [samples, 6, 6, channels].
 void run_network(Device& device, DType dtype, std::int64_t samples, std::int64_t channels, std::int64_t filters) {
   CAPTURE(name_of(dtype));
   CAPTURE(to_string(Shape{samples, channels, filters}));

@@ -134,11 +134,11 @@ TEST_CASE("A step marks its weights as changed and refuses gradients that do not
                        "optimizer: weight is f64[3], its gradient f64[2]", Error);
 }
 
-/// A bf16 weight of 3 x 700 elements after three steps, held in these rows; its velocity behind it.
+/// A bf16 weight of 3 x 700 elements after three steps, held in these rows, followed by its velocity.
 std::vector<double> rounded(const std::vector<WeightRows>& rows, std::uint64_t seed = 1, double momentum = 0.9) {
   Device device = make_device();
   constexpr std::int64_t size = 2100;
-  // What a rank holds of the whole, in the order in which it holds it.
+  // The elements that a rank holds, in the order in which it holds them.
   const auto held = [&](const std::vector<double>& whole) {
     std::vector<double> values;
     for (const WeightRows& block : rows)
@@ -184,7 +184,7 @@ TEST_CASE("Steps too small for bf16 count on average") {
   for (std::int64_t step = 0; step < 100; ++step) optimizer->step(step, 1e-4, {gradient});
   double sum = 0;
   for (const double value : weight.to_doubles()) sum += value;
-  // Of a hundred steps of 1e-4, in units of 2^-8; the mean of so many elements deviates by a hundredth of a unit.
+  // After a hundred steps of 1e-4, in units of 2^-8; the mean of this many elements deviates by a hundredth of a unit.
   CHECK(std::abs(sum / size - 0.99) < 3e-4);
   CHECK(optimizer->state().empty());
 }

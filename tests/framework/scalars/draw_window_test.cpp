@@ -1,8 +1,9 @@
-// Draws depend on an element's place in the whole tensor only, however it is cut.
+// Draws depend only on an element's index in the whole tensor, however it is cut.
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/shape.h"
+#include "framework/ops/training.h"
 #include "framework/tensors/device.h"
 #include "framework/tensors/shard_range.h"
 #include "tests/support/devices.h"

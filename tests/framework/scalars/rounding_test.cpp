@@ -104,7 +104,7 @@ TEST_CASE("Over all random numbers int8 rounds to the value itself, within 2^-17
 
 template <class Round>
 void check_drawn(float value, double below, double above, RoundedState state, Round round) {
-  // So many that the bound is a small part of the distance.
+  // Enough draws for the bound to be a small part of the distance.
   constexpr std::int64_t count = 1 << 16;
   const cpu::DrawStream stream({.key = {21}, .purpose = Purpose::rounding, .step = 5, .layer = 2});
   std::vector<std::uint16_t> draws(count);

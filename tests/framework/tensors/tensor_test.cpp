@@ -115,7 +115,7 @@ TEST_CASE("A tensor without rows can be filled, copied, sliced and read") {
 
 TEST_CASE("What a tensor was made from may be changed at once") {
   Device device = make_device();
-  constexpr std::int64_t count = (70 << 20) / 4 + 3;  // more than is on its way to a GPU at once
+  constexpr std::int64_t count = (70 << 20) / 4 + 3;  // more than is copied to a GPU at once
   std::vector<float> values(count);
   for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i % 9973);
   const Tensor x = Tensor::from_host(device, {count}, values);

@@ -79,7 +79,7 @@ Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::
   backward({{y, rows(6, 0)}});
   Tensor mean = Tensor::full(device, {norm_channels}, type, 0.5);
   Tensor variance = Tensor::full(device, {norm_channels}, type, 2);
-  device.backend().training().merge_moments(statistics.reshape({1, -1}), 0.1, mean, variance);
+  device.backend().normalization().merge_moments(statistics.reshape({1, -1}), 0.1, mean, variance);
   const auto values_of = [](const Tensor& t) { return t.defined() ? t.to_doubles() : Values(); };
   return {values_of(y.value()),
           values_of(gradients[0]->gradient()),
@@ -179,7 +179,7 @@ TEST_CASE("One value a channel on a rank is enough if others have more; in all i
   CHECK(normalise(1, 1) == "no error");
   CHECK(normalise(0, 2) == "no error");
   CHECK(normalise(0, 1) ==
-        "batch_norm: f32[0,3] and the other ranks' rows have one value a channel; statistics need two");
+        "batch_norm: f32[0,3] and the other ranks' rows have one value per channel; statistics need two");
 }
 
 TEST_CASE("A synchronised batch norm moves its statistics, and two sums a channel on the way back") {
@@ -215,7 +215,7 @@ TEST_CASE("A rank that makes nothing of its norm's output still adds to the othe
 
 TEST_CASE("Moments merged once and again are those merged at once, rows of no values left out") {
   Device device = make_device();
-  const TrainingKernels& kernels = device.backend().training();
+  const NormalizationKernels& kernels = device.backend().normalization();
   const Values rows{2, 1.0, 4.0, 0.5, 8.0, 0, 99, 99, 99, 99, 3, 2.5, -1.0, 1.5, 2.0, 4, 0.0, 3.0, 2.5, 6.0};
   const Tensor groups = tensor(device, {4, 5}, rows);
   Tensor all = Tensor::empty(device, {5}, DType::f64);

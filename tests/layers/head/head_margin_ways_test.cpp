@@ -1,11 +1,11 @@
-// Each margin trains alike wherever the logits are, on any number of ranks, in any micro-batches, and plan knows what
-// it holds and sends.
+// Each margin trains alike wherever the logits are, on any number of ranks and in any micro-batches, and plan counts
+// the bytes that it holds and sends.
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 namespace heddle {
 
@@ -23,7 +23,7 @@ struct Case {
   HeadConfig config;
 };
 
-/// Learning fast, so that a step's running statistics tell on the next.
+/// With a large momentum, so that a step's running statistics change the next step.
 std::vector<Case> every_margin() {
   return {
       {"linear", {.margin = {.m2 = 0.4, .scale = 16, .beyond_pi = BeyondPi::linear}}},

@@ -1,4 +1,5 @@
-// Margins: their maps by hand, the head's gradients on both sides of every piece's boundary, what they learn.
+// Margins: their maps computed by hand, the head's gradients on both sides of every boundary, and their running
+// statistics.
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -6,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "tests/support/head_problem.h"
+#include "tests/support/head/head_problem.h"
 
 namespace heddle {
 
@@ -33,7 +34,7 @@ double cosine_of(const Problem& problem, std::int64_t row, std::int64_t weight) 
   return dot(x, w, d) / std::sqrt(dot(x, x, d) * dot(w, w, d));
 }
 
-/// Turns a weight so that its cosine with a row's embedding becomes this one; its length stays.
+/// Turns a weight so that it has this cosine with a row's embedding; its length stays the same.
 void place(Problem& problem, std::int64_t row, std::int64_t weight, double cosine) {
   const std::int64_t d = problem.dimension;
   const double* const x = problem.embeddings.data() + row * d;
@@ -47,7 +48,7 @@ void place(Problem& problem, std::int64_t row, std::int64_t weight, double cosin
     w[i] = norm * (cosine * x[i] / length + std::sqrt(1 - cosine * cosine) * w[i] / across);
 }
 
-/// Four rows with classes of their own, and classes of nobody.
+/// Four rows with different classes, and classes without rows.
 Problem four_rows(const MarginConfig& margin) {
   Problem problem = random_problem(4, 8, 6, 77);
   problem.labels = {0, 1, 2, 3};
@@ -55,7 +56,7 @@ Problem four_rows(const MarginConfig& margin) {
   return problem;
 }
 
-/// Of a gradient by the embeddings without what it says about their lengths.
+/// The part of a gradient by the embeddings that does not change their lengths.
 Values across_embeddings(const Problem& problem, Values gradient) {
   const std::int64_t d = problem.dimension;
   for (std::int64_t row = 0; row < problem.batch(); ++row) {
@@ -73,13 +74,13 @@ constexpr double small_step = 1e-4;
 void check_gradients(const Problem& problem) {
   const Answer answer = solve(problem, 2, 2);
   Values by_embedding = numeric_gradient(problem, &Problem::embeddings, small_step);
-  // AdaFace takes the norm for a constant.
+  // AdaFace treats the norm as a constant.
   if (problem.config.margin.type == MarginType::adaface) by_embedding = across_embeddings(problem, by_embedding);
   CHECK(difference(answer.embedding_gradient, by_embedding) < 1e-7);
   CHECK(difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights, small_step)) < 1e-7);
 }
 
-/// With the rows' targets a little below and above these cosines, two boundaries at a time.
+/// Puts the rows' targets a little below and above these cosines, for two boundaries at a time.
 void check_around(Problem problem, const Values& boundaries) {
   for (std::size_t i = 0; i < boundaries.size(); i += 2) {
     for (std::int64_t row = 0; row < 4; ++row) {

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 namespace heddle {
 
@@ -70,7 +70,7 @@ TEST_CASE("narrow rows outside the sample get the same bits on any number of ran
   Training t = some_training(60);
   t.dtype = DType::f32;
   t.config.logits = Logits::fused;
-  t.config.sample.rate = 0;  // the batch's classes alone
+  t.config.sample.rate = 0;  // only the batch's classes
   t.optimizer.learning_rate = 0.05;
   std::set<std::int64_t> touched;
   for (std::int64_t step = 0; step < t.steps; ++step)

@@ -1,12 +1,12 @@
-// Classes shared along some axes of the mesh, with copies along the others.
+// Classes that are shared along some axes of the mesh and copied along the others.
 #include <cmath>
 
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/head_problem.h"
-#include "tests/support/head_samples.h"
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_problem.h"
+#include "tests/support/head/head_samples.h"
+#include "tests/support/head/head_training.h"
 #include "tests/support/layouts.h"
 
 namespace heddle {
@@ -22,7 +22,7 @@ using test::train;
 using test::Training;
 using test::Way;
 
-/// One to three ranks along dp, one or two along tp and, where all stages have a part in the head, along pp.
+/// One to three ranks along dp, one or two along tp and, if all stages take part in the head, along pp.
 Mesh random_mesh(RandomStream& draws, const AxisSet& over) {
   const auto some = [&] { return 1 + static_cast<int>(draws.below(2)); };
   const int dp = 1 + static_cast<int>(draws.below(3));
@@ -53,7 +53,7 @@ Training random_training(RandomStream& draws) {
   if (draws.below(4) == 0) {
     t.optimizer.type = OptimizerType::adamw;
     t.optimizer.learning_rate = 0.02;
-    t.dtype = DType::f64;  // it divides by the root of squares, which magnifies rounding
+    t.dtype = DType::f64;  // adamw divides by the root of squares, which magnifies rounding
   }
   if (draws.below(4) == 0) {
     t.config.margin = {.scale = 1};
@@ -63,7 +63,7 @@ Training random_training(RandomStream& draws) {
     return t;
   }
   if (draws.below(2) == 0) return t;
-  t.config.classes += 20;  // a sample of one class has no gradient but rounding
+  t.config.classes += 20;  // the gradient of a sample of one class is only rounding errors
   t.config.sample = {.rate = 0.3, .unsampled = static_cast<Unsampled>(draws.below(3)), .shards = 4};
   if (t.optimizer.type == OptimizerType::adamw && t.config.lags()) t.config.sample.unsampled = Unsampled::dense;
   t.config.sample.correction = draws.below(2) == 0;

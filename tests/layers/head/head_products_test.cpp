@@ -1,9 +1,9 @@
-// The type that embeddings and classes are multiplied in.
+// The type in which embeddings and classes are multiplied.
 #include <doctest/doctest.h>
 
 #include "framework/ops/linear_algebra.h"
 #include "tests/support/devices.h"
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 
 namespace heddle {
 
@@ -61,7 +61,7 @@ TEST_CASE("bf16 products give the losses and gradients of f32's to what rounding
   const Learned judge = train(in_bf16(ProductType::f32), 1);
   Training t = in_bf16(ProductType::bf16);
   const Learned alone = train(t, 1);
-  // A cosine of two rounded directions is off by a rounding of each at most, a logit by so many scales.
+  // A cosine of two rounded directions is off by at most one rounding of each, and a logit by that times the scale.
   const double of_logits = 2 * rounding * t.config.margin.scale;
   CHECK(difference(alone.embedding_gradients, judge.embedding_gradients) > 0);
   CHECK(difference(alone.embedding_gradients, judge.embedding_gradients) < 2 * of_logits);
@@ -73,7 +73,7 @@ TEST_CASE("bf16 products give the losses and gradients of f32's to what rounding
       t.config.logits = way.logits;
       t.config.stash = way.stash;
       const Learned learned = train(t, ranks);
-      // All round the same factors; gradients, which sums in another order have moved a little, are rounded apart.
+      // All round the same factors; gradients, which differ a little by the order of sums, may be rounded differently.
       CHECK(difference(learned.losses, alone.losses) < 2e-5);
       CHECK(difference(learned.embedding_gradients, alone.embedding_gradients) < 2 * rounding);
       CHECK(difference(learned.norms, alone.norms) < 2 * rounding);

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/head_problem.h"
+#include "tests/support/head/head_problem.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {

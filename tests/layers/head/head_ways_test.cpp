@@ -1,4 +1,4 @@
-// All ways to hold the logits, to keep the classes and to share them out train alike.
+// All ways to hold the logits, to keep the classes and to shard them train alike.
 #include <cmath>
 #include <limits>
 #include <set>
@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/world.h"
-#include "tests/support/head_training.h"
+#include "tests/support/head/head_training.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {
@@ -171,7 +171,7 @@ TEST_CASE("rate 1 is the full head, to the bit") {
 TEST_CASE("rows outside the sample stay, or decay and move on by their momentum") {
   Training t = some_training(50);
   t.config.logits = Logits::fused;
-  t.config.sample.rate = 0;  // the batch's classes alone
+  t.config.sample.rate = 0;  // only the batch's classes
   t.clip_norm = 0;
   std::set<std::int64_t> touched;
   for (std::int64_t step = 0; step < t.steps; ++step)

@@ -1,5 +1,5 @@
-// Rows outside the sample that take their steps late end where those end that take each step in its time.
-#include "tests/support/lazy_training.h"
+// Rows outside the sample that take their steps late end with the same values as rows that take each step at once.
+#include "tests/support/head/lazy_training.h"
 
 namespace heddle::test::lazy {
 

@@ -1,4 +1,4 @@
-// A parameter's elements as the optimizer's rounding sees them.
+// The rows of a parameter that the optimizer rounds.
 #include <doctest/doctest.h>
 
 #include "layers/parameter.h"
@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-/// The whole's element of each that is held, in order.
+/// The index in the whole parameter of each element that is held, in order.
 std::vector<std::int64_t> elements(const std::vector<WeightRows>& all) {
   std::vector<std::int64_t> whole;
   for (const WeightRows& rows : all) {

@@ -11,7 +11,7 @@ namespace heddle {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
-TEST_CASE("wrong arguments are told before anything moves") {
+TEST_CASE("wrong arguments are reported before anything moves") {
   on_ranks(2, [](Rank& rank) {
     Communicator& world = rank.world;
     const int me = rank.index;

@@ -51,7 +51,7 @@ TEST_CASE("deadlock: two ranks that both wait for their sends first, at any size
                     count));
 }
 
-TEST_CASE("deadlock: a ring of receives, told from its lowest rank; ranks that only wait for the ring are not in it") {
+TEST_CASE("deadlock: a ring of receives, reported from its lowest rank; ranks that only wait for the ring are not in it") {
   deadlocks(
       4,
       [](Rank& rank, Communicator& all) {

@@ -100,7 +100,7 @@ TEST_CASE("a send that is dropped unfinished has begun: a small message arrives"
   });
 }
 
-TEST_CASE("a receive that is dropped unfinished takes nothing: its sender is told") {
+TEST_CASE("a receive that is dropped unfinished takes nothing, and its sender fails") {
   fails_on_ranks(
       2,
       [](Rank& rank) {

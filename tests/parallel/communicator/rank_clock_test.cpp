@@ -276,7 +276,7 @@ TEST_CASE("On plan a rank's clock tells its kernels by the profile and its messa
   });
 }
 
-TEST_CASE("Virtual ranks compute on one thread unless told otherwise") {
+TEST_CASE("Virtual ranks compute on one thread unless the options say otherwise") {
   WorldOptions options;
   options.clock.is_virtual = true;
   CHECK(threads_per_rank(options) == 1);

@@ -111,7 +111,7 @@ TEST_CASE("out of memory stays out of memory, wrong input stays wrong input") {
   CHECK_THROWS_WITH_AS(run_ranks(ranks(2), wrong), "data.path: expected a folder, got a file", InputError);
 }
 
-TEST_CASE("what a rank gets wrong at its very end is told, though it reads no result of it") {
+TEST_CASE("an error of a rank at its very end is reported, though the rank reads no result of it") {
   const WorldOptions options = ranks(2);
   const auto body = [](Rank& rank) {
     const Tensor sum = rank.world.all_reduce(Tensor::full(rank.device, {4, 1}, DType::f32, 1));
@@ -122,7 +122,7 @@ TEST_CASE("what a rank gets wrong at its very end is told, though it reads no re
                        InputError);
 }
 
-TEST_CASE("of several failures the lowest rank's is told") {
+TEST_CASE("of several failures the lowest rank's is reported") {
   std::atomic<int> ready = 0;
   const auto body = [&](Rank& rank) {
     ++ready;
@@ -142,7 +142,7 @@ TEST_CASE("an exception of any kind is a failure") {
                        "rank 0 failed: an exception that is no std::exception", RankFailed);
 }
 
-TEST_CASE("a rank that neither waits nor ends is told, once the others have given up") {
+TEST_CASE("a rank that neither waits nor ends is reported once the others have given up") {
   WorldOptions options = ranks(3);
   options.timeout = std::chrono::milliseconds(100);
   options.patience = std::chrono::milliseconds(50);

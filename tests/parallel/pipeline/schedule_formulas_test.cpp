@@ -1,4 +1,4 @@
-// The named schedules against what their papers say of them: bubble, and micro-batches alive on each rank.
+// The named schedules against their papers: the bubble, and the micro-batches alive on each rank.
 #include <algorithm>
 #include <functional>
 #include <string_view>
@@ -19,7 +19,7 @@ struct Costs {
   double f, i, w;
 };
 
-/// What one rank does with one micro-batch: each of its v stages costs and keeps a v-th.
+/// The costs of one micro-batch on one rank: each of its v stages costs and keeps a v-th.
 SimulationCosts costs_of(const Costs& costs, int chunks) {
   StageCosts stage;
   stage.forward = costs.f / chunks;
@@ -47,7 +47,7 @@ double bubble(const Simulation& simulation) {
 
 const std::vector<Costs> cost_cases{{1, 1, 1}, {10, 12, 7}, {2, 3, 1}};
 
-/// Of all shapes to which a schedule is made: p 1 to 8, m 1 to 16, v 1 to 4.
+/// Visits all shapes that a schedule takes: p 1 to 8, m 1 to 16, v 1 to 4.
 void for_each_shape(std::string_view name, const std::function<void(const ScheduleShape&, const Schedule&)>& test) {
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 16; ++m) {

@@ -1,4 +1,4 @@
-// Passes over schedules: where R, H, sends and receives come to stand.
+// Passes over schedules: where they put R, H, sends and receives.
 #include <string>
 #include <vector>
 
@@ -20,7 +20,7 @@ std::string text(const Schedule& schedule, int rank) {
   return result;
 }
 
-/// Of two ranks: 0 has stages 0 and 3, 1 has stages 1 and 2; rank 1 computes 2F1 beside 1B0.
+/// A schedule of two ranks: 0 has stages 0 and 3, 1 has stages 1 and 2; rank 1 computes 2F1 beside 1B0.
 Schedule overlapped() {
   using enum ActionKind;
   Schedule schedule{2, folded_stages(2), {}};

@@ -1,4 +1,4 @@
-// The search: what it weighs, in which order, and that its own schedules are sound.
+// The search: which schedules it tries, how it sorts them, and that the list scheduler's are valid.
 #include "parallel/pipeline/schedule_search.h"
 
 #include <algorithm>

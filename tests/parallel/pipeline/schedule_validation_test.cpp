@@ -1,4 +1,4 @@
-// Which schedules can be executed, and what is said of those that cannot.
+// Which schedules can be executed, and what is reported about those that cannot.
 #include <algorithm>
 #include <initializer_list>
 #include <random>
@@ -51,7 +51,7 @@ std::string fault_of(const Schedule& schedule) {
   return fault ? std::to_string(fault->rank) + "/" + std::to_string(fault->index) + ": " + fault->why : "";
 }
 
-/// One stage a rank, one micro-batch whose backward is in two parts.
+/// One stage per rank, and one micro-batch whose backward is in two parts.
 Schedule in_parts(std::initializer_list<Action> list) {
   return {1, looped_stages(1, 1), {std::vector<Action>(list)}};
 }
@@ -130,7 +130,7 @@ class RandomSchedule {
   std::set<std::tuple<ActionKind, int, int>> done_;
 };
 
-/// What the passes make of a schedule can be executed.
+/// Checks that what the passes make of a schedule can be executed.
 void check_passes(const Schedule& schedule) {
   REQUIRE(fault_of(schedule) == "");
   REQUIRE(from_csv(to_csv(schedule), "written") == schedule);

@@ -1,4 +1,4 @@
-// The named schedules as lists: their pictures.
+// The named schedules as lists, which are their pictures.
 #include "parallel/pipeline/schedules.h"
 
 #include <string>

@@ -14,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-/// `0F0` or `1SEND_F0`; an asterisk behind it: overlaps the next.
+/// `0F0` or `1SEND_F0`; an asterisk after it means that it overlaps the next.
 Action action_of(std::string cell) {
   Action action;
   action.overlaps_next = cell.ends_with('*');
@@ -68,8 +68,7 @@ TEST_CASE("an action begins when the one before it has ended and its input is th
 
 TEST_CASE("a message takes its time, queues on its link, and a link is one direction of a pair of ranks") {
   const Schedule schedule = by_hand(2, {0, 1}, {"0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"});
-  // 0F0 is on its way from 2 to 7, and 0F1, ready at 4, from 7 to 12; each arrives 10 later. The other direction is
-  // free.
+  // 0F0 is sent from 2 to 7, and 0F1, ready at 4, from 7 to 12; each arrives 10 later. The other direction is free.
   const Simulation simulation = simulate(schedule, costs(two_three_four, {.latency = 10, .occupies = 5}));
   CHECK(times(simulation, 1) == "1F0 17-19  1F1 22-24  1B0 24-31  1B1 31-38");
   CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0B0 46-53  0B1 53-60");
@@ -206,7 +205,7 @@ TEST_CASE("costs that do not belong to the schedule are refused") {
 
 TEST_CASE("the bubbles that the Zero Bubble paper prints for profiled costs, to four decimals") {
   // Table 5 of Qi et al. 2023, p = 8; F, I, W and transfer in microseconds. Its column of interleaved 1f1b leaves out
-  // dependencies; with them it is this, for three and four stages a rank.
+  // dependencies; with them it is this, for three and four stages per rank.
   struct Row {
     std::string_view name;
     int chunks;

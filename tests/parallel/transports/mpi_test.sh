@@ -78,21 +78,21 @@ pipelines() {
     -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
     >"$work/out" 2>"$work/err"
   is "another experiment is wrong input" 2 $?
-  has "the rank and the key are told" "rank 3 was given another experiment than rank 0: data.identities is 20, there 19" \
+  has "the rank and the key are reported" "rank 3 was given another experiment than rank 0: data.identities is 20, there 19" \
     "$(<"$work/err")"
 }
 
 failures() {
   call 4 run "$work/nothing.json"
   is "a missing file is wrong input" 2 "$code"
-  is "it is told once" 1 "$(grep -c 'nothing.json' <<<"$err")"
+  is "it is reported once" 1 "$(grep -c 'nothing.json' <<<"$err")"
   call 4 run "$work/small.json" --out "$work/none" --set mesh.dp=2
   is "a job of another size is wrong input" 2 "$code"
-  has "both numbers are told" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
+  has "both numbers are reported" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
   if ! nvidia-smi -L >/dev/null 2>&1; then
     call 4 run "$work/small.json" --out "$work/gpu" --set device=cuda
     is "no GPU is wrong input" 2 "$code"
-    is "it is told once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
+    is "it is reported once" 1 "$(grep -c 'heddle: device cuda: ' <<<"$err")"
   fi
   call 4 run "$work/small.json" --out "$work/memory" --set memory_budget=100000
   is "out of memory keeps its exit code" 3 "$code"
@@ -127,6 +127,42 @@ failures() {
   has "the stalled rank is named" "rank 1 did not come within 2 s" "$(<"$work/stopped/summary.json")"
   sleep 0.5
   is "not even the stopped process is left" "" "$(left_behind)"
+
+  # Rank 0, which prints for all, is stopped for good.
+  local before
+  on 4 ./heddle run "$work/small.json" --out "$work/silent" --set train.steps=1000000 --set timeout=4 \
+    >"$work/out" 2>"$work/err" &
+  at_step "$work/silent" 3
+  before=$EPOCHREALTIME
+  kill -STOP "$(program_of_rank 0)"
+  when "$work/err" "rank 0 did not come within 4 s"
+  is "rank 0 is named within 2 s after the timeout" 1 $(($(seconds_since "$before") <= 6))
+  wait $!
+  is "a stopped rank 0 ends the job with 4" 4 $?
+  is "within 20 s" 1 $(($(seconds_since "$before") <= 20))
+  is "the lowest of the others says why, and it alone" "heddle: rank 1: a rank's call: rank 0 did not come within 4 s" \
+    "$(grep '^heddle: rank' "$work/err" | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
+  sleep 0.5
+  is "no process is left" "" "$(left_behind)"
+
+  # A rank that is stopped for longer than a wait is asked about is late, and nothing else.
+  local pause pids
+  on 3 ./heddle run "$work/small.json" --out "$work/paused" --set mesh.dp=3 --set train.steps=300 \
+    --set train.save=false >"$work/out" 2>"$work/err" &
+  for pause in 2:50 2:100 1:150 0:200; do
+    at_step "$work/paused" "${pause#*:}"
+    stop_for 5 "$(program_of_rank "${pause%:*}")"
+  done
+  wait $!
+  is "a job goes on whose ranks were stopped for 5 s, one after the other" 0 $?
+  is "nobody complains" "" "$(grep '^heddle: ' "$work/err")"
+  on 3 ./heddle run "$work/small.json" --out "$work/all" --set mesh.dp=3 --set train.steps=200 --set timeout=3 \
+    --set train.save=false >"$work/out" 2>"$work/err" &
+  at_step "$work/all" 50
+  mapfile -t pids < <(for rank in 0 1 2; do program_of_rank "$rank"; done)
+  stop_for 8 "${pids[@]}"
+  wait $!
+  is "a job goes on that was stopped for longer than its timeout" 0 $?
 
   on 4 ./heddle run "$work/small.json" --out "$work/ended" --set train.steps=1000000 >"$work/out" 2>"$work/err" &
   when "$work/ended/metrics.jsonl" '"step": *3'
@@ -165,12 +201,12 @@ for mpi; do
   is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
   call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3
   is "three processes go on with what four had" 0 "$code"
-  has "it is told" "resumes on another layout (saved on dp 4" "$err"
+  has "it is reported" "resumes on another layout (saved on dp 4" "$err"
   call 4 list models
   is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"
   pipelines
   failures
-  rm -rf "$work"/{stages,unequal,threads,memory,stopped,ended} "${work:?}/$mpi" "${work:?}/stages_$mpi"
+  rm -rf "$work"/{stages,unequal,threads,memory,stopped,silent,paused,all,ended} "${work:?}/$mpi" "${work:?}/stages_$mpi"
 done
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -156,7 +156,7 @@ TEST_CASE("nccl: after a failure the next section begins anew, with other commun
   CHECK(nccl.counts().closed == 3 * 6);
 }
 
-TEST_CASE("nccl: a circle of waits is told, though elements could move") {
+TEST_CASE("nccl: a cycle of waits is reported, though elements could move") {
   NcclOnHost nccl;
   CHECK_THROWS_WITH_AS(
       run_in_processes(on_nccl(2, nccl),
@@ -174,7 +174,7 @@ TEST_CASE("nccl: a circle of waits is told, though elements could move") {
       RankFailed);
 }
 
-TEST_CASE("nccl: what it cannot run on is wrong input") {
+TEST_CASE("nccl: devices that it does not support are wrong input") {
   WorldOptions options = ranks(2, "cpu");
   options.transport = "nccl";
   CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}),

@@ -59,7 +59,7 @@ TEST_CASE("nccl: rows that one rank has for itself are reduced in as many pieces
   });
 }
 
-TEST_CASE("nccl: small tensors travel with words, and no communicator is made for them") {
+TEST_CASE("nccl: small tensors travel within control messages, and no communicator is made for them") {
   CHECK(counts_of(3, [](Rank& rank) {
           rank.world.barrier().wait();
           CHECK(rank.world.all_reduce(large(rank, 2000)).wait().to_doubles()[1999] == 3);
@@ -202,7 +202,7 @@ TEST_CASE("nccl: communicators come into existence in whatever order ranks ask f
   }
 }
 
-TEST_CASE("nccl: a communicator that takes long to come into existence is no circle of waits") {
+TEST_CASE("nccl: a communicator that takes long to come into existence is no cycle of waits") {
   NcclOnHost nccl;
   nccl.set_fault({.ranks = 2, .rank = 0, .kind = Fault::Kind::slow, .nap = milliseconds(1500)});
   WorldOptions options = on_nccl(3, nccl);

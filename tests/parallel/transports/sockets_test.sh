@@ -39,6 +39,14 @@ program_of_rank() {
   done 2>/dev/null
 }
 
+program_of_threads() {  # of the run into $work/one
+  local folder
+  for folder in /proc/[0-9]*; do
+    [[ $(readlink "$folder/exe") == */experiments/heddle ]] && grep -qsF "$work/one" "$folder/cmdline" &&
+      echo "${folder#/proc/}"
+  done 2>/dev/null
+}
+
 cat >"$work/small.json" <<'JSON'
 {
   "name": "small", "mesh": {"dp": 2}, "threads": 1, "seed": 3,
@@ -81,8 +89,56 @@ for victim in 1 0; do
   rm -rf "$work/killed"
 done
 
+# A rank that is stopped for longer than a wait is asked about is late, and nothing else.
 next_port
-export HEDDLE_MEETING_SECONDS=2
+for rank in 0 1 2; do start $rank 3 paused --set mesh.dp=3 --set train.steps=300; done
+for pause in 2:50 2:100 1:150 0:200; do
+  at_step "$work/paused" "${pause#*:}"
+  stop_for 5 "$(program_of_rank "${pause%:*}")"
+done
+wait
+is "a job goes on whose ranks were stopped for 5 s, one after the other" "0 0 0" "$(codes)"
+is "nobody complains" "" "$(cat "$work"/err.[12]; said 0)"
+
+# The whole job is stopped for longer than a wait may last: with processes, and with threads.
+next_port
+for rank in 0 1 2; do start $rank 3 stopped --set mesh.dp=3 --set train.steps=200 --set timeout=3; done
+at_step "$work/stopped" 50
+mapfile -t pids < <(for rank in 0 1 2; do program_of_rank $rank; done)
+stop_for 8 "${pids[@]}"
+wait
+is "a job goes on that was stopped for longer than its timeout" "0 0 0" "$(codes)"
+next_port
+timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/one" --set mesh.dp=3 --set train.steps=2000 \
+  --set timeout=3 >"$work/out.0" 2>"$work/err.0" &
+at_step "$work/one" 100
+stop_for 8 "$(program_of_threads)"
+wait $!
+is "so does one whose ranks are threads" 0 $?
+is "it says nothing of that" "" "$(said 0)"
+
+# Rank 0, which prints for all, is stopped for good.
+next_port
+for rank in 0 1 2 3; do start $rank 4 silent --set mesh.dp=4 --set train.steps=1000000 --set timeout=4; done
+at_step "$work/silent" 3
+pid=$(program_of_rank 0)
+before=$EPOCHREALTIME
+kill -STOP "$pid"
+when "$work/err.1" "rank 0 did not come within 4 s"
+is "rank 0 is named within 2 s after the timeout" 1 $(($(seconds_since "$before") <= 6))
+when "$work/code.1" 4
+when "$work/code.2" 4
+when "$work/code.3" 4
+is "the others have left within 20 s" 1 $(($(seconds_since "$before") <= 20))
+is "one of them has said why" "1 0 0" "$(grep -c '' "$work/err.1") $(grep -c '' "$work/err.2") $(grep -c '' "$work/err.3")"
+is "with this text" "heddle: rank 1: a rank's call: rank 0 did not come within 4 s" \
+  "$(said 1 | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
+kill -KILL "$pid"
+wait
+is "no process is left" "" "$(left_behind)"
+
+next_port
+export HEDDLE_RENDEZVOUS_SECONDS=2
 start 0 2 none
 MASTER_PORT=$((MASTER_PORT + 5000)) start 1 2 none
 wait
@@ -104,8 +160,8 @@ start 0 4 none
 start 1 5 none
 wait
 is "processes of two jobs are wrong input" "2 2" "$(codes)"
-has "both are told rank and size" "WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 0)"
-has "both are told rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 1)"
+has "both report rank and size" "WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 0)"
+has "both report rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 1)"
 
 next_port
 start 0 2 none
@@ -140,14 +196,14 @@ for rank in 0 1; do
     >"$work/out.$rank" 2>"$work/err.$rank") &
 done
 wait
-has "unequal data is told with the rank" "heddle: rank 1: data: 2 identities, 4 training images" "$(said 0)"
+has "unequal data is reported with the rank" "heddle: rank 1: data: 2 identities, 4 training images" "$(said 0)"
 
 next_port
 start 0 2 none --set train.steps=-1
 start 1 2 none --set train.steps=-1
 wait
 is "a wrong file ends all with 2" "2 2" "$(codes)"
-is "it is told once" "1 0" "$(grep -c 'train' "$work/err.0") $(grep -c '' "$work/err.1")"
+is "it is reported once" "1 0" "$(grep -c 'train' "$work/err.0") $(grep -c '' "$work/err.1")"
 
 wrong() {  # wrong WORDS VARIABLE=VALUE..: a process with these ends with 2 and these words
   (
@@ -156,7 +212,7 @@ wrong() {  # wrong WORDS VARIABLE=VALUE..: a process with these ends with 2 and 
     ./heddle run "$work/small.json" --out "$work/none" >"$work/out" 2>"$work/err"
   )
   is "${*:2} is wrong input" 2 $?
-  has "${*:2} is told" "$1" "$(<"$work/err")"
+  has "${*:2} is reported" "$1" "$(<"$work/err")"
 }
 for rank in 0 1; do
   prefix='heddle: '
@@ -164,7 +220,7 @@ for rank in 0 1; do
   wrong "${prefix}MASTER_ADDR: no.such.host.invalid: " RANK=$rank MASTER_ADDR=no.such.host.invalid
   wrong "${prefix}MASTER_PORT: expected a port of [1, 65535], got '65536'" RANK=$rank MASTER_PORT=65536
   wrong "${prefix}WORLD_SIZE: expected a number of [1, 1024], got 0" RANK=$rank WORLD_SIZE=0
-  wrong "${prefix}HEDDLE_MEETING_SECONDS: expected a number of [1, 86400], got 'soon'" RANK=$rank HEDDLE_MEETING_SECONDS=soon
+  wrong "${prefix}HEDDLE_RENDEZVOUS_SECONDS: expected a number of [1, 86400], got 'soon'" RANK=$rank HEDDLE_RENDEZVOUS_SECONDS=soon
 done
 wrong "heddle: rank 5: RANK: expected one of [0, 4), got 5" RANK=5 WORLD_SIZE=4
 wrong "heddle: RANK and WORLD_SIZE: expected two numbers, got 'first' and '2'" RANK=first

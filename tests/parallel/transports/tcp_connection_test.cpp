@@ -44,9 +44,9 @@ std::string refused(const TcpConnection::Header& header) {
   progress_until(connection, [&] { return connection.is_gone(); });
   // The other can still be told.
   connection.post(bytes_of("no"), {}, false);
-  const auto told = hear<TcpConnection::Header>(pair.other);
-  CHECK(told.kind == TcpConnection::Kind::last_sheet);
-  CHECK(told.bytes == 2);
+  const auto receive_message = hear<TcpConnection::Header>(pair.other);
+  CHECK(receive_message.kind == TcpConnection::Kind::last_message_frame);
+  CHECK(receive_message.bytes == 2);
   return connection.why_gone();
 }
 
@@ -71,10 +71,10 @@ TEST_CASE("sockets: what a process said last is read, though it was gone before 
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   for (int i = 0; i < 3; ++i) connection.post(bytes_of("to nobody"), {}, false);
   progress_until(connection, [&] { return connection.is_gone(); });
-  const std::optional<TcpConnection::Sheet> sheet = connection.next_sheet();
-  REQUIRE(sheet);
-  CHECK(sheet->content == bytes_of("no more thread on the bobbin"));
-  CHECK(sheet->more_follow);
+  const std::optional<TcpConnection::MessageFrame> frame = connection.next_frame();
+  REQUIRE(frame);
+  CHECK(frame->content == bytes_of("no more thread on the bobbin"));
+  CHECK(frame->more_follow);
   CHECK(connection.why_gone() == "its process is gone");
 }
 
@@ -82,14 +82,14 @@ TEST_CASE("sockets: two that end their writing have read all that the other wrot
   Pair pair;
   TcpConnection one(std::move(pair.one));
   TcpConnection other(std::move(pair.other));
-  const std::vector<std::byte> words(Wire::max_sheet);
-  for (int i = 0; i < 200; ++i) one.post(words, {}, false);  // more than the system takes at once
+  const std::vector<std::byte> head(Wire::max_frame);
+  for (int i = 0; i < 200; ++i) one.post(head, {}, false);  // more than the system takes at once
   one.end_writing();
   other.end_writing();
   int sheets = 0;
   progress_until(other, [&] {
     one.progress();
-    while (other.next_sheet()) ++sheets;
+    while (other.next_frame()) ++sheets;
     return one.is_gone() && other.is_gone();
   });
   CHECK(sheets == 200);
@@ -100,7 +100,8 @@ TEST_CASE("sockets: a frame that cannot be is refused before anything is done wi
   const std::string same_build = ": all processes must run the same build of this program";
   CHECK(refused({static_cast<Kind>(77), 0, 0}) == "it sent a frame of kind 77" + same_build);
   for (const std::int64_t bytes : {std::int64_t{-1}, std::int64_t{16385}, std::int64_t{1} << 60})
-    CHECK(refused({Kind::sheet, 0, bytes}) == fmt::format("it sent part of a letter, of {} bytes", bytes) + same_build);
+    CHECK(refused({Kind::message_frame, 0, bytes}) ==
+          fmt::format("it sent part of a message, of {} bytes", bytes) + same_build);
   for (const std::int64_t bytes : {std::int64_t{-8}, std::int64_t{0}, std::int64_t{101}, std::int64_t{1} << 60})
     CHECK(refused({Kind::elements, 5, bytes}) ==
           fmt::format("it sent {} bytes of elements, tag 5, which nobody asked for", bytes) + same_build);
@@ -122,14 +123,14 @@ TEST_CASE("sockets: a receive that was given up is written to no more") {
   TcpConnection::forget(*elements);
   CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
   // What comes then is understood.
-  say(pair.other, TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, 3});
+  say(pair.other, TcpConnection::Header{TcpConnection::Kind::last_message_frame, 0, 3});
   CHECK(::send(pair.other.number(), half.data(), 3, 0) == 3);
-  std::optional<TcpConnection::Sheet> sheet;
+  std::optional<TcpConnection::MessageFrame> frame;
   progress_until(connection, [&] {
-    if (!sheet) sheet = connection.next_sheet();
-    return sheet.has_value();
+    if (!frame) frame = connection.next_frame();
+    return frame.has_value();
   });
-  CHECK(sheet->content.size() == 3);
+  CHECK(frame->content.size() == 3);
   CHECK_FALSE(connection.is_gone());
   CHECK(std::all_of(memory.begin() + 50, memory.end(), [](std::byte b) { return b == std::byte{0}; }));
 }

@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "parallel/transports/job.h"
-#include "parallel/transports/processes/post_office.h"
 #include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
@@ -32,7 +32,7 @@ WorldOptions by_sockets(int count) {
 /// A job of two in which this process is rank 1 without a program, and says this to rank 0 while that waits: the error
 /// there.
 std::string error_after(const std::function<void(const TcpSocket&)>& say_to_first) {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   std::string error;
   std::jthread first([&] {
     Processes job(join_by_tcp({0, 2}, point));
@@ -43,7 +43,7 @@ std::string error_after(const std::function<void(const TcpSocket&)>& say_to_firs
   });
   TcpSocket to_first = connected_to(point.port);
   say(to_first, hello_of(1, 2));
-  CHECK(hear<TcpAnswer>(to_first).kind == TcpAnswer::Kind::hellos);
+  CHECK(hear<TcpReply>(to_first).kind == TcpReply::Kind::hellos);
   for (int p = 0; p < 2; ++p) CHECK(hear<TcpHello>(to_first).rank == p);
   say_to_first(to_first);
   to_first.end_writing();
@@ -52,23 +52,24 @@ std::string error_after(const std::function<void(const TcpSocket&)>& say_to_firs
 }
 
 /// A whole letter of these bytes.
-void post(const TcpSocket& to, const LetterWriter& letter) {
-  say(to, TcpConnection::Header{TcpConnection::Kind::last_sheet, 0, static_cast<std::int64_t>(letter.bytes().size())});
-  CHECK(to.write(letter.bytes(), soon()) == TcpSocket::Outcome::done);
+void post(const TcpSocket& to, const MessageWriter& message) {
+  say(to, TcpConnection::Header{TcpConnection::Kind::last_message_frame, 0,
+                                static_cast<std::int64_t>(message.bytes().size())});
+  CHECK(to.write(message.bytes(), soon()) == TcpSocket::Outcome::done);
 }
-LetterWriter letter_of(PostOffice::Kind kind) {
-  LetterWriter letter;
-  letter.put(kind);
-  letter.put(std::uint64_t{0});  // the first section
-  return letter;
+MessageWriter letter_of(ProgressEngine::Kind kind) {
+  MessageWriter message;
+  message.put(kind);
+  message.put(std::uint64_t{0});  // the first section
+  return message;
 }
 /// About the first call of all ranks.
-LetterWriter letter_about_call(PostOffice::Kind kind) {
-  LetterWriter letter = letter_of(kind);
-  letter.put(std::uint64_t{0});
-  letter.put(std::uint64_t{1});
-  letter.put(false);
-  return letter;
+MessageWriter letter_about_call(ProgressEngine::Kind kind) {
+  MessageWriter message = letter_of(kind);
+  message.put(std::uint64_t{0});
+  message.put(std::uint64_t{1});
+  message.put(false);
+  return message;
 }
 
 TEST_CASE("sockets: elements of every size arrive, and reductions have the bits of threads") {
@@ -86,7 +87,7 @@ TEST_CASE("sockets: elements of every size arrive, and reductions have the bits 
   }
 }
 
-TEST_CASE("sockets: words do not wait for elements that are on their way to the same process") {
+TEST_CASE("sockets: control messages do not wait for elements that are on their way to the same process") {
   run_in_processes(
       by_sockets(2),
       [](Rank& rank) {
@@ -99,7 +100,7 @@ TEST_CASE("sockets: words do not wait for elements that are on their way to the 
 }
 
 TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   std::vector<std::string> errors(3);
   {
     std::vector<std::jthread> threads;
@@ -124,13 +125,13 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
 }
 
 TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   constexpr int sheets = 4000;  // more than the systems' buffers hold
   std::latch flush_was_tried(1);
   std::jthread second([&] {
     TcpSocket to_first = connected_to(point.port);
     say(to_first, hello_of(1, 2));
-    (void)hear<TcpAnswer>(to_first);
+    (void)hear<TcpReply>(to_first);
     for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
     flush_was_tried.wait();
     for (int i = 0; i < sheets; ++i)
@@ -138,15 +139,15 @@ TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner
   });
   const std::unique_ptr<Wire> wire = join_by_tcp({0, 2}, point);
   CHECK(wire->flush(std::chrono::milliseconds(0)));
-  const std::vector<std::byte> sheet(Wire::max_sheet);
-  for (int i = 0; i < sheets; ++i) wire->post(1, sheet, {}, false);
+  const std::vector<std::byte> frame(Wire::max_frame);
+  for (int i = 0; i < sheets; ++i) wire->post(1, frame, {}, false);
   CHECK_FALSE(wire->flush(std::chrono::milliseconds(10)));
   flush_was_tried.count_down();
   CHECK(wire->flush(std::chrono::seconds(20)));
 }
 
 TEST_CASE("sockets: a process that is gone after it ended a section fails the next one, and not that") {
-  const MeetingPoint point{"127.0.0.1", free_port()};
+  const RendezvousAddress point{"127.0.0.1", free_port()};
   std::string of_ended;
   std::string of_next;
   std::latch other_is_gone(1);
@@ -159,9 +160,9 @@ TEST_CASE("sockets: a process that is gone after it ended a section fails the ne
   });
   TcpSocket to_first = connected_to(point.port);
   say(to_first, hello_of(1, 2));
-  (void)hear<TcpAnswer>(to_first);
+  (void)hear<TcpReply>(to_first);
   for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
-  post(to_first, letter_of(PostOffice::Kind::ended));
+  post(to_first, letter_of(ProgressEngine::Kind::ended));
   to_first.close();
   other_is_gone.count_down();
   first.join();
@@ -187,46 +188,47 @@ TEST_CASE("sockets: what no process of this program says ends the job, with who 
           say(to, "GET / HTTP/1.1\r\nHost: here\r\n\r\n");
         }).starts_with("rank 1: it sent a frame of kind "));
   CHECK(error_after([](const TcpSocket& to) {
-          say(to, TcpConnection::Header{TcpConnection::Kind::sheet, 0, std::int64_t{1} << 60});
-        }) == "rank 1: it sent part of a letter, of 1152921504606846976 bytes" + same_build);
-  using Kind = PostOffice::Kind;
+          say(to, TcpConnection::Header{TcpConnection::Kind::message_frame, 0, std::int64_t{1} << 60});
+        }) == "rank 1: it sent part of a message, of 1152921504606846976 bytes" + same_build);
+  using Kind = ProgressEngine::Kind;
   CHECK(error_after([](const TcpSocket& to) { post(to, letter_of(static_cast<Kind>(99))); }) ==
-        "rank 1 sent a letter of kind 99" + same_build);
+        "rank 1 sent a message of kind 99" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          LetterWriter letter = letter_of(Kind::gathered);
-          letter.put(std::size_t{1} << 60);  // bytes of text
-          post(to, letter);
-        }) == "rank 1 sent a letter that ends too early" + same_build);
+          MessageWriter message = letter_of(Kind::gathered);
+          message.put(std::size_t{1} << 60);  // bytes of text
+          post(to, message);
+        }) == "rank 1 sent a message that ends too early" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          LetterWriter letter = letter_of(Kind::probe);
-          letter.put(std::size_t{1} << 60);  // links
-          post(to, letter);
+          MessageWriter message = letter_of(Kind::probe);
+          message.put(std::uint64_t{1});      // its round
+          message.put(std::size_t{1} << 60);  // links
+          post(to, message);
         }) == "rank 1 sent a chain of 1152921504606846976 waits" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          LetterWriter letter = letter_about_call(Kind::content);
-          letter.put(2);
-          post(to, letter);
-        }) == "rank 1 sent a letter about step 2 of a call" + same_build);
+          MessageWriter message = letter_about_call(Kind::content);
+          message.put(2);
+          post(to, message);
+        }) == "rank 1 sent a message about step 2 of a call" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          LetterWriter letter = letter_about_call(Kind::call);
-          letter.put(0);
+          MessageWriter message = letter_about_call(Kind::call);
+          message.put(0);
           Call call;
-          LetterWriter parts;
+          MessageWriter parts;
           parts.put_call(call);
           // Up to the number of tensors, which comes last where there are none.
-          letter.put_bytes(std::span(parts.bytes()).first(parts.bytes().size() - sizeof(std::size_t)));
-          letter.put(std::size_t{1} << 60);
-          post(to, letter);
-        }) == "rank 1 sent a letter about 1152921504606846976 tensors" + same_build);
+          message.put_bytes(std::span(parts.bytes()).first(parts.bytes().size() - sizeof(std::size_t)));
+          message.put(std::size_t{1} << 60);
+          post(to, message);
+        }) == "rank 1 sent a message about 1152921504606846976 tensors" + same_build);
 }
 
 TEST_CASE("sockets: why a process failed is known to the others, though it is gone at once") {
   for (int i = 0; i < 20; ++i)
     CHECK(error_after([](const TcpSocket& to) {
-            LetterWriter letter = letter_of(PostOffice::Kind::failed);
-            letter.put(Failure::Kind::rank_failed);
-            letter.put_text("rank 1: no more thread on the bobbin");
-            post(to, letter);
+            MessageWriter message = letter_of(ProgressEngine::Kind::failed);
+            message.put(Failure::Kind::rank_failed);
+            message.put_text("rank 1: no more thread on the bobbin");
+            post(to, message);
           }) == "rank 1: no more thread on the bobbin");
 }
 

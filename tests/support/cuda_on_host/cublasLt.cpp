@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/device/cublas_lt.h"
 #include "framework/tensors/dtype.h"
 #include "tests/support/cuda_on_host/tf32.h"
 

@@ -21,7 +21,7 @@ namespace heddle::test {
 struct LocalWires::Shared {
   explicit Shared(int processes) : inboxes(static_cast<std::size_t>(processes)) {}
 
-  struct Sheet {
+  struct Frame {
     int from;
     std::vector<std::byte> content;
     bool more_follow;
@@ -35,7 +35,7 @@ struct LocalWires::Shared {
   using Halves = std::map<std::tuple<int, int, int>, std::deque<std::shared_ptr<Half>>>;  // from, to, tag
 
   std::mutex mutex;
-  std::vector<std::deque<Sheet>> inboxes;
+  std::vector<std::deque<Frame>> inboxes;
   Halves sends;
   Halves receives;
 };
@@ -68,19 +68,19 @@ class LocalWire : public Wire {
   int local_rank() const override { return rank_; }
   std::string name() const override { return "threads as processes"; }
 
-  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
-    Shared::Sheet sheet{rank_, {words.begin(), words.end()}, more_follow};
-    sheet.content.insert(sheet.content.end(), content.begin(), content.end());
+  void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
+    Shared::Frame frame{rank_, {head.begin(), head.end()}, more_follow};
+    frame.content.insert(frame.content.end(), content.begin(), content.end());
     const std::lock_guard lock(shared_.mutex);
-    shared_.inboxes[static_cast<std::size_t>(to)].push_back(std::move(sheet));
+    shared_.inboxes[static_cast<std::size_t>(to)].push_back(std::move(frame));
   }
-  std::optional<Sheet> next_sheet() override {
+  std::optional<Frame> next_frame() override {
     const std::lock_guard lock(shared_.mutex);
     auto& inbox = shared_.inboxes[static_cast<std::size_t>(rank_)];
     if (inbox.empty()) return {};
     read_ = std::move(inbox.front());
     inbox.pop_front();
-    return Sheet{read_.from, read_.content, read_.more_follow};
+    return Frame{read_.from, read_.content, read_.more_follow};
   }
 
   bool flush(std::chrono::milliseconds /*patience*/) noexcept override { return true; }
@@ -116,7 +116,7 @@ class LocalWire : public Wire {
 
   Shared& shared_;
   int rank_;
-  Shared::Sheet read_{};
+  Shared::Frame read_{};
 };
 
 std::string text_of(const std::exception_ptr& exception) {
@@ -143,7 +143,7 @@ std::uint16_t free_port() {
 
 void in_processes(int processes, const std::function<void(Processes& own)>& body, Connection connection) {
   LocalWires wires(processes);
-  const MeetingPoint point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
+  const RendezvousAddress point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
   std::vector<std::exception_ptr> exceptions(static_cast<std::size_t>(processes));
   {
     std::vector<std::jthread> threads;

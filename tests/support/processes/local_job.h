@@ -1,5 +1,5 @@
 // A job whose processes are threads of this one: each has its own end of a wire, as MPI would give it. What it shows of
-// transports among processes holds for the words of all of them.
+// the control messages holds for all transports between processes.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class LocalWires {
   std::unique_ptr<Shared> shared_;
 };
 
-/// What such processes are connected by.
+/// What connects these processes.
 enum class Connection { memory, sockets };
 
-/// Does this in `processes` threads, each as one process of a job. What they threw, which must be the same on all of
-/// them, comes out.
+/// Runs the body in `processes` threads, each as one process of a job. Throws what they threw, which must be the same
+/// on all of them.
 void in_processes(int processes, const std::function<void(Processes& own)>& body,
                   Connection connection = Connection::memory);
 
@@ -39,7 +39,7 @@ void in_processes(int processes, const std::function<void(Processes& own)>& body
 void run_in_processes(const WorldOptions& options, const std::function<void(Rank&)>& body,
                       Connection connection = Connection::memory);
 
-/// Where nobody else listens.
+/// A port at which no process listens.
 std::uint16_t free_port();
 
 }  // namespace heddle::test

@@ -113,8 +113,6 @@ void advance(Team& team) {
   }
 }
 
-class DeviceMark : public Mark {};
-
 }  // namespace
 
 struct NcclOnHost::Shared {
@@ -122,6 +120,7 @@ struct NcclOnHost::Shared {
   std::condition_variable has_ended;
   std::map<NcclId, std::shared_ptr<Team>> teams;
   std::map<std::thread::id, std::vector<Stream*>> gpus;  // a rank's is its thread's
+  std::map<std::thread::id, const Device*> devices;      // that compute on them
   bool was_stuck = false;
   std::uint64_t ids = 0;
   Fault fault;
@@ -155,8 +154,9 @@ class StreamMark : public GpuMark {
 
 class CommunicatorOnHost : public NcclCommunicator {
  public:
-  CommunicatorOnHost(std::shared_ptr<NcclOnHost::Shared> shared, std::shared_ptr<Team> team, int rank, NcclUse use)
-      : shared_(std::move(shared)), team_(std::move(team)), rank_(rank), use_(use) {}
+  CommunicatorOnHost(std::shared_ptr<NcclOnHost::Shared> shared, std::shared_ptr<Team> team, int rank, NcclUse use,
+                     const Device& device)
+      : shared_(std::move(shared)), team_(std::move(team)), rank_(rank), use_(use), device_(device) {}
   ~CommunicatorOnHost() override {
     if (is_finalized_) {
       const std::lock_guard lock(shared_->mutex);
@@ -181,7 +181,8 @@ class CommunicatorOnHost : public NcclCommunicator {
     if (polls_ >= 0) --polls_;
     return polls_ < 0;
   }
-  void wait_for(const Mark& mark) override { (void)dynamic_cast<const DeviceMark&>(mark); }
+  /// The stream knows nothing of the device's: the device does what the mark stands behind at once.
+  void wait_for(const Mark& /*mark*/) override { device_.backend().settle(); }
   std::unique_ptr<GpuMark> mark() override {
     if (polls_ >= 0) fail("a mark before the call is on the stream");
     return std::make_unique<StreamMark>(shared_, team_, rank_);
@@ -261,6 +262,7 @@ class CommunicatorOnHost : public NcclCommunicator {
   std::shared_ptr<Team> team_;
   int rank_;
   NcclUse use_;
+  const Device& device_;
   std::thread::id thread_ = std::this_thread::get_id();
   std::chrono::steady_clock::time_point joined_ = std::chrono::steady_clock::now();
   int polls_ = 2;  // until it is idle
@@ -285,6 +287,8 @@ NcclGpu NcclOnHost::gpu(const Device& device) {
   const int number = device.rank() == sharing_.second ? sharing_.first : device.rank();
   NcclGpu gpu{.machine = "loom", .address = fmt::format("0000:{:02X}:00.0", number)};
   std::memcpy(gpu.id.data(), &number, sizeof(number));
+  const std::lock_guard lock(shared_->mutex);
+  shared_->devices[std::this_thread::get_id()] = &device;
   return gpu;
 }
 
@@ -301,13 +305,8 @@ std::unique_ptr<NcclCommunicator> NcclOnHost::join(const NcclId& id, int ranks, 
   own.push_back(&stream);
   stream.has_joined = true;
   ++shared_->counts.communicators;
-  return std::make_unique<CommunicatorOnHost>(shared_, team, rank, use);
-}
-
-/// Its streams know nothing of the device's: what the mark stands behind is done when there is one.
-std::shared_ptr<Mark> NcclOnHost::mark(const Device& device) {
-  device.backend().settle();
-  return std::make_shared<DeviceMark>();
+  return std::make_unique<CommunicatorOnHost>(shared_, team, rank, use,
+                                              *shared_->devices.at(std::this_thread::get_id()));
 }
 
 void NcclOnHost::set_fault(const Fault& fault) {

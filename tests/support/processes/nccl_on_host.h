@@ -1,8 +1,9 @@
 // NCCL for ranks that are threads of this process, on a machine without a GPU: memory is the host's, and a stream is a
 // list of calls of which each is done when all of its ranks have come to it, as kernels that wait for each other would.
-// As strict as NCCL: a call is not on its stream at once, and one that does not fit its peers' is an error or never
-// ends. Stricter where NCCL may wait for a GPU: a communicator that comes into existence, or connects, must be alone on
-// its GPUs, and an abort waits until all that has calls under way on its GPU is aborted, and all the other ranks' ends.
+// As strict as NCCL: a call is not on its stream at once, and a call that does not fit those of its peers is an error
+// or never ends. Stricter where NCCL may wait for a GPU: a communicator that is created, or connects, must be alone on
+// its GPUs, and an abort waits until all communicators with calls under way on its GPU are aborted, and all other
+// ranks' ends.
 #pragma once
 
 #include <chrono>
@@ -17,15 +18,15 @@ namespace heddle::test {
 class NcclOnHost : public Nccl {
  public:
   struct Counts {
-    int communicators = 0;  // ends of them, one a rank
+    int communicators = 0;  // ends of communicators, one per rank
     int closed = 0;
     int aborted = 0;
-    int all_gathers = 0;  // calls, one a rank
+    int all_gathers = 0;  // calls, one per rank
     int broadcasts = 0;
     int exchanges = 0;
     bool operator==(const Counts&) const = default;
   };
-  /// What goes wrong on one rank of a communicator of so many ranks.
+  /// A fault on one rank of a communicator with this number of ranks.
   struct Fault {
     int ranks = 0;
     int rank = 0;
@@ -41,13 +42,12 @@ class NcclOnHost : public Nccl {
   NcclId new_id() override;
   NcclGpu gpu(const Device& device) override;
   std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
-  std::shared_ptr<Mark> mark(const Device& device) override;
 
-  /// To two ranks the GPU of the first; otherwise each has its own.
+  /// Gives both ranks the GPU of the first; otherwise each rank has its own.
   void share_gpu(int first, int second) { sharing_ = {first, second}; }
   void set_fault(const Fault& fault);
   Counts counts() const;
-  /// Every end of a communicator was closed, or aborted without waiting in vain.
+  /// Whether every end of a communicator was closed, or aborted without waiting in vain.
   bool is_clean() const;
 
   struct Shared;

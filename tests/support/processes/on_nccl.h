@@ -20,12 +20,12 @@ inline WorldOptions on_nccl(int count, NcclOnHost& nccl) {
   return options;
 }
 
-/// More than travels with words.
+/// More elements than travel within control messages.
 inline Tensor large(Rank& rank, std::int64_t count = 30000, double value = 1) {
   return Tensor::full(rank.device, {count}, DType::f32, value);
 }
 
-/// What the body asked of NCCL.
+/// The NCCL calls of the body.
 inline NcclOnHost::Counts counts_of(int count, const std::function<void(Rank&)>& body) {
   NcclOnHost nccl;
   run_in_processes(on_nccl(count, nccl), body);

@@ -1,4 +1,4 @@
-// The other side of a process that meets others by sockets: what it says is the test's, byte for byte.
+// The peer of a process that connects to others by sockets: the test decides every byte that it sends.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 
-#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
 
 namespace heddle::test {
 
@@ -24,14 +24,14 @@ inline TcpSocket connected_to(std::uint16_t port) {
   return TcpSocket::connect(TcpSocket::address_of("127.0.0.1", port), "the tested process", soon());
 }
 
-/// Waits for who connects.
+/// Waits for a connection.
 inline TcpSocket accepted_by(const TcpSocket& listening) {
   for (const auto end = soon(); TcpSocket::Clock::now() < end;) {
     TcpSocket socket = listening.accept();
     if (socket.is_open()) return socket;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  FAIL("nobody connects");
+  FAIL("no process connects");
   return {};
 }
 
@@ -55,7 +55,7 @@ inline std::string hear_text(const TcpSocket& socket, std::size_t bytes) {
   CHECK(socket.read(std::as_writable_bytes(std::span(text)), soon()) == TcpSocket::Outcome::done);
   return text;
 }
-/// Whether the other side closes, without a further word.
+/// Whether the peer closes the connection without sending anything more.
 inline bool is_sent_away(const TcpSocket& socket) {
   std::byte byte{};
   return socket.read(std::span(&byte, 1), soon()) == TcpSocket::Outcome::closed;

@@ -1,4 +1,4 @@
-// All that communication can move, in one call: for comparing transports.
+// Everything that communication can move, in one call, to compare transports.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace heddle::test {
 
-/// Every verb that moves elements, on `count` of them a rank; what came, as bytes.
+/// Calls every verb that moves elements, on `count` elements per rank, and returns what arrived, as bytes.
 std::vector<std::byte> traffic(Rank& rank, std::int64_t count, DType dtype);
 
 }  // namespace heddle::test

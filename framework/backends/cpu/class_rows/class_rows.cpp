@@ -1,8 +1,9 @@
 // Rows are worked on one at a time, in buffers of one row that stay in the first-level cache: widen, step, narrow.
+#include "framework/backends/cpu/class_rows/class_rows.h"
+
 #include <cmath>
 #include <vector>
 
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/class_rows_checks.h"
@@ -58,7 +59,7 @@ T* row_of(const Tensor& x, std::int64_t row) {
   return x.defined() ? x.as<T>() + row * x.shape().back() : nullptr;
 }
 
-/// Has a row brought into the cache: by itself the processor follows a stream only to the end of its page.
+/// Brings a row into the cache: by itself the processor follows a stream only to the end of its page.
 void fetch_row(const Tensor& x, std::int64_t row) {
   if (!x.defined()) return;
   constexpr std::int64_t line = 64;
@@ -170,7 +171,7 @@ class Gradients {
         most_(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
         factor_(static_cast<C>(factor)) {}
 
-  /// Of a row with these weights.
+  /// The gradient of row i, which has these weights.
   void row(std::int64_t i, const C* weight, C* to) const {
     const std::int64_t columns = rows_.shape().back();
     const C* const product = row_of<const C>(products_, i);
@@ -226,159 +227,149 @@ void update_row(const AdamWUpdate<C>& update, std::int64_t columns, const C* gra
   }
 }
 
-class CpuClassRows final : public ClassRowKernels {
- public:
-  void load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
-            Tensor& inverse_norm) const override {
-    visit_compute(table.weight, [&]<class C>(C) {
-      const std::int64_t columns = table.weight.shape().back();
-      const RowsOf selected(selection, table.weight, false);
-      parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-        std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
-        for (std::int64_t i = begin; i < end; ++i) {
-          if (selection.index.defined() && i + 1 < end) fetch_row(table.weight, selected[i + 1]);
-          C* const to = rows.defined() ? row_of<C>(rows, i) : buffer.data();
-          const C* const values = widened_row(table.weight, table.scale, selected[i], to);
-          if (rows.defined() && values != to) std::copy_n(values, columns, to);
-          if (inverse_norm.defined()) inverse_norm.as<C>()[i] = inverse_norm_of<C>(values, columns, epsilon);
-        }
-      });
-    });
-  }
-
-  void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
-            const Tensor& products, const ClassStep& step) const override {
-    check(table, selection, rows, products, step);
-    visit_compute(table.weight, [&]<class C>(C) {
-      const RowsOf selected(selection, table.weight, true);
-      const Gradients<C> gradients(rows, inverse_norm, products, step.bound, step.factor);
-      std::visit([&](const auto& kind) { step_rows<C>(table, selected, rows, gradients, update_in<C>(kind), step); },
-                 step.update);
-    });
-  }
-
-  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const override {
-    check(table, steps);
-    visit_compute(table.weight, [&]<class C>(C) {
-      const std::int64_t columns = table.weight.shape().back();
-      const RowsOf selected(selection, table.weight, true);
-      const auto* const maps = static_cast<const SgdMap*>(steps.maps.data());
-      auto* const taken = table.taken.as<std::int32_t>();
-      parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const std::int64_t row = selected[i];
-          if (taken[row] >= steps.count) continue;
-          apply(product_of(maps, taken[row], steps.count), columns, row_of<C>(table.weight, row),
-                row_of<C>(table.momentum, row));
-          taken[row] = static_cast<std::int32_t>(steps.count);
-        }
-      });
-    });
-  }
-
-  void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
-                            Tensor& result) const override {
-    visit_compute(rows, [&]<class C>(C) {
-      const Tensor no_scale;
-      const std::int64_t columns = rows.shape().back();
-      const Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
-      std::vector<double> squares(static_cast<std::size_t>(rows.shape()[0]));
-      parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-        std::vector<C> gradient(static_cast<std::size_t>(columns));
-        std::vector<C> weight(static_cast<std::size_t>(columns));
-        for (std::int64_t i = begin; i < end; ++i) {
-          gradients.row(i, widened_row(rows, no_scale, i, weight.data()), gradient.data());
-          squares[static_cast<std::size_t>(i)] =
-              stretched_sum<double>(0, columns, [g = gradient.data()](std::int64_t k) {
-                const auto value = static_cast<double>(g[k]);
-                return value * value;
-              });
-        }
-      });
-      for (const double square : squares) *result.as<double>() += square;
-    });
-  }
-
-  void fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
-            const ClassInitial& initial) const override {
-    visit_compute(table.weight, [&]<class C>(C) {
-      const std::int64_t columns = table.weight.shape().back();
-      const DrawStream stream(key);
-      parallel_for(table.weight.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-        std::vector<C> values(static_cast<std::size_t>(columns));
-        std::vector<double> draws(static_cast<std::size_t>(columns));
-        for (std::int64_t row = begin; row < end; ++row) {
-          if (initial.kind == ClassInitial::Kind::normal)
-            draw_normal(stream, first_element + row * columns, initial.deviation, draws, values);
-          else
-            draw_unit(stream, first_element + row * columns, values);
-          store_nearest(table.weight, table.scale, row, values.data());
-        }
-      });
-    });
-  }
-
- private:
-  template <class C, class Update>
-  static void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, const Gradients<C>& gradients,
-                        const Update& update, const ClassStep& step) {
-    const std::int64_t columns = table.weight.shape().back();
-    const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
-    const DrawStream stream(step.rounding);
-    Tensor no_scale;
-    parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-      const auto size = static_cast<std::size_t>(columns);
-      std::vector<C> gradient(size);
-      std::vector<C> weight(size);
-      std::vector<C> before(size);
-      std::vector<C> momentum(size);
-      std::vector<std::uint16_t> draws(size);
-      const auto store = [&](Tensor& x, Tensor& scale, std::int64_t row, const C* values, RoundedState state) {
-        if (!is_narrow(x)) return;  // it was stepped in its place
-        stream.rounding(state, step.first_element + row * stride, columns, draws.data());
-        store_rounded(x, scale, row, values, draws.data());
-      };
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t row = selected[i];
-        if (i + 1 < end) {
-          fetch_row(table.weight, selected[i + 1]);
-          fetch_row(table.momentum, selected[i + 1]);
-        }
-        const C* const values = widened_row(rows, no_scale, i, before.data());
-        gradients.row(i, values, gradient.data());
-        C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
-        C* const kept =
-            table.momentum.defined() ? widened_row(table.momentum, no_scale, row, momentum.data()) : nullptr;
-        update_row(update, columns, gradient.data(), values, to, kept, row_of<C>(table.square, row));
-        store(table.weight, table.scale, row, to, RoundedState::weight);
-        store(table.momentum, no_scale, row, kept, RoundedState::momentum);
-        if (table.taken.defined()) table.taken.as<std::int32_t>()[row] = static_cast<std::int32_t>(step.taken);
+template <class C, class Update>
+void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, const Gradients<C>& gradients,
+               const Update& update, const ClassStep& step) {
+  const std::int64_t columns = table.weight.shape().back();
+  const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
+  const DrawStream stream(step.rounding);
+  Tensor no_scale;
+  parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    const auto size = static_cast<std::size_t>(columns);
+    std::vector<C> gradient(size);
+    std::vector<C> weight(size);
+    std::vector<C> before(size);
+    std::vector<C> momentum(size);
+    std::vector<std::uint16_t> draws(size);
+    const auto store = [&](Tensor& x, Tensor& scale, std::int64_t row, const C* values, RoundedState state) {
+      if (!is_narrow(x)) return;  // it was stepped in its place
+      stream.rounding(state, step.first_element + row * stride, columns, draws.data());
+      store_rounded(x, scale, row, values, draws.data());
+    };
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = selected[i];
+      if (i + 1 < end) {
+        fetch_row(table.weight, selected[i + 1]);
+        fetch_row(table.momentum, selected[i + 1]);
       }
-    });
-  }
+      const C* const values = widened_row(rows, no_scale, i, before.data());
+      gradients.row(i, values, gradient.data());
+      C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
+      C* const kept = table.momentum.defined() ? widened_row(table.momentum, no_scale, row, momentum.data()) : nullptr;
+      update_row(update, columns, gradient.data(), values, to, kept, row_of<C>(table.square, row));
+      store(table.weight, table.scale, row, to, RoundedState::weight);
+      store(table.momentum, no_scale, row, kept, RoundedState::momentum);
+      if (table.taken.defined()) table.taken.as<std::int32_t>()[row] = static_cast<std::int32_t>(step.taken);
+    }
+  });
+}
 
-  template <class C>
-  static void draw_normal(const DrawStream& stream, std::int64_t element, double deviation, std::vector<double>& draws,
-                          std::vector<C>& values) {
-    stream.normals(element, static_cast<std::int64_t>(values.size()), draws.data());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<C>(deviation * draws[i]);
-  }
+template <class C>
+void draw_normal(const DrawStream& stream, std::int64_t element, double deviation, std::vector<double>& draws,
+                 std::vector<C>& values) {
+  stream.normals(element, static_cast<std::int64_t>(values.size()), draws.data());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<C>(deviation * draws[i]);
+}
 
-  template <class C>
-  static void draw_unit(const DrawStream& stream, std::int64_t element, std::vector<C>& values) {
-    const auto columns = static_cast<std::int64_t>(values.size());
-    std::vector<float> draws(values.size());
-    stream.uniforms(element, columns, draws.data());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = C(2) * static_cast<C>(draws[i]) - C(1);
-    const C factor = inverse_norm_of<C>(values.data(), columns, 0);
-    for (C& value : values) value *= factor;
-  }
-};
+template <class C>
+void draw_unit(const DrawStream& stream, std::int64_t element, std::vector<C>& values) {
+  const auto columns = static_cast<std::int64_t>(values.size());
+  std::vector<float> draws(values.size());
+  stream.uniforms(element, columns, draws.data());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = C(2) * static_cast<C>(draws[i]) - C(1);
+  const C factor = inverse_norm_of<C>(values.data(), columns, 0);
+  for (C& value : values) value *= factor;
+}
 
 }  // namespace
 
-std::unique_ptr<ClassRowKernels> make_cpu_class_rows() {
-  return std::make_unique<CpuClassRows>();
+void CpuClassRows::load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
+                        Tensor& inverse_norm) const {
+  visit_compute(table.weight, [&]<class C>(C) {
+    const std::int64_t columns = table.weight.shape().back();
+    const RowsOf selected(selection, table.weight, false);
+    parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (selection.index.defined() && i + 1 < end) fetch_row(table.weight, selected[i + 1]);
+        C* const to = rows.defined() ? row_of<C>(rows, i) : buffer.data();
+        const C* const values = widened_row(table.weight, table.scale, selected[i], to);
+        if (rows.defined() && values != to) std::copy_n(values, columns, to);
+        if (inverse_norm.defined()) inverse_norm.as<C>()[i] = inverse_norm_of<C>(values, columns, epsilon);
+      }
+    });
+  });
+}
+
+void CpuClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
+                        const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+  check(table, selection, rows, products, step);
+  visit_compute(table.weight, [&]<class C>(C) {
+    const RowsOf selected(selection, table.weight, true);
+    const Gradients<C> gradients(rows, inverse_norm, products, step.bound, step.factor);
+    std::visit([&](const auto& kind) { step_rows<C>(table, selected, rows, gradients, update_in<C>(kind), step); },
+               step.update);
+  });
+}
+
+void CpuClassRows::catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const {
+  check(table, steps);
+  visit_compute(table.weight, [&]<class C>(C) {
+    const std::int64_t columns = table.weight.shape().back();
+    const RowsOf selected(selection, table.weight, true);
+    const auto* const maps = static_cast<const SgdMap*>(steps.maps.data());
+    auto* const taken = table.taken.as<std::int32_t>();
+    parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t row = selected[i];
+        if (taken[row] >= steps.count) continue;
+        apply(product_of(maps, taken[row], steps.count), columns, row_of<C>(table.weight, row),
+              row_of<C>(table.momentum, row));
+        taken[row] = static_cast<std::int32_t>(steps.count);
+      }
+    });
+  });
+}
+
+void CpuClassRows::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
+                                        double bound, Tensor& result) const {
+  visit_compute(rows, [&]<class C>(C) {
+    const Tensor no_scale;
+    const std::int64_t columns = rows.shape().back();
+    const Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
+    std::vector<double> squares(static_cast<std::size_t>(rows.shape()[0]));
+    parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<C> gradient(static_cast<std::size_t>(columns));
+      std::vector<C> weight(static_cast<std::size_t>(columns));
+      for (std::int64_t i = begin; i < end; ++i) {
+        gradients.row(i, widened_row(rows, no_scale, i, weight.data()), gradient.data());
+        squares[static_cast<std::size_t>(i)] = stretched_sum<double>(0, columns, [g = gradient.data()](std::int64_t k) {
+          const auto value = static_cast<double>(g[k]);
+          return value * value;
+        });
+      }
+    });
+    for (const double square : squares) *result.as<double>() += square;
+  });
+}
+
+void CpuClassRows::fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
+                        const ClassInitial& initial) const {
+  visit_compute(table.weight, [&]<class C>(C) {
+    const std::int64_t columns = table.weight.shape().back();
+    const DrawStream stream(key);
+    parallel_for(table.weight.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<C> values(static_cast<std::size_t>(columns));
+      std::vector<double> draws(static_cast<std::size_t>(columns));
+      for (std::int64_t row = begin; row < end; ++row) {
+        if (initial.kind == ClassInitial::Kind::normal)
+          draw_normal(stream, first_element + row * columns, initial.deviation, draws, values);
+        else
+          draw_unit(stream, first_element + row * columns, values);
+        store_nearest(table.weight, table.scale, row, values.data());
+      }
+    });
+  });
 }
 
 }  // namespace heddle::cpu

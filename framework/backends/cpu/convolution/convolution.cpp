@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "framework/backends/cpu/convolution/plain.h"
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/widen.h"
 #include "framework/error.h"
@@ -44,7 +43,7 @@ void* address(const Tensor& tensor) {
   return tensor.defined() ? tensor.data() : nullptr;
 }
 
-/// What is left of a sum over nothing.
+/// A sum over nothing is 0.
 void clear(Tensor& sums) {
   if (sums.numel() > 0) std::memset(sums.data(), 0, static_cast<std::size_t>(sums.bytes()));
 }
@@ -100,6 +99,10 @@ ConvolutionNeeds CpuConvolution::convolution_needs(const ConvolutionGeometry& g,
   return cpu::convolution_needs(primitives_, g, part, dtype);
 }
 
+std::vector<ChosenConvolution> CpuConvolution::chosen_convolutions() const {
+  return {};
+}
+
 void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
                                  Tensor& packed) const {
   if (const Winograd* const winograd = primitives_.find_winograd(g, part, weight.dtype())) {
@@ -115,7 +118,8 @@ void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart p
   }
   found = primitives_.find(g, part, DType::f32);
   if (found == nullptr || !found->packs) return widen(weight, packed.as<float>());
-  // A transient copy outside the meter: weights are small beside activations, and this happens once a weight's change.
+  // A transient copy outside the meter: weights are small beside activations, and this happens once per change of the
+  // weight.
   std::vector<float> wide(static_cast<std::size_t>(weight.numel()));
   widen(weight, wide.data());
   onednn_.run(found->reorder, {{DNNL_ARG_FROM, onednn_.memory(found->plain_weight, wide.data())},
@@ -128,7 +132,7 @@ void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Ten
     clear(y);
   else
     run(g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
-  if (bias.defined()) binary(BinaryOp::add, y, bias, y);
+  if (bias.defined()) CpuElementwise().binary(BinaryOp::add, y, bias, y);
 }
 
 void CpuConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
@@ -184,10 +188,6 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
     case ConvolutionPart::backward_weight:
       return narrow(copies->weight, weight);
   }
-}
-
-std::unique_ptr<ConvolutionKernels> make_cpu_convolution(int threads, bool winograd) {
-  return std::make_unique<CpuConvolution>(threads, winograd);
 }
 
 }  // namespace heddle::cpu

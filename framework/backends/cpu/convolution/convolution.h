@@ -1,5 +1,4 @@
-// The cpu backend's convolution, normalisation and pooling: one class, in convolution.cpp, normalization.cpp and
-// pooling.cpp.
+// The cpu backend's convolutions.
 #pragma once
 
 #include "framework/backends/cpu/convolution/primitives.h"
@@ -20,22 +19,7 @@ class CpuConvolution final : public ConvolutionKernels {
                                   Tensor& workspace) const override;
   void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
                                    Tensor& dweight, Tensor& packed, Tensor& workspace) const override;
-  std::vector<ChosenConvolution> chosen_convolutions() const override { return {}; }
-
-  void moments(const Tensor& x, Tensor& moments) const override;
-  void normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& gamma,
-                 const Tensor& beta, const Tensor& residual, NormActivation activation, const Tensor& slope,
-                 Tensor& y) const override;
-  void normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                               const Tensor& gamma, const Tensor& beta, NormActivation activation, const Tensor& slope,
-                               const Tensor& y, const Tensor& dy, Tensor& sums, Tensor& dresidual) const override;
-  void normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                const Tensor& gamma, const Tensor& beta, NormActivation activation, const Tensor& slope,
-                                const Tensor& dy, const Tensor& sums, double count, Tensor& dx) const override;
-
-  void pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const override;
-  void pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                     Tensor& dx) const override;
+  std::vector<ChosenConvolution> chosen_convolutions() const override;
 
  private:
   void run(const ConvolutionGeometry& g, ConvolutionPart part, Tensor x, Tensor weight, Tensor y, const Tensor& packed,

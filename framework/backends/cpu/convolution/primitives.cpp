@@ -1,58 +1,15 @@
 #include "framework/backends/cpu/convolution/primitives.h"
 
 #include <algorithm>
-#include <bit>
-#include <initializer_list>
+#include <string_view>
 
 #include "framework/backends/cpu/loops/parallel.h"
 
 namespace heddle::cpu {
 
-bool is_bf16_fast() {
-  // A set of bits: each instruction set has those of its predecessors.
-  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-}
-
 namespace {
 
 using Dims = dnnl::memory::dims;
-
-std::size_t mix(std::initializer_list<std::int64_t> values) {
-  std::uint64_t hash = 0x9E3779B97F4A7C15;
-  for (const std::int64_t value : values) {
-    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0xBF58476D1CE4E5B9;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
-std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s, GemmTypes types) {
-  if (onednn_type(types.operands) == dnnl::memory::data_type::undef) return {};
-  GemmPrimitive made;
-  made.a = strided({s.m, s.k}, types.operands, s.transpose_a ? Dims{1, s.m} : Dims{s.k, 1});
-  made.b = strided({s.k, s.n}, types.operands, s.transpose_b ? Dims{1, s.k} : Dims{s.n, 1});
-  made.c = strided({s.m, s.n}, types.result, {s.n, 1});
-  const ThreadTeam team(onednn.threads());
-  dnnl::primitive_attr attr = user_scratchpad();
-  if (s.packs_b) {
-    // The same for every beta: asked of the product without one.
-    const dnnl::memory::desc any({s.k, s.n}, onednn_type(types.operands), dnnl::memory::format_tag::any);
-    const auto best = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, any, made.c);
-    if (!best) return {};
-    made.b = best.weights_desc();
-  }
-  dnnl::post_ops operations;
-  if (s.alpha != 1) append_scale(operations, static_cast<float>(s.alpha));
-  if (s.beta != 0) operations.append_sum(static_cast<float>(s.beta));
-  attr.set_post_ops(operations);
-  const auto found = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, made.b, made.c);
-  if (!found) return {};
-  made.primitive = dnnl::matmul(found);
-  made.scratch = found.scratchpad_desc();
-  made.scratch_bytes = static_cast<std::int64_t>(made.scratch.get_size());
-  return made;
-}
 
 /// NCHW dimensions stored as NHWC.
 dnnl::memory::desc image(std::int64_t batch, std::int64_t channels, const Extent& size, DType dtype) {
@@ -77,26 +34,12 @@ bool is_fast(const Descriptor& descriptor) {
 
 }  // namespace
 
-std::size_t GemmPrimitives::Hash::operator()(const Key& key) const {
-  const GemmShape& s = key.shape;
-  return mix({s.m, s.n, s.k, (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.packs_b ? 4 : 0),
-              std::bit_cast<std::int64_t>(s.alpha), std::bit_cast<std::int64_t>(s.beta),
-              static_cast<std::int64_t>(key.types.operands), static_cast<std::int64_t>(key.types.result)});
-}
-
-const GemmPrimitive* GemmPrimitives::find(const GemmShape& shape, GemmTypes types) {
-  const Key key{shape, types};
-  auto place = cache_.find(key);
-  if (place == cache_.end()) place = cache_.emplace(key, make_gemm(onednn_, shape, types)).first;
-  return place->second ? &*place->second : nullptr;
-}
-
 std::size_t ConvolutionPrimitives::Hash::operator()(const Key& key) const {
   const ConvolutionGeometry& g = key.geometry;
-  return mix({g.batch, g.input.height, g.input.width, g.in_channels, g.output.height, g.output.width, g.out_channels,
-              g.kernel.height, g.kernel.width, g.stride.height, g.stride.width, g.padding.height, g.padding.width,
-              g.dilation.height, g.dilation.width, g.groups, static_cast<std::int64_t>(key.part),
-              static_cast<std::int64_t>(key.dtype)});
+  return hash_of({g.batch, g.input.height, g.input.width, g.in_channels, g.output.height, g.output.width,
+                  g.out_channels, g.kernel.height, g.kernel.width, g.stride.height, g.stride.width, g.padding.height,
+                  g.padding.width, g.dilation.height, g.dilation.width, g.groups, static_cast<std::int64_t>(key.part),
+                  static_cast<std::int64_t>(key.dtype)});
 }
 
 const ConvolutionPrimitive* ConvolutionPrimitives::find(const ConvolutionGeometry& g, ConvolutionPart part,
@@ -185,23 +128,6 @@ std::int64_t ConvolutionPrimitives::number_of(const dnnl::memory::desc& layout) 
   const std::int64_t number = place - layouts_.begin();
   if (place == layouts_.end()) layouts_.push_back(layout);
   return number + 1;
-}
-
-std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, GemmTypes types) {
-  if (s.m == 0 || s.n == 0 || s.k == 0) return 0;
-  const GemmPrimitive* found = primitives.find(s, types);
-  if (!is_widened(types.operands, found != nullptr)) return found != nullptr ? found->scratch_bytes : 0;
-  found = primitives.find(s, gemm_f32);
-  const std::int64_t wide_result = types.result == DType::f32 ? 0 : aligned(4 * s.m * s.n);
-  return aligned(4 * s.m * s.k) + aligned(4 * s.k * s.n) + wide_result + (found != nullptr ? found->scratch_bytes : 0);
-}
-
-std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
-  if (dtype != DType::f32 || m == 0 || n == 0 || k == 0) return 0;
-  const GemmPrimitive* const packed = primitives.find({.m = m, .n = n, .k = k, .packs_b = true}, gemm_f32);
-  const GemmPrimitive* const plain = primitives.find({.m = m, .n = n, .k = k}, gemm_f32);
-  if (packed == nullptr || plain == nullptr || packed->b == plain->b) return 0;
-  return static_cast<std::int64_t>(packed->b.get_size());
 }
 
 ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const ConvolutionGeometry& g,

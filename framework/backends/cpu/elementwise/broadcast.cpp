@@ -88,7 +88,7 @@ void broadcast(const T* a, const T* b, std::vector<Step> steps, T* y) {
 
 }  // namespace
 
-void binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
+void CpuElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
   if (y.numel() == 0) return;
   visit_floating(y.dtype(), "binary", [&]<class T>(T) {
     visit(op, [&](auto which) {

@@ -1,6 +1,6 @@
+
 #include "framework/backends/cpu/elementwise/elementwise.h"
 
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/backends/cpu/loops/sums.h"
 #include "framework/scalars/scalar.h"
@@ -42,141 +42,113 @@ void for_rows(std::int64_t elements, std::int64_t channels, F body) {
   });
 }
 
-class CpuElementwise final : public ElementwiseKernels {
- public:
-  void fill(Tensor& y, double value) const override {
-    visit_any(y.dtype(), [&]<class T>(T) {
-      T* const to = y.as<T>();
-      T narrow;
-      if constexpr (std::is_integral_v<T>)
-        narrow = static_cast<T>(value);
-      else
-        narrow = static_cast<T>(static_cast<Compute<T>>(value));
-      parallel_for(y.numel(), 2 * usual_grain,
-                   [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, narrow); });
-    });
-  }
-
-  void cast(const Tensor& x, Tensor& y) const override { cpu::cast(x, y); }
-
-  void unary(UnaryOp op, const Tensor& x, Tensor& y) const override {
-    visit_floating(x.dtype(), "unary", [&]<class T>(T) {
-      visit(op, [&](auto which) {
-        map<T>(x, y, [](Compute<T> value) { return unary_value<decltype(which)::value>(value); });
-      });
-    });
-  }
-
-  void unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const override {
-    visit_floating(dy.dtype(), "unary", [&]<class T>(T) {
-      visit(op, [&](auto which) {
-        constexpr UnaryOp chosen = decltype(which)::value;
-        map<T>(unary_keeps_input(chosen) ? x : y, dy, dx,
-               [](Compute<T> kept, Compute<T> gradient) { return gradient * unary_slope<chosen>(kept); });
-      });
-    });
-  }
-
-  void binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override { cpu::binary(op, a, b, y); }
-
-  void scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const override {
-    visit_floating(x.dtype(), "scale_add", [&]<class T>(T) {
-      const auto factor = static_cast<Compute<T>>(alpha);
-      const auto kept = static_cast<Compute<T>>(beta);
-      if (beta == 0)
-        map<T>(x, y, [=](Compute<T> value) { return factor * value; });
-      else if (alpha == 1 && beta == 1)
-        map<T>(x, y, y, [](Compute<T> value, Compute<T> old) { return value + old; });
-      else
-        map<T>(x, y, y, [=](Compute<T> value, Compute<T> old) { return factor * value + kept * old; });
-    });
-  }
-
-  void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const override {
-    cpu::reduce(op, x, view, y);
-  }
-  void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const override {
-    cpu::combine(op, parts, results);
-  }
-  void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
-                           Tensor& dx) const override {
-    cpu::reduce_max_backward(x, y, view, dy, dx);
-  }
-  void transpose(const Tensor& x, std::span<const int> order, Tensor& y) const override { cpu::transpose(x, order, y); }
-  void copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y, std::int64_t y_columns,
-                    std::int64_t y_begin, std::int64_t rows, std::int64_t columns) const override {
-    cpu::copy_columns(x, x_columns, x_begin, y, y_columns, y_begin, rows, columns);
-  }
-
-  void prelu(const Tensor& x, const Tensor& slope, Tensor& y) const override {
-    visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
-      using C = Compute<T>;
-      const C* const factor = slope.as<const C>();
-      if (slope.numel() == 1) {
-        map<T>(x, y, [f = *factor](C v) { return v > C(0) ? v : f * v; });
-        return;
-      }
-      const T* const from = x.as<const T>();
-      T* const to = y.as<T>();
-      const std::int64_t channels = slope.numel();
-      for_rows(x.numel(), channels, [=](std::int64_t row) {
-        const std::int64_t base = row * channels;
-#pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const C v = static_cast<C>(from[base + c]);
-          const C scaled = factor[c] * v;
-          to[base + c] = static_cast<T>(v > C(0) ? v : scaled);
-        }
-      });
-    });
-  }
-
-  void prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
-                      Tensor& dslope) const override {
-    visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
-      using C = Compute<T>;
-      const T* const in = x.as<const T>();
-      const T* const gradient = dy.as<const T>();
-      const C* const factor = slope.as<const C>();
-      const std::int64_t channels = slope.numel();
-      if (dslope.defined()) {
-        C* const to = dslope.as<C>();
-        const auto share = [=](std::int64_t i) {
-          const C v = static_cast<C>(in[i]);
-          return static_cast<C>(gradient[i]) * std::min(v, C(0));
-        };
-        if (channels == 0) return;
-        if (channels == 1)
-          *to = static_cast<C>(parallel_sum<C>(x.numel(), share));
-        else
-          sum_columns<C>(
-              x.numel() / channels, channels,
-              [=](std::int64_t row, std::int64_t c) { return share(row * channels + c); },
-              [=](std::int64_t c, double sum) { to[c] = static_cast<C>(sum); });
-      }
-      if (!dx.defined()) return;
-      if (channels == 1) {
-        map<T>(x, dy, dx, [f = *factor](C v, C g) { return v > C(0) ? g : f * g; });
-        return;
-      }
-      T* const to = dx.as<T>();
-      for_rows(x.numel(), channels, [=](std::int64_t row) {
-        const std::int64_t base = row * channels;
-#pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const C g = static_cast<C>(gradient[base + c]);
-          const C scaled = factor[c] * g;
-          to[base + c] = static_cast<T>(static_cast<C>(in[base + c]) > C(0) ? g : scaled);
-        }
-      });
-    });
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<ElementwiseKernels> make_cpu_elementwise() {
-  return std::make_unique<CpuElementwise>();
+void CpuElementwise::fill(Tensor& y, double value) const {
+  visit_any(y.dtype(), [&]<class T>(T) {
+    T* const to = y.as<T>();
+    T narrow;
+    if constexpr (std::is_integral_v<T>)
+      narrow = static_cast<T>(value);
+    else
+      narrow = static_cast<T>(static_cast<Compute<T>>(value));
+    parallel_for(y.numel(), 2 * usual_grain,
+                 [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, narrow); });
+  });
+}
+
+void CpuElementwise::unary(UnaryOp op, const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "unary", [&]<class T>(T) {
+    visit(op, [&](auto which) {
+      map<T>(x, y, [](Compute<T> value) { return unary_value<decltype(which)::value>(value); });
+    });
+  });
+}
+
+void CpuElementwise::unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
+  visit_floating(dy.dtype(), "unary", [&]<class T>(T) {
+    visit(op, [&](auto which) {
+      constexpr UnaryOp chosen = decltype(which)::value;
+      map<T>(unary_keeps_input(chosen) ? x : y, dy, dx,
+             [](Compute<T> kept, Compute<T> gradient) { return gradient * unary_slope<chosen>(kept); });
+    });
+  });
+}
+
+void CpuElementwise::scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const {
+  visit_floating(x.dtype(), "scale_add", [&]<class T>(T) {
+    const auto factor = static_cast<Compute<T>>(alpha);
+    const auto kept = static_cast<Compute<T>>(beta);
+    if (beta == 0)
+      map<T>(x, y, [=](Compute<T> value) { return factor * value; });
+    else if (alpha == 1 && beta == 1)
+      map<T>(x, y, y, [](Compute<T> value, Compute<T> old) { return value + old; });
+    else
+      map<T>(x, y, y, [=](Compute<T> value, Compute<T> old) { return factor * value + kept * old; });
+  });
+}
+
+void CpuElementwise::prelu(const Tensor& x, const Tensor& slope, Tensor& y) const {
+  visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
+    using C = Compute<T>;
+    const C* const factor = slope.as<const C>();
+    if (slope.numel() == 1) {
+      map<T>(x, y, [f = *factor](C v) { return v > C(0) ? v : f * v; });
+      return;
+    }
+    const T* const from = x.as<const T>();
+    T* const to = y.as<T>();
+    const std::int64_t channels = slope.numel();
+    for_rows(x.numel(), channels, [=](std::int64_t row) {
+      const std::int64_t base = row * channels;
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const C v = static_cast<C>(from[base + c]);
+        const C scaled = factor[c] * v;
+        to[base + c] = static_cast<T>(v > C(0) ? v : scaled);
+      }
+    });
+  });
+}
+
+void CpuElementwise::prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
+                                    Tensor& dslope) const {
+  visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
+    using C = Compute<T>;
+    const T* const in = x.as<const T>();
+    const T* const gradient = dy.as<const T>();
+    const C* const factor = slope.as<const C>();
+    const std::int64_t channels = slope.numel();
+    if (dslope.defined()) {
+      C* const to = dslope.as<C>();
+      const auto share = [=](std::int64_t i) {
+        const C v = static_cast<C>(in[i]);
+        return static_cast<C>(gradient[i]) * std::min(v, C(0));
+      };
+      if (channels == 0) return;
+      if (channels == 1)
+        *to = static_cast<C>(parallel_sum<C>(x.numel(), share));
+      else
+        sum_columns<C>(
+            x.numel() / channels, channels, [=](std::int64_t row, std::int64_t c) { return share(row * channels + c); },
+            [=](std::int64_t c, double sum) { to[c] = static_cast<C>(sum); });
+    }
+    if (!dx.defined()) return;
+    if (channels == 1) {
+      map<T>(x, dy, dx, [f = *factor](C v, C g) { return v > C(0) ? g : f * g; });
+      return;
+    }
+    T* const to = dx.as<T>();
+    for_rows(x.numel(), channels, [=](std::int64_t row) {
+      const std::int64_t base = row * channels;
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const C g = static_cast<C>(gradient[base + c]);
+        const C scaled = factor[c] * g;
+        to[base + c] = static_cast<T>(static_cast<C>(in[base + c]) > C(0) ? g : scaled);
+      }
+    });
+  });
 }
 
 }  // namespace heddle::cpu

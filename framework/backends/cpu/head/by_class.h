@@ -1,4 +1,5 @@
-// The head's gradient with a class a row: margin, exponential and scale in one pass, which is vectorised over samples.
+// The head's gradient with one row per class: margin, exponential and scale in one pass, which is vectorised over
+// samples.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-#include "framework/backends/cpu/cpu_kernels.h"
+#include "framework/backends/cpu/head/head.h"
+
 #include "framework/backends/cpu/head/by_class.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/backends/dispatch.h"
@@ -16,6 +17,9 @@ template <class T>
 double dot_of(const T* a, const T* b, std::int64_t size) {
   return stretched_sum<T>(0, size, [=](std::int64_t i) { return a[i] * b[i]; });
 }
+
+/// Columns whose maximum is taken while they are in the first-level cache.
+constexpr std::int64_t stretch = 2048;
 
 /// The logits of a row whose margin maps negatives: its buffer has cosines, and at the row's own class the logit.
 template <class T>
@@ -44,345 +48,332 @@ class MappedRow {
   NegativeMap<T> map_;
 };
 
-class CpuHead final : public HeadKernels {
- public:
-  void target_products(const Tensor& labels, const ShardRange& range, const Tensor& rows, const Tensor& target_rows,
-                       const Tensor& target_scale, Tensor& products, Tensor& radii, Tensor& best) const override {
-    visit_head(rows.dtype(), "target_products", [&]<class T>(T) {
-      const std::int64_t width = rows.shape()[1];
-      const std::int64_t centres = rows.shape()[0] == 0 ? 1 : target_rows.shape()[0] / rows.shape()[0];
-      const T* const scale = optional<T>(target_scale);
-      for_each_row(RowView(rows.shape()), [&](std::int64_t row) {
-        const T* const x = rows.as<const T>() + row * width;
-        const auto weight = [&](std::int64_t at) { return target_rows.as<const T>() + at * width; };
-        const bool is_here = range.contains(labels.as<const std::int64_t>()[row]);
-        std::int64_t largest = row * centres;
-        T product = T(0);
-        for (std::int64_t at = row * centres; is_here && at < (row + 1) * centres; ++at) {
-          const auto dot = static_cast<T>(dot_of(x, weight(at), width) * (scale != nullptr ? scale[at] : T(1)));
-          if (at > row * centres && dot <= product) continue;
-          largest = at;
-          product = dot;
-        }
-        products.as<T>()[row] = product;
-        if (best.defined()) best.as<std::int64_t>()[row] = largest;
-        if (!radii.defined()) return;
-        const T* const w = weight(largest);
-        radii.as<T>()[row] = is_here ? static_cast<T>(std::sqrt(dot_of(x, x, width) * dot_of(w, w, width))) : T(0);
-      });
-    });
-  }
-
-  void row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic, Tensor& parameter,
-                      Tensor& moments) const override {
-    visit_head(statistic.dtype(), "row_parameters", [&]<class T>(T) {
-      double* const sums = moments.as<double>();
-      for (std::int64_t row = 0; row < statistic.numel(); ++row) {
-        const T value = statistic.as<const T>()[row];
-        parameter.as<T>()[row] = row_parameter(margin, optional<double>(running), value);
-        const auto observed = static_cast<double>(observed_value(margin, value));
-        sums[0] += 1;
-        sums[1] += observed;
-        sums[2] += observed * observed;
-      }
-    });
-  }
-
-  void update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const override {
-    heddle::update_running(margin, moments.as<const double>(), running.as<double>());
-  }
-
-  void margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
-                     Tensor& target_slope, Tensor& row_max) const override {
-    visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
-      const RowView view(logits.shape());
-      const bool maps = has_negative_map(margin.config);
-      const auto scale = static_cast<T>(margin.config.scale);
-      const T* const factor = optional<T>(columns.scale);
-      const T* const bias = optional<T>(columns.bias);
-      for_each_row(view, [&](std::int64_t row) {
-        T* const z = logits.as<T>() + row * view.columns;
-        const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
-        const bool is_here = target >= 0 && target < view.columns;
-        TargetValue<T> value{T(0), T(0)};
-        T own = T(0);
-        if (is_here) {
-          value = margin_target(margin.config, factor != nullptr ? z[target] * factor[target] : z[target],
-                                margin.parameter.defined() ? margin.parameter.as<const T>()[row] : T(0));
-          own = scale * value.phi + (bias != nullptr ? bias[target] : T(0));
-          target_logit.as<T>()[row] = own;
-          target_slope.as<T>()[row] = value.slope;
-        }
-        const MappedRow<T> mapped(margin, columns, z, row, target);
-        // The maximum of a stretch is taken while it is in the first-level cache.
-        T most = -std::numeric_limits<T>::infinity();
-        for (std::int64_t begin = 0; begin < view.columns; begin += stretch) {
-          const std::int64_t end = std::min(begin + stretch, view.columns);
-          const bool has_target = is_here && target >= begin && target < end;
-          if (maps) {
-            if (factor != nullptr)
-              for (std::int64_t i = begin; i < end; ++i) z[i] *= factor[i];
-            if (has_target) z[target] = own;
-            most = std::max(most, row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
-            continue;
-          }
-          if (factor != nullptr)
-            for (std::int64_t i = begin; i < end; ++i) z[i] = z[i] * factor[i] * scale;
-          else
-            for (std::int64_t i = begin; i < end; ++i) z[i] *= scale;
-          if (bias != nullptr)
-            for (std::int64_t i = begin; i < end; ++i) z[i] += bias[i];
-          if (has_target) z[target] = own;
-          most = std::max(most, row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
-        }
-        row_max.as<T>()[row] = most;
-      });
-    });
-  }
-
-  void exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
-                        const Tensor& row_max, Tensor& sums) const override {
-    visit_head(logits.dtype(), "exponential_sums", [&]<class T>(T) {
-      const RowView view(logits.shape());
-      const bool maps = has_negative_map(margin.config);
-      for_each_row(view, [&](std::int64_t row) {
-        const T* const z = logits.as<const T>() + row * view.columns;
-        const T most = row_max.as<const T>()[row];
-        if (!maps) {
-          sums.as<double>()[row] = sum_of_exponentials<T>(
-              view.columns, [z](std::int64_t i) { return z[i]; }, most);
-          return;
-        }
-        const MappedRow<T> mapped(margin, columns, z, row,
-                                  columns.labels.as<const std::int64_t>()[row] - columns.begin);
-        sums.as<double>()[row] = sum_of_exponentials<T>(
-            view.columns, [&](std::int64_t i) { return mapped.logit(i); }, most);
-      });
-    });
-  }
-
-  void margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
-                   Tensor& loss) const override {
-    visit_head(row_max.dtype(), "margin_loss", [&]<class T>(T) {
-      for (std::int64_t row = 0; row < row_max.numel(); ++row) {
-        const double log_sum = row_max.as<const T>()[row] + std::log(sums.as<const double>()[row]);
-        log_sums.as<T>()[row] = static_cast<T>(log_sum);
-        if (loss.defined()) loss.as<T>()[row] = static_cast<T>(log_sum - target_logit.as<const T>()[row]);
-      }
-    });
-  }
-
-  void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                       const Tensor& target_slope, double loss_scale, Tensor& logits) const override {
-    visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
-      const RowView view(logits.shape());
-      const bool maps = has_negative_map(margin.config);
-      const auto scale = static_cast<T>(margin.config.scale * loss_scale);
-      const T* const factor = optional<T>(columns.scale);
-      for_each_row(view, [&](std::int64_t row) {
-        T* const z = logits.as<T>() + row * view.columns;
-        const T log_sum = log_sums.as<const T>()[row];
-        const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
-        const bool is_here = target >= 0 && target < view.columns;
-        // expm1 keeps the digits of a probability near one.
-        T at_target = T(0);
-        if (is_here) at_target = std::expm1(z[target] - log_sum) * scale * target_slope.as<const T>()[row];
-        if (maps) {
-          const MappedRow<T> mapped(margin, columns, z, row, target);
-          for (std::int64_t i = 0; i < view.columns; ++i)
-            z[i] = exponential(mapped.logit(i) - log_sum) * mapped.slope(i) * scale *
-                   (factor != nullptr ? factor[i] : T(1));
-        } else if (factor != nullptr) {
-          for (std::int64_t i = 0; i < view.columns; ++i) z[i] = exponential(z[i] - log_sum) * scale * factor[i];
-        } else {
-          for (std::int64_t i = 0; i < view.columns; ++i) z[i] = exponential(z[i] - log_sum) * scale;
-        }
-        if (is_here) z[target] = factor != nullptr ? at_target * factor[target] : at_target;
-      });
-    });
-  }
-
-  void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override {
-    visit_head(row_max.dtype(), "raise_reference", [&]<class T>(T) {
-      for (std::int64_t row = 0; row < row_max.numel(); ++row) {
-        T& now = reference.as<T>()[row];
-        const T most = std::max(now, row_max.as<const T>()[row]);
-        const T worth = now == most ? T(1) : std::exp(now - most);
-        now = most;
-        sums.as<double>()[row] *= static_cast<double>(worth);
-        factor.as<T>()[row] = worth;
-      }
-    });
-  }
-
-  void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
-                               Tensor& logits, Tensor& sums) const override {
-    visit_head(logits.dtype(), "accumulate_exponentials", [&]<class T>(T) {
-      const RowView view(logits.shape());
-      const bool maps = has_negative_map(margin.config);
-      const T* const factor = optional<T>(columns.scale);
-      for_each_row(view, [&](std::int64_t row) {
-        T* const z = logits.as<T>() + row * view.columns;
-        const T base = reference.as<const T>()[row];
-        const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
-        if (maps) {
-          const MappedRow<T> mapped(margin, columns, z, row, target);
-          sums.as<double>()[row] += sum_of_exponentials<T>(
-              view.columns, [&](std::int64_t i) { return mapped.logit(i); }, base,
-              [&](std::int64_t i, T term) { z[i] = term * mapped.slope(i) * (factor != nullptr ? factor[i] : T(1)); });
-        } else {
-          sums.as<double>()[row] += sum_of_exponentials<T>(
-              view.columns, [z](std::int64_t i) { return z[i]; }, base,
-              [z, factor](std::int64_t i, T term) { z[i] = factor != nullptr ? term * factor[i] : term; });
-        }
-        if (target >= 0 && target < view.columns) z[target] = T(0);
-      });
-    });
-  }
-
-  void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                         double loss_scale, Tensor& products) const override {
-    visit_head(products.dtype(), "gradient_by_class",
-               [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, loss_scale, products); });
-  }
-
-  void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const override {
-    const std::int64_t centres = labels.numel() == 0 ? 1 : local.numel() / labels.numel();
-    for (std::int64_t row = 0; row < labels.numel(); ++row) {
-      const std::int64_t label = labels.as<const std::int64_t>()[row];
-      const std::int64_t column = range.contains(label) ? label - range.begin : 0;
-      for (std::int64_t i = 0; i < centres; ++i) local.as<std::int64_t>()[row * centres + i] = column * centres + i;
-    }
-  }
-
-  void fused_gradient(const MarginConfig& margin, double loss_scale, const Tensor& labels, const ShardRange& range,
-                      const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                      const Tensor& target_slope, const Tensor& target_rows, const Tensor& target_scale,
-                      Tensor& weighted) const override {
-    visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
-      const RowView view(weighted.shape());
-      const auto scale = static_cast<T>(margin.scale * loss_scale);
-      for_each_row(view, [&](std::int64_t row) {
-        T* const gradient = weighted.as<T>() + row * view.columns;
-        const T log_sum = log_sums.as<const T>()[row];
-        const T share = scale * std::exp(reference.as<const T>()[row] - log_sum);
-        for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] *= share;
-        const std::int64_t target = labels.as<const std::int64_t>()[row] - range.begin;
-        if (target < 0 || target >= range.size) return;
-        T own = scale * std::expm1(target_logit.as<const T>()[row] - log_sum) * target_slope.as<const T>()[row];
-        if (target_scale.defined()) own *= target_scale.as<const T>()[row];
-        const T* const weight = target_rows.as<const T>() + row * view.columns;
-        for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] += own * weight[i];
-      });
-    });
-  }
-
-  void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                        const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                        const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) const override {
-    visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-      const RowView view(gradient.shape());
-      const auto scale = static_cast<T>(margin.scale * loss_scale);
-      const T* const factor = optional<T>(columns.scale);
-      for_each_row(view, [&](std::int64_t row) {
-        const T* const from = exponentials.as<const T>() + row * view.columns;
-        T* const to = gradient.as<T>() + row * view.columns;
-        const T log_sum = log_sums.as<const T>()[row];
-        const T share = scale * std::exp(reference.as<const T>()[row] - log_sum);
-        if (factor != nullptr)
-          for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share / factor[i];
-        else
-          for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share;
-        const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
-        if (target >= 0 && target < view.columns)
-          to[target] = scale * std::expm1(target_logit.as<const T>()[row] - log_sum) * target_slope.as<const T>()[row];
-      });
-    });
-  }
-
-  void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
-                    Tensor& share) const override {
-    visit_head(products.dtype(), "radial_share", [&]<class T>(T) {
-      const auto scale = static_cast<T>(margin.config.scale);
-      for (std::int64_t row = 0; row < products.numel(); ++row) {
-        const T product = products.as<const T>()[row];
-        const T radius = margin.parameter.as<const T>()[row];
-        const T logit = scale * margin_target(margin.config, product, radius).phi;
-        share.as<T>()[row] = std::expm1(logit - log_sums.as<const T>()[row]) * scale * static_cast<T>(loss_scale) *
-                             radial_slope(margin.config, product, radius) * radius;
-      }
-    });
-  }
-
-  void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
-                  Tensor& gradient) const override {
-    visit_head(rows.dtype(), "add_radial", [&]<class T>(T) {
-      const std::int64_t width = rows.shape()[1];
-      for (std::int64_t i = 0; i < share.numel(); ++i) {
-        const std::int64_t row = index.defined() ? index.as<const std::int64_t>()[i] - begin : i;
-        if (row < 0 || row >= rows.shape()[0]) continue;
-        const T* const x = rows.as<const T>() + row * width;
-        const double square = dot_of(x, x, width);
-        if (square == 0) continue;
-        const auto part = static_cast<T>(share.as<const T>()[i] / square);
-        T* const to = gradient.as<T>() + row * width;
-        for (std::int64_t k = 0; k < width; ++k) to[k] += part * x[k];
-      }
-    });
-  }
-
-  void best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const override {
-    visit_head(products.dtype(), "best_centres", [&]<class T>(T) {
-      const RowView view(cosines.shape());
-      const T* const factor = optional<T>(scale);
-      const std::int64_t width = products.shape()[1];
-      const std::int64_t centres = view.columns == 0 ? 1 : width / view.columns;
-      for_each_row(view, [&](std::int64_t row) {
-        const T* const from = products.as<const T>() + row * width;
-        for (std::int64_t column = 0; column < view.columns; ++column) {
-          std::int64_t largest = 0;
-          T most = T(0);
-          for (std::int64_t i = 0; i < centres; ++i) {
-            const std::int64_t at = column * centres + i;
-            const T cosine = factor != nullptr ? from[at] * factor[at] : from[at];
-            if (i > 0 && cosine <= most) continue;
-            largest = i;
-            most = cosine;
-          }
-          cosines.as<T>()[row * view.columns + column] = most;
-          best.as<std::uint8_t>()[row * view.columns + column] = static_cast<std::uint8_t>(largest);
-        }
-      });
-    });
-  }
-
-  void spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
-                      Tensor& gradient) const override {
-    visit_head(gradient.dtype(), "spread_centres", [&]<class T>(T) {
-      const RowView view(by_cosine.shape());
-      const T* const factor = optional<T>(scale);
-      const std::int64_t width = gradient.shape()[1];
-      const std::int64_t centres = view.columns == 0 ? 1 : width / view.columns;
-      for_each_row(view, [&](std::int64_t row) {
-        T* const to = gradient.as<T>() + row * width;
-        std::fill_n(to, width, T(0));
-        for (std::int64_t column = 0; column < view.columns; ++column) {
-          const std::int64_t from = row * view.columns + column;
-          const std::int64_t at = column * centres + best.as<const std::uint8_t>()[from];
-          to[at] = by_cosine.as<const T>()[from] * (factor != nullptr ? factor[at] : T(1));
-        }
-      });
-    });
-  }
-
- private:
-  static constexpr std::int64_t stretch = 2048;
-};
-
 }  // namespace
 
-std::unique_ptr<HeadKernels> make_cpu_head() {
-  return std::make_unique<CpuHead>();
+void CpuHead::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
+                              Tensor& best) const {
+  visit_head(rows.dtype(), "target_products", [&]<class T>(T) {
+    const std::int64_t width = rows.shape()[1];
+    const std::int64_t centres = rows.shape()[0] == 0 ? 1 : targets.rows.shape()[0] / rows.shape()[0];
+    const T* const scale = optional<T>(targets.scale);
+    for_each_row(RowView(rows.shape()), [&](std::int64_t row) {
+      const T* const x = rows.as<const T>() + row * width;
+      const auto weight = [&](std::int64_t at) { return targets.rows.as<const T>() + at * width; };
+      const bool is_here = targets.range.contains(targets.labels.as<const std::int64_t>()[row]);
+      std::int64_t largest = row * centres;
+      T product = T(0);
+      for (std::int64_t at = row * centres; is_here && at < (row + 1) * centres; ++at) {
+        const auto dot = static_cast<T>(dot_of(x, weight(at), width) * (scale != nullptr ? scale[at] : T(1)));
+        if (at > row * centres && dot <= product) continue;
+        largest = at;
+        product = dot;
+      }
+      products.as<T>()[row] = product;
+      if (best.defined()) best.as<std::int64_t>()[row] = largest;
+      if (!radii.defined()) return;
+      const T* const w = weight(largest);
+      radii.as<T>()[row] = is_here ? static_cast<T>(std::sqrt(dot_of(x, x, width) * dot_of(w, w, width))) : T(0);
+    });
+  });
+}
+
+void CpuHead::row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic,
+                             Tensor& parameter, Tensor& moments) const {
+  visit_head(statistic.dtype(), "row_parameters", [&]<class T>(T) {
+    double* const sums = moments.as<double>();
+    for (std::int64_t row = 0; row < statistic.numel(); ++row) {
+      const T value = statistic.as<const T>()[row];
+      parameter.as<T>()[row] = row_parameter(margin, optional<double>(running), value);
+      const auto observed = static_cast<double>(observed_value(margin, value));
+      sums[0] += 1;
+      sums[1] += observed;
+      sums[2] += observed * observed;
+    }
+  });
+}
+
+void CpuHead::update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const {
+  heddle::update_running(margin, moments.as<const double>(), running.as<double>());
+}
+
+void CpuHead::margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
+                            Tensor& target_slope, Tensor& row_max) const {
+  visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
+    const RowView view(logits.shape());
+    const bool maps = has_negative_map(margin.config);
+    const auto scale = static_cast<T>(margin.config.scale);
+    const T* const factor = optional<T>(columns.scale);
+    const T* const bias = optional<T>(columns.bias);
+    for_each_row(view, [&](std::int64_t row) {
+      T* const z = logits.as<T>() + row * view.columns;
+      const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
+      const bool is_here = target >= 0 && target < view.columns;
+      TargetValue<T> value{T(0), T(0)};
+      T own = T(0);
+      if (is_here) {
+        value = margin_target(margin.config, factor != nullptr ? z[target] * factor[target] : z[target],
+                              margin.parameter.defined() ? margin.parameter.as<const T>()[row] : T(0));
+        own = scale * value.phi + (bias != nullptr ? bias[target] : T(0));
+        target_logit.as<T>()[row] = own;
+        target_slope.as<T>()[row] = value.slope;
+      }
+      const MappedRow<T> mapped(margin, columns, z, row, target);
+      // The maximum of a stretch is taken while it is in the first-level cache.
+      T most = -std::numeric_limits<T>::infinity();
+      for (std::int64_t begin = 0; begin < view.columns; begin += stretch) {
+        const std::int64_t end = std::min(begin + stretch, view.columns);
+        const bool has_target = is_here && target >= begin && target < end;
+        if (maps) {
+          if (factor != nullptr)
+            for (std::int64_t i = begin; i < end; ++i) z[i] *= factor[i];
+          if (has_target) z[target] = own;
+          most = std::max(most, row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
+          continue;
+        }
+        if (factor != nullptr)
+          for (std::int64_t i = begin; i < end; ++i) z[i] = z[i] * factor[i] * scale;
+        else
+          for (std::int64_t i = begin; i < end; ++i) z[i] *= scale;
+        if (bias != nullptr)
+          for (std::int64_t i = begin; i < end; ++i) z[i] += bias[i];
+        if (has_target) z[target] = own;
+        most = std::max(most, row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
+      }
+      row_max.as<T>()[row] = most;
+    });
+  });
+}
+
+void CpuHead::exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
+                               const Tensor& row_max, Tensor& sums) const {
+  visit_head(logits.dtype(), "exponential_sums", [&]<class T>(T) {
+    const RowView view(logits.shape());
+    const bool maps = has_negative_map(margin.config);
+    for_each_row(view, [&](std::int64_t row) {
+      const T* const z = logits.as<const T>() + row * view.columns;
+      const T most = row_max.as<const T>()[row];
+      if (!maps) {
+        sums.as<double>()[row] = sum_of_exponentials<T>(
+            view.columns, [z](std::int64_t i) { return z[i]; }, most);
+        return;
+      }
+      const MappedRow<T> mapped(margin, columns, z, row, columns.labels.as<const std::int64_t>()[row] - columns.begin);
+      sums.as<double>()[row] = sum_of_exponentials<T>(
+          view.columns, [&](std::int64_t i) { return mapped.logit(i); }, most);
+    });
+  });
+}
+
+void CpuHead::margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
+                          Tensor& loss) const {
+  visit_head(row_max.dtype(), "margin_loss", [&]<class T>(T) {
+    for (std::int64_t row = 0; row < row_max.numel(); ++row) {
+      const double log_sum = row_max.as<const T>()[row] + std::log(sums.as<const double>()[row]);
+      log_sums.as<T>()[row] = static_cast<T>(log_sum);
+      if (loss.defined()) loss.as<T>()[row] = static_cast<T>(log_sum - target_logit.as<const T>()[row]);
+    }
+  });
+}
+
+void CpuHead::margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                              const Tensor& target_slope, double loss_scale, Tensor& logits) const {
+  visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
+    const RowView view(logits.shape());
+    const bool maps = has_negative_map(margin.config);
+    const auto scale = static_cast<T>(margin.config.scale * loss_scale);
+    const T* const factor = optional<T>(columns.scale);
+    for_each_row(view, [&](std::int64_t row) {
+      T* const z = logits.as<T>() + row * view.columns;
+      const T log_sum = log_sums.as<const T>()[row];
+      const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
+      const bool is_here = target >= 0 && target < view.columns;
+      // expm1 keeps the digits of a probability near one.
+      T at_target = T(0);
+      if (is_here) at_target = std::expm1(z[target] - log_sum) * scale * target_slope.as<const T>()[row];
+      if (maps) {
+        const MappedRow<T> mapped(margin, columns, z, row, target);
+        for (std::int64_t i = 0; i < view.columns; ++i)
+          z[i] =
+              exponential(mapped.logit(i) - log_sum) * mapped.slope(i) * scale * (factor != nullptr ? factor[i] : T(1));
+      } else if (factor != nullptr) {
+        for (std::int64_t i = 0; i < view.columns; ++i) z[i] = exponential(z[i] - log_sum) * scale * factor[i];
+      } else {
+        for (std::int64_t i = 0; i < view.columns; ++i) z[i] = exponential(z[i] - log_sum) * scale;
+      }
+      if (is_here) z[target] = factor != nullptr ? at_target * factor[target] : at_target;
+    });
+  });
+}
+
+void CpuHead::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const {
+  visit_head(row_max.dtype(), "raise_reference", [&]<class T>(T) {
+    for (std::int64_t row = 0; row < row_max.numel(); ++row) {
+      T& now = reference.as<T>()[row];
+      const T most = std::max(now, row_max.as<const T>()[row]);
+      const T worth = now == most ? T(1) : std::exp(now - most);
+      now = most;
+      sums.as<double>()[row] *= static_cast<double>(worth);
+      factor.as<T>()[row] = worth;
+    }
+  });
+}
+
+void CpuHead::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                                      Tensor& logits, Tensor& sums) const {
+  visit_head(logits.dtype(), "accumulate_exponentials", [&]<class T>(T) {
+    const RowView view(logits.shape());
+    const bool maps = has_negative_map(margin.config);
+    const T* const factor = optional<T>(columns.scale);
+    for_each_row(view, [&](std::int64_t row) {
+      T* const z = logits.as<T>() + row * view.columns;
+      const T base = reference.as<const T>()[row];
+      const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
+      if (maps) {
+        const MappedRow<T> mapped(margin, columns, z, row, target);
+        sums.as<double>()[row] += sum_of_exponentials<T>(
+            view.columns, [&](std::int64_t i) { return mapped.logit(i); }, base,
+            [&](std::int64_t i, T term) { z[i] = term * mapped.slope(i) * (factor != nullptr ? factor[i] : T(1)); });
+      } else {
+        sums.as<double>()[row] += sum_of_exponentials<T>(
+            view.columns, [z](std::int64_t i) { return z[i]; }, base,
+            [z, factor](std::int64_t i, T term) { z[i] = factor != nullptr ? term * factor[i] : term; });
+      }
+      if (target >= 0 && target < view.columns) z[target] = T(0);
+    });
+  });
+}
+
+void CpuHead::gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                                double loss_scale, Tensor& products) const {
+  visit_head(products.dtype(), "gradient_by_class",
+             [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, loss_scale, products); });
+}
+
+void CpuHead::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
+  const std::int64_t centres = labels.numel() == 0 ? 1 : local.numel() / labels.numel();
+  for (std::int64_t row = 0; row < labels.numel(); ++row) {
+    const std::int64_t label = labels.as<const std::int64_t>()[row];
+    const std::int64_t column = range.contains(label) ? label - range.begin : 0;
+    for (std::int64_t i = 0; i < centres; ++i) local.as<std::int64_t>()[row * centres + i] = column * centres + i;
+  }
+}
+
+void CpuHead::fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+                             const HeadSoftmax& known, Tensor& weighted) const {
+  visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
+    const RowView view(weighted.shape());
+    const auto scale = static_cast<T>(margin.scale * loss_scale);
+    for_each_row(view, [&](std::int64_t row) {
+      T* const gradient = weighted.as<T>() + row * view.columns;
+      const T log_sum = known.log_sums.as<const T>()[row];
+      const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
+      for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] *= share;
+      const std::int64_t target = targets.labels.as<const std::int64_t>()[row] - targets.range.begin;
+      if (target < 0 || target >= targets.range.size) return;
+      T own =
+          scale * std::expm1(known.target_logit.as<const T>()[row] - log_sum) * known.target_slope.as<const T>()[row];
+      if (targets.scale.defined()) own *= targets.scale.as<const T>()[row];
+      const T* const weight = targets.rows.as<const T>() + row * view.columns;
+      for (std::int64_t i = 0; i < view.columns; ++i) gradient[i] += own * weight[i];
+    });
+  });
+}
+
+void CpuHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+                               const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const {
+  visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
+    const RowView view(gradient.shape());
+    const auto scale = static_cast<T>(margin.scale * loss_scale);
+    const T* const factor = optional<T>(columns.scale);
+    for_each_row(view, [&](std::int64_t row) {
+      const T* const from = exponentials.as<const T>() + row * view.columns;
+      T* const to = gradient.as<T>() + row * view.columns;
+      const T log_sum = known.log_sums.as<const T>()[row];
+      const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
+      if (factor != nullptr)
+        for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share / factor[i];
+      else
+        for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share;
+      const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
+      if (target >= 0 && target < view.columns)
+        to[target] =
+            scale * std::expm1(known.target_logit.as<const T>()[row] - log_sum) * known.target_slope.as<const T>()[row];
+    });
+  });
+}
+
+void CpuHead::radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
+                           Tensor& share) const {
+  visit_head(products.dtype(), "radial_share", [&]<class T>(T) {
+    const auto scale = static_cast<T>(margin.config.scale);
+    for (std::int64_t row = 0; row < products.numel(); ++row) {
+      const T product = products.as<const T>()[row];
+      const T radius = margin.parameter.as<const T>()[row];
+      const T logit = scale * margin_target(margin.config, product, radius).phi;
+      share.as<T>()[row] = std::expm1(logit - log_sums.as<const T>()[row]) * scale * static_cast<T>(loss_scale) *
+                           radial_slope(margin.config, product, radius) * radius;
+    }
+  });
+}
+
+void CpuHead::add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
+                         Tensor& gradient) const {
+  visit_head(rows.dtype(), "add_radial", [&]<class T>(T) {
+    const std::int64_t width = rows.shape()[1];
+    for (std::int64_t i = 0; i < share.numel(); ++i) {
+      const std::int64_t row = index.defined() ? index.as<const std::int64_t>()[i] - begin : i;
+      if (row < 0 || row >= rows.shape()[0]) continue;
+      const T* const x = rows.as<const T>() + row * width;
+      const double square = dot_of(x, x, width);
+      if (square == 0) continue;
+      const auto part = static_cast<T>(share.as<const T>()[i] / square);
+      T* const to = gradient.as<T>() + row * width;
+      for (std::int64_t k = 0; k < width; ++k) to[k] += part * x[k];
+    }
+  });
+}
+
+void CpuHead::best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const {
+  visit_head(products.dtype(), "best_centres", [&]<class T>(T) {
+    const RowView view(cosines.shape());
+    const T* const factor = optional<T>(scale);
+    const std::int64_t width = products.shape()[1];
+    const std::int64_t centres = view.columns == 0 ? 1 : width / view.columns;
+    for_each_row(view, [&](std::int64_t row) {
+      const T* const from = products.as<const T>() + row * width;
+      for (std::int64_t column = 0; column < view.columns; ++column) {
+        std::int64_t largest = 0;
+        T most = T(0);
+        for (std::int64_t i = 0; i < centres; ++i) {
+          const std::int64_t at = column * centres + i;
+          const T cosine = factor != nullptr ? from[at] * factor[at] : from[at];
+          if (i > 0 && cosine <= most) continue;
+          largest = i;
+          most = cosine;
+        }
+        cosines.as<T>()[row * view.columns + column] = most;
+        best.as<std::uint8_t>()[row * view.columns + column] = static_cast<std::uint8_t>(largest);
+      }
+    });
+  });
+}
+
+void CpuHead::spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale, Tensor& gradient) const {
+  visit_head(gradient.dtype(), "spread_centres", [&]<class T>(T) {
+    const RowView view(by_cosine.shape());
+    const T* const factor = optional<T>(scale);
+    const std::int64_t width = gradient.shape()[1];
+    const std::int64_t centres = view.columns == 0 ? 1 : width / view.columns;
+    for_each_row(view, [&](std::int64_t row) {
+      T* const to = gradient.as<T>() + row * width;
+      std::fill_n(to, width, T(0));
+      for (std::int64_t column = 0; column < view.columns; ++column) {
+        const std::int64_t from = row * view.columns + column;
+        const std::int64_t at = column * centres + best.as<const std::uint8_t>()[from];
+        to[at] = by_cosine.as<const T>()[from] * (factor != nullptr ? factor[at] : T(1));
+      }
+    });
+  });
 }
 
 }  // namespace heddle::cpu

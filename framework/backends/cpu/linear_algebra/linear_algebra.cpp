@@ -1,9 +1,9 @@
 // Matrix products: oneDNN's in f32 and bf16, Eigen's in f64; 16-bit types that the machine has no instructions for are
 // widened to f32 in the workspace.
+#include "framework/backends/cpu/linear_algebra/linear_algebra.h"
+
 #include <Eigen/Core>
 
-#include "framework/backends/cpu/convolution/primitives.h"
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/widen.h"
 
@@ -11,11 +11,15 @@ namespace heddle::cpu {
 
 namespace {
 
-GemmShape shape_of(const Tensor& a, bool transpose_a, bool transpose_b, double alpha, double beta, const Tensor& c) {
-  return {c.shape()[0], c.shape()[1], a.shape()[transpose_a ? 0 : 1], transpose_a, transpose_b, alpha, beta};
+GemmShape shape_of(const MatrixProduct& p, const Tensor& c) {
+  return {c.shape()[0], c.shape()[1], p.k(), p.transpose_a, p.transpose_b, p.alpha, p.beta};
 }
 
-/// c = beta * c: what is left of a product over nothing.
+GemmShape packed_shape(const Tensor& a, double beta, const Tensor& c) {
+  return {.m = c.shape()[0], .n = c.shape()[1], .k = a.shape()[1], .beta = beta, .packs_b = true};
+}
+
+/// c = beta * c: a product over nothing adds nothing.
 void scale(double beta, Tensor& c) {
   visit_floating(c.dtype(), "gemm", [&]<class T>(T) {
     T* const values = c.as<T>();
@@ -45,101 +49,85 @@ void gemm_f64(const GemmShape& s, const double* a, const double* b, double* c) {
   }
 }
 
-class CpuLinearAlgebra final : public LinearAlgebraKernels {
- public:
-  explicit CpuLinearAlgebra(int threads) : onednn_(threads) {}
-
-  void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, double alpha, double beta,
-            const Tensor& bias, Tensor& c, Tensor& workspace) const override {
-    multiply(shape_of(a, transpose_a, transpose_b, alpha, beta, c), a, b, c,
-             workspace.defined() ? workspace.data() : nullptr);
-    if (bias.defined()) binary(BinaryOp::add, c, bias, c);
-  }
-
-  std::int64_t gemm_workspace(const Tensor& a, bool transpose_a, const Tensor&, bool transpose_b, double alpha,
-                              double beta, const Tensor& c) const override {
-    return gemm_needs(primitives_, shape_of(a, transpose_a, transpose_b, alpha, beta, c), {a.dtype(), c.dtype()});
-  }
-
-  std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override {
-    return packed_needs(primitives_, m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
-  }
-
-  void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const override {
-    const std::int64_t n = b.shape()[transpose_b ? 0 : 1];
-    const std::int64_t k = b.shape()[transpose_b ? 1 : 0];
-    const GemmPrimitive& product = packed_product({.m = m, .n = n, .k = k, .packs_b = true}, b.dtype());
-    const dnnl::memory::dims strides = transpose_b ? dnnl::memory::dims{1, k} : dnnl::memory::dims{n, 1};
-    onednn_.reorder(onednn_.memory(strided({k, n}, b.dtype(), strides), b.data()),
-                    onednn_.memory(product.b, packed.data()));
-  }
-
-  void packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c, Tensor& workspace) const override {
-    run(packed_product(packed_shape(a, beta, c), c.dtype()), a.data(), packed.data(), c.data(),
-        workspace.defined() ? workspace.data() : nullptr);
-  }
-
-  std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override {
-    return gemm_needs(primitives_, packed_shape(a, beta, c), {c.dtype(), c.dtype()});
-  }
-
-  bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
-
- private:
-  static GemmShape packed_shape(const Tensor& a, double beta, const Tensor& c) {
-    return {.m = c.shape()[0], .n = c.shape()[1], .k = a.shape()[1], .beta = beta, .packs_b = true};
-  }
-
-  const GemmPrimitive& packed_product(const GemmShape& shape, DType dtype) const {
-    const GemmPrimitive* const found = primitives_.find(shape, {dtype, dtype});
-    if (found == nullptr) fail("gemm: oneDNN has no product of {} with a packed operand", name_of(dtype));
-    return *found;
-  }
-
-  void multiply(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) const {
-    if (s.m == 0 || s.n == 0) return;
-    if (s.k == 0) return scale(s.beta, c);
-    if (const GemmPrimitive* const found = primitives_.find(s, {a.dtype(), c.dtype()})) {
-      run(*found, a.data(), b.data(), c.data(), scratch);
-    } else if (a.dtype() == DType::f64) {
-      const ThreadTeam team(onednn_.threads());
-      gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
-    } else {
-      gemm_widened(s, a, b, c, static_cast<std::byte*>(scratch));
-    }
-  }
-
-  void run(const GemmPrimitive& product, const void* a, const void* b, void* c, void* scratch) const {
-    onednn_.run(product.primitive, {{DNNL_ARG_SRC, onednn_.memory(product.a, a)},
-                                    {DNNL_ARG_WEIGHTS, onednn_.memory(product.b, b)},
-                                    {DNNL_ARG_DST, onednn_.memory(product.c, c)},
-                                    {DNNL_ARG_SCRATCHPAD, onednn_.memory(product.scratch, scratch)}});
-  }
-
-  void gemm_widened(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, std::byte* scratch) const {
-    const GemmPrimitive* const found = primitives_.find(s, gemm_f32);
-    if (found == nullptr) fail("gemm: oneDNN has no product in f32");
-    auto* const wide_a = reinterpret_cast<float*>(scratch);
-    auto* const wide_b = reinterpret_cast<float*>(scratch += aligned(4 * s.m * s.k));
-    scratch += aligned(4 * s.k * s.n);
-    widen(a, wide_a);
-    widen(b, wide_b);
-    if (c.dtype() == DType::f32) return run(*found, wide_a, wide_b, c.data(), scratch);
-    auto* const wide_c = reinterpret_cast<float*>(scratch);
-    scratch += aligned(4 * s.m * s.n);
-    if (s.beta != 0) widen(c, wide_c);
-    run(*found, wide_a, wide_b, wide_c, scratch);
-    narrow(wide_c, c);
-  }
-
-  OneDnn onednn_;
-  mutable GemmPrimitives primitives_{onednn_};
-};
-
 }  // namespace
 
-std::unique_ptr<LinearAlgebraKernels> make_cpu_linear_algebra(int threads) {
-  return std::make_unique<CpuLinearAlgebra>(threads);
+void CpuLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const {
+  multiply(shape_of(product, c), product.a, product.b, c, workspace.defined() ? workspace.data() : nullptr);
+  if (product.bias.defined()) CpuElementwise().binary(BinaryOp::add, c, product.bias, c);
+}
+
+std::int64_t CpuLinearAlgebra::gemm_workspace(const MatrixProduct& product, const Tensor& c) const {
+  return gemm_needs(primitives_, shape_of(product, c), {product.a.dtype(), c.dtype()});
+}
+
+std::int64_t CpuLinearAlgebra::packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const {
+  return packed_needs(primitives_, m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
+}
+
+void CpuLinearAlgebra::pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const {
+  const std::int64_t n = b.shape()[transpose_b ? 0 : 1];
+  const std::int64_t k = b.shape()[transpose_b ? 1 : 0];
+  const GemmPrimitive& product = packed_product({.m = m, .n = n, .k = k, .packs_b = true}, b.dtype());
+  const dnnl::memory::dims strides = transpose_b ? dnnl::memory::dims{1, k} : dnnl::memory::dims{n, 1};
+  onednn_.reorder(onednn_.memory(strided({k, n}, b.dtype(), strides), b.data()),
+                  onednn_.memory(product.b, packed.data()));
+}
+
+void CpuLinearAlgebra::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
+                                   Tensor& workspace) const {
+  run(packed_product(packed_shape(a, beta, c), c.dtype()), a.data(), packed.data(), c.data(),
+      workspace.defined() ? workspace.data() : nullptr);
+}
+
+std::int64_t CpuLinearAlgebra::packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const {
+  return gemm_needs(primitives_, packed_shape(a, beta, c), {c.dtype(), c.dtype()});
+}
+
+bool CpuLinearAlgebra::is_bf16_fast() const {
+  return cpu::is_bf16_fast();
+}
+
+const GemmPrimitive& CpuLinearAlgebra::packed_product(const GemmShape& shape, DType dtype) const {
+  const GemmPrimitive* const found = primitives_.find(shape, {dtype, dtype});
+  if (found == nullptr) fail("gemm: oneDNN has no product of {} with a packed operand", name_of(dtype));
+  return *found;
+}
+
+void CpuLinearAlgebra::multiply(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) const {
+  if (s.m == 0 || s.n == 0) return;
+  if (s.k == 0) return scale(s.beta, c);
+  if (const GemmPrimitive* const found = primitives_.find(s, {a.dtype(), c.dtype()})) {
+    run(*found, a.data(), b.data(), c.data(), scratch);
+  } else if (a.dtype() == DType::f64) {
+    const ThreadTeam team(onednn_.threads());
+    gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
+  } else {
+    gemm_widened(s, a, b, c, static_cast<std::byte*>(scratch));
+  }
+}
+
+void CpuLinearAlgebra::run(const GemmPrimitive& product, const void* a, const void* b, void* c, void* scratch) const {
+  onednn_.run(product.primitive, {{DNNL_ARG_SRC, onednn_.memory(product.a, a)},
+                                  {DNNL_ARG_WEIGHTS, onednn_.memory(product.b, b)},
+                                  {DNNL_ARG_DST, onednn_.memory(product.c, c)},
+                                  {DNNL_ARG_SCRATCHPAD, onednn_.memory(product.scratch, scratch)}});
+}
+
+void CpuLinearAlgebra::gemm_widened(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c,
+                                    std::byte* scratch) const {
+  const GemmPrimitive* const found = primitives_.find(s, gemm_f32);
+  if (found == nullptr) fail("gemm: oneDNN has no product in f32");
+  auto* const wide_a = reinterpret_cast<float*>(scratch);
+  auto* const wide_b = reinterpret_cast<float*>(scratch += aligned(4 * s.m * s.k));
+  scratch += aligned(4 * s.k * s.n);
+  widen(a, wide_a);
+  widen(b, wide_b);
+  if (c.dtype() == DType::f32) return run(*found, wide_a, wide_b, c.data(), scratch);
+  auto* const wide_c = reinterpret_cast<float*>(scratch);
+  scratch += aligned(4 * s.m * s.n);
+  if (s.beta != 0) widen(c, wide_c);
+  run(*found, wide_a, wide_b, wide_c, scratch);
+  narrow(wide_c, c);
 }
 
 }  // namespace heddle::cpu

@@ -42,7 +42,7 @@ class DrawStream {
     });
   }
 
-  /// 16 bits an element, as `rounding_draw` places them: the words as they lie in memory.
+  /// 16 bits per element, as `rounding_draw` places them: the words as they lie in memory.
   void rounding(RoundedState state, std::int64_t element, std::int64_t count, std::uint16_t* to) const {
     in_groups<RoundingDraw::group>(element, count, to, [this, state](std::int64_t group, std::uint16_t* draws) {
       const PhiloxBlocks blocks = sixteen(first_rounding_block(state, static_cast<std::uint64_t>(group)));

@@ -50,7 +50,7 @@ double sum_of_exponentials(std::int64_t count, F value, C reference) {
   return sum_of_exponentials(count, value, reference, [](std::int64_t, C) {});
 }
 
-/// How many rows of so many columns are worth a thread.
+/// How many rows with this many columns are worth a thread.
 inline std::int64_t rows_a_thread(std::int64_t columns) {
   return 1 + 16384 / std::max<std::int64_t>(columns, 1);
 }

@@ -1,12 +1,12 @@
-// Normalisation over rows. These kernels move memory: each reads and writes every element once, with what follows the
-// norm folded in. Sums run over fixed blocks of rows, in f32 within 64 rows and in f64 beyond, so that neither the
+// Normalisation over channels. These kernels move memory: each reads and writes every element once, with what follows
+// the norm folded in. Sums run over fixed blocks of rows, in f32 within 64 rows and in f64 beyond, so that neither the
 // number of threads nor the number of rows changes or blurs them.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "framework/backends/cpu/convolution/convolution.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/backends/cpu/normalization/normalization.h"
 #include "framework/backends/dispatch.h"
 
 namespace heddle::cpu {
@@ -31,8 +31,8 @@ struct Rows {
   }
 };
 
-/// Adds up `sums` values a channel over all rows: add(row, accumulators) takes one row's values in, accumulators being
-/// `sums` arrays of `channels`. Result [sums * channels] in f64.
+/// Adds up `sums` values per channel over all rows: add(row, accumulators) takes one row's values in, accumulators
+/// being `sums` arrays of `channels`. Result [sums * channels] in f64.
 template <class C, class AddRow>
 std::vector<double> sum_rows(const Rows& rows, std::int64_t sums, const AddRow& add) {
   const std::int64_t width = sums * rows.channels;
@@ -70,13 +70,12 @@ std::vector<C> channel_values(const Tensor& tensor, std::int64_t channels, C mis
 /// The affine map of each channel: pre = (x - mean) * factor + offset.
 template <class C>
 struct Affine {
-  Affine(const Rows& rows, const Tensor& mean_of, const Tensor& inverse_of, const Tensor& gamma, const Tensor& beta,
-         const Tensor& slope_of)
-      : mean(mean_of.as<C>()),
-        inverse(inverse_of.as<C>()),
-        factor(channel_values<C>(gamma, rows.channels, 1)),
-        offset(channel_values<C>(beta, rows.channels, 0)),
-        slope(slope_of.defined() ? slope_of.as<C>() : nullptr) {
+  Affine(const Rows& rows, const ChannelNorm& norm)
+      : mean(norm.mean.as<C>()),
+        inverse(norm.inverse_deviation.as<C>()),
+        factor(channel_values<C>(norm.gamma, rows.channels, 1)),
+        offset(channel_values<C>(norm.beta, rows.channels, 0)),
+        slope(norm.slope.defined() ? norm.slope.as<C>() : nullptr) {
     for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= inverse[c];
   }
   const C* mean;
@@ -96,8 +95,8 @@ C through(C dy, C pre, C slope) {
 
 }  // namespace
 
-void CpuConvolution::moments(const Tensor& x, Tensor& moments) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::moments(const Tensor& x, Tensor& moments) const {
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
@@ -132,15 +131,14 @@ void CpuConvolution::moments(const Tensor& x, Tensor& moments) const {
   });
 }
 
-void CpuConvolution::normalize(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                               const Tensor& gamma, const Tensor& beta, const Tensor& residual,
-                               NormActivation activation, const Tensor& slope, Tensor& y) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const {
+  const Tensor& x = norm.x;
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
     using C = Compute<T>;
-    const Affine<C> affine(rows, mean, inverse_deviation, gamma, beta, slope);
+    const Affine<C> affine(rows, norm);
     const auto run = [&]<class Activation, class HasResidual>(Activation, HasResidual) {
       parallel_for(rows.count, rows.grain_rows(), [&](std::int64_t begin, std::int64_t end) {
         const C* const center = affine.mean;
@@ -162,22 +160,21 @@ void CpuConvolution::normalize(const Tensor& x, const Tensor& mean, const Tensor
         }
       });
     };
-    visit_activation(activation, [&](auto kind) {
+    visit_activation(norm.activation, [&](auto kind) {
       residual.defined() ? run(kind, std::true_type()) : run(kind, std::false_type());
     });
   });
 }
 
-void CpuConvolution::normalize_backward_sums(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                             const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                             const Tensor& slope, const Tensor& y, const Tensor& dy, Tensor& sums,
-                                             Tensor& dresidual) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy, Tensor& sums,
+                                               Tensor& dresidual) const {
+  const Tensor& x = norm.x;
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
     using C = Compute<T>;
-    const Affine<C> affine(rows, mean, inverse_deviation, gamma, beta, slope);
+    const Affine<C> affine(rows, norm);
     const C* const center = affine.mean;
     const C* const inverse = affine.inverse;
     const C* const factor = affine.factor.data();
@@ -223,23 +220,22 @@ void CpuConvolution::normalize_backward_sums(const Tensor& x, const Tensor& mean
       return passed == nullptr ? run(kind, std::true_type(), std::false_type())
                                : run(kind, std::true_type(), std::true_type());
     };
-    visit_activation(activation, [&](auto kind) {
+    visit_activation(norm.activation, [&](auto kind) {
       const std::vector<double> total = choose(kind);
       std::transform(total.begin(), total.end(), sums.as<C>(), [](double value) { return static_cast<C>(value); });
     });
   });
 }
 
-void CpuConvolution::normalize_backward_input(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                                              const Tensor& gamma, const Tensor& beta, NormActivation activation,
-                                              const Tensor& slope, const Tensor& dy, const Tensor& sums, double count,
-                                              Tensor& dx) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuNormalization::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums,
+                                                double count, Tensor& dx) const {
+  const Tensor& x = norm.x;
+  const ThreadTeam team(threads_);
   const Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
     using C = Compute<T>;
-    const Affine<C> affine(rows, mean, inverse_deviation, gamma, beta, slope);
+    const Affine<C> affine(rows, norm);
     // dx = factor * g - constant - (x - mean) * tilt
     std::vector<C> constant(static_cast<std::size_t>(channels));
     std::vector<C> tilt(static_cast<std::size_t>(channels));
@@ -274,7 +270,7 @@ void CpuConvolution::normalize_backward_input(const Tensor& x, const Tensor& mea
         }
       });
     };
-    visit_activation(activation, run);
+    visit_activation(norm.activation, run);
   });
 }
 

@@ -5,7 +5,7 @@
 
 namespace heddle::cpu {
 
-void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) {
+void CpuNormalization::l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const {
   visit_floating(x.dtype(), "l2_normalize", [&]<class T>(T) {
     using C = Compute<T>;
     const RowView view(x.shape());
@@ -21,7 +21,8 @@ void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_no
   });
 }
 
-void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy, Tensor& dx) {
+void CpuNormalization::l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
+                                             Tensor& dx) const {
   visit_floating(x.dtype(), "l2_normalize", [&]<class T>(T) {
     using C = Compute<T>;
     const RowView view(x.shape());
@@ -33,8 +34,8 @@ void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Te
   });
 }
 
-void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
-                Tensor& statistics) {
+void CpuNormalization::layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
+                                  Tensor& statistics) const {
   visit_floating(x.dtype(), "layer_norm", [&]<class T>(T) {
     using C = Compute<T>;
     const RowView view(x.shape());
@@ -63,8 +64,8 @@ void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double
   });
 }
 
-void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, Tensor& dx,
-                         Tensor& dgamma, Tensor& dbeta) {
+void CpuNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics,
+                                           const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta) const {
   visit_floating(x.dtype(), "layer_norm", [&]<class T>(T) {
     using C = Compute<T>;
     const RowView view(x.shape());

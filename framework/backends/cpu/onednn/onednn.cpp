@@ -1,9 +1,13 @@
 #include "framework/backends/cpu/onednn/onednn.h"
 
-#include "framework/backends/cpu/cpu_kernels.h"
+#include <fmt/format.h>
+
+#include "framework/backends/backend.h"
 #include "framework/backends/cpu/loops/parallel.h"
 
-namespace heddle::cpu {
+namespace heddle {
+
+namespace cpu {
 
 dnnl::memory::data_type onednn_type(DType dtype) {
   switch (dtype) {
@@ -36,6 +40,15 @@ void append_scale(dnnl::post_ops& operations, float alpha) {
 #endif
 }
 
+std::size_t hash_of(std::initializer_list<std::int64_t> values) {
+  std::uint64_t hash = 0x9E3779B97F4A7C15;
+  for (const std::int64_t value : values) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0xBF58476D1CE4E5B9;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 void OneDnn::run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments) const {
   const ThreadTeam team(threads_);
   primitive.execute(stream_, arguments);
@@ -48,7 +61,9 @@ void OneDnn::reorder(const dnnl::memory& from, const dnnl::memory& to) const {
   stream_.wait();
 }
 
-std::vector<std::pair<std::string, std::string>> onednn_versions() {
+}  // namespace cpu
+
+std::vector<std::pair<std::string, std::string>> cpu_versions() {
   const dnnl_version_t& version = *dnnl_version();
   const auto instructions = [] {
     switch (dnnl::get_effective_cpu_isa()) {
@@ -72,4 +87,4 @@ std::vector<std::pair<std::string, std::string>> onednn_versions() {
           {"onednn_instructions", instructions()}};
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

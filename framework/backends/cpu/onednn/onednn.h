@@ -2,7 +2,9 @@
 // that oneDNN computes and by nothing else.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <unordered_map>
 #include <utility>
 
@@ -24,6 +26,14 @@ inline std::int64_t aligned(std::int64_t bytes) {
 dnnl::primitive_attr user_scratchpad();
 /// result = alpha * result, as a post operation.
 void append_scale(dnnl::post_ops& operations, float alpha);
+
+/// Type that a product or convolution of `dtype` is run in, given what oneDNN found for it.
+inline bool is_widened(DType dtype, bool found) {
+  return !found && (dtype == DType::bf16 || dtype == DType::f16);
+}
+
+/// A hash of what a cache of primitives is looked up by.
+std::size_t hash_of(std::initializer_list<std::int64_t> values);
 
 /// An empty (false) descriptor if oneDNN has no implementation.
 template <class Primitive, class... Args>

@@ -1,9 +1,10 @@
-// Pooling of NHWC images: vectorised over channels, one output row a piece of work.
+// Pooling of NHWC images: vectorised over channels, with one output row as a piece of work.
+#include "framework/backends/cpu/pooling/pooling.h"
+
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "framework/backends/cpu/convolution/convolution.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/scalars/windows.h"
 
@@ -116,17 +117,17 @@ void backward_by_images(const PoolGeometry& g, T* dx, const Add& add) {
 
 }  // namespace
 
-void CpuConvolution::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuPooling::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const {
+  const ThreadTeam team(threads_);
   visit_floating(x.dtype(), "pool", [&]<class T>(T) {
     if (op == PoolOp::average) return average_forward(g, x.as<T>(), y.as<T>());
     max_forward(g, x.as<T>(), y.as<T>(), choice.defined() ? choice.as<std::int32_t>() : nullptr);
   });
 }
 
-void CpuConvolution::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                                   Tensor& dx) const {
-  const ThreadTeam team(onednn_.threads());
+void CpuPooling::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
+                               Tensor& dx) const {
+  const ThreadTeam team(threads_);
   visit_floating(dy.dtype(), "pool_backward", [&]<class T>(T) {
     using C = Compute<T>;
     const T* const gradients = dy.as<T>();

@@ -2,8 +2,8 @@
 #include <array>
 #include <cstring>
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/backends/cpu/reduction/reduction.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
@@ -53,7 +53,7 @@ void combine_blocks(std::span<const Tensor> parts, std::span<Tensor> results, st
 }
 
 template <ReduceOp op, class T>
-void combine(std::span<const Tensor> parts, std::span<Tensor> results) {
+void combine_as(std::span<const Tensor> parts, std::span<Tensor> results) {
   parallel_for(results[0].numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
     if (parts.size() == 2 && results.size() <= 2)
       combine_pair<op>(parts[0].as<const T>() + begin, parts[1].as<const T>() + begin, results.front().as<T>() + begin,
@@ -65,12 +65,12 @@ void combine(std::span<const Tensor> parts, std::span<Tensor> results) {
 
 }  // namespace
 
-void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) {
+void CpuReduction::combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const {
   visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      combine<ReduceOp::max, T>(parts, results);
+      combine_as<ReduceOp::max, T>(parts, results);
     else
-      combine<ReduceOp::sum, T>(parts, results);
+      combine_as<ReduceOp::sum, T>(parts, results);
   });
 }
 

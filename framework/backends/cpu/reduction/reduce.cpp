@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/sums.h"
+#include "framework/backends/cpu/reduction/reduction.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
@@ -73,7 +73,7 @@ void maxima(const T* x, std::array<std::int64_t, 3> view, T* y) {
 
 }  // namespace
 
-void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) {
+void CpuReduction::reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     if (op == ReduceOp::max)
       maxima(x.as<const T>(), view, y.as<T>());
@@ -82,8 +82,8 @@ void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tens
   });
 }
 
-void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
-                         Tensor& dx) {
+void CpuReduction::reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view,
+                                       const Tensor& dy, Tensor& dx) const {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     using C = Compute<T>;
     const std::int64_t outer = view[0];

@@ -1,9 +1,9 @@
+#include "framework/backends/cpu/rows/rows.h"
+
 #include <cstring>
 #include <queue>
 
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/loops/row_math.h"
-#include "framework/backends/cpu/normalization/normalization.h"
 #include "framework/error.h"
 
 namespace heddle::cpu {
@@ -40,175 +40,151 @@ void largest_of_row(const T* x, std::int64_t columns, std::int64_t k, T* values,
   for (std::int64_t i = 0; i < k; ++i) values[i] = x[index[i]];
 }
 
-class CpuRows final : public RowKernels {
- public:
-  void gather(const Tensor& x, const Tensor& index, Tensor& y) const override {
-    const std::int64_t* const at = index.as<const std::int64_t>();
-    check_indices("gather_rows", at, index.numel(), x.shape()[0]);
-    const std::int64_t columns = row_elements(x);
-    const auto bytes = columns * static_cast<std::int64_t>(size_of(x.dtype()));
-    if (bytes == 0) return;
-    const auto* const from = x.as<const std::byte>();
-    auto* const to = y.as<std::byte>();
-    parallel_for(index.numel(), rows_a_thread(columns), [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        std::memcpy(to + i * bytes, from + at[i] * bytes, static_cast<std::size_t>(bytes));
-    });
-  }
-
-  void scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const override {
-    const std::int64_t* const at = index.as<const std::int64_t>();
-    check_indices("scatter_rows", at, index.numel(), y.shape()[0]);
-    visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) {
-      using C = Compute<T>;
-      const std::int64_t columns = row_elements(x);
-      const T* const from = x.as<const T>();
-      T* const to = y.as<T>();
-      // Threads share the columns, so that every sum keeps the order of i.
-      parallel_for(columns, rows_a_thread(index.numel()), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = 0; i < index.numel(); ++i) {
-          const T* const row = from + i * columns;
-          T* const sum = to + at[i] * columns;
-          for (std::int64_t c = begin; c < end; ++c)
-            sum[c] = static_cast<T>(static_cast<C>(sum[c]) + static_cast<C>(row[c]));
-        }
-      });
-    });
-  }
-
-  void top_k(const Tensor& x, Tensor& values, Tensor& index) const override {
-    visit_floating(x.dtype(), "top_k", [&]<class T>(T) {
-      const RowView view(x.shape());
-      const std::int64_t k = values.shape().back();
-      for_each_row(view, [&](std::int64_t row) {
-        largest_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
-                       index.as<std::int64_t>() + row * k);
-      });
-    });
-  }
-
-  void softmax(const Tensor& x, Tensor& y) const override {
-    visit_floating(x.dtype(), "softmax", [&]<class T>(T) {
-      using C = Compute<T>;
-      const RowView view(x.shape());
-      for_each_row(view, [&](std::int64_t row) {
-        const T* const from = x.as<const T>() + row * view.columns;
-        T* const to = y.as<T>() + row * view.columns;
-        const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
-        const C most = row_maximum<C>(view.columns, value);
-        const double sum = sum_of_exponentials<C>(view.columns, value, most);
-        const C factor = static_cast<C>(1 / sum);
+/// dx = dy * exp(x - log_sums) along one row.
+template <class T>
+void shares(const Tensor& x, const Tensor& log_sums, const Tensor& dy, std::int64_t columns, std::int64_t row,
+            Tensor& dx) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>() + row * columns;
+  T* const to = dx.as<T>() + row * columns;
+  const C log_sum = log_sums.as<const C>()[row];
+  const C gradient = dy.as<const C>()[row];
 #pragma omp simd
-        for (std::int64_t i = 0; i < view.columns; ++i)
-          to[i] = static_cast<T>(exponential(static_cast<C>(from[i]) - most) * factor);
-      });
-    });
-  }
-
-  void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const override {
-    visit_floating(y.dtype(), "softmax", [&]<class T>(T) {
-      using C = Compute<T>;
-      const RowView view(y.shape());
-      for_each_row(view, [&](std::int64_t row) {
-        const T* const share = y.as<const T>() + row * view.columns;
-        const T* const gradient = dy.as<const T>() + row * view.columns;
-        T* const to = dx.as<T>() + row * view.columns;
-        const C mean = static_cast<C>(stretched_sum<C>(
-            0, view.columns, [=](std::int64_t i) { return static_cast<C>(share[i]) * static_cast<C>(gradient[i]); }));
-#pragma omp simd
-        for (std::int64_t i = 0; i < view.columns; ++i)
-          to[i] = static_cast<T>(static_cast<C>(share[i]) * (static_cast<C>(gradient[i]) - mean));
-      });
-    });
-  }
-
-  void log_sum_exp(const Tensor& x, Tensor& y) const override {
-    visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) {
-      using C = Compute<T>;
-      const RowView view(x.shape());
-      for_each_row(view, [&](std::int64_t row) {
-        const T* const from = x.as<const T>() + row * view.columns;
-        const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
-        const C most = row_maximum<C>(view.columns, value);
-        const bool is_finite = most > -std::numeric_limits<C>::infinity() || most != most;
-        y.as<C>()[row] =
-            is_finite ? static_cast<C>(most + std::log(sum_of_exponentials<C>(view.columns, value, most))) : most;
-      });
-    });
-  }
-
-  void log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const override {
-    visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) {
-      const RowView view(x.shape());
-      for_each_row(view, [&](std::int64_t row) { shares<T>(x, y, dy, view.columns, row, dx); });
-    });
-  }
-
-  void cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const override {
-    visit_floating(x.dtype(), "cross_entropy", [&]<class T>(T) {
-      using C = Compute<T>;
-      const RowView view(x.shape());
-      const std::int64_t* const label = labels.as<const std::int64_t>();
-      for (std::int64_t row = 0; row < view.rows; ++row) {
-        if (label[row] < 0 || label[row] >= view.columns)
-          fail<InputError>("cross_entropy: the label {} of sample {} is outside [0, {})", label[row], row,
-                           view.columns);
-        loss.as<C>()[row] =
-            log_sums.as<const C>()[row] - static_cast<C>(x.as<const T>()[row * view.columns + label[row]]);
-      }
-    });
-  }
-
-  void cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels, const Tensor& dloss,
-                              Tensor& dx) const override {
-    visit_floating(x.dtype(), "cross_entropy", [&]<class T>(T) {
-      using C = Compute<T>;
-      const RowView view(x.shape());
-      for_each_row(view, [&](std::int64_t row) {
-        const std::int64_t target = row * view.columns + labels.as<const std::int64_t>()[row];
-        const C value = static_cast<C>(x.as<const T>()[target]);
-        shares<T>(x, log_sums, dloss, view.columns, row, dx);
-        // expm1 keeps the digits of a probability near one.
-        dx.as<T>()[target] = static_cast<T>(dloss.as<const C>()[row] * std::expm1(value - log_sums.as<const C>()[row]));
-      });
-    });
-  }
-
-  void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const override {
-    cpu::l2_normalize(x, epsilon, y, inverse_norm);
-  }
-  void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy, Tensor& dx) const override {
-    cpu::l2_normalize_backward(x, inverse_norm, dy, dx);
-  }
-  void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
-                  Tensor& statistics) const override {
-    cpu::layer_norm(x, gamma, beta, epsilon, y, statistics);
-  }
-  void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, Tensor& dx,
-                           Tensor& dgamma, Tensor& dbeta) const override {
-    cpu::layer_norm_backward(x, gamma, statistics, dy, dx, dgamma, dbeta);
-  }
-
- private:
-  /// dx = dy * exp(x - log_sums) along one row.
-  template <class T>
-  static void shares(const Tensor& x, const Tensor& log_sums, const Tensor& dy, std::int64_t columns, std::int64_t row,
-                     Tensor& dx) {
-    using C = Compute<T>;
-    const T* const from = x.as<const T>() + row * columns;
-    T* const to = dx.as<T>() + row * columns;
-    const C log_sum = log_sums.as<const C>()[row];
-    const C gradient = dy.as<const C>()[row];
-#pragma omp simd
-    for (std::int64_t i = 0; i < columns; ++i)
-      to[i] = static_cast<T>(gradient * exponential(static_cast<C>(from[i]) - log_sum));
-  }
-};
+  for (std::int64_t i = 0; i < columns; ++i)
+    to[i] = static_cast<T>(gradient * exponential(static_cast<C>(from[i]) - log_sum));
+}
 
 }  // namespace
 
-std::unique_ptr<RowKernels> make_cpu_rows() {
-  return std::make_unique<CpuRows>();
+void CpuRows::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
+  const std::int64_t* const at = index.as<const std::int64_t>();
+  check_indices("gather_rows", at, index.numel(), x.shape()[0]);
+  const std::int64_t columns = row_elements(x);
+  const auto bytes = columns * static_cast<std::int64_t>(size_of(x.dtype()));
+  if (bytes == 0) return;
+  const auto* const from = x.as<const std::byte>();
+  auto* const to = y.as<std::byte>();
+  parallel_for(index.numel(), rows_a_thread(columns), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(to + i * bytes, from + at[i] * bytes, static_cast<std::size_t>(bytes));
+  });
+}
+
+void CpuRows::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const {
+  const std::int64_t* const at = index.as<const std::int64_t>();
+  check_indices("scatter_rows", at, index.numel(), y.shape()[0]);
+  visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) {
+    using C = Compute<T>;
+    const std::int64_t columns = row_elements(x);
+    const T* const from = x.as<const T>();
+    T* const to = y.as<T>();
+    // Threads share the columns, so that every sum keeps the order of i.
+    parallel_for(columns, rows_a_thread(index.numel()), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = 0; i < index.numel(); ++i) {
+        const T* const row = from + i * columns;
+        T* const sum = to + at[i] * columns;
+        for (std::int64_t c = begin; c < end; ++c)
+          sum[c] = static_cast<T>(static_cast<C>(sum[c]) + static_cast<C>(row[c]));
+      }
+    });
+  });
+}
+
+void CpuRows::top_k(const Tensor& x, Tensor& values, Tensor& index) const {
+  visit_floating(x.dtype(), "top_k", [&]<class T>(T) {
+    const RowView view(x.shape());
+    const std::int64_t k = values.shape().back();
+    for_each_row(view, [&](std::int64_t row) {
+      largest_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
+                     index.as<std::int64_t>() + row * k);
+    });
+  });
+}
+
+void CpuRows::softmax(const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "softmax", [&]<class T>(T) {
+    using C = Compute<T>;
+    const RowView view(x.shape());
+    for_each_row(view, [&](std::int64_t row) {
+      const T* const from = x.as<const T>() + row * view.columns;
+      T* const to = y.as<T>() + row * view.columns;
+      const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
+      const C most = row_maximum<C>(view.columns, value);
+      const double sum = sum_of_exponentials<C>(view.columns, value, most);
+      const C factor = static_cast<C>(1 / sum);
+#pragma omp simd
+      for (std::int64_t i = 0; i < view.columns; ++i)
+        to[i] = static_cast<T>(exponential(static_cast<C>(from[i]) - most) * factor);
+    });
+  });
+}
+
+void CpuRows::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const {
+  visit_floating(y.dtype(), "softmax", [&]<class T>(T) {
+    using C = Compute<T>;
+    const RowView view(y.shape());
+    for_each_row(view, [&](std::int64_t row) {
+      const T* const share = y.as<const T>() + row * view.columns;
+      const T* const gradient = dy.as<const T>() + row * view.columns;
+      T* const to = dx.as<T>() + row * view.columns;
+      const C mean = static_cast<C>(stretched_sum<C>(
+          0, view.columns, [=](std::int64_t i) { return static_cast<C>(share[i]) * static_cast<C>(gradient[i]); }));
+#pragma omp simd
+      for (std::int64_t i = 0; i < view.columns; ++i)
+        to[i] = static_cast<T>(static_cast<C>(share[i]) * (static_cast<C>(gradient[i]) - mean));
+    });
+  });
+}
+
+void CpuRows::log_sum_exp(const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) {
+    using C = Compute<T>;
+    const RowView view(x.shape());
+    for_each_row(view, [&](std::int64_t row) {
+      const T* const from = x.as<const T>() + row * view.columns;
+      const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
+      const C most = row_maximum<C>(view.columns, value);
+      const bool is_finite = most > -std::numeric_limits<C>::infinity() || most != most;
+      y.as<C>()[row] =
+          is_finite ? static_cast<C>(most + std::log(sum_of_exponentials<C>(view.columns, value, most))) : most;
+    });
+  });
+}
+
+void CpuRows::log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) {
+    const RowView view(x.shape());
+    for_each_row(view, [&](std::int64_t row) { shares<T>(x, y, dy, view.columns, row, dx); });
+  });
+}
+
+void CpuRows::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const {
+  visit_floating(x.dtype(), "cross_entropy", [&]<class T>(T) {
+    using C = Compute<T>;
+    const RowView view(x.shape());
+    const std::int64_t* const label = labels.as<const std::int64_t>();
+    for (std::int64_t row = 0; row < view.rows; ++row) {
+      if (label[row] < 0 || label[row] >= view.columns)
+        fail<InputError>("cross_entropy: the label {} of sample {} is outside [0, {})", label[row], row, view.columns);
+      loss.as<C>()[row] =
+          log_sums.as<const C>()[row] - static_cast<C>(x.as<const T>()[row * view.columns + label[row]]);
+    }
+  });
+}
+
+void CpuRows::cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels, const Tensor& dloss,
+                                     Tensor& dx) const {
+  visit_floating(x.dtype(), "cross_entropy", [&]<class T>(T) {
+    using C = Compute<T>;
+    const RowView view(x.shape());
+    for_each_row(view, [&](std::int64_t row) {
+      const std::int64_t target = row * view.columns + labels.as<const std::int64_t>()[row];
+      const C value = static_cast<C>(x.as<const T>()[target]);
+      shares<T>(x, log_sums, dloss, view.columns, row, dx);
+      // expm1 keeps the digits of a probability near one.
+      dx.as<T>()[target] = static_cast<T>(dloss.as<const C>()[row] * std::expm1(value - log_sums.as<const C>()[row]));
+    });
+  });
 }
 
 }  // namespace heddle::cpu

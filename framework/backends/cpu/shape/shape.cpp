@@ -1,8 +1,9 @@
+#include "framework/backends/cpu/shape/shape.h"
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/error.h"
 
@@ -10,16 +11,16 @@ namespace heddle::cpu {
 
 namespace {
 
-struct Step {
+struct TransposeStep {
   std::int64_t size;
   std::int64_t stride;  // in x's elements
 };
 
 /// y's dimensions with x's strides; neighbours that x also holds side by side are one.
-std::vector<Step> steps_of(const Shape& shape, std::span<const int> order) {
-  std::vector<Step> steps;
+std::vector<TransposeStep> transpose_steps(const Shape& shape, std::span<const int> order) {
+  std::vector<TransposeStep> steps;
   for (const int dimension : order) {
-    const Step step{shape[dimension], shape.product(dimension + 1, shape.rank())};
+    const TransposeStep step{shape[dimension], shape.product(dimension + 1, shape.rank())};
     if (step.size == 1) continue;
     if (!steps.empty() && steps.back().stride == step.size * step.stride) {
       steps.back().size *= step.size;
@@ -33,7 +34,7 @@ std::vector<Step> steps_of(const Shape& shape, std::span<const int> order) {
 }
 
 /// Where `index` in row-major order of `steps` lies in x.
-std::int64_t offset_of(std::span<const Step> steps, std::int64_t index) {
+std::int64_t offset_of(std::span<const TransposeStep> steps, std::int64_t index) {
   std::int64_t offset = 0;
   for (std::size_t i = steps.size(); i-- > 0;) {
     offset += index % steps[i].size * steps[i].stride;
@@ -44,15 +45,16 @@ std::int64_t offset_of(std::span<const Step> steps, std::int64_t index) {
 
 /// y's last dimension walks x with a stride. x's own last dimension is some earlier one of y: tiles of both.
 template <class Element>
-void transpose_tiles(const Element* x, std::vector<Step> steps, Element* y) {
+void transpose_tiles(const Element* x, std::vector<TransposeStep> steps, Element* y) {
   constexpr std::int64_t tile = 16;
-  const Step columns = steps.back();
-  const auto contiguous = std::find_if(steps.begin(), steps.end(), [](const Step& s) { return s.stride == 1; });
-  const Step rows = *contiguous;
+  const TransposeStep columns = steps.back();
+  const auto contiguous =
+      std::find_if(steps.begin(), steps.end(), [](const TransposeStep& s) { return s.stride == 1; });
+  const TransposeStep rows = *contiguous;
   std::int64_t row_stride = 1;  // of `rows` in y
   for (auto step = contiguous + 1; step != steps.end(); ++step) row_stride *= step->size;
-  std::vector<Step> outer;
-  std::vector<Step> outer_in_y;
+  std::vector<TransposeStep> outer;
+  std::vector<TransposeStep> outer_in_y;
   std::int64_t in_y = 1;
   for (std::size_t i = steps.size(); i-- > 0; in_y *= steps[i].size)
     if (steps[i].stride != 1 && i + 1 != steps.size()) {
@@ -60,7 +62,7 @@ void transpose_tiles(const Element* x, std::vector<Step> steps, Element* y) {
       outer_in_y.insert(outer_in_y.begin(), {steps[i].size, in_y});
     }
   std::int64_t outer_count = 1;
-  for (const Step& step : outer) outer_count *= step.size;
+  for (const TransposeStep& step : outer) outer_count *= step.size;
   const std::int64_t strips = (rows.size + tile - 1) / tile;
   parallel_for(outer_count * strips, 1 + usual_grain / (tile * columns.size),
                [&](std::int64_t begin, std::int64_t end) {
@@ -79,27 +81,15 @@ void transpose_tiles(const Element* x, std::vector<Step> steps, Element* y) {
 
 }  // namespace
 
-void cast(const Tensor& x, Tensor& y) {
-  visit_any(x.dtype(), [&]<class From>(From) {
-    visit_any(y.dtype(), [&]<class To>(To) {
-      const From* const from = x.as<const From>();
-      To* const to = y.as<To>();
-      parallel_for(y.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) to[i] = convert_element<To>(from[i]);
-      });
-    });
-  });
-}
-
-void transpose(const Tensor& x, std::span<const int> order, Tensor& y) {
+void CpuShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
   if (x.numel() == 0) return;
-  std::vector<Step> steps = steps_of(x.shape(), order);
+  std::vector<TransposeStep> steps = transpose_steps(x.shape(), order);
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
   if (steps.back().stride == 1) {
     const std::int64_t length = steps.back().size * size;
     steps.pop_back();
     std::int64_t blocks = 1;
-    for (const Step& step : steps) blocks *= step.size;
+    for (const TransposeStep& step : steps) blocks *= step.size;
     const auto* const from = x.as<const std::byte>();
     auto* const to = y.as<std::byte>();
     parallel_for(blocks, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
@@ -120,16 +110,15 @@ void transpose(const Tensor& x, std::span<const int> order, Tensor& y) {
   }
 }
 
-void copy_columns(const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y, std::int64_t y_columns,
-                  std::int64_t y_begin, std::int64_t rows, std::int64_t columns) {
+void CpuShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
-  const auto* const from = x.as<const std::byte>() + x_begin * size;
-  auto* const to = y.as<std::byte>() + y_begin * size;
-  const std::int64_t length = columns * size;
+  const auto* const from = x.as<const std::byte>() + block.x_begin * size;
+  auto* const to = y.as<std::byte>() + block.y_begin * size;
+  const std::int64_t length = block.columns * size;
   if (length == 0) return;
-  parallel_for(rows, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(block.rows, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      std::memcpy(to + r * y_columns * size, from + r * x_columns * size, static_cast<std::size_t>(length));
+      std::memcpy(to + r * block.y_columns * size, from + r * block.x_columns * size, static_cast<std::size_t>(length));
   });
 }
 

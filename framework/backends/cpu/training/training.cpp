@@ -1,10 +1,10 @@
+#include "framework/backends/cpu/training/training.h"
+
 #include <array>
 #include <cmath>
 
-#include "framework/backends/cpu/cpu_kernels.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/sums.h"
-#include "framework/scalars/moments.h"
 
 namespace heddle::cpu {
 
@@ -52,158 +52,118 @@ void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawK
       [&](std::int64_t element, std::int64_t length, float* draws) { stream.uniforms(element, length, draws); }, body);
 }
 
-class CpuTraining final : public TrainingKernels {
- public:
-  void fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
-                   double deviation) const override {
-    visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
-      T* const to = y.as<T>();
-      const DrawStream stream(key);
-      for_draws<double>(
-          y.numel(), window,
-          [&](std::int64_t element, std::int64_t length, double* draws) { stream.normals(element, length, draws); },
-          [=](std::int64_t begin, std::int64_t end, const double* draws) {
-            for (std::int64_t i = begin; i < end; ++i)
-              to[i] = static_cast<T>(static_cast<Compute<T>>(mean + deviation * draws[i - begin]));
-          });
-    });
-  }
-
-  void fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const override {
-    visit_floating(y.dtype(), "fill_uniform", [&]<class T>(T) {
-      T* const to = y.as<T>();
-      for_uniform_draws(y.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
-        for (std::int64_t i = begin; i < end; ++i)
-          to[i] = static_cast<T>(static_cast<Compute<T>>(low + (high - low) * draws[i - begin]));
-      });
-    });
-  }
-
-  void dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
-               Tensor& y) const override {
-    visit_floating(x.dtype(), "dropout", [&]<class T>(T) {
-      using C = Compute<T>;
-      const T* const from = x.as<const T>();
-      T* const to = y.as<T>();
-      const auto limit = static_cast<float>(probability);
-      const auto factor = static_cast<C>(1 / (1 - probability));
-      for_uniform_draws(x.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const C scaled = static_cast<C>(from[i]) * factor;
-          to[i] = static_cast<T>(draws[i - begin] >= limit ? scaled : C(0));
-        }
-      });
-    });
-  }
-
-  void add_squared_norm(const Tensor& x, Tensor& result) const override {
-    visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) {
-      const T* const from = x.as<const T>();
-      *result.as<double>() += parallel_sum<double>(x.numel(), [from](std::int64_t i) {
-        const auto value = static_cast<double>(static_cast<Compute<T>>(from[i]));
-        return value * value;
-      });
-    });
-  }
-
-  void clamp(Tensor& x, double bound) const override {
-    visit_floating(x.dtype(), "clamp", [&]<class T>(T) {
-      using C = Compute<T>;
-      T* const at = x.as<T>();
-      const auto most = static_cast<C>(bound);
-      parallel_for(x.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const C value = static_cast<C>(at[i]);
-          at[i] = static_cast<T>(value > most ? most : value < -most ? -most : value);
-        }
-      });
-    });
-  }
-
-  void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const override {
-    visit_floating(weight.dtype(), "sgd", [&]<class T>(T) {
-      using C = Compute<T>;
-      const SgdUpdate<C> update(step);
-      const T* const g = gradient.as<const T>();
-      T* const w = weight.as<T>();
-      C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
-      parallel_for(weight.numel(), usual_grain / 2, [=](std::int64_t begin, std::int64_t end) {
-        if (v == nullptr) {
-#pragma omp simd
-          for (std::int64_t i = begin; i < end; ++i)
-            w[i] = static_cast<T>(update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
-          return;
-        }
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-          C kept = v[i];
-          w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
-          v[i] = kept;
-        }
-      });
-    });
-  }
-
-  void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-             Tensor& square) const override {
-    visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
-      using C = Compute<T>;
-      const AdamWUpdate<C> update(step);
-      const T* const g = gradient.as<const T>();
-      T* const w = weight.as<T>();
-      C* const m = mean.as<C>();
-      C* const s = square.as<C>();
-      parallel_for(weight.numel(), usual_grain / 4, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-          C first = m[i];
-          C second = s[i];
-          w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), first, second));
-          m[i] = first;
-          s[i] = second;
-        }
-      });
-    });
-  }
-
-  void combine_moments(const Tensor& groups, Tensor& merged) const override {
-    visit_floating(groups.dtype(), "combine_moments", [&]<class T>(T) {
-      const std::int64_t columns = groups.shape()[1];
-      const std::int64_t channels = columns / 2;
-      T* const to = merged.as<T>();
-      double count = 0;
-      for (std::int64_t g = 0; g < groups.shape()[0]; ++g) count += groups.as<const T>()[g * columns];
-      to[0] = static_cast<T>(static_cast<Compute<T>>(count));
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const Moments all = merged_moments(groups.as<const T>(), groups.shape()[0], channels, c);
-        to[1 + c] = static_cast<T>(static_cast<Compute<T>>(all.mean));
-        to[1 + channels + c] = static_cast<T>(static_cast<Compute<T>>(all.squares));
-      }
-    });
-  }
-
-  void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
-                     Tensor& running_variance) const override {
-    visit_floating(groups.dtype(), "merge_moments", [&]<class T>(T) {
-      using C = Compute<T>;
-      const auto blend = [momentum](C& running, double fresh) {
-        running = static_cast<C>((1 - momentum) * static_cast<double>(running) + momentum * fresh);
-      };
-      const std::int64_t channels = running_mean.numel();
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const Moments all = merged_moments(groups.as<const T>(), groups.shape()[0], channels, c);
-        if (all.count == 0) return;
-        blend(running_mean.as<C>()[c], all.mean);
-        blend(running_variance.as<C>()[c], all.squares / std::max(all.count - 1, 1.0));
-      }
-    });
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<TrainingKernels> make_cpu_training() {
-  return std::make_unique<CpuTraining>();
+void CpuTraining::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                              double deviation) const {
+  visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
+    T* const to = y.as<T>();
+    const DrawStream stream(key);
+    for_draws<double>(
+        y.numel(), window,
+        [&](std::int64_t element, std::int64_t length, double* draws) { stream.normals(element, length, draws); },
+        [=](std::int64_t begin, std::int64_t end, const double* draws) {
+          for (std::int64_t i = begin; i < end; ++i)
+            to[i] = static_cast<T>(static_cast<Compute<T>>(mean + deviation * draws[i - begin]));
+        });
+  });
+}
+
+void CpuTraining::fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const {
+  visit_floating(y.dtype(), "fill_uniform", [&]<class T>(T) {
+    T* const to = y.as<T>();
+    for_uniform_draws(y.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+      for (std::int64_t i = begin; i < end; ++i)
+        to[i] = static_cast<T>(static_cast<Compute<T>>(low + (high - low) * draws[i - begin]));
+    });
+  });
+}
+
+void CpuTraining::dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
+                          Tensor& y) const {
+  visit_floating(x.dtype(), "dropout", [&]<class T>(T) {
+    using C = Compute<T>;
+    const T* const from = x.as<const T>();
+    T* const to = y.as<T>();
+    const auto limit = static_cast<float>(probability);
+    const auto factor = static_cast<C>(1 / (1 - probability));
+    for_uniform_draws(x.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const C scaled = static_cast<C>(from[i]) * factor;
+        to[i] = static_cast<T>(draws[i - begin] >= limit ? scaled : C(0));
+      }
+    });
+  });
+}
+
+void CpuTraining::add_squared_norm(const Tensor& x, Tensor& result) const {
+  visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) {
+    const T* const from = x.as<const T>();
+    *result.as<double>() += parallel_sum<double>(x.numel(), [from](std::int64_t i) {
+      const auto value = static_cast<double>(static_cast<Compute<T>>(from[i]));
+      return value * value;
+    });
+  });
+}
+
+void CpuTraining::clamp(Tensor& x, double bound) const {
+  visit_floating(x.dtype(), "clamp", [&]<class T>(T) {
+    using C = Compute<T>;
+    T* const at = x.as<T>();
+    const auto most = static_cast<C>(bound);
+    parallel_for(x.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const C value = static_cast<C>(at[i]);
+        at[i] = static_cast<T>(value > most ? most : value < -most ? -most : value);
+      }
+    });
+  });
+}
+
+void CpuTraining::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const {
+  visit_floating(weight.dtype(), "sgd", [&]<class T>(T) {
+    using C = Compute<T>;
+    const SgdUpdate<C> update(step);
+    const T* const g = gradient.as<const T>();
+    T* const w = weight.as<T>();
+    C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
+    parallel_for(weight.numel(), usual_grain / 2, [=](std::int64_t begin, std::int64_t end) {
+      if (v == nullptr) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i)
+          w[i] = static_cast<T>(update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
+        return;
+      }
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        C kept = v[i];
+        w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
+        v[i] = kept;
+      }
+    });
+  });
+}
+
+void CpuTraining::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
+                        Tensor& square) const {
+  visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
+    using C = Compute<T>;
+    const AdamWUpdate<C> update(step);
+    const T* const g = gradient.as<const T>();
+    T* const w = weight.as<T>();
+    C* const m = mean.as<C>();
+    C* const s = square.as<C>();
+    parallel_for(weight.numel(), usual_grain / 4, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        C first = m[i];
+        C second = s[i];
+        w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), first, second));
+        m[i] = first;
+        s[i] = second;
+      }
+    });
+  });
 }
 
 }  // namespace heddle::cpu

@@ -1,6 +1,5 @@
 #include "framework/backends/cuda/class_rows/class_rows.h"
 #include "framework/backends/cuda/class_rows/elements.cuh"
-#include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/kernels/class_rows_checks.h"
 #include "framework/scalars/sgd_map.h"
 
@@ -97,66 +96,7 @@ void mark_taken(const Context& context, const Selected& selected, std::int64_t s
   });
 }
 
-class CudaClassRows final : public ClassRowKernels {
- public:
-  explicit CudaClassRows(const Context& context) : context_(context) {}
-
-  void load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
-            Tensor& inverse_norm) const override {
-    visit_compute(table.weight, [&]<class C>(C) {
-      const auto columns = static_cast<int>(table.weight.shape().back());
-      const RowLoad<C> load{.selected = selected_rows(context_, selection, table.weight, false),
-                            .weight = Elements(table.weight),
-                            .scale = data_or_null<float>(table.scale),
-                            .rows = data_or_null<C>(rows),
-                            .inverse_norm = data_or_null<C>(inverse_norm),
-                            .epsilon = epsilon,
-                            .columns = columns,
-                            .are_packed = are_pairs_aligned(columns, table.weight, rows)};
-      for_each_row_group(context_, selection.size, group_threads<C>(columns), load);
-    });
-  }
-
-  void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
-            const Tensor& products, const ClassStep& step) const override {
-    check(table, selection, rows, products, step);
-    step_rows(context_, table, selection, rows, inverse_norm, products, step);
-  }
-
-  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const override {
-    check(table, steps);
-    visit_compute(table.weight, [&]<class C>(C) {
-      const auto columns = static_cast<int>(table.weight.shape().back());
-      auto* const taken = table.taken.as<std::int32_t>();
-      const CatchUp<C> catch_up{.selected = selected_rows(context_, selection, table.weight, true),
-                                .weight = table.weight.as<C>(),
-                                .velocity = data_or_null<C>(table.momentum),
-                                .taken = taken,
-                                .maps = static_cast<const SgdMap*>(steps.maps.data()),
-                                .count = steps.count,
-                                .columns = columns,
-                                .are_packed = are_pairs_aligned(columns, table.weight, table.momentum)};
-      for_each_row_group(context_, selection.size, group_threads<C>(columns), catch_up);
-      // Only when every thread of a row has read how many it lacked.
-      mark_taken(context_, catch_up.selected, selection.size, taken, static_cast<std::int32_t>(steps.count));
-    });
-  }
-
-  void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
-                            Tensor& result) const override {
-    cuda::add_squared_gradient(context_, rows, inverse_norm, products, bound, result);
-  }
-
-  void fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
-            const ClassInitial& initial) const override {
-    fill_rows(context_, table, key, first_element, initial);
-  }
-
- private:
-  const Context& context_;
-};
-
-/// The first place of an index, among those of begin .. end - 1, that is not a row; by all threads of a block.
+/// The first place of an index, among those of begin .. end - 1, that is not a row; all threads of a block call it.
 __device__ std::int64_t first_fault(const Selected& selected, bool are_written, std::int64_t begin, std::int64_t end) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for_row(begin, end, [&](std::int64_t i) {
@@ -187,6 +127,41 @@ void check_index(const Context& context, const Selected& selected, std::int64_t 
 
 }  // namespace
 
+void CudaClassRows::load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
+                         Tensor& inverse_norm) const {
+  visit_compute(table.weight, [&]<class C>(C) {
+    const auto columns = static_cast<int>(table.weight.shape().back());
+    const RowLoad<C> load{.selected = selected_rows(context_, selection, table.weight, false),
+                          .weight = Elements(table.weight),
+                          .scale = data_or_null<float>(table.scale),
+                          .rows = data_or_null<C>(rows),
+                          .inverse_norm = data_or_null<C>(inverse_norm),
+                          .epsilon = epsilon,
+                          .columns = columns,
+                          .are_packed = are_pairs_aligned(columns, table.weight, rows)};
+    for_each_row_group(context_, selection.size, group_threads<C>(columns), load);
+  });
+}
+
+void CudaClassRows::catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const {
+  check(table, steps);
+  visit_compute(table.weight, [&]<class C>(C) {
+    const auto columns = static_cast<int>(table.weight.shape().back());
+    auto* const taken = table.taken.as<std::int32_t>();
+    const CatchUp<C> catch_up{.selected = selected_rows(context_, selection, table.weight, true),
+                              .weight = table.weight.as<C>(),
+                              .velocity = data_or_null<C>(table.momentum),
+                              .taken = taken,
+                              .maps = static_cast<const SgdMap*>(steps.maps.data()),
+                              .count = steps.count,
+                              .columns = columns,
+                              .are_packed = are_pairs_aligned(columns, table.weight, table.momentum)};
+    for_each_row_group(context_, selection.size, group_threads<C>(columns), catch_up);
+    // Only when every thread of a row has read how many it lacked.
+    mark_taken(context_, catch_up.selected, selection.size, taken, static_cast<std::int32_t>(steps.count));
+  });
+}
+
 Selected selected_rows(const Context& context, const ClassSelection& selection, const Tensor& weight,
                        bool are_written) {
   const Selected selected{selection.begin, weight.shape()[0], data_or_null<std::int64_t>(selection.index)};
@@ -195,10 +170,6 @@ Selected selected_rows(const Context& context, const ClassSelection& selection, 
   else if (selection.size > 0)
     check_index(context, selected, selection.size, are_written);
   return selected;
-}
-
-std::unique_ptr<ClassRowKernels> make_cuda_class_rows(const Context& context) {
-  return std::make_unique<CudaClassRows>(context);
 }
 
 }  // namespace heddle::cuda

@@ -1,4 +1,4 @@
-// The parts of the cuda backend's kernels of class rows that have files of their own; class_rows.cu composes them.
+// The cuda backend's kernels of the rows of a class table.
 #pragma once
 
 #include "framework/backends/cuda/device/context.h"
@@ -6,14 +6,22 @@
 
 namespace heddle::cuda {
 
-// class_rows_step.cu
-void step_rows(const Context& context, ClassTable& table, const ClassSelection& selection, const Tensor& rows,
-               const Tensor& inverse_norm, const Tensor& products, const ClassStep& step);
-// class_rows_norm.cu
-void add_squared_gradient(const Context& context, const Tensor& rows, const Tensor& inverse_norm,
-                          const Tensor& products, double bound, Tensor& result);
-// class_rows_fill.cu
-void fill_rows(const Context& context, ClassTable& table, const DrawKey& key, std::int64_t first_element,
-               const ClassInitial& initial);
+class CudaClassRows final : public ClassRowKernels {
+ public:
+  explicit CudaClassRows(const Context& context) : context_(context) {}
+
+  void load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
+            Tensor& inverse_norm) const override;
+  void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
+            const Tensor& products, const ClassStep& step) const override;
+  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const override;
+  void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
+                            Tensor& result) const override;
+  void fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
+            const ClassInitial& initial) const override;
+
+ private:
+  const Context& context_;
+};
 
 }  // namespace heddle::cuda

@@ -14,7 +14,7 @@ void visit_compute(const Tensor& weight, F&& f) {
   f(float{});
 }
 
-/// Elements whose type is looked at by the kernel: there are too many combinations for a kernel each.
+/// Elements whose type the kernel finds out itself: there are too many combinations for one kernel each.
 struct Elements {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -54,7 +54,7 @@ struct Elements {
   }
 };
 
-/// Whether pairs of elements can be read and written at once, in rows of so many columns.
+/// Whether pairs of elements can be read and written at once, in rows with this many columns.
 template <class... Tensors>
 bool are_pairs_aligned(std::int64_t columns, const Tensors&... tensors) {
   const auto is_aligned = [](const Tensor& x) {
@@ -69,14 +69,14 @@ struct Selected {
   std::int64_t rows;  // of the table
   const std::int64_t* index;
 
-  /// -1 if there is none: of i < 0, and of an index outside the table, which check_index has reported.
+  /// -1 for i < 0 and for an index outside the table, which check_index has reported.
   __device__ std::int64_t operator[](std::int64_t i) const {
     if (i < 0 || index == nullptr) return i < 0 ? -1 : begin + i;
     return index[i] >= 0 && index[i] < rows ? index[i] : -1;
   }
 };
 
-/// Has the host told of the first row that is not the table's, or, if rows are written, not after the one before.
+/// Reports to the host the first row that is not in the table or, if rows are written, does not follow the one before.
 Selected selected_rows(const Context& context, const ClassSelection& selection, const Tensor& weight, bool are_written);
 
 }  // namespace heddle::cuda

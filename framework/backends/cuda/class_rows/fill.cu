@@ -6,7 +6,7 @@ namespace heddle::cuda {
 
 namespace {
 
-/// The values that new rows of T are to hold, and how they come to it. They are drawn anew wherever they are needed.
+/// Fills new rows of T. The values are drawn anew wherever they are needed.
 template <class C, class T>
 struct RowFill {
   T* weight;
@@ -69,11 +69,11 @@ void fill_as(const Context& context, ClassTable& table, const DrawKey& key, std:
 
 }  // namespace
 
-void fill_rows(const Context& context, ClassTable& table, const DrawKey& key, std::int64_t first_element,
-               const ClassInitial& initial) {
-  if (table.weight.dtype() == DType::i8) return fill_as<std::int8_t>(context, table, key, first_element, initial);
+void CudaClassRows::fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
+                         const ClassInitial& initial) const {
+  if (table.weight.dtype() == DType::i8) return fill_as<std::int8_t>(context_, table, key, first_element, initial);
   visit_floating(table.weight.dtype(), "class table",
-                 [&]<class T>(T) { fill_as<T>(context, table, key, first_element, initial); });
+                 [&]<class T>(T) { fill_as<T>(context_, table, key, first_element, initial); });
 }
 
 }  // namespace heddle::cuda

@@ -1,4 +1,4 @@
-// The gradients of rows, as a step and a norm take them.
+// The gradients of rows, as the optimizer step and the gradient norm use them.
 #pragma once
 
 #include "framework/backends/cuda/class_rows/elements.cuh"
@@ -31,7 +31,7 @@ struct RowGradient {
         factor(static_cast<C>(times)),
         are_packed(are_pairs_aligned(columns, row_tensor, product_tensor)) {}
 
-  /// Those of the rows from this one on.
+  /// The gradients of the rows from this one on.
   RowGradient from(std::int64_t row) const {
     RowGradient rest = *this;
     rest.rows = rows.from(row * columns);
@@ -50,7 +50,7 @@ struct RowGradient {
     C inverse = C(1);
     C along = C(0);
   };
-  /// Of row i < 0: none. Called by all threads of a block.
+  /// A row i < 0 has none. Called by all threads of a block.
   __device__ Normalisation normalisation(std::int64_t i, const RowGroup& group, const HeldRow<C>& row) const {
     if (inverse_norm == nullptr) return {};
     double dot = 0;

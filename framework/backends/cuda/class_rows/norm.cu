@@ -32,7 +32,7 @@ struct RowSquare {
   }
 };
 
-/// total += values[0], values[1] and so on, one after the other: by one thread of the block, the others bring them.
+/// total += values[0], values[1] and so on, one after the other: one thread of the block adds, all of them load.
 __device__ void add_in_order(const double* values, std::int64_t count, double* total) {
   constexpr std::int64_t stretch = 8 * block_threads;
   __shared__ double brought[stretch];
@@ -61,11 +61,11 @@ void add_squares(const Context& context, const RowGradient<C>& all, std::int64_t
 
 }  // namespace
 
-void add_squared_gradient(const Context& context, const Tensor& rows, const Tensor& inverse_norm,
-                          const Tensor& products, double bound, Tensor& result) {
+void CudaClassRows::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
+                                         double bound, Tensor& result) const {
   visit_compute(rows, [&]<class C>(C) {
     const RowGradient<C> gradient(rows, inverse_norm, products, bound, 1);
-    add_squares<C>(context, gradient, rows.shape()[0], result.as<double>());
+    add_squares<C>(context_, gradient, rows.shape()[0], result.as<double>());
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "framework/backends/cuda/class_rows/class_rows.h"
 #include "framework/backends/cuda/class_rows/gradient.cuh"
+#include "framework/kernels/class_rows_checks.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -45,13 +46,13 @@ struct RoundingDraws {
   std::int64_t row_stride;
 
   __device__ std::int64_t first_of(std::int64_t row) const { return first_element + row * row_stride; }
-  /// Of the eight elements of a thread, the first of which is this one of the whole.
+  /// The draws of a thread's eight elements, the first of which is this one of the whole table.
   __device__ PhiloxBlock eight(RoundedState state, std::int64_t element) const {
     return draw_block(words, key, rounding_draw(state, static_cast<std::uint64_t>(element)).block);
   }
 };
 
-/// Of weights with a scale a row, or of those without.
+/// For weights with one scale per row, or without.
 template <class C, class Update, bool has_scale>
 struct RowStep {
   RowGradient<C> gradient;
@@ -169,14 +170,15 @@ void step_as(const Context& context, ClassTable& table, const ClassSelection& se
 
 }  // namespace
 
-void step_rows(const Context& context, ClassTable& table, const ClassSelection& selection, const Tensor& rows,
-               const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) {
+void CudaClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
+                         const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+  check(table, selection, rows, products, step);
   visit_compute(table.weight, [&]<class C>(C) {
     const RowGradient<C> gradient(rows, inverse_norm, products, step.bound, step.factor);
     const auto with_scale = [&](auto has_scale) {
       std::visit(
           [&](const auto& kind) {
-            step_as<has_scale.value>(context, table, selection, gradient, update_in<C>(kind), step);
+            step_as<has_scale.value>(context_, table, selection, gradient, update_in<C>(kind), step);
           },
           step.update);
     };

@@ -1,32 +1,38 @@
-// What the cuda backend's convolution kernels consist of besides cuDNN, a file each. The arguments are those of
-// ConvolutionKernels.
+// The cuda backend's convolutions.
 #pragma once
 
+#include <set>
+#include <vector>
+
+#include "framework/backends/cuda/convolution/cudnn_convolution.h"
 #include "framework/backends/cuda/device/context.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle::cuda {
 
-/// Of any type and geometry with something to multiply: for what cuDNN has nothing for. Writes y, x or the weight, as
-/// the part says.
-void plain_convolution(const Context& context, const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x,
-                       const Tensor& weight, const Tensor& y);
+class CudaConvolution final : public ConvolutionKernels {
+ public:
+  explicit CudaConvolution(const Context& context) : context_(context), cudnn_(context) {}
 
-void moments(const Context& context, const Tensor& x, Tensor& moments);
-void normalize(const Context& context, const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-               const Tensor& gamma, const Tensor& beta, const Tensor& residual, NormActivation activation,
-               const Tensor& slope, Tensor& y);
-void normalize_backward_sums(const Context& context, const Tensor& x, const Tensor& mean,
-                             const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
-                             NormActivation activation, const Tensor& slope, const Tensor& y, const Tensor& dy,
-                             Tensor& sums, Tensor& dresidual);
-void normalize_backward_input(const Context& context, const Tensor& x, const Tensor& mean,
-                              const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
-                              NormActivation activation, const Tensor& slope, const Tensor& dy, const Tensor& sums,
-                              double count, Tensor& dx);
+  ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override;
+  void pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
+                   Tensor& packed) const override;
+  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           Tensor& y, Tensor& workspace) const override;
+  void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
+                                  Tensor& workspace) const override;
+  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
+                                   Tensor& dweight, Tensor& packed, Tensor& workspace) const override;
+  std::vector<ChosenConvolution> chosen_convolutions() const override;
 
-void pool(const Context& context, PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice);
-void pool_backward(const Context& context, PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                   Tensor& dx);
+ private:
+  /// Returns whether the bias, if there is one, was added too.
+  bool run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight,
+           const Tensor& bias, const Tensor& y, const Tensor& workspace) const;
+
+  const Context& context_;
+  mutable CudnnConvolutions cudnn_;
+  mutable std::set<ConvolutionCase> plain_;  // what cuDNN has nothing for, or whose operands it does not read
+};
 
 }  // namespace heddle::cuda

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/backends/cuda/convolution/cudnn_parts.h"
-#include "framework/backends/cuda/cuda_kernels.h"
+#include "framework/backends/cuda/device/cublas_lt.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle::cuda {
@@ -18,7 +18,7 @@ bool is_unsupported(cudnnStatus_t status) {
   return status / category == CUDNN_STATUS_NOT_SUPPORTED / category;
 }
 
-void check(cudnnStatus_t status, std::string_view call) {
+void check_cudnn(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
     fail<OutOfMemory>("cuda: {}: {}", call, cudnnGetErrorString(status));
@@ -29,18 +29,18 @@ void check(cudnnStatus_t status, std::string_view call) {
 template <class Part>
 bool choose(cudnnHandle_t handle, bool keeps_f32, CudnnConvolution& c) {
   int count = 0;
-  check(Part::count(handle, &count), "a convolution's number of algorithms");
+  check_cudnn(Part::count(handle, &count), "a convolution's number of algorithms");
   std::vector<typename Part::Proposal> proposals(static_cast<std::size_t>(count));
   const cudnnStatus_t status = Part::propose(handle, c, proposals, &count);
   if (is_unsupported(status)) return false;
-  check(status, "a convolution's algorithms");
+  check_cudnn(status, "a convolution's algorithms");
   proposals.resize(static_cast<std::size_t>(count));
   for (const auto& proposal : proposals) {
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.determinism != CUDNN_DETERMINISTIC ||
         Part::is_winograd(proposal.algo))
       continue;
     c.math = keeps_f32 ? CUDNN_FMA_MATH : proposal.mathType;  // whatever a proposal says
-    check(cudnnSetConvolutionMathType(c.operation.get(), c.math), "cudnnSetConvolutionMathType");
+    check_cudnn(cudnnSetConvolutionMathType(c.operation.get(), c.math), "cudnnSetConvolutionMathType");
     if (Part::workspace(handle, c, proposal.algo, &c.workspace) != CUDNN_STATUS_SUCCESS ||
         c.workspace > most_cudnn_workspace)
       continue;
@@ -73,11 +73,11 @@ cudnnMathType_t library_math(DType dtype, bool tf32) {
   }
 }
 
-/// An owner of what `create` makes.
+/// The owner of what `create` makes.
 template <class Pointer, class Descriptor>
 Pointer created(cudnnStatus_t (*create)(Descriptor*), std::string_view call) {
   Descriptor descriptor = nullptr;
-  check(create(&descriptor), call);
+  check_cudnn(create(&descriptor), call);
   return Pointer(descriptor);
 }
 
@@ -100,17 +100,19 @@ bool describe(const ConvolutionGeometry& g, DType dtype, bool tf32, CudnnConvolu
   const cudnnStatus_t x = describe(c.x, dtype, g.batch, g.input, g.in_channels);
   const cudnnStatus_t y = describe(c.y, dtype, g.batch, g.output, g.out_channels);
   if (is_unsupported(x) || is_unsupported(y)) return false;
-  check(x, "cudnnSetTensor4dDescriptor");
-  check(y, "cudnnSetTensor4dDescriptor");
-  check(cudnnSetFilter4dDescriptor(c.weight.get(), library_type(dtype), CUDNN_TENSOR_NHWC, number(g.out_channels),
-                                   number(g.in_channels / g.groups), number(g.kernel.height), number(g.kernel.width)),
-        "cudnnSetFilter4dDescriptor");
-  check(cudnnSetConvolution2dDescriptor(c.operation.get(), number(g.padding.height), number(g.padding.width),
-                                        number(g.stride.height), number(g.stride.width), number(g.dilation.height),
-                                        number(g.dilation.width), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-        "cudnnSetConvolution2dDescriptor");
-  check(cudnnSetConvolutionGroupCount(c.operation.get(), number(g.groups)), "cudnnSetConvolutionGroupCount");
-  check(cudnnSetConvolutionMathType(c.operation.get(), library_math(dtype, tf32)), "cudnnSetConvolutionMathType");
+  check_cudnn(x, "cudnnSetTensor4dDescriptor");
+  check_cudnn(y, "cudnnSetTensor4dDescriptor");
+  check_cudnn(
+      cudnnSetFilter4dDescriptor(c.weight.get(), library_type(dtype), CUDNN_TENSOR_NHWC, number(g.out_channels),
+                                 number(g.in_channels / g.groups), number(g.kernel.height), number(g.kernel.width)),
+      "cudnnSetFilter4dDescriptor");
+  check_cudnn(
+      cudnnSetConvolution2dDescriptor(c.operation.get(), number(g.padding.height), number(g.padding.width),
+                                      number(g.stride.height), number(g.stride.width), number(g.dilation.height),
+                                      number(g.dilation.width), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+      "cudnnSetConvolution2dDescriptor");
+  check_cudnn(cudnnSetConvolutionGroupCount(c.operation.get(), number(g.groups)), "cudnnSetConvolutionGroupCount");
+  check_cudnn(cudnnSetConvolutionMathType(c.operation.get(), library_math(dtype, tf32)), "cudnnSetConvolutionMathType");
   return true;
 }
 
@@ -132,7 +134,7 @@ cudnnHandle_t CudnnConvolutions::handle() {
   if (!handle_) {
     open_cublas_lt();
     handle_ = created<decltype(handle_)>(cudnnCreate, "cudnnCreate");
-    check(cudnnSetStream(handle_.get(), context_.stream()), "cudnnSetStream");
+    check_cudnn(cudnnSetStream(handle_.get(), context_.stream()), "cudnnSetStream");
   }
   return handle_.get();
 }
@@ -140,8 +142,8 @@ cudnnHandle_t CudnnConvolutions::handle() {
 cudnnActivationDescriptor_t CudnnConvolutions::identity() {
   if (!identity_) {
     identity_ = created<decltype(identity_)>(cudnnCreateActivationDescriptor, "cudnnCreateActivationDescriptor");
-    check(cudnnSetActivationDescriptor(identity_.get(), CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0),
-          "cudnnSetActivationDescriptor");
+    check_cudnn(cudnnSetActivationDescriptor(identity_.get(), CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0),
+                "cudnnSetActivationDescriptor");
   }
   return identity_.get();
 }
@@ -160,7 +162,7 @@ std::optional<CudnnConvolution> CudnnConvolutions::make(const ConvolutionCase& w
   if (!describe(g, dtype, context_.uses_tf32(), c) ||
       !visit_part(part, [&]<class Part>(Part) { return choose<Part>(handle(), keeps_f32, c); }))
     return {};
-  if (can_add_bias(c)) check(describe(c.bias, dtype, 1, {1, 1}, g.out_channels), "cudnnSetTensor4dDescriptor");
+  if (can_add_bias(c)) check_cudnn(describe(c.bias, dtype, 1, {1, 1}, g.out_channels), "cudnnSetTensor4dDescriptor");
   return c;
 }
 
@@ -183,7 +185,7 @@ bool CudnnConvolutions::run(CudnnConvolution& convolution, void* x, void* weight
     return Part::run(handle(), convolution, &one, &zero, x, weight, y, workspace);
   });
   convolution.is_refused = is_unsupported(status);
-  if (!convolution.is_refused) check(status, "a convolution");
+  if (!convolution.is_refused) check_cudnn(status, "a convolution");
   return !convolution.is_refused;
 }
 
@@ -192,7 +194,7 @@ bool CudnnConvolutions::run_with_bias(CudnnConvolution& convolution, void* x, vo
   if (!convolution.bias) return false;
   constexpr float one = 1;
   constexpr float zero = 0;
-  // A second summand there must be: y, zero times.
+  // The function asks for a second summand: y, times zero.
   const CudnnConvolution& c = convolution;
   const cudnnStatus_t status =
       cudnnConvolutionBiasActivationForward(handle(), &one, c.x.get(), x, c.weight.get(), weight, c.operation.get(),
@@ -202,7 +204,7 @@ bool CudnnConvolutions::run_with_bias(CudnnConvolution& convolution, void* x, vo
     convolution.bias.reset();
     return false;
   }
-  check(status, "a convolution with a bias");
+  check_cudnn(status, "a convolution with a bias");
   convolution.adds_bias = true;
   return true;
 }

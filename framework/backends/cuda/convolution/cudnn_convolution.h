@@ -1,4 +1,4 @@
-// cuDNN's convolutions of NHWC images, made once a geometry. f32 is multiplied in f32, not in TF32 and not by
+// cuDNN's convolutions of NHWC images, each made once per geometry. f32 is multiplied in f32, not in TF32 and not by
 // Winograd's transforms; 16-bit types are summed in f32. Only algorithms that give the same bits every time are taken.
 // Where the algorithm can, it adds the bias too.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace heddle::cuda {
 
-/// Makes a cuDNN descriptor's owner of the functions that create and destroy it.
+/// The owner of a cuDNN descriptor, from the function that destroys it.
 template <class Descriptor, cudnnStatus_t (*destroy)(Descriptor)>
 struct CudnnOwner {
   struct Destroy {
@@ -30,7 +30,7 @@ using CudnnTensor = CudnnOwner<cudnnTensorDescriptor_t, cudnnDestroyTensorDescri
 struct CudnnConvolution {
   CudnnTensor x;
   CudnnTensor y;
-  CudnnTensor bias;  // of a forward part whose algorithm can add one, else null
+  CudnnTensor bias;  // only for a forward part whose algorithm can add one, else null
   CudnnOwner<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>::Pointer weight;
   CudnnOwner<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>::Pointer operation;
   ConvolutionPart part{};
@@ -41,7 +41,7 @@ struct CudnnConvolution {
   bool adds_bias = false;   // has done so
 };
 
-/// What is chosen once.
+/// A convolution for which an algorithm is chosen once.
 struct ConvolutionCase {
   ConvolutionGeometry geometry;
   ConvolutionPart part{};
@@ -57,11 +57,11 @@ class CudnnConvolutions {
 
   /// Null if cuDNN has nothing for it.
   CudnnConvolution* find(const ConvolutionCase& c);
-  /// Nothing where cuDNN has nothing.
+  /// No needs where cuDNN has nothing.
   ConvolutionNeeds needs(const ConvolutionCase& c);
-  /// Addresses of multiples of 16. False if cuDNN will not run it after all; then nothing was done.
+  /// Addresses are multiples of 16. False if cuDNN will not run it after all; then nothing was done.
   bool run(CudnnConvolution& convolution, void* x, void* weight, void* y, void* workspace);
-  /// The same of a forward part, with the bias added in the same kernel. False also where the algorithm adds none.
+  /// The same for a forward part, with the bias added in the same kernel. False also where the algorithm adds none.
   bool run_with_bias(CudnnConvolution& convolution, void* x, void* weight, void* bias, void* y, void* workspace);
   std::vector<ChosenConvolution> chosen() const;
 

@@ -1,4 +1,4 @@
-// The three parts of a convolution, whose functions cuDNN names differently and gives their operands in other orders.
+// The three parts of a convolution. cuDNN names their functions differently and orders their operands differently.
 #pragma once
 
 #include <array>

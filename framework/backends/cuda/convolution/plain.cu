@@ -1,6 +1,6 @@
-// Convolutions by their definition, a thread an element of the result: for f64, and for geometries that cuDNN has
-// nothing for.
-#include "framework/backends/cuda/convolution/convolution.h"
+// Convolutions by their definition, with one thread per element of the result: for f64, and for geometries that cuDNN
+// has nothing for.
+#include "framework/backends/cuda/convolution/plain.h"
 #include "framework/backends/cuda/device/sums.cuh"
 #include "framework/scalars/windows.h"
 
@@ -89,7 +89,7 @@ void backward_input(const Context& context, const Sizes& s, const T* dy, const T
   });
 }
 
-/// In parts over the rows of all output images, each summed in f64.
+/// The rows of all output images are cut into parts, each of which is summed in f64.
 template <class T>
 void backward_weight(const Context& context, const Sizes& s, const T* x, const T* dy, T* dweight) {
   const std::int64_t rows = s.g.batch * s.g.output.height;

@@ -1,4 +1,4 @@
-// What the threads of a block find out together. All of them call these, and all get the result.
+// What the threads of a block compute together. All of them call these functions, and all get the result.
 #pragma once
 
 #include <limits>
@@ -40,9 +40,9 @@ __device__ T block_max(T value) {
   return block_reduce(value, [](T a, T b) { return larger(a, b); });
 }
 
-// Of a row's elements value(i), begin <= i < end, within for_each_row.
+// Over the elements value(i) of a row, begin <= i < end, within for_each_row.
 
-/// In f64.
+/// Sums in f64.
 template <class F>
 __device__ double row_sum(std::int64_t begin, std::int64_t end, F value) {
   double sum = 0;
@@ -50,7 +50,7 @@ __device__ double row_sum(std::int64_t begin, std::int64_t end, F value) {
   return block_sum(sum);
 }
 
-/// -inf of none.
+/// -inf if there are no elements.
 template <class C, class F>
 __device__ C row_max(std::int64_t begin, std::int64_t end, F value) {
   C most = -std::numeric_limits<C>::infinity();

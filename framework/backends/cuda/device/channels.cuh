@@ -1,6 +1,6 @@
-// Rows of channels, [rows, channels], as blocks take them: neighbouring threads have neighbouring packs of channels, as
-// many rows at once as there are threads left. So what belongs to a channel is read once a thread, and sums over rows
-// stay in registers.
+// Rows of channels, [rows, channels], as blocks take them: neighbouring threads have neighbouring packs of channels,
+// and the threads that are left take further rows at the same time. So each thread reads what belongs to a channel
+// once, and sums over rows stay in registers.
 #pragma once
 
 #include "framework/backends/cuda/device/block.cuh"
@@ -63,7 +63,7 @@ __device__ void store(T* at, const Pack<T, pack>& values) {
   *reinterpret_cast<Pack<T, pack>*>(at) = values;
 }
 
-/// Whether rows of so many channels can be read from these addresses as packs; null is none.
+/// Whether rows with this many channels can be read from these addresses as packs; null is none.
 template <int pack, class... T>
 bool is_packable(std::int64_t channels, const T*... data) {
   return channels % pack == 0 && (... && (reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * pack) == 0));

@@ -8,7 +8,7 @@ namespace heddle::cuda {
 
 namespace {
 
-/// `13.0` of 13000.
+/// `13.0` for 13000.
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -33,7 +33,7 @@ void check_gpu(int gpu) {
 
 void check(cudaError_t status, std::string_view call) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // or the next call would tell of it once more
+  (void)cudaGetLastError();  // or the next call would report it once more
   if (status == cudaErrorMemoryAllocation) fail<OutOfMemory>("cuda: {}: {}", call, cudaGetErrorString(status));
   fail("cuda: {}: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status));
 }
@@ -44,7 +44,7 @@ Context::Context(int gpu, bool tf32) : gpu_(gpu), uses_tf32_(tf32) {
   try {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check(cudaDeviceGetDefaultMemPool(&pool_, gpu), "cudaDeviceGetDefaultMemPool");
-    // What is given back is kept for the next tensor.
+    // Freed memory is kept for the next tensor.
     std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
     check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
     check(cudaMalloc(&scratch_, scratch_bytes), "cudaMalloc");
@@ -69,7 +69,7 @@ void Context::release() {
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-  if (pool_ != nullptr) (void)cudaMemPoolTrimTo(pool_, 0);  // the next run takes what it needs, and tells how much
+  if (pool_ != nullptr) (void)cudaMemPoolTrimTo(pool_, 0);  // the next run takes what it needs, and reports how much
 }
 
 void Context::enter() const {

@@ -14,11 +14,11 @@
 
 namespace heddle::cuda {
 
-/// OutOfMemory where memory ended, else an Error that tells the call and the runtime's reason.
+/// OutOfMemory if there is no memory left, else an Error that names the call and the runtime's reason.
 void check(cudaError_t status, std::string_view call);
 
-/// The first index of a call that is outside its rows. What the cpu throws at once a kernel leaves here, in host memory
-/// that the GPU writes, and the host throws it when it next waits for the stream.
+/// The first index of a call that is outside its rows. The cpu throws at once; a kernel leaves the index here, in host
+/// memory that the GPU writes, and the host throws when it next waits for the stream.
 struct Fault {
   enum class Of : int { nothing, gather, scatter, label, class_rows, ascending_class_rows };
   Of of = Of::nothing;
@@ -32,21 +32,21 @@ class Context {
   /// Scratch for kernels that hand sums to each other. Not metered: the same for every rank.
   static constexpr std::int64_t scratch_bytes = std::int64_t{8} << 20;
 
-  /// On the GPU of this number; InputError without such a GPU, or with a driver that is too old for the program.
+  /// Opens the GPU with this number; InputError without such a GPU, or with a driver that is too old for the program.
   Context(int gpu, bool tf32);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  /// The GPU's: what one rank has given back another may take.
+  /// The memory pool of the GPU: what one rank has freed another may allocate.
   cudaMemPool_t pool() const { return pool_; }
   /// Whether f32 is multiplied on tensor cores.
   bool uses_tf32() const { return uses_tf32_; }
-  /// Makes the GPU the calling thread's.
+  /// Makes this GPU the calling thread's current device.
   void enter() const;
 
-  /// What the kernels of one call share; the next call's begin anew.
+  /// Memory that the kernels of one call share; those of the next call use it anew.
   template <class T>
   T* scratch(std::int64_t count) const {
     if (count * static_cast<std::int64_t>(sizeof(T)) > scratch_bytes)
@@ -57,7 +57,7 @@ class Context {
   Staging& staging() { return *staging_; }
   Events& events() { return *events_; }
 
-  /// The host waits for the stream; throws of the first index that was outside its rows.
+  /// The host waits for the stream; throws if an index was outside its rows, and names the first one.
   void synchronize();
 
  private:

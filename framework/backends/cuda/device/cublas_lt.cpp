@@ -1,11 +1,12 @@
 // cublasLt, opened when it is first called: a program that is linked to it takes 200 MB and a tenth of a second more,
-// whatever it computes on. What is called here bears the library's names and hands its arguments on.
+// whatever it computes on. The functions here have the library's names and pass their arguments on.
+#include "framework/backends/cuda/device/cublas_lt.h"
+
 #include <string>
 
 #include <cublasLt.h>
 #include <dlfcn.h>
 
-#include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/error.h"
 
 namespace heddle::cuda {

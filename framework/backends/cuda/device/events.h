@@ -14,7 +14,7 @@ namespace heddle::cuda {
 
 class Events;
 
-/// An event that was recorded once. Goes back to where it came from; what waits for it already goes on waiting for that
+/// An event that was recorded once. Its destructor returns it for reuse; what already waits for it still waits for that
 /// point.
 class Event : public Mark {
  public:
@@ -30,12 +30,12 @@ class Event : public Mark {
   cudaEvent_t event_;
 };
 
-/// Those of one GPU. Thread-safe: another rank may be the last to need an event.
+/// The events of one GPU. Thread-safe: another rank may be the last to need an event.
 class Events : public std::enable_shared_from_this<Events> {
  public:
   ~Events();
 
-  /// The end of what the stream has been given.
+  /// Records an event behind everything that the stream was given.
   std::shared_ptr<const Event> record(cudaStream_t stream);
 
  private:

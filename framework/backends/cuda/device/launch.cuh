@@ -1,6 +1,5 @@
-// How kernels are written here: a function object is called for every index, for every element or for every row, and
-// these are the only kernels there are to launch. Grids are as large as the work, up to a bound; beyond it threads take
-// several indices each.
+// How kernels are written here: a function object is called for every index, for every element or for every row. Grids
+// are as large as the work, up to a bound; beyond it threads take several indices each.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ inline constexpr int block_threads = 256;
 /// Some blocks for each multiprocessor of the largest GPUs.
 inline constexpr std::int64_t most_blocks = 4096;
 
-/// `blocks` > 0; more than most_blocks are as many.
+/// `blocks` > 0; at most most_blocks are launched.
 template <class... Parameters, class... Arguments>
 void launch(const Context& context, std::int64_t blocks, void (*kernel)(Parameters...), Arguments... arguments) {
   cudaLaunchConfig_t config{};
@@ -34,7 +33,7 @@ __global__ void for_each_kernel(std::int64_t count, F f) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * block_threads + threadIdx.x; i < count; i += stride) f(i);
 }
 
-/// f(i) for 0 <= i < count, a thread each.
+/// f(i) for 0 <= i < count, with one thread for each i.
 template <class F>
 void for_each(const Context& context, std::int64_t count, F f) {
   if (count > 0) launch(context, (count + block_threads - 1) / block_threads, for_each_kernel<F>, count, f);

@@ -18,12 +18,12 @@ struct RowGroup {
 
   /// A row may then be longer than what the group holds at once.
   __device__ bool is_block() const { return threads == block_threads; }
-  /// How often it takes eight elements a thread until it has seen so many.
+  /// How many rounds of eight elements per thread it takes to see this many elements.
   __device__ int turns(int elements) const {
     return is_block() ? (elements + held * block_threads - 1) / (held * block_threads) : 1;
   }
 
-  /// By all groups of a block together.
+  /// All groups of a block call it together.
   template <class T, class Op>
   __device__ T reduce(T value, Op op) const {
     if (is_block()) return block_reduce(value, op);
@@ -45,7 +45,7 @@ struct RowGroup {
   }
 };
 
-/// How many threads hold rows of so many elements of C.
+/// How many threads hold a row of this many elements of C.
 template <class C>
 int group_threads(int columns) {
   if (sizeof(C) > sizeof(float) || columns > held * block_threads / 2) return block_threads;

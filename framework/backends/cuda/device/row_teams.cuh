@@ -143,7 +143,7 @@ class RowTeam {
     }
   }
 
-  /// Of f(i, x[i]..), in f64.
+  /// The sum of f(i, x[i]..), in f64.
   template <class F, class... Inputs>
   __device__ double sum(F f, const Inputs*... x) const {
     double total = 0;

@@ -1,4 +1,4 @@
-// Page-locked memory through which what the host has, images and labels above all, reaches the GPU: the host goes on,
+// Page-locked memory through which data of the host, above all images and labels, reaches the GPU: the host goes on,
 // and may change its own memory, while the GPU still computes what was issued before.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace heddle::cuda {
 
 class Staging {
  public:
-  /// Of a ring, taken at the first copy; not metered: the same for every rank. Holds 400 images of 3 x 112 x 112 in
-  /// f32.
+  /// The size of a ring, which is allocated at the first copy; not metered: the same for every rank. Holds 400 images
+  /// of 3 x 112 x 112 in f32.
   static constexpr std::size_t ring_bytes = std::size_t{64} << 20;
   static constexpr std::size_t most_piece = std::size_t{4} << 20;
 
@@ -25,7 +25,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// In the stream's order. Waits only where more is on its way than the ring holds.
+  /// Copies in the order of the stream. Waits only if more is on its way than the ring holds.
   void copy(void* device, std::span<const std::byte> host);
 
  private:
@@ -34,7 +34,7 @@ class Staging {
     std::size_t end;
     std::shared_ptr<const Event> is_read;
   };
-  /// Where so many bytes may be written, once the GPU has read what was there.
+  /// Where this many bytes may be written; waits until the GPU has read what was there.
   std::size_t place_for(std::size_t bytes);
 
   cudaStream_t stream_;

@@ -67,10 +67,10 @@ void binary_as(const Context& context, const Tensor& a, const Tensor& b, Tensor&
 
 }  // namespace
 
-void binary(const Context& context, BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
+void CudaElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
   if (y.numel() == 0) return;
   visit_floating(y.dtype(), "binary", [&]<class T>(T) {
-    visit(op, [&](auto which) { binary_as<decltype(which)::value, T>(context, a, b, y); });
+    visit(op, [&](auto which) { binary_as<decltype(which)::value, T>(context_, a, b, y); });
   });
 }
 

@@ -1,30 +1,27 @@
-// The parts of the cuda backend's elementwise kernels that have files of their own; elementwise.cu composes them.
+// The cuda backend's elementwise kernels.
 #pragma once
-
-#include <array>
-#include <span>
 
 #include "framework/backends/cuda/device/context.h"
 #include "framework/kernels/elementwise.h"
 
 namespace heddle::cuda {
 
-// reduce.cu
-void reduce(const Context& context, ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y);
-void reduce_max_backward(const Context& context, const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view,
-                         const Tensor& dy, Tensor& dx);
-// combine.cu
-void combine(const Context& context, ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results);
-// moves.cu
-void cast(const Context& context, const Tensor& x, Tensor& y);
-void transpose(const Context& context, const Tensor& x, std::span<const int> order, Tensor& y);
-void copy_columns(const Context& context, const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y,
-                  std::int64_t y_columns, std::int64_t y_begin, std::int64_t rows, std::int64_t columns);
-// broadcast.cu
-void binary(const Context& context, BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y);
-// prelu.cu
-void prelu(const Context& context, const Tensor& x, const Tensor& slope, Tensor& y);
-void prelu_backward(const Context& context, const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
-                    Tensor& dslope);
+class CudaElementwise final : public ElementwiseKernels {
+ public:
+  explicit CudaElementwise(const Context& context) : context_(context) {}
+
+  void fill(Tensor& y, double value) const override;
+  void cast(const Tensor& x, Tensor& y) const override;
+  void unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
+  void unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const override;
+  void binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
+  void scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const override;
+  void prelu(const Tensor& x, const Tensor& slope, Tensor& y) const override;
+  void prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
+                      Tensor& dslope) const override;
+
+ private:
+  const Context& context_;
+};
 
 }  // namespace heddle::cuda

@@ -56,15 +56,15 @@ void prelu_input(const Context& context, const Tensor& x, const Tensor& slope, c
 
 }  // namespace
 
-void prelu(const Context& context, const Tensor& x, const Tensor& slope, Tensor& y) {
-  visit_floating(x.dtype(), "prelu", [&]<class T>(T) { prelu_as<T>(context, x, slope, y); });
+void CudaElementwise::prelu(const Tensor& x, const Tensor& slope, Tensor& y) const {
+  visit_floating(x.dtype(), "prelu", [&]<class T>(T) { prelu_as<T>(context_, x, slope, y); });
 }
 
-void prelu_backward(const Context& context, const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
-                    Tensor& dslope) {
+void CudaElementwise::prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
+                                     Tensor& dslope) const {
   visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
-    if (dslope.defined()) prelu_slopes<T>(context, x, dy, dslope);
-    if (dx.defined()) prelu_input<T>(context, x, slope, dy, dx);
+    if (dslope.defined()) prelu_slopes<T>(context_, x, dy, dslope);
+    if (dx.defined()) prelu_input<T>(context_, x, slope, dy, dx);
   });
 }
 

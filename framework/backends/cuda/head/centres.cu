@@ -1,4 +1,4 @@
-// Of classes with k centres each.
+// Classes with k centres each.
 #include "framework/backends/cuda/head/head.h"
 #include "framework/backends/cuda/head/rows.cuh"
 
@@ -57,15 +57,15 @@ void spread_centres_as(const Context& context, const Tensor& by_cosine, const Te
 
 }  // namespace
 
-void best_centres(const Context& context, const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) {
+void CudaHead::best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const {
   visit_head(products.dtype(), "best_centres",
-             [&]<class T>(T) { best_centres_as<T>(context, products, scale, cosines, best); });
+             [&]<class T>(T) { best_centres_as<T>(context_, products, scale, cosines, best); });
 }
 
-void spread_centres(const Context& context, const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
-                    Tensor& gradient) {
+void CudaHead::spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
+                              Tensor& gradient) const {
   visit_head(gradient.dtype(), "spread_centres",
-             [&]<class T>(T) { spread_centres_as<T>(context, by_cosine, best, scale, gradient); });
+             [&]<class T>(T) { spread_centres_as<T>(context_, by_cosine, best, scale, gradient); });
 }
 
 }  // namespace heddle::cuda

@@ -1,4 +1,4 @@
-// The cuda backend's kernels of the head, by theme; head.cu composes them.
+// The cuda backend's kernels of the large-class head.
 #pragma once
 
 #include "framework/backends/cuda/device/context.h"
@@ -6,44 +6,43 @@
 
 namespace heddle::cuda {
 
-// head_targets.cu
-void target_products(const Context& context, const Tensor& labels, const ShardRange& range, const Tensor& rows,
-                     const Tensor& target_rows, const Tensor& target_scale, Tensor& products, Tensor& radii,
-                     Tensor& best);
-void row_parameters(const Context& context, const MarginConfig& margin, const Tensor& running, const Tensor& statistic,
-                    Tensor& parameter, Tensor& moments);
-void update_running(const Context& context, const MarginConfig& margin, const Tensor& moments, Tensor& running);
-void local_columns(const Context& context, const Tensor& labels, const ShardRange& range, Tensor& local);
-// head_margin.cu
-void margin_logits(const Context& context, const StepMargin& margin, const HeadColumns& columns, Tensor& logits,
-                   Tensor& target_logit, Tensor& target_slope, Tensor& row_max);
-void exponential_sums(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                      const Tensor& logits, const Tensor& row_max, Tensor& sums);
-void margin_loss(const Context& context, const Tensor& row_max, const Tensor& sums, const Tensor& target_logit,
-                 Tensor& log_sums, Tensor& loss);
-void margin_gradient(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                     const Tensor& log_sums, const Tensor& target_slope, double loss_scale, Tensor& logits);
-// head_tiles.cu
-void raise_reference(const Context& context, const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor);
-void accumulate_exponentials(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                             const Tensor& reference, Tensor& logits, Tensor& sums);
-void fused_gradient(const Context& context, const MarginConfig& margin, double loss_scale, const Tensor& labels,
-                    const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
-                    const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
-                    const Tensor& target_scale, Tensor& weighted);
-void stashed_gradient(const Context& context, const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                      const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                      const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient);
-void gradient_by_class(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                       const Tensor& log_sums, double loss_scale, Tensor& products);
-// head_radial.cu
-void radial_share(const Context& context, const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
-                  double loss_scale, Tensor& share);
-void add_radial(const Context& context, const Tensor& share, const Tensor& index, std::int64_t begin,
-                const Tensor& rows, Tensor& gradient);
-// head_centres.cu
-void best_centres(const Context& context, const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best);
-void spread_centres(const Context& context, const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
-                    Tensor& gradient);
+class CudaHead final : public HeadKernels {
+ public:
+  explicit CudaHead(const Context& context) : context_(context) {}
+
+  void target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
+                       Tensor& best) const override;
+  void row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic, Tensor& parameter,
+                      Tensor& moments) const override;
+  void update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const override;
+  void margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
+                     Tensor& target_slope, Tensor& row_max) const override;
+  void exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
+                        const Tensor& row_max, Tensor& sums) const override;
+  void margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
+                   Tensor& loss) const override;
+  void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                       const Tensor& target_slope, double loss_scale, Tensor& logits) const override;
+  void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override;
+  void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                               Tensor& logits, Tensor& sums) const override;
+  void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const override;
+  void fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+                      const HeadSoftmax& known, Tensor& weighted) const override;
+  void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+                        const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const override;
+  void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                         double loss_scale, Tensor& products) const override;
+  void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
+                    Tensor& share) const override;
+  void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
+                  Tensor& gradient) const override;
+  void best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const override;
+  void spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
+                      Tensor& gradient) const override;
+
+ private:
+  const Context& context_;
+};
 
 }  // namespace heddle::cuda

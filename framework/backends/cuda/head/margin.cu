@@ -1,4 +1,4 @@
-// Logits of all of a rank's classes: a row, or a part of one, is a block's.
+// Logits of all of a rank's classes. A block works on a row, or on a part of one.
 #include "framework/backends/cuda/head/head.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/scalars/scalar.h"
@@ -116,29 +116,29 @@ void margin_gradient_as(const Context& context, const StepMargin& margin, const 
 
 }  // namespace
 
-void margin_logits(const Context& context, const StepMargin& margin, const HeadColumns& columns, Tensor& logits,
-                   Tensor& target_logit, Tensor& target_slope, Tensor& row_max) {
+void CudaHead::margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
+                             Tensor& target_slope, Tensor& row_max) const {
   visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
-    margin_logits_as<T>(context, margin, columns, logits, target_logit, target_slope, row_max);
+    margin_logits_as<T>(context_, margin, columns, logits, target_logit, target_slope, row_max);
   });
 }
 
-void exponential_sums(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                      const Tensor& logits, const Tensor& row_max, Tensor& sums) {
+void CudaHead::exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
+                                const Tensor& row_max, Tensor& sums) const {
   visit_head(logits.dtype(), "exponential_sums",
-             [&]<class T>(T) { exponential_sums_as<T>(context, margin, columns, logits, row_max, sums); });
+             [&]<class T>(T) { exponential_sums_as<T>(context_, margin, columns, logits, row_max, sums); });
 }
 
-void margin_loss(const Context& context, const Tensor& row_max, const Tensor& sums, const Tensor& target_logit,
-                 Tensor& log_sums, Tensor& loss) {
+void CudaHead::margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
+                           Tensor& loss) const {
   visit_head(row_max.dtype(), "margin_loss",
-             [&]<class T>(T) { margin_loss_as<T>(context, row_max, sums, target_logit, log_sums, loss); });
+             [&]<class T>(T) { margin_loss_as<T>(context_, row_max, sums, target_logit, log_sums, loss); });
 }
 
-void margin_gradient(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                     const Tensor& log_sums, const Tensor& target_slope, double loss_scale, Tensor& logits) {
+void CudaHead::margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                               const Tensor& target_slope, double loss_scale, Tensor& logits) const {
   visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
-    margin_gradient_as<T>(context, margin, columns, log_sums, target_slope, loss_scale, logits);
+    margin_gradient_as<T>(context_, margin, columns, log_sums, target_slope, loss_scale, logits);
   });
 }
 

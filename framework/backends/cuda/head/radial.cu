@@ -1,4 +1,4 @@
-// Of a margin whose target's logit is of lengths, too.
+// Margins whose target logit depends on lengths, too.
 #include "framework/backends/cuda/head/head.h"
 #include "framework/backends/cuda/head/rows.cuh"
 
@@ -63,14 +63,14 @@ struct AddRadial {
 
 }  // namespace
 
-void radial_share(const Context& context, const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
-                  double loss_scale, Tensor& share) {
+void CudaHead::radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
+                            Tensor& share) const {
   visit_head(products.dtype(), "radial_share",
-             [&]<class T>(T) { radial_share_as<T>(context, margin, products, log_sums, loss_scale, share); });
+             [&]<class T>(T) { radial_share_as<T>(context_, margin, products, log_sums, loss_scale, share); });
 }
 
-void add_radial(const Context& context, const Tensor& share, const Tensor& index, std::int64_t begin,
-                const Tensor& rows, Tensor& gradient) {
+void CudaHead::add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
+                          Tensor& gradient) const {
   visit_head(rows.dtype(), "add_radial", [&]<class T>(T) {
     const AddRadial<T> add{.shares = share.as<const T>(),
                            .samples = share.numel(),
@@ -80,7 +80,7 @@ void add_radial(const Context& context, const Tensor& share, const Tensor& index
                            .count = rows.shape()[0],
                            .width = rows.shape()[1],
                            .gradients = gradient.as<T>()};
-    for_each_row(context, share.numel(), add);
+    for_each_row(context_, share.numel(), add);
   });
 }
 

@@ -7,7 +7,7 @@
 
 namespace heddle::cuda {
 
-/// Rows of logits, each cut into so many parts that few rows keep a GPU busy, too.
+/// Rows of logits, each cut into enough parts that even a few rows keep a GPU busy.
 struct RowParts {
   std::int64_t rows;
   std::int64_t columns;
@@ -82,7 +82,7 @@ __device__ std::int64_t before_pack(const T* x) {
 }
 
 /// For begin <= i < end, by the threads of a group: several(i) for the packs of elements from `first` on, one(i) for
-/// what is before and behind them.
+/// the elements before and behind them.
 template <int pack, class Several, class One>
 __device__ void for_packs(const RowGroup& group, std::int64_t begin, std::int64_t end, std::int64_t first,
                           Several several, One one) {
@@ -154,7 +154,7 @@ struct HeadView {
   __device__ TargetValue<T> target_value(std::int64_t row, T product) const {
     return margin_target(margin, product * scale_at(target(row)), parameter_of(row));
   }
-  /// Of phi.
+  /// The logit of the row's own class, from phi.
   __device__ T target_logit(std::int64_t row, T phi) const {
     return static_cast<T>(margin.scale) * phi + bias_at(target(row));
   }

@@ -49,20 +49,18 @@ void accumulate_exponentials_as(const Context& context, const StepMargin& margin
 }
 
 template <class T>
-void fused_gradient_as(const Context& context, T scale, const Tensor& labels, const ShardRange& range,
-                       const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                       const Tensor& target_slope, const Tensor& target_rows, const Tensor& target_scale,
+void fused_gradient_as(const Context& context, T scale, const HeadTargets& targets, const HeadSoftmax& known,
                        Tensor& weighted) {
-  const std::int64_t begin = range.begin;
-  const std::int64_t size = range.size;
+  const std::int64_t begin = targets.range.begin;
+  const std::int64_t size = targets.range.size;
   const std::int64_t width = weighted.shape()[1];
-  const auto* const label = labels.as<const std::int64_t>();
-  const T* const references = reference.as<const T>();
-  const T* const logarithm = log_sums.as<const T>();
-  const T* const logit = target_logit.as<const T>();
-  const T* const slope = target_slope.as<const T>();
-  const T* const weights = data_or_null<const T>(target_rows);  // an empty range has none
-  const T* const factor = data_or_null<const T>(target_scale);
+  const auto* const label = targets.labels.as<const std::int64_t>();
+  const T* const references = known.reference.as<const T>();
+  const T* const logarithm = known.log_sums.as<const T>();
+  const T* const logit = known.target_logit.as<const T>();
+  const T* const slope = known.target_slope.as<const T>();
+  const T* const weights = data_or_null<const T>(targets.rows);  // an empty range has none
+  const T* const factor = data_or_null<const T>(targets.scale);
   T* const gradients = weighted.as<T>();
   for_each_row(context, weighted.shape()[0], [=] __device__(std::int64_t row) {
     T* const gradient = gradients + row * width;
@@ -80,17 +78,16 @@ void fused_gradient_as(const Context& context, T scale, const Tensor& labels, co
 }
 
 template <class T>
-void stashed_gradient_as(const Context& context, T scale, const HeadColumns& columns, const Tensor& reference,
-                         const Tensor& log_sums, const Tensor& target_logit, const Tensor& target_slope,
+void stashed_gradient_as(const Context& context, T scale, const HeadColumns& columns, const HeadSoftmax& known,
                          const Tensor& exponentials, Tensor& gradient) {
   const std::int64_t width = gradient.shape()[1];
   const auto* const labels = columns.labels.as<const std::int64_t>();
   const std::int64_t first = columns.begin;
   const T* const factor = data_or_null<const T>(columns.scale);
-  const T* const references = reference.as<const T>();
-  const T* const logarithm = log_sums.as<const T>();
-  const T* const logit = target_logit.as<const T>();
-  const T* const slope = target_slope.as<const T>();
+  const T* const references = known.reference.as<const T>();
+  const T* const logarithm = known.log_sums.as<const T>();
+  const T* const logit = known.target_logit.as<const T>();
+  const T* const slope = known.target_slope.as<const T>();
   const T* const from = exponentials.as<const T>();
   T* const to = gradient.as<T>();
   for_each_part(context, RowParts(gradient),
@@ -154,40 +151,35 @@ void gradient_by_class_as(const Context& context, const StepMargin& margin, cons
 
 }  // namespace
 
-void raise_reference(const Context& context, const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) {
+void CudaHead::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const {
   visit_head(row_max.dtype(), "raise_reference",
-             [&]<class T>(T) { raise_reference_as<T>(context, row_max, reference, sums, factor); });
+             [&]<class T>(T) { raise_reference_as<T>(context_, row_max, reference, sums, factor); });
 }
 
-void accumulate_exponentials(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                             const Tensor& reference, Tensor& logits, Tensor& sums) {
+void CudaHead::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                                       Tensor& logits, Tensor& sums) const {
   visit_head(logits.dtype(), "accumulate_exponentials",
-             [&]<class T>(T) { accumulate_exponentials_as<T>(context, margin, columns, reference, logits, sums); });
+             [&]<class T>(T) { accumulate_exponentials_as<T>(context_, margin, columns, reference, logits, sums); });
 }
 
-void fused_gradient(const Context& context, const MarginConfig& margin, double loss_scale, const Tensor& labels,
-                    const ShardRange& range, const Tensor& reference, const Tensor& log_sums,
-                    const Tensor& target_logit, const Tensor& target_slope, const Tensor& target_rows,
-                    const Tensor& target_scale, Tensor& weighted) {
+void CudaHead::fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+                              const HeadSoftmax& known, Tensor& weighted) const {
   visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
-    fused_gradient_as(context, static_cast<T>(margin.scale * loss_scale), labels, range, reference, log_sums,
-                      target_logit, target_slope, target_rows, target_scale, weighted);
+    fused_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), targets, known, weighted);
   });
 }
 
-void stashed_gradient(const Context& context, const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                      const Tensor& reference, const Tensor& log_sums, const Tensor& target_logit,
-                      const Tensor& target_slope, const Tensor& exponentials, Tensor& gradient) {
+void CudaHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+                                const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const {
   visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-    stashed_gradient_as(context, static_cast<T>(margin.scale * loss_scale), columns, reference, log_sums, target_logit,
-                        target_slope, exponentials, gradient);
+    stashed_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), columns, known, exponentials, gradient);
   });
 }
 
-void gradient_by_class(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                       const Tensor& log_sums, double loss_scale, Tensor& products) {
+void CudaHead::gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                                 double loss_scale, Tensor& products) const {
   visit_head(products.dtype(), "gradient_by_class",
-             [&]<class T>(T) { gradient_by_class_as<T>(context, margin, columns, log_sums, loss_scale, products); });
+             [&]<class T>(T) { gradient_by_class_as<T>(context_, margin, columns, log_sums, loss_scale, products); });
 }
 
 }  // namespace heddle::cuda

@@ -1,7 +1,7 @@
-// Normalisation over rows, with what follows the norm folded in: every kernel reads and writes each element once. Sums
-// are those of channels.cuh, so that they depend on shapes only.
-#include "framework/backends/cuda/convolution/convolution.h"
+// Normalisation over channels, with what follows the norm folded in: every kernel reads and writes each element once.
+// Sums are those of channels.cuh, so that they depend on shapes only.
 #include "framework/backends/cuda/device/channels.cuh"
+#include "framework/backends/cuda/normalization/normalization.h"
 #include "framework/backends/dispatch.h"
 
 namespace heddle::cuda {
@@ -20,7 +20,7 @@ struct RowSizes {
   std::int64_t rows;
 };
 
-/// For kernels that map elements: enough rows a thread that a channel's values are worth reading.
+/// For kernels that map elements: enough rows per thread that the values of a channel are worth reading.
 ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
   ChannelTiling tiling(sizes.rows, sizes.channels, pack, 4, most_blocks);
   tiling.parts =
@@ -28,7 +28,7 @@ ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
   return tiling;
 }
 
-/// For `sums` sums a channel whose parts fit the scratch: enough blocks to keep a large GPU busy.
+/// For `sums` sums per channel whose parts fit the scratch: enough blocks to keep a large GPU busy.
 ChannelTiling sum_tiling(const RowSizes& sizes, int pack, std::int64_t sums) {
   constexpr std::int64_t wanted = 1024;  // blocks
   constexpr std::int64_t doubles = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
@@ -41,13 +41,12 @@ ChannelTiling sum_tiling(const RowSizes& sizes, int pack, std::int64_t sums) {
 /// The affine map of each channel: pre = (x - mean) * factor + offset.
 template <class C>
 struct Affine {
-  Affine(const Tensor& mean_of, const Tensor& inverse_of, const Tensor& gamma_of, const Tensor& beta_of,
-         const Tensor& slope_of)
-      : mean(mean_of.as<C>()),
-        inverse(inverse_of.as<C>()),
-        gamma(data_or_null<C>(gamma_of)),
-        beta(data_or_null<C>(beta_of)),
-        slope(data_or_null<C>(slope_of)) {}
+  explicit Affine(const ChannelNorm& norm)
+      : mean(norm.mean.as<C>()),
+        inverse(norm.inverse_deviation.as<C>()),
+        gamma(data_or_null<C>(norm.gamma)),
+        beta(data_or_null<C>(norm.beta)),
+        slope(data_or_null<C>(norm.slope)) {}
   const C* mean;
   const C* inverse;
   const C* gamma;
@@ -314,59 +313,56 @@ void backward_input_as(const Context& context, const Tensor& x, const Affine<Com
 
 }  // namespace
 
-void moments(const Context& context, const Tensor& x, Tensor& moments) {
+void CudaNormalization::moments(const Tensor& x, Tensor& moments) const {
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
     constexpr int pack = sum_pack<T>;
     if (is_packable<pack>(x.shape().back(), x.as<T>()))
-      moments_as<T, pack>(context, x, moments);
+      moments_as<T, pack>(context_, x, moments);
     else
-      moments_as<T, 1>(context, x, moments);
+      moments_as<T, 1>(context_, x, moments);
   });
 }
 
-void normalize(const Context& context, const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-               const Tensor& gamma, const Tensor& beta, const Tensor& residual, NormActivation activation,
-               const Tensor& slope, Tensor& y) {
+void CudaNormalization::normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const {
+  const Tensor& x = norm.x;
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
-    const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
-    visit_activation(activation, [&]<class Activation>(Activation) {
+    const Affine<Compute<T>> affine(norm);
+    visit_activation(norm.activation, [&]<class Activation>(Activation) {
       constexpr int pack = map_pack<T>;
       if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(residual), y.as<T>()))
-        normalize_as<T, pack, Activation::value>(context, x, affine, residual, y);
+        normalize_as<T, pack, Activation::value>(context_, x, affine, residual, y);
       else
-        normalize_as<T, 1, Activation::value>(context, x, affine, residual, y);
+        normalize_as<T, 1, Activation::value>(context_, x, affine, residual, y);
     });
   });
 }
 
-void normalize_backward_sums(const Context& context, const Tensor& x, const Tensor& mean,
-                             const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
-                             NormActivation activation, const Tensor& slope, const Tensor& y, const Tensor& dy,
-                             Tensor& sums, Tensor& dresidual) {
+void CudaNormalization::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy,
+                                                Tensor& sums, Tensor& dresidual) const {
+  const Tensor& x = norm.x;
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
-    const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
-    visit_activation(activation, [&]<class Activation>(Activation) {
+    const Affine<Compute<T>> affine(norm);
+    visit_activation(norm.activation, [&]<class Activation>(Activation) {
       constexpr int pack = sum_pack<T>;
       if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(y), dy.as<T>(), data_or_null<T>(dresidual)))
-        backward_sums_as<T, pack, Activation::value>(context, x, affine, y, dy, sums, dresidual);
+        backward_sums_as<T, pack, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
       else
-        backward_sums_as<T, 1, Activation::value>(context, x, affine, y, dy, sums, dresidual);
+        backward_sums_as<T, 1, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
     });
   });
 }
 
-void normalize_backward_input(const Context& context, const Tensor& x, const Tensor& mean,
-                              const Tensor& inverse_deviation, const Tensor& gamma, const Tensor& beta,
-                              NormActivation activation, const Tensor& slope, const Tensor& dy, const Tensor& sums,
-                              double count, Tensor& dx) {
+void CudaNormalization::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums,
+                                                 double count, Tensor& dx) const {
+  const Tensor& x = norm.x;
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
-    const Affine<Compute<T>> affine(mean, inverse_deviation, gamma, beta, slope);
-    visit_activation(activation, [&]<class Activation>(Activation) {
+    const Affine<Compute<T>> affine(norm);
+    visit_activation(norm.activation, [&]<class Activation>(Activation) {
       constexpr int pack = map_pack<T>;
       if (is_packable<pack>(x.shape().back(), x.as<T>(), dy.as<T>(), dx.as<T>()))
-        backward_input_as<T, pack, Activation::value>(context, x, affine, dy, sums, count, dx);
+        backward_input_as<T, pack, Activation::value>(context_, x, affine, dy, sums, count, dx);
       else
-        backward_input_as<T, 1, Activation::value>(context, x, affine, dy, sums, count, dx);
+        backward_input_as<T, 1, Activation::value>(context_, x, affine, dy, sums, count, dx);
     });
   });
 }

@@ -1,6 +1,6 @@
 #include "framework/backends/cuda/device/row_teams.cuh"
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/backends/cuda/rows/rows.h"
+#include "framework/backends/cuda/normalization/normalization.h"
 
 namespace heddle::cuda {
 
@@ -107,7 +107,7 @@ void layer_norm_parameters(const Context& context, const Tensor& x, const Tensor
         [=] __device__(std::int64_t column, double sum) { to[column] = static_cast<C>(sum); });
 }
 
-/// Sums over a row: of the gradient by the normalised row, and of its product with that.
+/// Sums over a row of the gradient by the normalised row, and of its product with that row.
 struct GradientSums {
   double gradient;
   double along;
@@ -159,28 +159,28 @@ void layer_norm_input(const Context& context, const Tensor& x, const Tensor& gam
 
 }  // namespace
 
-void l2_normalize(const Context& context, const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) {
+void CudaNormalization::l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const {
   visit_floating(x.dtype(), "l2_normalize",
-                 [&]<class T>(T) { l2_normalize_as<T>(context, x, epsilon, y, inverse_norm); });
+                 [&]<class T>(T) { l2_normalize_as<T>(context_, x, epsilon, y, inverse_norm); });
 }
 
-void l2_normalize_backward(const Context& context, const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
-                           Tensor& dx) {
+void CudaNormalization::l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
+                                              Tensor& dx) const {
   visit_floating(x.dtype(), "l2_normalize",
-                 [&]<class T>(T) { l2_normalize_backward_as<T>(context, x, inverse_norm, dy, dx); });
+                 [&]<class T>(T) { l2_normalize_backward_as<T>(context_, x, inverse_norm, dy, dx); });
 }
 
-void layer_norm(const Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                Tensor& y, Tensor& statistics) {
+void CudaNormalization::layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
+                                   Tensor& statistics) const {
   visit_floating(x.dtype(), "layer_norm",
-                 [&]<class T>(T) { layer_norm_as<T>(context, x, gamma, beta, epsilon, y, statistics); });
+                 [&]<class T>(T) { layer_norm_as<T>(context_, x, gamma, beta, epsilon, y, statistics); });
 }
 
-void layer_norm_backward(const Context& context, const Tensor& x, const Tensor& gamma, const Tensor& statistics,
-                         const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
+void CudaNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics,
+                                            const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta) const {
   visit_floating(x.dtype(), "layer_norm", [&]<class T>(T) {
-    layer_norm_parameters<T>(context, x, statistics, dy, dgamma, dbeta);
-    if (dx.defined()) layer_norm_input<T>(context, x, gamma, statistics, dy, dx);
+    layer_norm_parameters<T>(context_, x, statistics, dy, dgamma, dbeta);
+    if (dx.defined()) layer_norm_input<T>(context_, x, gamma, statistics, dy, dx);
   });
 }
 

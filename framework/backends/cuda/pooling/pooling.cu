@@ -1,9 +1,9 @@
-// Pooling of NHWC images, a thread a pack of channels of the result. Backward gathers: an input pixel adds up what the
-// windows that see it give, in their order.
+// Pooling of NHWC images, with one thread per pack of channels of the result. Backward gathers: an input pixel adds up
+// what the windows that see it give, in their order.
 #include <limits>
 
-#include "framework/backends/cuda/convolution/convolution.h"
 #include "framework/backends/cuda/device/channels.cuh"
+#include "framework/backends/cuda/pooling/pooling.h"
 #include "framework/scalars/windows.h"
 
 namespace heddle::cuda {
@@ -156,27 +156,27 @@ void visit_pack(const PoolGeometry& g, const T* from, const T* to, const std::in
 
 }  // namespace
 
-void pool(const Context& context, PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) {
+void CudaPooling::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const {
   visit_floating(x.dtype(), "pool", [&]<class T>(T) {
     std::int32_t* const chosen = data_or_null<std::int32_t>(choice);
     visit_pack(g, x.as<T>(), y.as<T>(), chosen, [&]<class Size>(Size) {
       if (op == PoolOp::average)
-        average_forward<T, Size::value>(context, g, x.as<T>(), y.as<T>());
+        average_forward<T, Size::value>(context_, g, x.as<T>(), y.as<T>());
       else
-        max_forward<T, Size::value>(context, g, x.as<T>(), y.as<T>(), chosen);
+        max_forward<T, Size::value>(context_, g, x.as<T>(), y.as<T>(), chosen);
     });
   });
 }
 
-void pool_backward(const Context& context, PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                   Tensor& dx) {
+void CudaPooling::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
+                                Tensor& dx) const {
   visit_floating(dy.dtype(), "pool_backward", [&]<class T>(T) {
     const std::int32_t* const chosen = data_or_null<std::int32_t>(choice);
     visit_pack(g, dy.as<T>(), dx.as<T>(), chosen, [&]<class Size>(Size) {
       if (op == PoolOp::average)
-        average_backward<T, Size::value>(context, g, dy.as<T>(), dx.as<T>());
+        average_backward<T, Size::value>(context_, g, dy.as<T>(), dx.as<T>());
       else
-        max_backward<T, Size::value>(context, g, dy.as<T>(), chosen, dx.as<T>());
+        max_backward<T, Size::value>(context_, g, dy.as<T>(), chosen, dx.as<T>());
     });
   });
 }

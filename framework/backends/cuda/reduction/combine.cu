@@ -1,12 +1,12 @@
 // What a reduction over ranks computes: several tensors of one size, in order, into one or several results.
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/backends/cuda/reduction/reduction.h"
 
 namespace heddle::cuda {
 
 namespace {
 
-/// What a kernel's arguments hold.
+/// As many as fit into the arguments of a kernel.
 constexpr std::size_t most_tensors = 224;
 
 template <class T>
@@ -35,15 +35,15 @@ void combine_as(const Context& context, std::span<const Tensor> parts, std::span
 
 }  // namespace
 
-void combine(const Context& context, ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) {
+void CudaReduction::combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const {
   if (parts.size() + results.size() > most_tensors)
     fail<InputError>("cuda: {} ranks on one GPU are more than the {} whose values it adds at once", parts.size(),
                      most_tensors / 2);
   visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      combine_as<ReduceOp::max, T>(context, parts, results);
+      combine_as<ReduceOp::max, T>(context_, parts, results);
     else
-      combine_as<ReduceOp::sum, T>(context, parts, results);
+      combine_as<ReduceOp::sum, T>(context_, parts, results);
   });
 }
 

@@ -1,5 +1,5 @@
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/backends/cuda/reduction/reduction.h"
 
 namespace heddle::cuda {
 
@@ -74,18 +74,18 @@ void max_backward(const Context& context, const Tensor& x, const Tensor& y, std:
 
 }  // namespace
 
-void reduce(const Context& context, ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) {
+void CudaReduction::reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      maxima<T>(context, x, view, y);
+      maxima<T>(context_, x, view, y);
     else
-      sums<T>(context, x, view, op == ReduceOp::mean ? 1 / static_cast<double>(view[1]) : 1.0, y);
+      sums<T>(context_, x, view, op == ReduceOp::mean ? 1 / static_cast<double>(view[1]) : 1.0, y);
   });
 }
 
-void reduce_max_backward(const Context& context, const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view,
-                         const Tensor& dy, Tensor& dx) {
-  visit_floating(x.dtype(), "reduce", [&]<class T>(T) { max_backward<T>(context, x, y, view, dy, dx); });
+void CudaReduction::reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view,
+                                        const Tensor& dy, Tensor& dx) const {
+  visit_floating(x.dtype(), "reduce", [&]<class T>(T) { max_backward<T>(context_, x, y, view, dy, dx); });
 }
 
 }  // namespace heddle::cuda

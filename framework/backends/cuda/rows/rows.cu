@@ -1,5 +1,5 @@
-#include "framework/backends/cuda/cuda_kernels.h"
-#include "framework/backends/cuda/device/block.cuh"
+#include "framework/backends/cuda/device/launch.cuh"
+#include "framework/backends/cuda/rows/indices.h"
 #include "framework/backends/cuda/rows/rows.h"
 
 namespace heddle::cuda {
@@ -33,7 +33,7 @@ struct Sums {
   std::int64_t columns;
 };
 
-/// Adds those of x's rows whose places leave `group` when divided by `groups`, in order; a thread to a column.
+/// Adds those of x's rows whose places leave `group` when divided by `groups`, in order; one thread per column.
 template <class T>
 __device__ void add_group(const T* x, const std::int64_t* index, std::int64_t count, const Sums<T>& y,
                           std::int64_t column, std::int64_t group, std::int64_t groups) {
@@ -76,100 +76,31 @@ void scatter_add_as(const Context& context, const Tensor& x, const Tensor& index
   });
 }
 
-class CudaRows final : public RowKernels {
- public:
-  explicit CudaRows(const Context& context) : context_(context) {}
-
-  void gather(const Tensor& x, const Tensor& index, Tensor& y) const override {
-    const std::int64_t rows = x.shape()[0];
-    check_indices(context_, Fault::Of::gather, index.as<const std::int64_t>(), index.numel(), rows);
-    const std::int64_t bytes = row_elements(x) * static_cast<std::int64_t>(size_of(x.dtype()));
-    if (bytes == 0) return;
-    const auto* const from = x.as<const std::byte>();
-    auto* const to = y.as<std::byte>();
-    const std::uint64_t all = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) |
-                              static_cast<std::uint64_t>(bytes);
-    const auto gather_by = [&]<class Element>(Element) { gather_as<Element>(context_, from, index, rows, bytes, to); };
-    if (all % sizeof(Pack<std::uint64_t, 2>) == 0)
-      gather_by(Pack<std::uint64_t, 2>{});
-    else if (all % sizeof(std::uint32_t) == 0)
-      gather_by(std::uint32_t{});
-    else if (all % sizeof(std::uint16_t) == 0)
-      gather_by(std::uint16_t{});
-    else
-      gather_by(std::uint8_t{});
-  }
-
-  void scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const override {
-    check_indices(context_, Fault::Of::scatter, index.as<const std::int64_t>(), index.numel(), y.shape()[0]);
-    visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) { scatter_add_as<T>(context_, x, index, y); });
-  }
-
-  void top_k(const Tensor& x, Tensor& values, Tensor& index) const override { cuda::top_k(context_, x, values, index); }
-
-  void softmax(const Tensor& x, Tensor& y) const override { cuda::softmax(context_, x, y); }
-  void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const override {
-    cuda::softmax_backward(context_, y, dy, dx);
-  }
-  void log_sum_exp(const Tensor& x, Tensor& y) const override { cuda::log_sum_exp(context_, x, y); }
-  void log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const override {
-    cuda::log_sum_exp_backward(context_, x, y, dy, dx);
-  }
-  void cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const override {
-    cuda::cross_entropy(context_, x, log_sums, labels, loss);
-  }
-  void cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels, const Tensor& dloss,
-                              Tensor& dx) const override {
-    cuda::cross_entropy_backward(context_, x, log_sums, labels, dloss, dx);
-  }
-
-  void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const override {
-    cuda::l2_normalize(context_, x, epsilon, y, inverse_norm);
-  }
-  void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy, Tensor& dx) const override {
-    cuda::l2_normalize_backward(context_, x, inverse_norm, dy, dx);
-  }
-  void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
-                  Tensor& statistics) const override {
-    cuda::layer_norm(context_, x, gamma, beta, epsilon, y, statistics);
-  }
-  void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, Tensor& dx,
-                           Tensor& dgamma, Tensor& dbeta) const override {
-    cuda::layer_norm_backward(context_, x, gamma, statistics, dy, dx, dgamma, dbeta);
-  }
-
- private:
-  const Context& context_;
-};
-
 }  // namespace
 
-void check_indices(const Context& context, Fault::Of of, const std::int64_t* index, std::int64_t count,
-                   std::int64_t rows) {
-  if (count == 0) return;
-  Fault* const fault = context.fault();
-  // One block, whose threads ask for several indices at once.
-  for_each_row(context, 1, [=] __device__(std::int64_t) {
-    constexpr int together = 8;
-    std::int64_t first = count;
-    for (std::int64_t begin = threadIdx.x; begin < count; begin += together * block_threads) {
-      std::int64_t found[together];
-      for (int e = 0; e < together; ++e) {
-        const std::int64_t i = begin + e * block_threads;
-        found[e] = i < count ? index[i] : 0;
-      }
-      for (int e = together - 1; e >= 0; --e) {
-        const std::int64_t i = begin + e * block_threads;
-        if (i < first && (found[e] < 0 || found[e] >= rows)) first = i;
-      }
-    }
-    first = block_reduce(first, [](std::int64_t a, std::int64_t b) { return b < a ? b : a; });
-    if (threadIdx.x == 0 && first < count && fault->of == Fault::Of::nothing) *fault = {of, first, index[first], rows};
-  });
+void CudaRows::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
+  const std::int64_t rows = x.shape()[0];
+  check_indices(context_, Fault::Of::gather, index.as<const std::int64_t>(), index.numel(), rows);
+  const std::int64_t bytes = row_elements(x) * static_cast<std::int64_t>(size_of(x.dtype()));
+  if (bytes == 0) return;
+  const auto* const from = x.as<const std::byte>();
+  auto* const to = y.as<std::byte>();
+  const std::uint64_t all =
+      reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | static_cast<std::uint64_t>(bytes);
+  const auto gather_by = [&]<class Element>(Element) { gather_as<Element>(context_, from, index, rows, bytes, to); };
+  if (all % sizeof(Pack<std::uint64_t, 2>) == 0)
+    gather_by(Pack<std::uint64_t, 2>{});
+  else if (all % sizeof(std::uint32_t) == 0)
+    gather_by(std::uint32_t{});
+  else if (all % sizeof(std::uint16_t) == 0)
+    gather_by(std::uint16_t{});
+  else
+    gather_by(std::uint8_t{});
 }
 
-std::unique_ptr<RowKernels> make_cuda_rows(const Context& context) {
-  return std::make_unique<CudaRows>(context);
+void CudaRows::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const {
+  check_indices(context_, Fault::Of::scatter, index.as<const std::int64_t>(), index.numel(), y.shape()[0]);
+  visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) { scatter_add_as<T>(context_, x, index, y); });
 }
 
 }  // namespace heddle::cuda

@@ -1,4 +1,5 @@
 #include "framework/backends/cuda/device/row_teams.cuh"
+#include "framework/backends/cuda/rows/indices.h"
 #include "framework/backends/cuda/rows/rows.h"
 #include "framework/scalars/scalar.h"
 
@@ -12,7 +13,7 @@ struct Exponentials {
   double sum;
 };
 
-/// Begins anew relative to every larger element: rescaled in f64, so that nothing is lost.
+/// Begins anew relative to every larger element; the sum is rescaled in f64, so that nothing is lost.
 template <class C>
 struct RunningSum {
   C most;
@@ -145,32 +146,31 @@ void cross_entropy_backward_as(const Context& context, const Tensor& x, const Te
 
 }  // namespace
 
-void softmax(const Context& context, const Tensor& x, Tensor& y) {
-  visit_floating(x.dtype(), "softmax", [&]<class T>(T) { softmax_as<T>(context, x, y); });
+void CudaRows::softmax(const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "softmax", [&]<class T>(T) { softmax_as<T>(context_, x, y); });
 }
 
-void softmax_backward(const Context& context, const Tensor& y, const Tensor& dy, Tensor& dx) {
-  visit_floating(y.dtype(), "softmax", [&]<class T>(T) { softmax_backward_as<T>(context, y, dy, dx); });
+void CudaRows::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const {
+  visit_floating(y.dtype(), "softmax", [&]<class T>(T) { softmax_backward_as<T>(context_, y, dy, dx); });
 }
 
-void log_sum_exp(const Context& context, const Tensor& x, Tensor& y) {
-  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_as<T>(context, x, y); });
+void CudaRows::log_sum_exp(const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_as<T>(context_, x, y); });
 }
 
-void log_sum_exp_backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) {
-  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_backward_as<T>(context, x, y, dy, dx); });
+void CudaRows::log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_backward_as<T>(context_, x, y, dy, dx); });
 }
 
-void cross_entropy(const Context& context, const Tensor& x, const Tensor& log_sums, const Tensor& labels,
-                   Tensor& loss) {
+void CudaRows::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const {
   visit_floating(x.dtype(), "cross_entropy",
-                 [&]<class T>(T) { cross_entropy_as<T>(context, x, log_sums, labels, loss); });
+                 [&]<class T>(T) { cross_entropy_as<T>(context_, x, log_sums, labels, loss); });
 }
 
-void cross_entropy_backward(const Context& context, const Tensor& x, const Tensor& log_sums, const Tensor& labels,
-                            const Tensor& dloss, Tensor& dx) {
+void CudaRows::cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                                      const Tensor& dloss, Tensor& dx) const {
   visit_floating(x.dtype(), "cross_entropy",
-                 [&]<class T>(T) { cross_entropy_backward_as<T>(context, x, log_sums, labels, dloss, dx); });
+                 [&]<class T>(T) { cross_entropy_backward_as<T>(context_, x, log_sums, labels, dloss, dx); });
 }
 
 }  // namespace heddle::cuda

@@ -82,12 +82,12 @@ void top_k_as(const Context& context, const Tensor& x, Tensor& values, Tensor& i
 
 }  // namespace
 
-void top_k(const Context& context, const Tensor& x, Tensor& values, Tensor& index) {
+void CudaRows::top_k(const Tensor& x, Tensor& values, Tensor& index) const {
   visit_floating(x.dtype(), "top_k", [&]<class T>(T) {
     if (values.shape().back() == 1)
-      top_k_as<1, T>(context, x, values, index);
+      top_k_as<1, T>(context_, x, values, index);
     else
-      top_k_as<8, T>(context, x, values, index);
+      top_k_as<8, T>(context_, x, values, index);
   });
 }
 

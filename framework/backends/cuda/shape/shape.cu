@@ -1,16 +1,9 @@
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/backends/cuda/shape/shape.h"
 
 namespace heddle::cuda {
 
 namespace {
-
-template <class To, class From>
-void cast_as(const Context& context, const Tensor& x, Tensor& y) {
-  const From* const from = x.as<const From>();
-  To* const to = y.as<To>();
-  for_each(context, y.numel(), [=] __device__(std::int64_t i) { to[i] = convert_element<To>(from[i]); });
-}
 
 /// y's dimensions from the last to the first with x's strides; neighbours that x also holds side by side are one.
 struct Steps {
@@ -107,37 +100,33 @@ void copy_blocks(const Context& context, const std::byte* x, std::int64_t x_colu
 
 }  // namespace
 
-void cast(const Context& context, const Tensor& x, Tensor& y) {
-  visit_any(x.dtype(),
-            [&]<class From>(From) { visit_any(y.dtype(), [&]<class To>(To) { cast_as<To, From>(context, x, y); }); });
-}
-
-void transpose(const Context& context, const Tensor& x, std::span<const int> order, Tensor& y) {
+void CudaShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
   if (x.numel() == 0) return;
   const Steps steps = steps_of(x.shape(), order);
   switch (size_of(x.dtype())) {
     case 1:
-      return transpose_as<std::uint8_t>(context, x, steps, y);
+      return transpose_as<std::uint8_t>(context_, x, steps, y);
     case 2:
-      return transpose_as<std::uint16_t>(context, x, steps, y);
+      return transpose_as<std::uint16_t>(context_, x, steps, y);
     case 4:
-      return transpose_as<std::uint32_t>(context, x, steps, y);
+      return transpose_as<std::uint32_t>(context_, x, steps, y);
     default:
-      return transpose_as<std::uint64_t>(context, x, steps, y);
+      return transpose_as<std::uint64_t>(context_, x, steps, y);
   }
 }
 
-void copy_columns(const Context& context, const Tensor& x, std::int64_t x_columns, std::int64_t x_begin, Tensor& y,
-                  std::int64_t y_columns, std::int64_t y_begin, std::int64_t rows, std::int64_t columns) {
+void CudaShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
-  if (rows == 0 || columns == 0) return;
-  const auto* const from = x.as<const std::byte>() + x_begin * size;
-  auto* const to = y.as<std::byte>() + y_begin * size;
+  if (block.rows == 0 || block.columns == 0) return;
+  const auto* const from = x.as<const std::byte>() + block.x_begin * size;
+  auto* const to = y.as<std::byte>() + block.y_begin * size;
   const std::uint64_t all = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) |
-                            static_cast<std::uint64_t>(x_columns * size) |
-                            static_cast<std::uint64_t>(y_columns * size) | static_cast<std::uint64_t>(columns * size);
+                            static_cast<std::uint64_t>(block.x_columns * size) |
+                            static_cast<std::uint64_t>(block.y_columns * size) |
+                            static_cast<std::uint64_t>(block.columns * size);
   const auto copy = [&]<class Element>(Element) {
-    copy_blocks<Element>(context, from, x_columns * size, to, y_columns * size, rows, columns * size);
+    copy_blocks<Element>(context_, from, block.x_columns * size, to, block.y_columns * size, block.rows,
+                         block.columns * size);
   };
   if (all % sizeof(Pack<std::uint64_t, 2>) == 0)
     copy(Pack<std::uint64_t, 2>{});

@@ -1,7 +1,6 @@
-#include "framework/backends/cuda/cuda_kernels.h"
 #include "framework/backends/cuda/device/draws.cuh"
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/scalars/moments.h"
+#include "framework/backends/cuda/training/training.h"
 
 namespace heddle::cuda {
 
@@ -118,101 +117,43 @@ void sgd_as(const Context& context, const SgdStep& step, const Tensor& gradient,
               [=] __device__(C slope, C value) { return rule.without_momentum(slope, value); });
 }
 
-template <class T>
-void combine_moments_as(const Context& context, const Tensor& groups, Tensor& merged) {
-  using C = Compute<T>;
-  const std::int64_t rows = groups.shape()[0];
-  const std::int64_t channels = groups.shape()[1] / 2;
-  const T* const from = groups.as<const T>();
-  T* const to = merged.as<T>();
-  for_each(context, channels + 1, [=] __device__(std::int64_t c) {
-    if (c == channels) {
-      double count = 0;
-      for (std::int64_t g = 0; g < rows; ++g) count += static_cast<double>(from[g * (2 * channels + 1)]);
-      to[0] = static_cast<T>(static_cast<C>(count));
-      return;
-    }
-    const Moments all = merged_moments(from, rows, channels, c);
-    to[1 + c] = static_cast<T>(static_cast<C>(all.mean));
-    to[1 + channels + c] = static_cast<T>(static_cast<C>(all.squares));
-  });
-}
-
-template <class T>
-void merge_moments_as(const Context& context, const Tensor& groups, double momentum, Tensor& running_mean,
-                      Tensor& running_variance) {
-  using C = Compute<T>;
-  const std::int64_t rows = groups.shape()[0];
-  const std::int64_t channels = running_mean.numel();
-  const T* const from = groups.as<const T>();
-  C* const means = running_mean.as<C>();
-  C* const variances = running_variance.as<C>();
-  for_each(context, channels, [=] __device__(std::int64_t c) {
-    const auto blended = [=](C running, double fresh) {
-      return static_cast<C>((1 - momentum) * static_cast<double>(running) + momentum * fresh);
-    };
-    const Moments all = merged_moments(from, rows, channels, c);
-    if (all.count == 0) return;
-    means[c] = blended(means[c], all.mean);
-    variances[c] = blended(variances[c], all.squares / (all.count > 2 ? all.count - 1 : 1.0));
-  });
-}
-
-class CudaTraining final : public TrainingKernels {
- public:
-  explicit CudaTraining(const Context& context) : context_(context) {}
-
-  void fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
-                   double deviation) const override {
-    visit_floating(y.dtype(), "fill_normal",
-                   [&]<class T>(T) { fill_drawn<NormalDraws, T>(context_, y, key, window, mean, deviation); });
-  }
-  void fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const override {
-    visit_floating(y.dtype(), "fill_uniform",
-                   [&]<class T>(T) { fill_drawn<UniformDraws, T>(context_, y, key, window, low, high - low); });
-  }
-  void dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
-               Tensor& y) const override {
-    visit_floating(x.dtype(), "dropout", [&]<class T>(T) { dropout_as<T>(context_, x, key, window, probability, y); });
-  }
-
-  void add_squared_norm(const Tensor& x, Tensor& result) const override {
-    visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) { add_squares<T>(context_, x, result); });
-  }
-  void clamp(Tensor& x, double bound) const override {
-    visit_floating(x.dtype(), "clamp", [&]<class T>(T) { clamp_as<T>(context_, x, bound); });
-  }
-
-  void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const override {
-    visit_floating(weight.dtype(), "sgd", [&]<class T>(T) { sgd_as<T>(context_, step, gradient, weight, velocity); });
-  }
-  void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-             Tensor& square) const override {
-    visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
-      using C = Compute<T>;
-      update<T>(context_, gradient, weight, AdamWUpdate<C>(step), mean.as<C>(), square.as<C>());
-    });
-  }
-
-  void combine_moments(const Tensor& groups, Tensor& merged) const override {
-    visit_floating(groups.dtype(), "combine_moments",
-                   [&]<class T>(T) { combine_moments_as<T>(context_, groups, merged); });
-  }
-  void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
-                     Tensor& running_variance) const override {
-    visit_floating(groups.dtype(), "merge_moments", [&]<class T>(T) {
-      merge_moments_as<T>(context_, groups, momentum, running_mean, running_variance);
-    });
-  }
-
- private:
-  const Context& context_;
-};
-
 }  // namespace
 
-std::unique_ptr<TrainingKernels> make_cuda_training(const Context& context) {
-  return std::make_unique<CudaTraining>(context);
+void CudaTraining::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                               double deviation) const {
+  visit_floating(y.dtype(), "fill_normal",
+                 [&]<class T>(T) { fill_drawn<NormalDraws, T>(context_, y, key, window, mean, deviation); });
+}
+
+void CudaTraining::fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low,
+                                double high) const {
+  visit_floating(y.dtype(), "fill_uniform",
+                 [&]<class T>(T) { fill_drawn<UniformDraws, T>(context_, y, key, window, low, high - low); });
+}
+
+void CudaTraining::dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
+                           Tensor& y) const {
+  visit_floating(x.dtype(), "dropout", [&]<class T>(T) { dropout_as<T>(context_, x, key, window, probability, y); });
+}
+
+void CudaTraining::add_squared_norm(const Tensor& x, Tensor& result) const {
+  visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) { add_squares<T>(context_, x, result); });
+}
+
+void CudaTraining::clamp(Tensor& x, double bound) const {
+  visit_floating(x.dtype(), "clamp", [&]<class T>(T) { clamp_as<T>(context_, x, bound); });
+}
+
+void CudaTraining::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const {
+  visit_floating(weight.dtype(), "sgd", [&]<class T>(T) { sgd_as<T>(context_, step, gradient, weight, velocity); });
+}
+
+void CudaTraining::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
+                         Tensor& square) const {
+  visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
+    using C = Compute<T>;
+    update<T>(context_, gradient, weight, AdamWUpdate<C>(step), mean.as<C>(), square.as<C>());
+  });
 }
 
 }  // namespace heddle::cuda

@@ -24,7 +24,7 @@ constexpr std::int64_t max_piece = std::int64_t{1} << 30;
 constexpr int last_tag = 0;
 constexpr int more_follow_tag = 1;
 
-void check(int code, const char* what) {
+void check_mpi(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
@@ -45,7 +45,8 @@ class MpiTransfer : public WireTransfer {
 
   bool is_done() override {
     int done = 0;
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
     return done != 0;
   }
 
@@ -67,22 +68,22 @@ class MpiWire : public Wire {
     // Open MPI sends up to 4 KiB at once within a machine, by default: here whole sheets. An own setting stands.
     ::setenv("OMPI_MCA_btl_vader_eager_limit", "20480", 0);
     int provided = 0;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &sheets_), "MPI_Comm_dup");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &transfers_), "MPI_Comm_dup");
-    for (const MPI_Comm comm : {sheets_, transfers_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(sheets_, &rank_);
-    MPI_Comm_size(sheets_, &size_);
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &transfers_), "MPI_Comm_dup");
+    for (const MPI_Comm comm : {messages_, transfers_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(messages_, &rank_);
+    MPI_Comm_size(messages_, &size_);
     MPI_Comm local = MPI_COMM_NULL;
-    check(MPI_Comm_split_type(sheets_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    check_mpi(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_free(&local);
     for (Slot& slot : incoming_) {
-      check(
-          MPI_Recv_init(slot.content.data(), max_sheet, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, sheets_, &slot.request),
-          "MPI_Recv_init");
-      check(MPI_Start(&slot.request), "MPI_Start");
+      check_mpi(MPI_Recv_init(slot.content.data(), max_frame, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, messages_,
+                              &slot.request),
+                "MPI_Recv_init");
+      check_mpi(MPI_Start(&slot.request), "MPI_Start");
     }
   }
 
@@ -103,31 +104,31 @@ class MpiWire : public Wire {
     return std::string(line);
   }
 
-  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
+  void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
     Slot& slot = free_slot();
-    std::memcpy(slot.content.data(), words.data(), words.size());
-    if (!content.empty()) std::memcpy(slot.content.data() + words.size(), content.data(), content.size());
-    check(MPI_Isend(slot.content.data(), static_cast<int>(words.size() + content.size()), MPI_BYTE, to,
-                    more_follow ? more_follow_tag : last_tag, sheets_, &slot.request),
-          "MPI_Isend");
+    std::memcpy(slot.content.data(), head.data(), head.size());
+    if (!content.empty()) std::memcpy(slot.content.data() + head.size(), content.data(), content.size());
+    check_mpi(MPI_Isend(slot.content.data(), static_cast<int>(head.size() + content.size()), MPI_BYTE, to,
+                        more_follow ? more_follow_tag : last_tag, messages_, &slot.request),
+              "MPI_Isend");
   }
 
-  std::optional<Sheet> next_sheet() override {
+  std::optional<Frame> next_frame() override {
     // In the order in which they were posted: so sheets of one pair stay in order.
     Slot& slot = incoming_[next_];
     if (is_read_) {
-      check(MPI_Start(&incoming_[(next_ + incoming_.size() - 1) % incoming_.size()].request), "MPI_Start");
+      check_mpi(MPI_Start(&incoming_[(next_ + incoming_.size() - 1) % incoming_.size()].request), "MPI_Start");
       is_read_ = false;
     }
     int came = 0;
     MPI_Status status;
-    check(MPI_Test(&slot.request, &came, &status), "MPI_Test");
+    check_mpi(MPI_Test(&slot.request, &came, &status), "MPI_Test");
     if (came == 0) return {};
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     next_ = (next_ + 1) % incoming_.size();
     is_read_ = true;
-    return Sheet{status.MPI_SOURCE, std::span(slot.content.data(), static_cast<std::size_t>(bytes)),
+    return Frame{status.MPI_SOURCE, std::span(slot.content.data(), static_cast<std::size_t>(bytes)),
                  status.MPI_TAG == more_follow_tag};
   }
 
@@ -145,15 +146,15 @@ class MpiWire : public Wire {
 
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
     return std::make_unique<MpiTransfer>(bytes, [&](std::int64_t offset, int count, MPI_Request* request) {
-      check(MPI_Isend(static_cast<const std::byte*>(data) + offset, count, MPI_BYTE, to, tag, transfers_, request),
-            "MPI_Isend");
+      check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, count, MPI_BYTE, to, tag, transfers_, request),
+                "MPI_Isend");
     });
   }
 
   std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) override {
     return std::make_unique<MpiTransfer>(bytes, [&](std::int64_t offset, int count, MPI_Request* request) {
-      check(MPI_Irecv(static_cast<std::byte*>(data) + offset, count, MPI_BYTE, from, tag, transfers_, request),
-            "MPI_Irecv");
+      check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, count, MPI_BYTE, from, tag, transfers_, request),
+                "MPI_Irecv");
     });
   }
 
@@ -164,36 +165,36 @@ class MpiWire : public Wire {
     float* const y = out.data();
     switch (operation) {
       case Operation::all_reduce:
-        check(MPI_Allreduce(x == y ? MPI_IN_PLACE : x, y, all, MPI_FLOAT, MPI_SUM, transfers_), "MPI_Allreduce");
+        check_mpi(MPI_Allreduce(x == y ? MPI_IN_PLACE : x, y, all, MPI_FLOAT, MPI_SUM, transfers_), "MPI_Allreduce");
         return true;
       case Operation::reduce:
-        check(MPI_Reduce(x, y, all, MPI_FLOAT, MPI_SUM, 0, transfers_), "MPI_Reduce");
+        check_mpi(MPI_Reduce(x, y, all, MPI_FLOAT, MPI_SUM, 0, transfers_), "MPI_Reduce");
         return true;
       case Operation::reduce_scatter:
-        check(MPI_Reduce_scatter_block(x, y, part, MPI_FLOAT, MPI_SUM, transfers_), "MPI_Reduce_scatter_block");
+        check_mpi(MPI_Reduce_scatter_block(x, y, part, MPI_FLOAT, MPI_SUM, transfers_), "MPI_Reduce_scatter_block");
         return true;
       case Operation::all_gather:
-        check(MPI_Allgather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, transfers_), "MPI_Allgather");
+        check_mpi(MPI_Allgather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, transfers_), "MPI_Allgather");
         return true;
       case Operation::all_to_all:
-        check(MPI_Alltoall(x, part, MPI_FLOAT, y, part, MPI_FLOAT, transfers_), "MPI_Alltoall");
+        check_mpi(MPI_Alltoall(x, part, MPI_FLOAT, y, part, MPI_FLOAT, transfers_), "MPI_Alltoall");
         return true;
       case Operation::broadcast:
-        check(MPI_Bcast(x, all, MPI_FLOAT, 0, transfers_), "MPI_Bcast");
+        check_mpi(MPI_Bcast(x, all, MPI_FLOAT, 0, transfers_), "MPI_Bcast");
         return true;
       case Operation::gather:
-        check(MPI_Gather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, transfers_), "MPI_Gather");
+        check_mpi(MPI_Gather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, transfers_), "MPI_Gather");
         return true;
       case Operation::scatter:
-        check(MPI_Scatter(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, transfers_), "MPI_Scatter");
+        check_mpi(MPI_Scatter(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, transfers_), "MPI_Scatter");
         return true;
       case Operation::barrier:
-        check(MPI_Barrier(transfers_), "MPI_Barrier");
+        check_mpi(MPI_Barrier(transfers_), "MPI_Barrier");
         return true;
       case Operation::send:
         // A message is complete when the receiver has it: so are ours.
-        if (rank_ == 0) check(MPI_Ssend(x, all, MPI_FLOAT, 1, 0, transfers_), "MPI_Ssend");
-        if (rank_ == 1) check(MPI_Recv(x, all, MPI_FLOAT, 0, 0, transfers_, MPI_STATUS_IGNORE), "MPI_Recv");
+        if (rank_ == 0) check_mpi(MPI_Ssend(x, all, MPI_FLOAT, 1, 0, transfers_), "MPI_Ssend");
+        if (rank_ == 1) check_mpi(MPI_Recv(x, all, MPI_FLOAT, 0, 0, transfers_, MPI_STATUS_IGNORE), "MPI_Recv");
         return true;
       default:
         return false;
@@ -211,7 +212,7 @@ class MpiWire : public Wire {
       }
       MPI_Request_free(&request);
     }
-    MPI_Comm_free(&sheets_);
+    MPI_Comm_free(&messages_);
     MPI_Comm_free(&transfers_);
     MPI_Finalize();
   }
@@ -223,7 +224,7 @@ class MpiWire : public Wire {
  private:
   struct Slot {
     MPI_Request request = MPI_REQUEST_NULL;
-    std::array<std::byte, max_sheet> content;
+    std::array<std::byte, max_frame> content;
   };
 
   /// One whose sheet is gone; the oldest goes first. A new one if there is none: posting never waits.
@@ -231,14 +232,14 @@ class MpiWire : public Wire {
     if (!outgoing_.empty()) {
       oldest_ = (oldest_ + 1) % outgoing_.size();
       int gone = 0;
-      check(MPI_Test(&outgoing_[oldest_].request, &gone, MPI_STATUS_IGNORE), "MPI_Test");
+      check_mpi(MPI_Test(&outgoing_[oldest_].request, &gone, MPI_STATUS_IGNORE), "MPI_Test");
       if (gone != 0) return outgoing_[oldest_];
     }
     outgoing_.emplace_back();
     return outgoing_.back();
   }
 
-  MPI_Comm sheets_ = MPI_COMM_NULL;
+  MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm transfers_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;

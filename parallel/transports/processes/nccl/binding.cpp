@@ -8,7 +8,8 @@
 #include <nccl.h>
 #include <unistd.h>
 
-#include "framework/backends/gpu.h"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/device/events.h"
 #include "parallel/transports/processes/nccl/functions.h"
 #include "parallel/transports/processes/nccl/nccl.h"
 
@@ -18,36 +19,33 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-void check(cudaError_t status, std::string_view call) {
-  if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // or the next call would tell of it once more
-  fail<ElementsLost>("{}: {}", call, cudaGetErrorString(status));
+/// Turns errors of the cuda backend into those of a path.
+template <class Function>
+auto or_lost(Function function) {
+  try {
+    return function();
+  } catch (const ElementsLost&) {
+    throw;
+  } catch (const Error& error) {
+    throw ElementsLost(error.what());
+  }
 }
 
-class Event : public GpuMark {
- public:
-  explicit Event(cudaStream_t stream) {
-    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
-    try {
-      check(cudaEventRecord(event_, stream), "cudaEventRecord");
-    } catch (...) {
-      (void)cudaEventDestroy(event_);
-      throw;
-    }
-  }
-  ~Event() override { (void)cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+void check_cuda(cudaError_t status, std::string_view call) {
+  or_lost([&] { cuda::check(status, call); });
+}
 
+class StreamMark : public GpuMark {
+ public:
+  explicit StreamMark(std::shared_ptr<const cuda::Event> event) : event_(std::move(event)) {}
   bool is_reached() override {
-    const cudaError_t status = cudaEventQuery(event_);
-    if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
+    const cudaError_t status = cudaEventQuery(event_->get());
+    if (status != cudaErrorNotReady) check_cuda(status, "cudaEventQuery");
     return status == cudaSuccess;
   }
-  cudaEvent_t event() const { return event_; }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  std::shared_ptr<const cuda::Event> event_;
 };
 
 class NcclBinding : public Nccl {
@@ -59,9 +57,6 @@ class NcclBinding : public Nccl {
   }
   NcclGpu gpu(const Device& device) override;
   std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
-  std::shared_ptr<Mark> mark(const Device& device) override {
-    return std::make_shared<Event>(static_cast<cudaStream_t>(cuda_stream(device.backend())));
-  }
 
  private:
   NcclFunctions functions_;
@@ -73,10 +68,10 @@ class BoundCommunicator : public NcclCommunicator {
       : functions_(functions), ranks_(ranks), rank_(rank), use_(use) {
     int least = 0;
     int greatest = 0;
-    check(cudaGetDevice(&gpu_), "cudaGetDevice");
-    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    // Its few blocks go before those of kernels that compute: others wait for them.
-    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
+    check_cuda(cudaGetDevice(&gpu_), "cudaGetDevice");
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    // Its few blocks run before those of computing kernels, because other ranks wait for them.
+    check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.maxCTAs = use == NcclUse::collectives ? 8 : 4;
@@ -100,15 +95,17 @@ class BoundCommunicator : public NcclCommunicator {
     return state != ncclInProgress;
   }
   void wait_for(const Mark& mark) override {
-    check(cudaStreamWaitEvent(stream_, static_cast<const Event&>(mark).event(), 0), "cudaStreamWaitEvent");
+    check_cuda(cudaStreamWaitEvent(stream_, static_cast<const cuda::Event&>(mark).get(), 0), "cudaStreamWaitEvent");
   }
-  std::unique_ptr<GpuMark> mark() override { return std::make_unique<Event>(stream_); }
+  std::unique_ptr<GpuMark> mark() override {
+    return std::make_unique<StreamMark>(or_lost([this] { return events_->record(stream_); }));
+  }
 
   void connect() override {
     void* bytes = nullptr;
-    check(cudaMalloc(&bytes, 2 * static_cast<std::size_t>(ranks_)), "cudaMalloc");
+    check_cuda(cudaMalloc(&bytes, 2 * static_cast<std::size_t>(ranks_)), "cudaMalloc");
     connecting_ = static_cast<std::byte*>(bytes);
-    check(cudaMemsetAsync(connecting_, 0, 2 * static_cast<std::size_t>(ranks_), stream_), "cudaMemsetAsync");
+    check_cuda(cudaMemsetAsync(connecting_, 0, 2 * static_cast<std::size_t>(ranks_), stream_), "cudaMemsetAsync");
     std::vector<NcclPiece> sends;
     std::vector<NcclPiece> receives;
     for (int p = 0; p < ranks_; ++p) {
@@ -146,9 +143,9 @@ class BoundCommunicator : public NcclCommunicator {
     functions_.check(functions_.comm_finalize(comm_), "ncclCommFinalize", comm_);
   }
   void abort() noexcept override {
-    (void)cudaSetDevice(gpu_);  // of this thread, which may be a new one
+    (void)cudaSetDevice(gpu_);  // this thread may be a new one
     (void)functions_.comm_abort(std::exchange(comm_, nullptr));
-    // The stream may still hold what comes after; nothing of it waits for another rank any more.
+    // The stream may still hold later work, none of which waits for another rank any more.
     (void)cudaStreamSynchronize(stream_);
   }
 
@@ -166,17 +163,18 @@ class BoundCommunicator : public NcclCommunicator {
   int gpu_ = 0;
   std::byte* connecting_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  std::shared_ptr<cuda::Events> events_ = std::make_shared<cuda::Events>();
   ncclComm_t comm_ = nullptr;
   bool is_finalized_ = false;
 };
 
 NcclGpu NcclBinding::gpu(const Device& /*device*/) {
   int number = 0;
-  check(cudaGetDevice(&number), "cudaGetDevice");
+  check_cuda(cudaGetDevice(&number), "cudaGetDevice");
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
+  check_cuda(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
   std::array<char, 32> address{};
-  check(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), number), "cudaDeviceGetPCIBusId");
+  check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), number), "cudaDeviceGetPCIBusId");
   std::array<char, 256> machine{};
   (void)::gethostname(machine.data(), machine.size() - 1);
   return {std::bit_cast<decltype(NcclGpu::id)>(properties.uuid), machine.data(), address.data()};

@@ -1,5 +1,5 @@
-// NCCL's functions, out of its library, which is opened when this is first made: a program that is linked to it takes
-// 200 MB more, whatever it communicates by. Internal to the binding.
+// NCCL's functions. The library is opened when the first object is made: a program that is linked to it takes 200 MB
+// more, whatever its transport. Internal to the binding.
 #pragma once
 
 #include <cstdlib>
@@ -14,12 +14,12 @@
 
 namespace heddle {
 
-/// By their own names. InputError if the library is not there.
+/// InputError if the library is not there.
 struct NcclFunctions {
   NcclFunctions() {
-    // One address for all communicators would let them meet each other's ranks: their ids go with our words.
+    // One address for all communicators would let them meet each other's ranks: their ids travel in control messages.
     ::unsetenv("NCCL_COMM_ID");
-    // Rings and trees would be connected by the first collective, when kernels may be under way: see lanes.h.
+    // Rings and trees would be connected by the first collective, when kernels may be under way: see channels.h.
     ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     const std::string name = "libnccl.so.2";
     std::string why;
@@ -50,7 +50,7 @@ struct NcclFunctions {
     find(broadcast, "ncclBroadcast");
   }
 
-  /// Of a communicator, if there is one.
+  /// Throws ElementsLost if the call failed; `comm` is its communicator, if there is one.
   void check(ncclResult_t result, std::string_view call, ncclComm_t comm = nullptr) const {
     if (result == ncclSuccess || result == ncclInProgress) return;
     const char* const last = get_last_error(comm);

@@ -8,7 +8,8 @@ namespace heddle {
 
 namespace {
 
-// Two of every other rank's, in a reduction. Below this a NCCL call takes longer to begin than to move its bytes.
+// A reduction holds two pieces of every other rank. Below this size a NCCL call takes longer to begin than to move
+// bytes.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
 std::byte* address(const Tensor& x) {
@@ -17,14 +18,14 @@ std::byte* address(const Tensor& x) {
 
 }  // namespace
 
-NcclExchange::NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<const Group> group, Call call,
+NcclExchange::NcclExchange(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
                            std::vector<Tensor> offered)
-    : CollectiveExchange(office, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
+    : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
   for (const int member : this->group().members)
-    if (member != office.rank()) others_.push_back(member);
+    if (member != engine.rank()) others_.push_back(member);
 }
 
-/// Whether any rank may have some that do not travel with words: the same answer on all of them.
+/// Whether any rank may have elements that do not travel within control messages: the same answer on all ranks.
 bool NcclExchange::has_elements() const {
   return group().size() > 1 && std::any_of(all_calls().begin(), all_calls().end(), [](const Call* call) {
            return std::any_of(call->parts.begin(), call->parts.end(),
@@ -32,7 +33,7 @@ bool NcclExchange::has_elements() const {
          });
 }
 
-/// Whether every rank has the same bytes for all: the last step of an all_reduce is one.
+/// Whether every rank sends the same number of bytes to all: the last step of an all_reduce is such a step.
 bool NcclExchange::is_even_all_gather() const {
   const std::vector<const Call*>& calls = all_calls();
   const auto ranks = static_cast<std::int64_t>(calls.size());
@@ -42,30 +43,30 @@ bool NcclExchange::is_even_all_gather() const {
          std::all_of(calls.begin(), calls.end(), [&](const Call* one) { return one->parts[0] == call().parts[0]; });
 }
 
-/// Until all ranks are at this call, with the memory for it: from here on each does its part without anybody's word.
-/// Also those for which nothing moves: the group's communicator needs all of its ranks.
-void NcclExchange::come_together() {
-  if (lane_ != nullptr) return;
-  office().begin(PostOffice::Kind::ready, offers().name());
-  for (const int p : others_) office().send(p);
+/// Waits until all ranks are in this call, with the memory for it: from here on each does its part without control
+/// messages. Ranks for which nothing moves take part, too: the group's communicator needs all of its ranks.
+void NcclExchange::wait_for_all_ranks() {
+  if (channel_ != nullptr) return;
+  engine().begin(ProgressEngine::Kind::ready, offers().name());
+  for (const int p : others_) engine().send(p);
   for (std::size_t p = 0; p < group().size(); ++p)
     if (p != group().rank) wait_for(p, [&] { return arrival_of(p).ready.has_value(); });
   const auto is_open = [&] {
-    lane_ = path_.open(group());
-    return lane_ != nullptr;
+    channel_ = path_.open(group());
+    return channel_ != nullptr;
   };
-  office().wait(is_open, call(), others_, Awaited::elements_of_group);
+  engine().wait(is_open, call(), others_, Awaited::elements_of_group);
 }
 
 void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
                          std::vector<Tensor> destinations) {
   steps_begun_ = step() + 1;
   moves_[buffer] = nullptr;
-  Lane::Issue issue;
+  Channel::Issue issue;
   std::vector<Tensor> memory = offered();
   memory.insert(memory.end(), destinations.begin(), destinations.end());
   if (has_elements()) {
-    come_together();
+    wait_for_all_ranks();
     if (is_even_all_gather())
       issue = all_gather(std::exchange(destinations, std::vector<Tensor>(group().size())));  // own elements, too
     else if (call().operation == Operation::broadcast)
@@ -73,20 +74,20 @@ void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t l
     else
       issue = exchange(offset, length, destinations);
   }
-  // A mark of now, not of the offer: the memory of the destinations was another tensor's until they were made.
-  if (issue) moves_[buffer] = lane_->put(path_.mark(), std::move(issue), std::move(memory));
+  // A mark of now, not of the offer: the memory of the destinations may have belonged to other tensors before.
+  if (issue) moves_[buffer] = channel_->put(path_.mark(), std::move(issue), std::move(memory));
   Tensor& own = destinations[group().rank];
   if (own.defined()) own.copy_from(offered()[group().rank]);
 }
 
-Lane::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations) const {
   const Tensor& theirs = destinations[other()];
   const std::int64_t bytes = theirs.bytes();
   std::byte* const all = address(theirs) - static_cast<std::int64_t>(other()) * bytes;
   return [own = offered()[other()].data(), all, bytes](NcclCommunicator& ranks) { ranks.all_gather(own, all, bytes); };
 }
 
-Lane::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
   const auto place = std::find(group().members.begin(), group().members.end(), call().peer) - group().members.begin();
   const auto root = static_cast<std::size_t>(place);
   const Tensor x = root == group().rank ? offered()[other()] : destinations[root];
@@ -95,9 +96,10 @@ Lane::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) con
   };
 }
 
-/// NCCL's own all-to-all, gather and scatter are such groups of sends, of parts that lie side by side: ours need not.
-Lane::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
-                                   const std::vector<Tensor>& destinations) const {
+/// NCCL's own all-to-all, gather and scatter are such groups of sends, of contiguous parts; ours need not be
+/// contiguous.
+Channel::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
+                                      const std::vector<Tensor>& destinations) const {
   std::vector<NcclPiece> sends;
   std::vector<NcclPiece> receives;
   for (std::size_t p = 0; p < group().size(); ++p) {
@@ -113,17 +115,17 @@ Lane::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
 }
 
 void NcclExchange::wait(std::size_t buffer) {
-  const std::shared_ptr<Lane::Operation> move = std::move(moves_[buffer]);
+  const std::shared_ptr<Channel::Operation> move = std::move(moves_[buffer]);
   if (move == nullptr) return;
   const auto is_done = [&] {
-    lane_->progress();
+    channel_->progress();
     return move->is_done();
   };
-  office().wait(is_done, call(), others_, Awaited::elements_of_group);
+  engine().wait(is_done, call(), others_, Awaited::elements_of_group);
 }
 
 void NcclExchange::wait_until_read() {
-  // A root that takes nothing itself.
+  // A root that receives nothing itself.
   if (steps_begun_ <= step())
     begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::vector<Tensor>(group().size()));
   wait(0);

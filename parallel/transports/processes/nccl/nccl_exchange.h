@@ -1,4 +1,4 @@
-// A collective whose larger tensors go by NCCL.
+// A collective whose larger tensors move by NCCL.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace heddle {
 
 class NcclExchange : public CollectiveExchange {
  public:
-  NcclExchange(NcclPath& path, PostOffice& office, std::shared_ptr<const Group> group, Call call,
+  NcclExchange(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
                std::vector<Tensor> offered);
 
  protected:
@@ -23,17 +23,17 @@ class NcclExchange : public CollectiveExchange {
  private:
   bool has_elements() const;
   bool is_even_all_gather() const;
-  void come_together();
-  Lane::Issue all_gather(const std::vector<Tensor>& destinations) const;
-  Lane::Issue broadcast(const std::vector<Tensor>& destinations) const;
-  Lane::Issue exchange(std::int64_t offset, std::int64_t length, const std::vector<Tensor>& destinations) const;
+  void wait_for_all_ranks();
+  Channel::Issue all_gather(const std::vector<Tensor>& destinations) const;
+  Channel::Issue broadcast(const std::vector<Tensor>& destinations) const;
+  Channel::Issue exchange(std::int64_t offset, std::int64_t length, const std::vector<Tensor>& destinations) const;
   /// Another rank of the group.
   std::size_t other() const { return group().rank == 0 ? 1 : 0; }
 
   NcclPath& path_;
   std::vector<int> others_;  // world ranks
-  std::shared_ptr<Lane> lane_;
-  std::array<std::shared_ptr<Lane::Operation>, 2> moves_;
+  std::shared_ptr<Channel> channel_;
+  std::array<std::shared_ptr<Channel::Operation>, 2> moves_;
   int steps_begun_ = 0;
 };
 

@@ -3,29 +3,30 @@
 #include <utility>
 
 #include "parallel/transports/processes/nccl/nccl_exchange.h"
-#include "parallel/transports/processes/post_office.h"
+#include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 
 namespace {
 
-class LaneTransfer : public WireTransfer {
+class ChannelTransfer : public WireTransfer {
  public:
-  LaneTransfer(std::shared_ptr<Lane> lane, std::shared_ptr<Mark> after, Lane::Issue issue, const Tensor& tensor)
-      : lane_(std::move(lane)) {
-    operation_ = lane_->put(std::move(after), std::move(issue), {tensor});
+  ChannelTransfer(std::shared_ptr<Channel> channel, std::shared_ptr<const Mark> after, Channel::Issue issue,
+                  const Tensor& tensor)
+      : channel_(std::move(channel)) {
+    operation_ = channel_->put(std::move(after), std::move(issue), {tensor});
   }
 
   bool is_done() override {
-    if (lane_->is_abandoned()) return true;  // nothing is under way any more
-    if (!operation_->is_done()) lane_->progress();
+    if (channel_->is_abandoned()) return true;  // nothing is under way any more
+    if (!operation_->is_done()) channel_->progress();
     return operation_->is_done();
   }
-  void cancel() override { lane_->abandon(); }
+  void cancel() override { channel_->abandon(); }
 
  private:
-  std::shared_ptr<Lane> lane_;
-  std::shared_ptr<Lane::Operation> operation_;
+  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<Channel::Operation> operation_;
 };
 
 // A message's sender and receiver on the communicator of the two.
@@ -34,12 +35,12 @@ constexpr int receiver = 1;
 
 }  // namespace
 
-LaneName NcclPath::messages_from(int rank) const {
-  return {.use = NcclUse::messages, .sender = rank, .receiver = office_.rank()};
+ChannelName NcclPath::messages_from(int rank) const {
+  return {.use = NcclUse::messages, .sender = rank, .receiver = engine_.rank()};
 }
 
-LaneName NcclPath::messages_to(int rank) const {
-  return {.use = NcclUse::messages, .sender = office_.rank(), .receiver = rank};
+ChannelName NcclPath::messages_to(int rank) const {
+  return {.use = NcclUse::messages, .sender = engine_.rank(), .receiver = rank};
 }
 
 void NcclPath::begin(int ranks) {
@@ -47,22 +48,22 @@ void NcclPath::begin(int ranks) {
   // The world's calls count from 1.
   const ExchangeName meeting;
   Call call;
-  call.rank = office_.rank();
-  LetterWriter& letter = office_.begin(PostOffice::Kind::ready, meeting);
-  letter.put(mine.id);
-  letter.put_text(mine.machine);
-  letter.put_text(mine.address);
+  call.rank = engine_.rank();
+  MessageWriter& message = engine_.begin(ProgressEngine::Kind::ready, meeting);
+  message.put(mine.id);
+  message.put_text(mine.machine);
+  message.put_text(mine.address);
   for (int p = 0; p < ranks; ++p)
-    if (p != office_.rank()) office_.send(p);
+    if (p != engine_.rank()) engine_.send(p);
   std::vector<NcclGpu> gpus;
   for (int p = 0; p < ranks; ++p) {
-    if (p == office_.rank()) {
+    if (p == engine_.rank()) {
       gpus.push_back(mine);
       continue;
     }
-    office_.wait([&] { return office_.arrival(meeting, p).ready.has_value(); }, call, p);
-    const Arrival arrival = office_.take_arrival(meeting, p);
-    LetterReader reader(*arrival.ready);
+    engine_.wait([&] { return engine_.arrival(meeting, p).ready.has_value(); }, call, p);
+    const Arrival arrival = engine_.take_arrival(meeting, p);
+    MessageReader reader(*arrival.ready);
     NcclGpu& gpu = gpus.emplace_back();
     gpu.id = reader.get<decltype(gpu.id)>();
     gpu.machine = reader.get_text();
@@ -78,43 +79,46 @@ void NcclPath::begin(int ranks) {
 }
 
 bool NcclPath::may_receive(int from) {
-  return lanes_.open(messages_from(from), {from, office_.rank()}) != nullptr && !lanes_.stand_still();
+  return channels_.open(messages_from(from), {from, engine_.rank()}) != nullptr && !channels_.pause();
 }
 
 std::unique_ptr<WireTransfer> NcclPath::receive(int from, int /*tag*/, const Tensor& tensor) {
   const auto issue = [piece = NcclPiece{sender, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
     pair.exchange({}, std::span(&piece, 1));
   };
-  return std::make_unique<LaneTransfer>(lanes_.at(messages_from(from)), mark(), issue, tensor);
+  return std::make_unique<ChannelTransfer>(channels_.at(messages_from(from)), mark(), issue, tensor);
 }
 
 std::unique_ptr<WireTransfer> NcclPath::send(int to, int /*tag*/, const Tensor& tensor,
-                                             const std::shared_ptr<Mark>& computed) {
+                                             const std::shared_ptr<const Mark>& computed) {
   const auto issue = [piece = NcclPiece{receiver, tensor.data(), tensor.bytes()}](NcclCommunicator& pair) {
     pair.exchange(std::span(&piece, 1), {});
   };
-  return std::make_unique<LaneTransfer>(lanes_.at(messages_to(to)), computed, issue, tensor);
+  return std::make_unique<ChannelTransfer>(channels_.at(messages_to(to)), computed, issue, tensor);
 }
 
 std::unique_ptr<Exchange> NcclPath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
-  return std::make_unique<NcclExchange>(*this, office_, std::move(group), std::move(call), std::move(offered));
+  return std::make_unique<NcclExchange>(*this, engine_, std::move(group), std::move(call), std::move(offered));
 }
 
-std::shared_ptr<Lane> NcclPath::open(const Group& group) {
-  return lanes_.open({.use = NcclUse::collectives, .group = group.id}, group.members);
+std::shared_ptr<Channel> NcclPath::open(const Group& group) {
+  return channels_.open({.use = NcclUse::collectives, .group = group.id}, group.members);
 }
 
 void NcclPath::abandon() noexcept {
-  // NCCL may wait for the others' ends of its communicators, and these for the word that this one has failed.
+  // NCCL may wait for the other ranks' ends of its communicators, and these for the message that this one has failed.
   constexpr std::chrono::seconds patience{1};
-  (void)office_.wire().flush(patience);
-  // NCCL ends what has begun; what still waits for the device's own work, which waits for nobody, is to begin first.
+  (void)engine_.wire().flush(patience);
+  // NCCL ends what has begun. Operations that still wait for the device's own work, which waits for no rank, begin
+  // first.
   device_.backend().settle();
-  lanes_.abandon();
+  channels_.abandon();
 }
 
 MakeElementPath nccl_elements(Nccl& nccl) {
-  return [&nccl](PostOffice& office, const Device& device) { return std::make_unique<NcclPath>(office, nccl, device); };
+  return [&nccl](ProgressEngine& engine, const Device& device) {
+    return std::make_unique<NcclPath>(engine, nccl, device);
+  };
 }
 
 }  // namespace heddle

@@ -1,25 +1,25 @@
-// Elements that go from GPU to GPU by NCCL, after words have told what goes where: the words, and all that they find
-// out (calls that do not match, deadlocks, failures), are those of every transport among processes.
+// Elements that move from GPU to GPU by NCCL, after control messages have told what goes where. These messages, and all
+// that they detect (calls that do not match, deadlocks, failures), are those of every transport between processes.
 //
-// A collective's elements move when every rank has said that it has come to the call, so that no GPU waits for a rank
-// that is elsewhere; all of a step is one NCCL call. NCCL has no reduction whose order is that of the ranks: slices are
-// exchanged, which costs what a ring's reduce-scatter does, and combined in rank order. A message goes when its
-// receiver asks for it. Each group and each direction of a pair has a communicator of its own (lanes.h).
+// The elements of a collective move when every rank has reported that it is in the call, so that no GPU waits for a
+// rank that is elsewhere; each step is one NCCL call. NCCL has no reduction whose order is that of the ranks: slices
+// are exchanged, which costs what a ring's reduce-scatter does, and combined in rank order. A message moves when its
+// receiver requests it. Each group and each direction of a pair has a communicator of its own (channels.h).
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "parallel/transports/processes/element_path.h"
-#include "parallel/transports/processes/nccl/lanes.h"
+#include "parallel/transports/processes/nccl/channels.h"
 
 namespace heddle {
 
 class NcclPath : public ElementPath {
  public:
   /// The device is this rank's, on a GPU of its own, and outlives the path.
-  NcclPath(PostOffice& office, Nccl& nccl, const Device& device)
-      : office_(office), nccl_(nccl), device_(device), lanes_(office, nccl) {}
+  NcclPath(ProgressEngine& engine, Nccl& nccl, const Device& device)
+      : engine_(engine), nccl_(nccl), device_(device), channels_(engine, nccl) {}
   ~NcclPath() override { abandon(); }
   NcclPath(const NcclPath&) = delete;
   NcclPath& operator=(const NcclPath&) = delete;
@@ -27,31 +27,31 @@ class NcclPath : public ElementPath {
   /// InputError if two ranks are on one GPU, where NCCL would wait for ever.
   void begin(int ranks) override;
 
-  std::shared_ptr<Mark> mark(Device& device) override { return nccl_.mark(device); }
-  /// What was computed so far is done, and what was done in memory that is free now.
-  std::shared_ptr<Mark> mark() const { return nccl_.mark(device_); }
+  std::shared_ptr<const Mark> mark(Device& device) override { return device.backend().mark(); }
+  /// A mark behind all that this rank's device was given so far, also in memory that has been freed since.
+  std::shared_ptr<const Mark> mark() const { return device_.backend().mark(); }
   bool may_receive(int from) override;
   std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) override;
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
-                                     const std::shared_ptr<Mark>& computed) override;
+                                     const std::shared_ptr<const Mark>& computed) override;
   std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
-  void told(int /*from*/, LetterReader& letter) override { lanes_.told(letter); }
-  void progress() override { lanes_.progress(); }
+  void receive_message(int /*from*/, MessageReader& message) override { channels_.receive_message(message); }
+  void progress() override { channels_.progress(); }
   void abandon() noexcept override;
 
-  /// The lane of a group whose ranks are all at this call, once it is open: see Lanes::open.
-  std::shared_ptr<Lane> open(const Group& group);
+  /// The channel of a group whose ranks are all in this call, once it is open; see Channels::open.
+  std::shared_ptr<Channel> open(const Group& group);
 
-  void close() override { lanes_.close(); }
+  void close() override { channels_.close(); }
 
  private:
-  LaneName messages_from(int rank) const;
-  LaneName messages_to(int rank) const;
+  ChannelName messages_from(int rank) const;
+  ChannelName messages_to(int rank) const;
 
-  PostOffice& office_;
+  ProgressEngine& engine_;
   Nccl& nccl_;
   const Device& device_;
-  Lanes lanes_;
+  Channels channels_;
 };
 
 /// Paths over this NCCL, which outlives them.

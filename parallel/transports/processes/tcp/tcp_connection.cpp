@@ -22,21 +22,21 @@ bool may_come_later(int error) {
 
 }  // namespace
 
-void TcpConnection::post(std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) {
+void TcpConnection::post(std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) {
   if (!can_write_) return;
-  Frame& frame = letters_.emplace_back();
-  frame.header.kind = more_follow ? Kind::sheet : Kind::last_sheet;
-  frame.header.bytes = static_cast<std::int64_t>(words.size() + content.size());
-  frame.letter.assign(words.begin(), words.end());
-  frame.letter.insert(frame.letter.end(), content.begin(), content.end());
+  Frame& frame = messages_.emplace_back();
+  frame.header.kind = more_follow ? Kind::message_frame : Kind::last_message_frame;
+  frame.header.bytes = static_cast<std::int64_t>(head.size() + content.size());
+  frame.message.assign(head.begin(), head.end());
+  frame.message.insert(frame.message.end(), content.begin(), content.end());
   write();
 }
 
-std::optional<TcpConnection::Sheet> TcpConnection::next_sheet() {
-  if (sheets_.empty()) return {};
-  Sheet sheet = std::move(sheets_.front());
-  sheets_.pop_front();
-  return sheet;
+std::optional<TcpConnection::MessageFrame> TcpConnection::next_frame() {
+  if (message_frames_.empty()) return {};
+  MessageFrame frame = std::move(message_frames_.front());
+  message_frames_.pop_front();
+  return frame;
 }
 
 void TcpConnection::write() {
@@ -56,9 +56,9 @@ void TcpConnection::progress() {
 
 bool TcpConnection::begin_frame() {
   if (frame_.is_begun) return true;
-  if (!letters_.empty()) {
-    frame_ = std::move(letters_.front());
-    letters_.pop_front();
+  if (!messages_.empty()) {
+    frame_ = std::move(messages_.front());
+    messages_.pop_front();
   } else if (!outgoing_.empty()) {
     frame_ = {};
     frame_.elements = outgoing_.front();
@@ -86,7 +86,7 @@ void TcpConnection::end_frame() {
 bool TcpConnection::write_some() {
   if (!can_write_ || !socket_.is_open() || !begin_frame()) return false;
   const std::span<const std::byte> header = std::as_bytes(std::span(&frame_.header, 1));
-  const std::byte* const content = frame_.elements ? frame_.elements->data : frame_.letter.data();
+  const std::byte* const content = frame_.elements ? frame_.elements->data : frame_.message.data();
   std::array<iovec, 2> parts{};
   const std::size_t header_left = frame_.at < header.size() ? header.size() - frame_.at : 0;
   const std::size_t written = frame_.at - (header.size() - header_left);
@@ -98,7 +98,7 @@ bool TcpConnection::write_some() {
   message.msg_iovlen = parts.size();
   const ssize_t count = ::sendmsg(socket_.number(), &message, MSG_NOSIGNAL);
   if (count < 0) {
-    // What the other had said before is still to be read: it may be why it ended.
+    // What the peer had sent before is still to be read: it may be the reason why it ended.
     if (!may_come_later(errno)) lose(errno);
     return false;
   }
@@ -120,7 +120,7 @@ bool TcpConnection::read_some() {
     left = static_cast<std::size_t>(header_.bytes) - at;
     const bool is_dropped = elements_ && elements_->data == nullptr;
     if (is_dropped) dropped_.resize(left);
-    to = is_dropped ? dropped_.data() : (elements_ ? elements_->data : sheet_.data()) + at;
+    to = is_dropped ? dropped_.data() : (elements_ ? elements_->data : incoming_frame_.data()) + at;
   }
   const ssize_t count = ::recv(socket_.number(), to, left, 0);
   if (count <= 0) {
@@ -138,15 +138,15 @@ bool TcpConnection::read_some() {
   return true;
 }
 
-/// Of what follows the header; false where nothing can.
+/// Begins to read what follows the header; false if the header is invalid.
 bool TcpConnection::begin_read() {
   const std::int64_t bytes = header_.bytes;
   switch (header_.kind) {
-    case Kind::sheet:
-    case Kind::last_sheet:
-      if (bytes < 0 || bytes > static_cast<std::int64_t>(Wire::max_sheet))
-        return refuse(fmt::format("part of a letter, of {} bytes", bytes));
-      sheet_.resize(static_cast<std::size_t>(bytes));
+    case Kind::message_frame:
+    case Kind::last_message_frame:
+      if (bytes < 0 || bytes > static_cast<std::int64_t>(Wire::max_frame))
+        return refuse(fmt::format("part of a message, of {} bytes", bytes));
+      incoming_frame_.resize(static_cast<std::size_t>(bytes));
       return true;
     case Kind::elements: {
       const auto found = incoming_.find(header_.tag);
@@ -169,26 +169,26 @@ void TcpConnection::end_read() {
     }
     elements_ = nullptr;
   } else {
-    sheets_.push_back({std::move(sheet_), header_.kind == Kind::sheet});
-    sheet_ = {};
+    message_frames_.push_back({std::move(incoming_frame_), header_.kind == Kind::message_frame});
+    incoming_frame_ = {};
   }
   read_ = 0;
 }
 
-/// The other is not listened to any more, and can still be told why.
+/// Reads nothing more from the peer, which can still be sent the reason.
 bool TcpConnection::refuse(std::string_view what) {
   why_gone_ = fmt::format("it sent {}: all processes must run the same build of this program", what);
-  // Their memory may go now.
+  // Their memory may be freed from now on.
   outgoing_.clear();
   if (frame_.elements) can_write_ = false;
   return false;
 }
 
-/// Nothing more can be written; what is not, nobody waits for.
+/// Nothing more can be written, and what is left to write is dropped.
 void TcpConnection::lose(int error) {
   if (can_write_) error_ = error;
   can_write_ = false;
-  letters_.clear();
+  messages_.clear();
   outgoing_.clear();
   frame_ = {};
 }

@@ -1,5 +1,6 @@
-// One process's connection with another: letters, and between them elements in frames, so that a letter never waits for
-// a tensor. What comes is checked before anything is done with it. Nothing here waits. Internal to the wire of sockets.
+// The connection of one process with another. It carries control messages and elements in frames, so that a message
+// never waits for a tensor. Everything that arrives is checked before it is used. Nothing here waits. Internal to the
+// wire of sockets.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +20,21 @@ namespace heddle {
 
 class TcpConnection {
  public:
-  /// Elements under way; done when they are in the system's hands, or have come from there.
+  /// Elements under way; a send is done when the system has taken them all, a receive when all have arrived.
   struct Elements {
-    std::byte* data;  // null: of a receiver who does not want them any more
+    std::byte* data;  // null: a receive that was cancelled
     std::int64_t left;
     int tag;
     bool is_done;
   };
-  struct Sheet {
+  struct MessageFrame {
     std::vector<std::byte> content;
     bool more_follow;
   };
 
-  /// What is written before each frame. A frame of letters has at most `Wire::max_sheet` bytes, one of elements those
-  /// that were asked for, of which at most `max_elements` go before letters that were posted meanwhile.
-  enum class Kind : std::uint32_t { last_sheet, sheet, elements };
+  /// The header of each frame. A frame of a message has at most `Wire::max_frame` bytes. Requested elements are split
+  /// into frames of at most `max_elements` bytes, between which messages are sent that were posted meanwhile.
+  enum class Kind : std::uint32_t { last_message_frame, message_frame, elements };
   struct Header {
     Kind kind{};
     std::int32_t tag = 0;
@@ -43,34 +44,34 @@ class TcpConnection {
 
   explicit TcpConnection(TcpSocket socket) : socket_(std::move(socket)) {}
 
-  void post(std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow);
+  void post(std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow);
   void send(std::shared_ptr<Elements> elements) { outgoing_.push_back(std::move(elements)); }
   void receive(std::shared_ptr<Elements> elements) { incoming_[elements->tag] = std::move(elements); }
-  /// The memory of a receive may go: what still comes for it is read, and dropped.
+  /// The memory of a receive may be freed: what still arrives for it is read and dropped.
   static void forget(Elements& elements) { elements.data = nullptr; }
-  /// What has come, oldest first.
-  std::optional<Sheet> next_sheet();
-  /// Writes what can be, and reads what can be, too.
+  /// The frames of messages that have arrived, oldest first.
+  std::optional<MessageFrame> next_frame();
+  /// `write` writes what can be written; `progress` also reads what can be read.
   void write();
   void progress();
-  /// Whether letters are still to be written.
-  bool has_letters() const { return can_write_ && (!letters_.empty() || (frame_.is_begun && !frame_.elements)); }
-  /// Once all is written. The other side then sees the end, and this one the other's.
+  /// Whether messages are still to be written.
+  bool has_messages() const { return can_write_ && (!messages_.empty() || (frame_.is_begun && !frame_.elements)); }
+  /// Ends writing, once everything is written. The peer then sees the end of the stream.
   void end_writing() { is_last_ = true; }
   bool is_open() const { return socket_.is_open(); }
-  /// Nothing more will come: the other side has closed, died or said what cannot be. What came before that has been
-  /// read.
+  /// Nothing more will arrive: the peer has closed the connection, died, or sent invalid bytes. What arrived before
+  /// that has been read.
   bool is_gone() const { return !why_gone_.empty(); }
   /// `its process is gone`.
   const std::string& why_gone() const { return why_gone_; }
   void close() { socket_.close(); }
 
  private:
-  /// What is being written.
+  /// The frame that is being written.
   struct Frame {
     bool is_begun = false;
     Header header;
-    std::vector<std::byte> letter;
+    std::vector<std::byte> message;
     std::shared_ptr<Elements> elements;
     std::size_t at = 0;  // of the header and what follows
   };
@@ -85,16 +86,16 @@ class TcpConnection {
   void lose(int error);
 
   TcpSocket socket_;
-  std::deque<Frame> letters_;
+  std::deque<Frame> messages_;
   std::deque<std::shared_ptr<Elements>> outgoing_;
   Frame frame_;
   std::map<int, std::shared_ptr<Elements>> incoming_;
   Header header_;
   std::size_t read_ = 0;  // of the header and what follows
-  std::vector<std::byte> sheet_;
+  std::vector<std::byte> incoming_frame_;
   std::vector<std::byte> dropped_;
   std::shared_ptr<Elements> elements_;
-  std::deque<Sheet> sheets_;
+  std::deque<MessageFrame> message_frames_;
   bool can_write_ = true;
   bool is_last_ = false;
   int error_ = 0;  // the first

@@ -47,7 +47,7 @@ void set_up_connection(const TcpSocket& socket) {
     (void)::setsockopt(socket.number(), level, option, &value, sizeof(value));
   };
   constexpr int silence = static_cast<int>(TcpSocket::longest_silence.count());
-  set(IPPROTO_TCP, TCP_NODELAY, 1);  // words are short and waited for
+  set(IPPROTO_TCP, TCP_NODELAY, 1);  // control messages are short and waited for
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, silence / 3);
   set(IPPROTO_TCP, TCP_KEEPINTVL, silence / 6);
@@ -78,7 +78,7 @@ int try_to_connect(const TcpSocket& socket, const TcpAddress& address, TcpSocket
     (void)::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error != 0 || !socket.is_with_itself()) return error;
-  // Closed at once, or who is to listen at this port would find it taken for a minute.
+  // Closed at once: otherwise the process that is to listen at this port would find it taken for a minute.
   const linger at_once{1, 0};
   (void)::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   return ECONNREFUSED;
@@ -112,11 +112,11 @@ TcpSocket TcpSocket::listen(std::uint16_t port) {
 }
 
 TcpAddress TcpSocket::address_of(const std::string& host, std::uint16_t port) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_INET;
-  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo request{};
+  request.ai_family = AF_INET;
+  request.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int code = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); code != 0)
+  if (const int code = ::getaddrinfo(host.c_str(), nullptr, &request, &found); code != 0)
     fail<InputError>("MASTER_ADDR: {}: {}", host, ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   return {reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr, htons(port)};
@@ -146,7 +146,7 @@ TcpAddress TcpSocket::there() const {
 
 TcpSocket TcpSocket::accept() const {
   const int number = ::accept4(number_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (number < 0) return {};  // nobody, or who has gone again
+  if (number < 0) return {};  // no connection, or one that has ended again
   TcpSocket socket(number);
   set_up_connection(socket);
   return socket;

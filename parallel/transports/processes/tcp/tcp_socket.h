@@ -1,5 +1,4 @@
-// Sockets of TCP over IPv4. Nothing of a connection waits but what is given a deadline. Internal to the wire of
-// sockets.
+// TCP sockets over IPv4. Only functions with a deadline wait. Internal to the wire of sockets.
 #pragma once
 
 #include <chrono>
@@ -22,9 +21,9 @@ std::string to_string(const TcpAddress& address);
 /// Of 127.0.0.0/8: another machine's processes would reach themselves there.
 bool is_loopback(const TcpAddress& address);
 
-/// A connection to a machine that does not answer ends after `longest_silence`, whether something is under way
-/// (TCP_USER_TIMEOUT) or nothing is (keepalive). So does one to a process that for so long reads nothing of what is
-/// sent to it and has filled the systems' buffers.
+/// A connection to a machine that does not answer ends after `longest_silence`, whether data is under way
+/// (TCP_USER_TIMEOUT) or not (keepalive). So does a connection to a process that reads nothing for this time while the
+/// buffers of both systems are full.
 class TcpSocket {
  public:
   using Clock = std::chrono::steady_clock;
@@ -32,7 +31,7 @@ class TcpSocket {
   static constexpr std::chrono::seconds longest_silence{60};
 
   TcpSocket() = default;
-  /// Owns the system's socket of this number, which is one that does not wait; Error if it is none.
+  /// Owns the non-blocking system socket of this number; Error if the number is negative.
   explicit TcpSocket(int number);
   TcpSocket(TcpSocket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   TcpSocket& operator=(TcpSocket&& other) noexcept {
@@ -41,29 +40,29 @@ class TcpSocket {
   }
   ~TcpSocket() { close(); }
 
-  /// On all of this machine's addresses; port 0: any that is free. InputError if the port is not.
+  /// Listens on all addresses of this machine; port 0: any free port. InputError if the port is not free.
   static TcpSocket listen(std::uint16_t port);
   /// InputError for a host without an address.
   static TcpAddress address_of(const std::string& host, std::uint16_t port);
-  /// Again and again, for the other may not listen yet; RankFailed at the deadline.
+  /// Tries repeatedly, because the peer may not listen yet; RankFailed at the deadline.
   static TcpSocket connect(const TcpAddress& address, const std::string& whom, Deadline deadline);
 
   bool is_open() const { return number_ >= 0; }
   int number() const { return number_; }
-  /// This end's address, and the other's.
+  /// The addresses of this end and of the peer.
   TcpAddress here() const;
   TcpAddress there() const;
-  /// Who connects to a free port may be given that very port to connect from, and then reaches itself.
+  /// A process that connects to a free port may be given that very port to connect from, and then reaches itself.
   bool is_with_itself() const { return here() == there(); }
 
-  /// Who has connected meanwhile, if anybody has.
+  /// The next connection, if a process has connected meanwhile.
   TcpSocket accept() const;
-  /// How many bytes have come, at most those asked for; nothing where no more will come.
+  /// The number of bytes read, at most those that `bytes` holds; nothing if no more will arrive.
   std::optional<std::size_t> read_some(std::span<std::byte> bytes) const;
   enum class Outcome { done, late, closed };
   Outcome read(std::span<std::byte> bytes, Deadline deadline) const;
   Outcome write(std::span<const std::byte> bytes, Deadline deadline) const;
-  /// No more will be written; the other can still read what was.
+  /// Ends writing; the peer can still read what was written.
   void end_writing() const;
   void close();
 

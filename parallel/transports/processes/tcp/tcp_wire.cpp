@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/transports/processes/tcp/meeting.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 
 namespace heddle {
@@ -31,7 +31,7 @@ class TcpTransfer : public WireTransfer {
 
 class TcpWire : public Wire {
  public:
-  TcpWire(const Launch& launch, Met met)
+  TcpWire(const Launch& launch, RendezvousResult met)
       : launch_(launch), local_rank_(launch.local_rank.value_or(met.local_rank)), local_size_(met.local_size) {
     for (TcpSocket& socket : met.sockets) connections_.emplace_back(std::move(socket));
     is_gone_.resize(connections_.size());
@@ -43,19 +43,20 @@ class TcpWire : public Wire {
   int local_rank() const override { return local_rank_; }
   std::string name() const override { return "sockets"; }
 
-  void post(int to, std::span<const std::byte> words, std::span<const std::byte> content, bool more_follow) override {
-    connection(to).post(words, content, more_follow);
+  void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
+    connection(to).post(head, content, more_follow);
   }
-  std::optional<Sheet> next_sheet() override {
-    if (const std::optional<Sheet> sheet = first_sheet()) return sheet;
+  std::optional<Frame> next_frame() override {
+    if (const std::optional<Frame> frame = first_frame()) return frame;
     for (TcpConnection& other : connections_) other.progress();
-    return first_sheet();
+    return first_frame();
   }
   bool flush(std::chrono::milliseconds patience) noexcept override {
     const auto deadline = TcpSocket::Clock::now() + patience;
     for (;;) {
       for (TcpConnection& other : connections_) other.write();
-      if (std::none_of(connections_.begin(), connections_.end(), std::mem_fn(&TcpConnection::has_letters))) return true;
+      if (std::none_of(connections_.begin(), connections_.end(), std::mem_fn(&TcpConnection::has_messages)))
+        return true;
       if (TcpSocket::Clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -90,7 +91,7 @@ class TcpWire : public Wire {
     return std::make_shared<TcpConnection::Elements>(
         TcpConnection::Elements{static_cast<std::byte*>(data), bytes, tag, bytes == 0});
   }
-  /// What was said last is still to be written, and what others say to be read: a connection that closes before may
+  /// The last messages are still to be written, and those of the peers to be read: a connection that closes earlier may
   /// lose both.
   void part(std::chrono::seconds patience) {
     const auto deadline = TcpSocket::Clock::now() + patience;
@@ -103,11 +104,11 @@ class TcpWire : public Wire {
     for (TcpConnection& other : connections_) other.close();
   }
   TcpConnection& connection(int p) { return connections_[static_cast<std::size_t>(p)]; }
-  std::optional<Sheet> first_sheet() {
+  std::optional<Frame> first_frame() {
     for (int p = 0; p < size(); ++p)
-      if (auto sheet = connection(p).next_sheet()) {
-        read_ = std::move(*sheet);
-        return Sheet{p, read_.content, read_.more_follow};
+      if (auto frame = connection(p).next_frame()) {
+        read_ = std::move(*frame);
+        return Frame{p, read_.content, read_.more_follow};
       }
     return {};
   }
@@ -117,14 +118,14 @@ class TcpWire : public Wire {
   int local_size_;
   std::vector<TcpConnection> connections_;  // this process's own has no socket
   std::vector<bool> is_gone_;
-  TcpConnection::Sheet read_;
+  TcpConnection::MessageFrame read_;
 };
 
 }  // namespace
 
-std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
-                                  const MeetingPatience& patience) {
-  return std::make_unique<TcpWire>(launch, meet(launch, meeting_point, patience));
+std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
+                                  const RendezvousPatience& patience) {
+  return std::make_unique<TcpWire>(launch, rendezvous(launch, address, patience));
 }
 
 }  // namespace heddle

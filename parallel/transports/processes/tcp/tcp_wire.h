@@ -1,21 +1,21 @@
-// A wire of sockets, where processes were started without MPI: by hand, by a script or by srun, each with RANK,
+// A wire of sockets, for processes that were started without MPI: by hand, by a script or by srun, each with RANK,
 // WORLD_SIZE, MASTER_ADDR and MASTER_PORT (or Open MPI's or Slurm's names for the first two).
 #pragma once
 
 #include <memory>
 
 #include "parallel/transports/processes/launch.h"
-#include "parallel/transports/processes/tcp/meeting_point.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {
 
-/// Connects this process with all others of the launch; waits for them so long, and for those of a higher rank so long
-/// again once all are known. RankFailed names those that did not come, or left again; InputError tells what is wrong
-/// with the launch or the meeting point, or that these processes are not of one job.
+/// Connects this process with all others of the launch. It waits for them as long as `patience` says, and as long again
+/// for higher ranks once all are known. RankFailed names the ranks that did not come, or left again; InputError says
+/// what is wrong with the launch or the address, or that these processes are not of one job.
 ///
-/// A process that ends is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
-std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const MeetingPoint& meeting_point,
-                                  const MeetingPatience& patience = {});
+/// The end of a process is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
+std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
+                                  const RendezvousPatience& patience = {});
 
 }  // namespace heddle

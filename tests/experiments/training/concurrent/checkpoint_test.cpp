@@ -2,6 +2,7 @@
 #include "experiments/training/checkpoints/checkpoint.h"
 
 #include <functional>
+#include <limits>
 
 #include <doctest/doctest.h>
 
@@ -131,6 +132,37 @@ TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the
       const test::Outcome rest = run(way(saving_ranks), experiment(way(saving_ranks)), resuming(folder, 2, 4));
       CHECK(rest.state == whole.state);
     }
+}
+
+TEST_CASE("state that is not finite on any one rank is named, whatever type it has") {
+  const Way way{{Mesh(3), 4}};
+  const auto spoiling = [](const std::string& name, double value) {
+    return Course{.end = 2, .after = [=](Trainer& trainer) {
+                    trainer.check_finite(0);
+                    std::vector<StateTensor> states = trainer.backbone_state();
+                    for (StateTensor& state : trainer.head_state()) states.push_back(std::move(state));
+                    for (StateTensor& state : states)
+                      if (state.name == name && trainer.rank().index == 1) {
+                        Tensor last = state.value.reshape({-1});
+                        last = last.rows(last.numel() - 1, last.numel());
+                        last.copy_from(Tensor::full(trainer.rank().device, {1}, last.dtype(), value));
+                      }
+                    trainer.check_finite(1);
+                  }};
+  };
+  const auto is_named = [&](WeightState weights, const std::string& name, double value) {
+    Experiment experiment = experiment_of(way);
+    experiment.head.weights = weights;
+    CHECK_THROWS_WITH_AS(run(way, experiment, spoiling(name, value)),
+                         fmt::format("step 1: {} is not finite on rank 1: the training has diverged", name).c_str(),
+                         RankFailed);
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  is_named(WeightState::f32, "head.weight", infinity);
+  is_named(WeightState::f32, "conv2.weight", -infinity);
+  is_named(WeightState::f32, "bn1.running_var", std::numeric_limits<double>::quiet_NaN());
+  is_named(WeightState::bf16, "head.weight", infinity);
+  is_named(WeightState::int8, "head.weight.scale", infinity);
 }
 
 TEST_CASE("running statistics of margins, biases and sub-centres go on over any layout with the same bits" *

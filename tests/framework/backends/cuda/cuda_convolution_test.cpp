@@ -52,7 +52,7 @@ struct NormResults {
 };
 
 NormResults run_norm(Device& device, const NormCase& c, DType dtype, NormActivation activation, bool has_residual) {
-  const ConvolutionKernels& kernels = device.backend().convolution();
+  const NormalizationKernels& kernels = device.backend().normalization();
   const DType statistics = compute_dtype(dtype);
   const Shape shape{c.rows, c.channels};
   const Shape channels{c.channels};
@@ -74,15 +74,22 @@ NormResults run_norm(Device& device, const NormCase& c, DType dtype, NormActivat
   Tensor moments = Tensor::empty(device, {2, c.channels}, statistics);
   kernels.moments(x, moments);
   Tensor y = placed(device, shape, std::vector<double>(values.size()), dtype, c.offset);
-  kernels.normalize(x, mean, inverse, gamma, beta, residual, activation, slope, y);
+  const ChannelNorm norm{.x = x,
+                         .mean = mean,
+                         .inverse_deviation = inverse,
+                         .gamma = gamma,
+                         .beta = beta,
+                         .activation = activation,
+                         .slope = slope};
+  kernels.normalize(norm, residual, y);
   Tensor sums = Tensor::empty(device, {3, c.channels}, statistics);
   Tensor passed = has_residual ? dy.clone() : Tensor();
   const bool needs_output = has_residual && activation == NormActivation::relu;
-  kernels.normalize_backward_sums(x, mean, inverse, gamma, beta, activation, slope, needs_output ? y : Tensor(),
-                                  has_residual ? passed : dy, sums, passed);
+  kernels.normalize_backward_sums(norm, needs_output ? y : Tensor(), has_residual ? passed : dy, sums, passed);
   Tensor dx = dy.clone();
-  kernels.normalize_backward_input(x, mean, inverse, gamma, beta, has_residual ? NormActivation::none : activation,
-                                   slope, has_residual ? passed : dx, sums, static_cast<double>(c.rows), dx);
+  ChannelNorm passing = norm;
+  if (has_residual) passing.activation = NormActivation::none;
+  kernels.normalize_backward_input(passing, has_residual ? passed : dx, sums, static_cast<double>(c.rows), dx);
   return {moments.to_doubles(), y.to_doubles(), sums.to_doubles(),
           has_residual ? passed.to_doubles() : std::vector<double>(), dx.to_doubles()};
 }
@@ -119,7 +126,7 @@ TEST_CASE("Moments of many rows keep a deviation that is small beside the mean")
   std::vector<double> values = normal_values(rows * 8, 1);
   for (double& value : values) value = 4096 + std::round(value * 1024) / 1024;
   Tensor moments = Tensor::empty(device, {2, 8}, DType::f32);
-  device.backend().convolution().moments(tensor(device, {rows, 8}, values, DType::f32), moments);
+  device.backend().normalization().moments(tensor(device, {rows, 8}, values, DType::f32), moments);
   const std::vector<double> got = moments.to_doubles();
   for (std::size_t c = 0; c < 8; ++c) {
     double mean = 0;
@@ -138,7 +145,7 @@ struct PoolResults {
 };
 
 PoolResults run_pool(Device& device, PoolOp op, const PoolGeometry& g, DType dtype, std::int64_t offset) {
-  const ConvolutionKernels& kernels = device.backend().convolution();
+  const PoolingKernels& kernels = device.backend().pooling();
   const Shape in{g.batch, g.input.height, g.input.width, g.channels};
   const Shape out{g.batch, g.output.height, g.output.width, g.channels};
   std::vector<double> values = normal_values(in.numel(), 1);

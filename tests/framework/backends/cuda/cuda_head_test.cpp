@@ -174,7 +174,7 @@ TEST_CASE("head kernels: tiles of exponentials and the gradients from them are t
       const Tensor target_logit = row_values(device, s, dtype, 9);
       const Tensor target_slope = row_values(device, s, dtype, 10);
       Tensor gradient = Tensor::empty_like(logits);
-      kernels.stashed_gradient(config, in.columns, 0.25, reference, log_sums, target_logit, target_slope, logits,
+      kernels.stashed_gradient(config, in.columns, 0.25, {reference, log_sums, target_logit, target_slope}, logits,
                                gradient);
       return Tensors{logits, sums, gradient};
     });
@@ -223,10 +223,10 @@ TEST_CASE("head kernels: what margins ask of rows is the cpu's") {
               Tensor local = Tensor::empty(device, {rows * centres}, DType::i64);
               kernels.local_columns(labels, range, local);
               if (is_optional) {
-                kernels.target_products(labels, range, x, w, none, products, none, none);
+                kernels.target_products({labels, range, w, none}, x, products, none, none);
                 return Tensors{products, local};
               }
-              kernels.target_products(labels, range, x, w, scale, products, radii, best);
+              kernels.target_products({labels, range, w, scale}, x, products, radii, best);
               return Tensors{products, radii, best, local};
             });
           }
@@ -277,10 +277,12 @@ TEST_CASE("head kernels: gradients of embeddings from weighted sums are the cpu'
           Tensor weighted = products_of(device, s, dtype, 1);
           const Tensor scale = has_scale ? tensor(device, {s.rows}, positive(s.rows, 2), dtype) : Tensor();
           const auto take = [&](const ShardRange& range, const Tensor& target_rows) {
-            device.backend().head().fused_gradient({.scale = 12}, 0.25, integers(device, labels_of(s)), range,
-                                                   row_values(device, s, dtype, 3), row_values(device, s, dtype, 4, 1),
-                                                   row_values(device, s, dtype, 5), row_values(device, s, dtype, 6),
-                                                   target_rows, target_rows.defined() ? scale : Tensor(), weighted);
+            device.backend().head().fused_gradient(
+                {.scale = 12}, 0.25,
+                {integers(device, labels_of(s)), range, target_rows, target_rows.defined() ? scale : Tensor()},
+                {row_values(device, s, dtype, 3), row_values(device, s, dtype, 4, 1), row_values(device, s, dtype, 5),
+                 row_values(device, s, dtype, 6)},
+                weighted);
           };
           take({first_class, s.columns / 2 + 1}, products_of(device, s, dtype, 7));
           take({first_class, 0}, Tensor());

@@ -75,7 +75,7 @@ TEST_CASE("More rows than are worked on at once all have their results") {
     Tensor unit = Tensor::empty_like(x);
     Tensor inverse = Tensor::empty(device, {33000}, DType::f32);
     device.backend().rows().softmax(x, y);
-    device.backend().rows().l2_normalize(x, 1e-3, unit, inverse);
+    device.backend().normalization().l2_normalize(x, 1e-3, unit, inverse);
     return std::vector<Tensor>{y, unit, inverse};
   });
 }
@@ -122,7 +122,7 @@ TEST_CASE("Normalised rows and their gradients are the cpu's, in place and with 
   for_rows([](const std::string& name, const Shape& shape, DType dtype, std::int64_t skipped) {
     if (shape.back() == 0) return;
     check_agreement(name, 4 * rounding_of(dtype), [&](Device& device) {
-      const RowKernels& kernels = device.backend().rows();
+      const NormalizationKernels& kernels = device.backend().normalization();
       const std::int64_t rows = rows_of(shape);
       const DType type = compute_dtype(dtype);
       const Tensor x = drawn(device, shape, dtype, 1, skipped);

@@ -100,8 +100,8 @@ TEST_CASE("Moments of many channels merge as the cpu's do, and groups of none le
                           Tensor merged = Tensor::empty(device, {2 * channels + 1}, dtype);
                           Tensor means = drawn(device, {channels}, dtype, 1);
                           Tensor variances = drawn(device, {channels}, dtype, 2);
-                          device.backend().training().combine_moments(groups, merged);
-                          device.backend().training().merge_moments(groups, 0.1, means, variances);
+                          device.backend().normalization().combine_moments(groups, merged);
+                          device.backend().normalization().merge_moments(groups, 0.1, means, variances);
                           return std::vector<Tensor>{merged, means, variances};
                         });
 }

@@ -1,4 +1,4 @@
-// The dynamic loss scale of f16: its rules, and that an overflow on one rank is all ranks' overflow.
+// The dynamic loss scale of f16: its rules, and that an overflow on one rank counts on all ranks.
 #include "framework/optimizers/loss_scale.h"
 
 #include <atomic>

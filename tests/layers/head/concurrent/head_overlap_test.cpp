@@ -1,4 +1,4 @@
-// Phase 2 of the head while the embeddings' gradient is on its way.
+// Phase 2 of the head while the embeddings' gradient is being sent.
 #include <atomic>
 #include <limits>
 #include <vector>
@@ -25,7 +25,7 @@ struct Stepped {
   int calls = 0;
 };
 
-/// A step of one rank of two. `prepare` may change the table before it.
+/// A step of one of two ranks. `prepare` may change the table before it.
 Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = {},
              const std::function<void()>& on_update = {}) {
   Construction construction{rank.device, rank.key, DType::f32};

@@ -1,11 +1,11 @@
-// So many steps that a table of put-off ones fills up.
-#include "tests/support/lazy_training.h"
+// Enough steps to fill the table of deferred ones.
+#include "tests/support/head/lazy_training.h"
 
 namespace heddle::test::lazy {
 
 TEST_CASE("lazy rows are dense ones to rounding after 20,000 steps at a low rate with a changing learning rate") {
   Case c;
-  c.steps = 20000;  // more than a table of put-off steps holds
+  c.steps = 20000;  // more than a table of deferred steps holds
   c.config.sample.rate = 0.05;
   // Long weights and small gradients: two runs that differ by rounding stay together.
   c.config.initial_deviation = 1;

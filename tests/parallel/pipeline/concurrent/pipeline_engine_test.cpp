@@ -1,4 +1,4 @@
-// The engine by itself, with stages of a few operations.
+// The engine alone, with stages of a few operations.
 #include <atomic>
 #include <map>
 #include <mutex>

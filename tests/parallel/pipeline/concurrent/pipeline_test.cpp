@@ -17,7 +17,7 @@ namespace {
 
 using test::Layout;
 
-/// A shape that the schedule takes, with at most so many stages.
+/// A random shape that the schedule takes, with at most this many stages.
 ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int most_stages) {
   for (;;) {
     const int ranks = 1 + static_cast<int>(draws.below(8));

@@ -77,7 +77,7 @@ TEST_CASE("a failure of one rank is the same error on all processes, and the nex
   }
 }
 
-TEST_CASE("those that are stopped are told by whom and why") {
+TEST_CASE("ranks that are stopped report by which rank and why") {
   std::string stopped;
   const auto body = [&](Rank& rank) {
     if (rank.index == 1) throw std::runtime_error("lost");
@@ -108,7 +108,7 @@ TEST_CASE("out of memory and wrong input keep their kind on all processes") {
   CHECK_THROWS_WITH_AS(run_ranks(everybody(), wrong), "data.path: expected a folder, got a file", InputError);
 }
 
-TEST_CASE("of several failures the lowest rank's is told by all") {
+TEST_CASE("of several failures all report the lowest rank's") {
   const auto body = [](Rank& rank) {
     rank.world.barrier().wait();
     throw std::runtime_error(fmt::format("cause {}", rank.index));
@@ -125,7 +125,7 @@ TEST_CASE("abort ends all processes with its reason, however long") {
   CHECK_THROWS_WITH_AS(run_ranks(everybody(), body), ("rank 1 failed: " + why).c_str(), RankFailed);
 }
 
-TEST_CASE("a circle of large messages and a collective is printed as what it is") {
+TEST_CASE("a cycle of large messages and a collective is printed as such") {
   // Every rank waits for its neighbour, the last one in a collective.
   const int last = job->size() - 1;
   const auto ring = [last](Rank& rank) {
@@ -135,14 +135,14 @@ TEST_CASE("a circle of large messages and a collective is printed as what it is"
     else
       rank.world.send(x, rank.index + 1).wait();
   };
-  std::string circle = "deadlock: ";
+  std::string cycle = "deadlock: ";
   for (int r = 0; r < last; ++r)
-    circle += fmt::format("rank {}, message 1: send to rank {} f32[300000] waits for rank {}; ", r, r + 1, r + 1);
-  circle += fmt::format("rank {}, call 2: all_reduce(sum) f32[300000] waits for rank 0", last);
-  CHECK_THROWS_WITH_AS(run_ranks(everybody(), ring), circle.c_str(), RankFailed);
+    cycle += fmt::format("rank {}, message 1: send to rank {} f32[300000] waits for rank {}; ", r, r + 1, r + 1);
+  cycle += fmt::format("rank {}, call 2: all_reduce(sum) f32[300000] waits for rank 0", last);
+  CHECK_THROWS_WITH_AS(run_ranks(everybody(), ring), cycle.c_str(), RankFailed);
 }
 
-TEST_CASE("ranks that wait for a slow one are in no circle") {
+TEST_CASE("ranks that wait for a slow one are in no cycle") {
   run_ranks(everybody(), [](Rank& rank) {
     if (rank.index == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
     const Tensor sum = rank.world.all_reduce(Tensor::full(rank.device, {300000}, DType::f32, 1));

@@ -31,7 +31,7 @@ bool is_intact(const Held& held) {
          std::memcmp(bytes, bytes + 1, static_cast<std::size_t>(held.bytes - 1)) == 0;
 }
 
-/// Sizes as a training step has them: many small ones, some up to megabytes.
+/// Sizes as in a training step: many small ones, some up to megabytes.
 std::int64_t draw_size(std::mt19937& random) {
   const double exponent = std::uniform_real_distribution(0.0, 22.0)(random);
   return static_cast<std::int64_t>(std::exp2(exponent));

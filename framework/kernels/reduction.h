@@ -1,0 +1,29 @@
+// Reductions over dimensions of a tensor, and over tensors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "framework/tensors/tensor.h"
+
+namespace heddle {
+
+enum class ReduceOp { sum, mean, max };
+
+class ReductionKernels {
+ public:
+  virtual ~ReductionKernels() = default;
+
+  /// x seen as [outer, reduced, inner] -> y of outer * inner elements. Sums in a fixed order, f32 sums in f32 blocks
+  /// that are added in f64.
+  virtual void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const = 0;
+  /// dx[o,r,i] = dy[o,i] where x[o,r,i] == y[o,i] for the first such r, else 0.
+  virtual void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
+                                   Tensor& dx) const = 0;
+  /// Every result = parts[0] op parts[1] op .., in this order, rounded to the dtype after each; op is sum or max (a NaN
+  /// stays). All of one floating dtype and size, possibly on other ranks' devices; a result may be one of the parts.
+  virtual void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const = 0;
+};
+
+}  // namespace heddle

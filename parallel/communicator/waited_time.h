@@ -1,0 +1,31 @@
+// The duration of a wait, without time in which the process was stopped (SIGSTOP, a suspended machine). A stopped
+// process wakes to waits that seem long, although ranks that were stopped with it have had no time to come.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace heddle {
+
+/// The waiting rank calls `look` often; a gap between two calls counts as at most `longest_gap`.
+class WaitedTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit WaitedTime(Clock::duration longest_gap, Clock::time_point now = Clock::now())
+      : longest_gap_(longest_gap), last_(now) {}
+
+  /// The time that has passed so far.
+  Clock::duration look(Clock::time_point now = Clock::now()) {
+    passed_ += std::clamp(now - last_, Clock::duration::zero(), longest_gap_);
+    last_ = now;
+    return passed_;
+  }
+
+ private:
+  Clock::duration longest_gap_;
+  Clock::time_point last_;
+  Clock::duration passed_{};
+};
+
+}  // namespace heddle

@@ -1,0 +1,46 @@
+#include "parallel/transports/processes/message.h"
+
+namespace heddle {
+
+void MessageWriter::put_call(const Call& call) {
+  // A structured binding, so that a new member does not compile until it is sent, too.
+  const auto& [rank, sequence, operation, reduction, peer, color, parts, start_seconds] = call;
+  put(rank);
+  put(sequence);
+  put(operation);
+  put(reduction);
+  put(peer);
+  put(color);
+  put(start_seconds);
+  put(parts.size());
+  for (const Call::Part& part : parts) {
+    put(part.dtype);
+    put(part.shape.rank());
+    for (const std::int64_t size : part.shape.dimensions()) put(size);
+  }
+}
+
+Call MessageReader::get_call() {
+  Call call;
+  call.rank = get<int>();
+  call.sequence = get<std::uint64_t>();
+  call.operation = get<Operation>();
+  call.reduction = get<Reduction>();
+  call.peer = get<int>();
+  call.color = get<int>();
+  call.start_seconds = get<double>();
+  const auto parts_count = get<std::size_t>();
+  if (parts_count > rest_.size()) fail<MalformedMessage>("a message about {} tensors", parts_count);
+  call.parts.resize(parts_count);
+  for (Call::Part& part : call.parts) {
+    part.dtype = get<DType>();
+    std::array<std::int64_t, Shape::max_rank> sizes{};
+    const auto rank = static_cast<std::size_t>(get<int>());
+    if (rank > sizes.size()) fail<MalformedMessage>("a message with a shape of {} dimensions", rank);
+    for (std::size_t i = 0; i < rank; ++i) sizes[i] = get<std::int64_t>();
+    part.shape = Shape(std::span<const std::int64_t>(sizes.data(), rank));
+  }
+  return call;
+}
+
+}  // namespace heddle

@@ -1,0 +1,245 @@
+#include "parallel/transports/processes/progress_engine.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "parallel/transports/processes/element_path.h"
+
+namespace heddle {
+
+namespace {
+
+/// The step of an exchange, checked.
+std::size_t step_of(int written) {
+  const auto step = static_cast<std::size_t>(written);
+  if (step >= std::tuple_size_v<decltype(Arrival::content)>)
+    fail<MalformedMessage>("a message about step {} of a call", written);
+  return step;
+}
+
+}  // namespace
+
+ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire)
+    : wire_(std::move(wire)),
+      left_(static_cast<std::size_t>(wire_->size())),
+      is_crowded_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
+
+ProgressEngine::~ProgressEngine() {
+  // Memory that the wire may still write to must outlive it: these tensors stay until the process ends.
+  for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->keeper = transfer;
+}
+
+ProgressEngine::Section& ProgressEngine::section_of(std::uint64_t number) {
+  Section& section = sections_[number];
+  section.ended.resize(static_cast<std::size_t>(size()));
+  return section;
+}
+
+// ---- exchanges -----------------------------------------------------------------------------------------------------
+
+void ProgressEngine::add_endpoint(const ExchangeName& name, Endpoint& endpoint) {
+  endpoints_[name] = &endpoint;
+}
+
+void ProgressEngine::remove_endpoint(const ExchangeName& name) {
+  endpoints_.erase(name);
+}
+
+Arrival& ProgressEngine::arrival(const ExchangeName& name, int from) {
+  return section_of(section_).arrivals[{name, from}];
+}
+
+Arrival ProgressEngine::take_arrival(const ExchangeName& name, int from) {
+  return std::move(section_of(section_).arrivals.extract({name, from}).mapped());
+}
+
+void ProgressEngine::begin(Kind kind, std::uint64_t section) {
+  message_.shrink(0);
+  message_.put(kind);
+  message_.put(section);
+}
+
+MessageWriter& ProgressEngine::begin(Kind kind, const ExchangeName& name) {
+  begin(kind, section_);
+  message_.put(name.group);
+  message_.put(name.sequence);
+  message_.put(name.other >= 0);
+  return message_;
+}
+
+void ProgressEngine::send(int to, std::span<const std::byte> content) {
+  const std::size_t head = message_.bytes().size();
+  if (head + content.size() <= Wire::max_frame) return wire_->post(to, message_.bytes(), content, false);
+  message_.put_bytes(content);
+  std::span<const std::byte> rest = message_.bytes();
+  do {
+    const std::span<const std::byte> frame = rest.first(std::min(rest.size(), Wire::max_frame));
+    rest = rest.subspan(frame.size());
+    wire_->post(to, frame, {}, !rest.empty());
+  } while (!rest.empty());
+  message_.shrink(head);
+}
+
+void ProgressEngine::send_to_all() {
+  for (int p = 0; p < size(); ++p)
+    if (p != rank()) send(p);
+}
+
+MessageWriter& ProgressEngine::begin_for_path() {
+  begin(Kind::path, section_);
+  return message_;
+}
+
+std::shared_ptr<Transfer> ProgressEngine::send_elements(int to, int tag, const Tensor& tensor,
+                                                        const std::shared_ptr<const Mark>& computed) {
+  auto transfer = std::make_shared<Transfer>(tensor, to, true);
+  transfer->wire = path_->send(to, tag, tensor, computed);
+  transfers_.push_back(transfer);
+  return transfer;
+}
+
+std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const ExchangeName& name, const Slice& slice,
+                                                         Tensor tensor) {
+  auto transfer = std::make_shared<Transfer>(std::move(tensor), from, false);
+  next_tag_ = (next_tag_ + 1) % Wire::tags;
+  transfer->wire = path_->receive(from, next_tag_, transfer->tensor);
+  transfers_.push_back(transfer);
+  begin(Kind::request, name).put(ElementRequest{slice, next_tag_});
+  send(from);
+  return transfer;
+}
+
+// ---- arriving messages
+// ----------------------------------------------------------------------------------------------------
+
+void ProgressEngine::poll() {
+  while (const std::optional<Wire::Frame> frame = wire_->next_frame()) deliver(*frame);
+  while (const std::optional<Wire::Gone> gone = wire_->next_gone()) lose(*gone);
+  path_->progress();
+  if (transfers_.empty()) return;
+  for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->is_done = transfer->wire->is_done();
+  std::erase_if(transfers_, [](const std::shared_ptr<Transfer>& transfer) { return transfer->is_done; });
+}
+
+void ProgressEngine::deliver(const Wire::Frame& frame) {
+  const int from = frame.from;
+  const auto unfinished = unfinished_.find(from);
+  if (unfinished == unfinished_.end() && !frame.more_follow) return open(from, frame.content);
+  std::vector<std::byte>& message = unfinished_[from];
+  message.insert(message.end(), frame.content.begin(), frame.content.end());
+  if (frame.more_follow) return;
+  const std::vector<std::byte> whole = std::move(message);
+  unfinished_.erase(from);
+  open(from, whole);
+}
+
+/// A message that cannot be read is a failure of this process's part, which names the sender.
+void ProgressEngine::open(int from, std::span<const std::byte> content) {
+  try {
+    MessageReader message(content);
+    sort(from, message);
+  } catch (const MalformedMessage& error) {
+    if (section_of(section_).failures.contains(rank())) return;
+    report({Failure::Kind::rank_failed,
+            fmt::format("rank {} sent {}: all processes must run the same build of this program", from, error.what())});
+  }
+}
+
+void ProgressEngine::sort(int from, MessageReader& message) {
+  const auto kind = message.get<Kind>();
+  const auto section = message.get<std::uint64_t>();
+  switch (kind) {
+    case Kind::call:
+    case Kind::content:
+    case Kind::ready:
+    case Kind::request:
+    case Kind::taken:
+      return open_exchange(from, kind, section, message);
+    case Kind::path:
+      if (section == section_) path_->receive_message(from, message);
+      return;
+    case Kind::failed: {
+      const auto reason = message.get<Failure::Kind>();
+      return remember_failure(section_of(section), from, {reason, message.get_text()});
+    }
+    case Kind::ended:
+      if (section == no_more_sections)
+        left_[static_cast<std::size_t>(from)] = true;
+      else
+        section_of(section).ended[static_cast<std::size_t>(from)] = true;
+      return;
+    case Kind::probe:
+      if (WaitChain chain = get_chain(message, size()); section == section_ && waiting_)
+        probes_.emplace_back(from, std::move(chain));
+      return;
+    case Kind::waits_too:
+      if (!waiting_ || waiting_->number != message.get<std::uint64_t>()) return;
+      waiting_->peer_waited = waiting_->time.look();
+      if (from != waiting_->peer()) return;
+      waiting_->answered_in = message.get<std::uint64_t>();
+      // Among several peers, the late one is the one that does not answer.
+      waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
+      return;
+    case Kind::gathered:
+      gathered_[from].push_back(message.get_text());
+      return;
+    case Kind::responsive:
+      section_of(section).responsive_ranks.insert(from);
+      if (message.get<bool>()) section_of(section).is_reported = true;
+      return;
+  }
+  fail<MalformedMessage>("a message of kind {}", static_cast<int>(kind));
+}
+
+void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message) {
+  ExchangeName name;
+  name.group = message.get<std::uint64_t>();
+  name.sequence = message.get<std::uint64_t>();
+  name.other = message.get<bool>() ? from : -1;
+  if (kind == Kind::call || kind == Kind::content || kind == Kind::ready) {
+    Arrival& arrival = section_of(section).arrivals[{name, from}];
+    if (kind == Kind::ready) {
+      arrival.ready.emplace(message.rest().begin(), message.rest().end());
+      return;
+    }
+    const auto step = step_of(message.get<int>());
+    if (kind == Kind::call) arrival.call = message.get_call();
+    const std::span<const std::byte> content = message.rest();
+    if (!content.empty()) arrival.content[step].emplace(content.begin(), content.end());
+    return;
+  }
+  // Without an endpoint, this rank's part has failed and was abandoned.
+  const auto endpoint = endpoints_.find(name);
+  if (section != section_ || endpoint == endpoints_.end()) return;
+  if (kind == Kind::taken) return endpoint->second->on_taken();
+  const auto request = message.get<ElementRequest>();
+  (void)step_of(request.slice.step);
+  if (request.slice.offset < 0 || request.slice.bytes < 0 || request.tag < 0 || request.tag >= Wire::tags)
+    fail<MalformedMessage>("a message that asks for {} bytes from byte {}, tag {}", request.slice.bytes,
+                           request.slice.offset, request.tag);
+  endpoint->second->on_request(from, request);
+}
+
+/// Processes that have left may end. A section that the lost process has ended is complete, and other processes may be
+/// past it already: the process is missing in the next one. The loss is reported, since others may not have noticed it.
+void ProgressEngine::lose(const Wire::Gone& gone) {
+  const auto p = static_cast<std::size_t>(gone.process);
+  if (left_[p]) return;
+  left_[p] = true;
+  const Failure failure{Failure::Kind::rank_failed, fmt::format("rank {}: {}", gone.process, gone.why)};
+  lost_.emplace(gone.process, failure.why);
+  std::uint64_t lacking = section_;
+  while (section_of(lacking).ended[p]) ++lacking;
+  Section& section = section_of(lacking);
+  if (section.failures.contains(gone.process)) return;  // it has reported the reason itself
+  remember_failure(section, gone.process, failure);
+  report(failure, lacking);
+}
+
+void ProgressEngine::remember_failure(Section& section, int rank, Failure failure) {
+  if (section.failures.empty()) section.first_failed = rank;
+  section.failures.emplace(rank, std::move(failure));
+}
+
+}  // namespace heddle

@@ -1,0 +1,245 @@
+// The progress engine of one process: it sends control messages, dispatches those that arrive, answers those that
+// belong to no call, and waits. All progress is made within `poll`, on the only thread of the process that
+// communicates. Internal to the transports between processes.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "framework/tensors/tensor.h"
+#include "parallel/communicator/transport.h"
+#include "parallel/communicator/waited_time.h"
+#include "parallel/transports/processes/deadlock_search.h"
+#include "parallel/transports/processes/message.h"
+#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/wire.h"
+
+namespace heddle {
+
+class ElementPath;
+class Mark;
+
+/// Identifies an exchange; all of its ranks use the same name.
+struct ExchangeName {
+  std::uint64_t group = 0;
+  std::uint64_t sequence = 0;
+  /// World rank of the peer of a send or receive; -1 for a collective.
+  int other = -1;
+  bool operator<(const ExchangeName& name) const {
+    return std::tie(group, sequence, other) < std::tie(name.group, name.sequence, name.other);
+  }
+};
+
+/// A part of an offered tensor, which its receiver requests once it has the memory for it.
+struct Slice {
+  int step = 0;  // of the exchange, 0 or 1
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+struct ElementRequest {
+  Slice slice;
+  int tag = 0;
+};
+
+/// The end of an exchange under way to which control messages are delivered.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual void on_request(int from, const ElementRequest& request) = 0;
+  /// The receiver has the complete tensor.
+  virtual void on_taken() = 0;
+};
+
+/// What has arrived from one rank for one exchange.
+struct Arrival {
+  std::optional<Call> call;
+  /// Small tensors, which travel within control messages: one per step.
+  std::array<std::optional<std::vector<std::byte>>, 2> content;
+  /// Present once the rank has reached the call and its elements may move; the content is for the path.
+  std::optional<std::vector<std::byte>> ready;
+};
+
+/// The elements of a tensor under way; keeps the tensor alive.
+struct Transfer {
+  Transfer(Tensor x, int other, bool sends) : tensor(std::move(x)), peer(other), is_send(sends) {}
+  Tensor tensor;
+  int peer;
+  bool is_send;
+  bool is_done = false;
+  std::unique_ptr<WireTransfer> wire;
+  std::shared_ptr<Transfer> keeper;  // the transfer itself, when it can no longer be cancelled
+};
+
+/// What a wait waits for: a control message of the peer, elements that are already under way, or elements that are
+/// under way between all ranks of a group. In the last case `peer` is only the first rank that is asked whether it
+/// waits, too.
+enum class Awaited { message, elements, elements_of_group };
+
+class ProgressEngine {
+ public:
+  explicit ProgressEngine(std::unique_ptr<Wire> wire);
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
+
+  Wire& wire() { return *wire_; }
+  int rank() const { return wire_->rank(); }
+  int size() const { return wire_->size(); }
+
+  // ---- exchanges of the present section
+  std::uint64_t section() const { return section_; }
+  bool is_broken() const { return is_broken_; }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  /// Sets the path of elements until the next call; the path must live until then.
+  void set_path(ElementPath& path) { path_ = &path; }
+  ElementPath& path() { return *path_; }
+  void add_endpoint(const ExchangeName& name, Endpoint& endpoint);
+  void remove_endpoint(const ExchangeName& name);
+  /// What has arrived so far from a rank for an exchange.
+  Arrival& arrival(const ExchangeName& name, int from);
+  Arrival take_arrival(const ExchangeName& name, int from);
+
+  /// A control message is begun, written and then sent, once or to several processes.
+  enum class Kind : std::uint8_t {
+    call,
+    content,
+    ready,
+    request,
+    taken,
+    path,
+    failed,
+    ended,
+    probe,
+    waits_too,
+    gathered,
+    responsive
+  };
+  MessageWriter& begin(Kind kind, const ExchangeName& name);
+  /// Begins a message to the path of another process.
+  MessageWriter& begin_for_path();
+  /// `content` follows what was written.
+  void send(int to, std::span<const std::byte> content = {});
+
+  std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor,
+                                          const std::shared_ptr<const Mark>& computed);
+  /// Requests a slice of what another rank offers, as many bytes as the tensor has.
+  std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
+
+  void poll();
+  /// Returns when `ready` does; throws when world rank `peer`, on which that depends, or any other rank makes it
+  /// impossible. The failure is then reported to the other processes, and the path is abandoned.
+  void wait(const std::function<bool()>& ready, const Call& call, int peer, Awaited awaited = Awaited::message) {
+    wait(ready, call, std::span(&peer, 1), awaited);
+  }
+  /// The same for a condition that depends on all of these ranks.
+  void wait(const std::function<bool()>& ready, const Call& call, std::span<const int> peers, Awaited awaited);
+
+  // ---- between sections
+  /// Reports to all processes that this one's part of the present section failed. The first report counts.
+  void report(const Failure& failure) { report(failure, section_); }
+  /// Reports this exception, unless it only says that another rank failed, and abandons the path.
+  void give_up(const std::exception_ptr& exception);
+  /// See Processes.
+  void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
+    on_silent_leader_ = std::move(on_silent_leader);
+  }
+  /// Ends the section; returns the failures in it, by rank.
+  std::map<int, Failure> conclude();
+  std::vector<std::string> gather(const std::string& content);
+  void leave(int code);
+  /// The reason why a process is gone that ended before it left: `rank 1: its process is gone`.
+  std::optional<std::string> lost(int process) const;
+  bool is_whole() const { return lost_.empty(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Section {
+    std::map<std::pair<ExchangeName, int>, Arrival> arrivals;
+    std::map<int, Failure> failures;
+    int first_failed = -1;
+    std::vector<bool> ended;
+    // For a section that failed because rank 0 did not come: the ranks that know it and respond, the time since this
+    // rank knows it, and whether one of them has reported it.
+    std::set<int> responsive_ranks;
+    std::optional<WaitedTime> silence;
+    bool is_reported = false;
+  };
+  /// The present wait of this process.
+  struct Waiting {
+    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a, Clock::duration longest_gap)
+        : number(n), call(c), peers(p), awaited(a), time(longest_gap) {}
+    int peer() const { return peers[asked]; }
+    std::uint64_t number;
+    const Call& call;
+    std::span<const int> peers;
+    Awaited awaited;
+    std::size_t asked = 0;
+    std::uint64_t answered_in = 0;  // see WaitLink
+    WaitedTime time;
+    Clock::duration peer_waited{};  // when the peer last reported that it waits itself
+  };
+  /// The section number of processes that have left.
+  static constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
+
+  Section& section_of(std::uint64_t number);
+  void begin(Kind kind, std::uint64_t section);
+  void send_to_all();
+  void deliver(const Wire::Frame& frame);
+  void open(int from, std::span<const std::byte> message);
+  void sort(int from, MessageReader& message);
+  void open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message);
+  void lose(const Wire::Gone& gone);
+  void report(const Failure& failure, std::uint64_t section);
+  static void remember_failure(Section& section, int rank, Failure failure);
+  Clock::duration longest_gap() const;
+  void wait_patiently(const std::function<bool()>& ready);
+  void check();
+  void check_time();
+  bool is_sending_to(int peer) const;
+  WaitLink own_link() const;
+  bool depends_on_peer() const;
+  void probe();
+  void answer_probes();
+  void send_chain(const WaitChain& chain);
+  template <class Ready>
+  bool wait_for_others(const Ready& ready);
+  void report_for_leader();
+  void rest(int idle_polls) const;
+
+  std::unique_ptr<Wire> wire_;
+  ElementPath* path_ = nullptr;
+  std::chrono::milliseconds timeout_ = std::chrono::minutes(10);
+  std::uint64_t section_ = 0;
+  std::map<std::uint64_t, Section> sections_;
+  std::vector<bool> left_;  // processes that are past their last section, or gone
+  std::map<int, std::string> lost_;
+  std::map<int, std::deque<std::string>> gathered_;
+  std::map<ExchangeName, Endpoint*> endpoints_;
+  std::vector<std::shared_ptr<Transfer>> transfers_;
+  int next_tag_ = 0;
+  MessageWriter message_;
+  std::map<int, std::vector<std::byte>> unfinished_;  // messages of several frames, by sender
+  std::uint64_t waits_ = 0;
+  std::optional<Waiting> waiting_;
+  std::vector<std::pair<int, WaitChain>> probes_;  // that arrived in the present wait, with their senders
+  DeadlockSearch deadlocks_;
+  bool is_crowded_;
+  bool is_broken_ = false;
+  bool has_leader_ = true;  // rank 0 is not known to be silent for good
+  std::function<void(const std::string& why)> on_silent_leader_;
+};
+
+}  // namespace heddle

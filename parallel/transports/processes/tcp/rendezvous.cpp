@@ -1,0 +1,274 @@
+#include "parallel/transports/processes/tcp/rendezvous.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "framework/error.h"
+#include "parallel/communicator/transport.h"
+
+namespace heddle {
+
+namespace {
+
+using Deadline = TcpSocket::Deadline;
+
+// For bytes that only have to cross the network.
+constexpr std::chrono::seconds grace{10};
+
+double seconds_of(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+class Rendezvous {
+ public:
+  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience)
+      : launch_(launch),
+        point_(point),
+        place_(fmt::format("{}:{}", point.host, point.port)),
+        patience_(patience),
+        sockets_(static_cast<std::size_t>(launch.size)),
+        hellos_(static_cast<std::size_t>(launch.size)) {}
+
+  void run_leader();
+  void join_leader();
+  RendezvousResult result();
+
+ private:
+  TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
+  TcpHello& hello(int p) { return hellos_[static_cast<std::size_t>(p)]; }
+  std::string leader() const { return "rank 0 at " + place_; }
+  Deadline deadline() const { return TcpSocket::Clock::now() + patience_.longest; }
+  Deadline notice() const { return TcpSocket::Clock::now() + patience_.silent; }
+  void report_wait(const std::string& what) const {
+    if (patience_.on_wait) patience_.on_wait(fmt::format("rank {} waits {}", launch_.rank, what));
+  }
+  [[noreturn]] static void lost(const std::string& whom) {
+    fail<RankFailed>("{} left while the processes came together", whom);
+  }
+
+  void describe_self(const TcpSocket& listening);
+  void connect(int p, const TcpAddress& address, const std::string& whom);
+  void receive(const TcpSocket& listening);
+  void check(const TcpHello& hello, const TcpAddress& from) const;
+  static void answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
+  void refuse(TcpReply::Kind kind, std::string_view why);
+  [[noreturn]] void fail_reply(const std::string& what) const {
+    fail<RankFailed>("{} answered by {}: all processes must run the same build of this program", leader(), what);
+  }
+  void read(std::span<std::byte> bytes, Deadline end);
+  std::string read_text(std::uint32_t bytes, Deadline end);
+  void read_reply();
+  void check_hellos(const TcpHello& mine) const;
+  TcpAddress reachable(TcpAddress address) const;
+
+  const Launch& launch_;
+  const RendezvousAddress& point_;
+  std::string place_;
+  const RendezvousPatience& patience_;
+  std::vector<TcpSocket> sockets_;
+  std::vector<TcpHello> hellos_;
+  std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
+};
+
+void Rendezvous::run_leader() {
+  (void)TcpSocket::address_of(point_.host, point_.port);  // the other ranks could not find it
+  const TcpSocket listening = TcpSocket::listen(point_.port);
+  describe_self(listening);
+  try {
+    receive(listening);
+  } catch (const InputError& error) {
+    refuse(TcpReply::Kind::wrong_input, error.what());
+    throw;
+  } catch (const RankFailed& error) {
+    refuse(TcpReply::Kind::failed, error.what());
+    throw;
+  }
+  for (int p = 1; p < launch_.size; ++p) answer(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
+}
+
+void Rendezvous::join_leader() {
+  const TcpSocket listening = TcpSocket::listen(0);
+  describe_self(listening);
+  const TcpHello mine = hello(launch_.rank);
+  connect(0, TcpSocket::address_of(point_.host, point_.port), leader());
+  read_reply();
+  check_hellos(mine);
+  for (int p = 1; p < launch_.rank; ++p) {
+    const TcpAddress address = reachable(hello(p).address);
+    connect(p, address, fmt::format("rank {} at {}", p, to_string(address)));
+  }
+  receive(listening);
+}
+
+RendezvousResult Rendezvous::result() {
+  const auto& mine = hello(launch_.rank).machine;
+  const auto is_here = [&mine](const TcpHello& other) { return other.machine == mine; };
+  return {std::move(sockets_),
+          static_cast<int>(std::count_if(hellos_.begin(), hellos_.begin() + launch_.rank, is_here)),
+          static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
+}
+
+void Rendezvous::describe_self(const TcpSocket& listening) {
+  TcpHello& mine = hello(launch_.rank);
+  mine.rank = launch_.rank;
+  mine.size = launch_.size;
+  mine.address.port = listening.here().port;
+  (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
+}
+
+void Rendezvous::connect(int p, const TcpAddress& address, const std::string& whom) {
+  const Deadline end = deadline();
+  try {
+    socket(p) = TcpSocket::connect(address, whom, std::min(end, notice()));
+  } catch (const RankFailed&) {
+    if (TcpSocket::Clock::now() >= end) throw;
+    report_wait("for " + whom);
+    socket(p) = TcpSocket::connect(address, whom, end);
+  }
+  if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
+    lost(whom);
+}
+
+/// Accepts the connections of all higher ranks.
+void Rendezvous::receive(const TcpSocket& listening) {
+  TcpListener listener(listening);
+  const Deadline end = deadline();
+  Deadline next_look = std::min(end, notice());
+  for (;;) {
+    std::vector<int> missing;
+    for (int p = launch_.rank + 1; p < launch_.size; ++p)
+      if (!socket(p).is_open()) missing.push_back(p);
+    if (missing.empty()) return;
+    std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, next_look);
+    const std::string whom = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+    if (!incoming && next_look < end) {
+      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
+      next_look = end;
+      continue;
+    }
+    if (!incoming)
+      fail<RankFailed>("{} did not come to {} within {} s", whom,
+                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank),
+                       seconds_of(patience_.longest));
+    TcpHello came = incoming->hello;
+    came.address.host = incoming->socket.there().host;
+    incoming_ = std::move(incoming);
+    check(came, incoming_->socket.there());
+    hello(came.rank) = came;
+    socket(came.rank) = std::move(incoming_->socket);
+  }
+}
+
+void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
+  if (!came.preamble.is_of_this_protocol())
+    fail<InputError>(
+        "a process at {} speaks version {} of the protocol between processes, and rank {} version {}: all "
+        "must run the same build of this program",
+        to_string(from), came.preamble.protocol, launch_.rank, TcpPreamble().protocol);
+  if (came.size != launch_.size || came.rank <= launch_.rank || came.rank >= launch_.size)
+    fail<InputError>("WORLD_SIZE and RANK: rank {} of {} came from {} to rank {} of {}", came.rank, came.size,
+                     to_string(from), launch_.rank, launch_.size);
+  const auto r = static_cast<std::size_t>(came.rank);
+  if (sockets_[r].is_open())
+    fail<InputError>("RANK: two processes are rank {}, on {} and on {}", came.rank, hellos_[r].machine_name(),
+                     came.machine_name());
+  if (came.address.port == 0)
+    fail<RankFailed>("rank {}, which came from {}, listens at no port", came.rank, to_string(from));
+}
+
+void Rendezvous::answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
+  TcpReply header;
+  header.kind = kind;
+  header.bytes = static_cast<std::uint32_t>(content.size());
+  // A process that does not receive it will be missed later.
+  const Deadline end = TcpSocket::Clock::now() + grace;
+  if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
+}
+
+void Rendezvous::refuse(TcpReply::Kind kind, std::string_view why) {
+  const auto text = std::as_bytes(std::span(why.substr(0, TcpReply::max_bytes)));
+  if (incoming_ && incoming_->socket.is_open()) answer(incoming_->socket, kind, text);
+  for (const TcpSocket& other : sockets_)
+    if (other.is_open()) answer(other, kind, text);
+}
+
+void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
+  const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
+  if (outcome == TcpSocket::Outcome::closed) lost(leader());
+  if (outcome == TcpSocket::Outcome::late)
+    fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(patience_.longest + grace));
+}
+
+std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
+  if (bytes > TcpReply::max_bytes) fail_reply(fmt::format("{} bytes of text", bytes));
+  std::string text(bytes, ' ');
+  read(std::as_writable_bytes(std::span(text)), end);
+  return text;
+}
+
+void Rendezvous::read_reply() {
+  using Kind = TcpReply::Kind;
+  // Rank 0 may wait for the last rank as long as this process waited for rank 0.
+  const Deadline end = deadline() + grace;
+  TcpReply header;
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
+  read(bytes.first(sizeof(TcpPreamble)), end);
+  if (!header.preamble.is_of_this_program())
+    fail<InputError>("MASTER_ADDR and MASTER_PORT: what answers at {} is no process of this program", place_);
+  if (!header.preamble.is_of_this_protocol())
+    fail_reply(fmt::format("version {} of the protocol between processes", header.preamble.protocol));
+  read(bytes.subspan(sizeof(TcpPreamble)), end);
+  switch (header.kind) {
+    case Kind::hellos: {
+      const auto hellos = std::as_writable_bytes(std::span(hellos_));
+      if (header.bytes != hellos.size()) fail_reply(fmt::format("a list of {} bytes", header.bytes));
+      return read(hellos, end);
+    }
+    case Kind::wrong_input:
+      fail<InputError>("{}", read_text(header.bytes, end));
+    case Kind::failed:
+      fail<RankFailed>("{}", read_text(header.bytes, end));
+  }
+  fail_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
+}
+
+/// Checks the list of rank 0, in which this process must be, too.
+void Rendezvous::check_hellos(const TcpHello& mine) const {
+  for (int p = 0; p < launch_.size; ++p) {
+    const TcpHello& other = hellos_[static_cast<std::size_t>(p)];
+    const bool is_right = other.preamble.is_of_this_program() && other.preamble.is_of_this_protocol() &&
+                          other.rank == p && other.size == launch_.size && other.address.port != 0 &&
+                          (p == 0 || other.address.host != 0) &&
+                          (p != launch_.rank || other.address.port == mine.address.port);
+    if (!is_right)
+      fail<RankFailed>("{}: its list of processes has rank {} of {} at {} in the place of rank {} of {}", leader(),
+                       other.rank, other.size, to_string(other.address), p, launch_.size);
+  }
+}
+
+/// A process that connected to rank 0 by a loopback address is on its machine, and can be reached there.
+TcpAddress Rendezvous::reachable(TcpAddress address) const {
+  if (is_loopback(address)) address.host = sockets_[0].there().host;
+  return address;
+}
+
+}  // namespace
+
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience) {
+  if (launch.size < 1 || launch.size > most_ranks)
+    fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", most_ranks, launch.size);
+  if (launch.rank < 0 || launch.rank >= launch.size)
+    fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
+  Rendezvous rendezvous(launch, point, patience);
+  if (launch.rank == 0)
+    rendezvous.run_leader();
+  else
+    rendezvous.join_leader();
+  return rendezvous.result();
+}
+
+}  // namespace heddle

@@ -1,0 +1,36 @@
+// The address at which processes that were started without MPI find each other, from the environment of each.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace heddle {
+
+/// Where rank 0 listens.
+struct RendezvousAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// How long a process waits for the others, and after what time it reports that it waits.
+struct RendezvousPatience {
+  std::chrono::milliseconds longest = std::chrono::minutes(2);
+  std::chrono::milliseconds silent = std::chrono::seconds(5);
+  std::function<void(const std::string& what)> on_wait{};  // `rank 0 waits at node7:29500 for ranks 1, 3`
+};
+
+/// Whether MASTER_ADDR and MASTER_PORT are set.
+bool has_rendezvous_address();
+/// From these two variables; nothing unless both are set, InputError if the second is not a port.
+std::optional<RendezvousAddress> rendezvous_address_of_environment();
+/// HEDDLE_RENDEZVOUS_SECONDS, or two minutes; InputError if it is not a number from 1 to 86,400.
+RendezvousPatience rendezvous_patience_of_environment();
+/// For a process without a place in a job: InputError if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT were meant to
+/// give it one and are not complete, so that the process does not run the whole job by itself. A WORLD_SIZE of 1 means
+/// no job.
+void check_rendezvous_of_environment();
+
+}  // namespace heddle

@@ -1,0 +1,74 @@
+// The waits of the ranks of one process for each other, as a wait-for graph: each waiting rank has one edge, to the
+// rank that it waits for. A rank spins briefly, and then sleeps until that rank wakes it. Every wait ends: with an
+// error if the awaited rank failed or ended, if the waits form a cycle, or after a timeout.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/communicator/transport.h"
+#include "parallel/communicator/waited_time.h"
+
+namespace heddle {
+
+class WaitGraph {
+ public:
+  WaitGraph(int ranks, std::chrono::milliseconds timeout);
+
+  /// Returns when `ready` is true, which only world rank `peer` can make so before it calls `notify`. `call` is that of
+  /// the waiting rank. Stopped if a rank failed; RankFailed if `peer` has ended, does not come within the timeout, or
+  /// waits for this rank itself, directly or through others.
+  template <class Ready>
+  void wait(const Ready& ready, const Call& call, int peer) {
+    for (int i = 0; i < spins_; ++i) {
+      if (ready()) return;
+      pause_briefly();
+    }
+    sleep([&ready] { return ready(); }, call, peer);
+  }
+  /// To be called by a rank after every change that other ranks may wait for.
+  void notify(int rank);
+
+  void failed(int rank, std::string_view why);
+  void ended(int rank);
+  void returned(int rank);
+  /// See ThreadsWorld.
+  void await(int count, std::chrono::milliseconds patience,
+             const std::function<void(const std::string& why)>& on_stall);
+
+ private:
+  /// A rank, and if it sleeps, its call and the rank that it waits for.
+  struct Waiter {
+    std::condition_variable woken;
+    const Call* call = nullptr;
+    int peer = 0;
+    std::function<bool()> is_ready;
+    WaitedTime::Clock::duration woke{};  // when it last stopped waiting
+  };
+  class Sleeping;
+
+  static void pause_briefly();
+  void sleep(std::function<bool()> ready, const Call& call, int peer);
+  void check_for_deadlock(int rank) const;
+
+  const std::chrono::milliseconds timeout_;
+  const std::chrono::milliseconds slice_;  // the longest sleep
+  const int spins_;
+  std::mutex mutex_;
+  WaitedTime time_;  // runs while any rank sleeps
+  std::atomic<int> asleep_{0};
+  std::vector<Waiter> waiters_;  // by world rank, like the next members
+  std::vector<bool> has_ended_;
+  std::vector<bool> is_away_;  // true until its thread ends
+  std::condition_variable news_;
+  int failed_rank_ = -1;
+  std::string why_;
+};
+
+}  // namespace heddle

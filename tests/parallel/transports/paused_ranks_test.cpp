@@ -1,0 +1,226 @@
+// Ranks that are stopped for a while, and links that are down: late, but no deadlock.
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/tcp/tcp_wire.h"
+#include "parallel/world.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/ranks.h"
+
+namespace heddle::test {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// What a rank's wire is kept from, until a time: all that comes, as if the process were stopped, or what one rank
+/// sends.
+struct Hindrance {
+  using Clock = std::chrono::steady_clock;
+  static constexpr int everybody = -1;
+
+  void begin(int whose, milliseconds length) {
+    from = whose;
+    until = Clock::now() + length;
+  }
+  bool is_over() const { return Clock::now() >= until; }
+
+  int from = everybody;
+  Clock::time_point until{};
+};
+
+class HinderedWire : public Wire {
+ public:
+  HinderedWire(std::unique_ptr<Wire> wire, const Hindrance& hindrance)
+      : wire_(std::move(wire)), hindrance_(hindrance) {}
+
+  int rank() const override { return wire_->rank(); }
+  int size() const override { return wire_->size(); }
+  int local_size() const override { return wire_->local_size(); }
+  int local_rank() const override { return wire_->local_rank(); }
+  std::string name() const override { return wire_->name(); }
+  std::optional<Gone> next_gone() override { return wire_->next_gone(); }
+  void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
+    wire_->post(to, head, content, more_follow);
+  }
+
+  std::optional<Frame> next_frame() override {
+    if (hindrance_.from == Hindrance::everybody) std::this_thread::sleep_until(hindrance_.until);
+    if (hindrance_.is_over() && !held_.empty()) {
+      read_ = std::move(held_.front());
+      held_.pop_front();
+      return Frame{read_.from, read_.content, read_.more_follow};
+    }
+    while (const std::optional<Frame> frame = wire_->next_frame()) {
+      if (hindrance_.is_over() || frame->from != hindrance_.from) return frame;
+      held_.push_back({frame->from, {frame->content.begin(), frame->content.end()}, frame->more_follow});
+    }
+    return {};
+  }
+
+  bool flush(milliseconds patience) noexcept override { return wire_->flush(patience); }
+  std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
+    return wire_->send(to, tag, data, bytes);
+  }
+  std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) override {
+    return wire_->receive(from, tag, data, bytes);
+  }
+  bool plain(Operation operation, std::span<float> in, std::span<float> out) override {
+    return wire_->plain(operation, in, out);
+  }
+  void leave() override { wire_->leave(); }
+  void abort(int code) override { wire_->abort(code); }
+
+ private:
+  struct Held {
+    int from;
+    std::vector<std::byte> content;
+    bool more_follow;
+  };
+
+  std::unique_ptr<Wire> wire_;
+  const Hindrance& hindrance_;
+  std::deque<Held> held_;
+  Held read_{};
+};
+
+/// Runs the body on ranks that are processes with such wires; probes are a second apart. Gives each rank's error.
+std::vector<std::string> errors_of(int count, Connection connection,
+                                   const std::function<void(Rank& rank, Hindrance& own)>& body) {
+  LocalWires wires(count);
+  const RendezvousAddress point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
+  std::vector<std::string> errors(static_cast<std::size_t>(count));
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < count; ++p)
+    threads.emplace_back([&, p] {
+      Hindrance hindrance;
+      std::unique_ptr<Wire> wire = connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, count}, point);
+      Processes own(std::make_unique<HinderedWire>(std::move(wire), hindrance));
+      WorldOptions options = ranks(count);
+      options.transport = "processes";
+      options.processes = &own;
+      options.timeout = std::chrono::seconds(20);
+      errors[static_cast<std::size_t>(p)] =
+          message_of([&] { run_ranks(options, [&](Rank& rank) { body(rank, hindrance); }); });
+      own.leave(0);
+    });
+  threads.clear();
+  return errors;
+}
+
+Tensor one(Rank& rank) {
+  return Tensor::zeros(rank.device, {1}, DType::f32);
+}
+
+}  // namespace
+
+TEST_CASE("no deadlock: a rank is stopped while it waits, and wakes to the message and many probes behind it") {
+  for (const Connection connection : {Connection::memory, Connection::sockets})
+    for (const std::string& error : errors_of(3, connection, [](Rank&rank, Hindrance&own) {
+           rank.world.barrier().wait();
+           if (rank.index == 2) {
+             own.begin(Hindrance::everybody, milliseconds(3600));
+             rank.world.recv(1).wait();
+             std::this_thread::sleep_for(milliseconds(200));
+             rank.world.send(one(rank), 1).wait();
+           }
+           if (rank.index == 1) {
+             Work<void> sending = rank.world.send(one(rank), 2);
+             rank.world.recv(2).wait();
+             sending.wait();
+           }
+           rank.world.barrier().wait();
+         }))
+      CHECK(error == "no error");
+}
+
+TEST_CASE("no deadlock: a message is held up on its link, while probes go around by the others") {
+  for (const Connection connection : {Connection::memory, Connection::sockets})
+    for (const std::string& error : errors_of(3, connection, [](Rank&rank, Hindrance&own) {
+           rank.world.barrier().wait();
+           const int next = (rank.index + 2) % 3;  // 0 waits for 2, 2 for 1, 1 for 0
+           const int previous = (rank.index + 1) % 3;
+           if (rank.index == 2) own.begin(1, milliseconds(4600));
+           if (rank.index == 1) {
+             Work<void> sending = rank.world.send(one(rank), previous);
+             rank.world.recv(next).wait();
+             sending.wait();
+           } else {
+             rank.world.recv(next).wait();
+             rank.world.send(one(rank), previous).wait();
+           }
+         }))
+      CHECK(error == "no error");
+}
+
+TEST_CASE("a deadlock is found, and reported with the same text, where one of its ranks was stopped meanwhile") {
+  const std::vector<std::string> errors = errors_of(3, Connection::sockets, [](Rank& rank, Hindrance& own) {
+    rank.world.barrier().wait();
+    if (rank.index == 2) own.begin(Hindrance::everybody, milliseconds(2600));
+    rank.world.recv((rank.index + 1) % 3).wait();
+  });
+  for (const std::string& error : errors)
+    CHECK(error ==
+          "deadlock: rank 0, message 1: recv from rank 1 waits for rank 1; rank 1, message 1: recv from rank 2 waits "
+          "for rank 2; rank 2, message 1: recv from rank 0 waits for rank 0");
+}
+
+TEST_CASE("rank 0 that does not come and does not answer is reported by the lowest of the others, once") {
+  using Clock = std::chrono::steady_clock;
+  for (const Connection connection : {Connection::memory, Connection::sockets}) {
+    std::atomic<Clock::time_point> last_came;
+    std::atomic<int> reporter = -1;
+    Clock::time_point reported;
+    const auto body = [&](Processes& own) {
+      own.set_on_silent_leader([&](const std::string& why) {
+        CHECK(why == "rank 1, call 3: barrier: rank 0 did not come within 1 s");
+        CHECK(reporter.exchange(own.rank()) == -1);
+        reported = Clock::now();
+      });
+      WorldOptions options = ranks(4);
+      options.transport = "processes";
+      options.processes = &own;
+      options.timeout = milliseconds(1000);
+      run_ranks(options, [&](Rank& rank) {
+        rank.world.barrier().wait();
+        if (rank.index > 1) std::this_thread::sleep_for(milliseconds(300));
+        if (rank.index == 0)
+          std::this_thread::sleep_for(milliseconds(4000));
+        else
+          last_came = Clock::now();
+        rank.world.barrier().wait();
+      });
+    };
+    CHECK_THROWS_WITH_AS(in_processes(4, body, connection), "rank 1, call 3: barrier: rank 0 did not come within 1 s",
+                         RankFailed);
+    REQUIRE(reporter == 1);
+    CHECK(reported - last_came.load() < milliseconds(3000));
+  }
+}
+
+TEST_CASE("rank 0 that is late, and answers before another rank has reported it, does so itself") {
+  WorldOptions options = ranks(3);
+  options.transport = "processes";
+  options.timeout = milliseconds(1000);
+  const auto body = [&](Processes& own) {
+    own.set_on_silent_leader([](const std::string& why) { FAIL_CHECK(why); });
+    WorldOptions mine = options;
+    mine.processes = &own;
+    run_ranks(mine, [](Rank& rank) {
+      rank.world.barrier().wait();
+      if (rank.index == 2) std::this_thread::sleep_for(milliseconds(300));
+      if (rank.index == 0) std::this_thread::sleep_for(milliseconds(1400));
+      rank.world.barrier().wait();
+    });
+  };
+  CHECK_THROWS_WITH_AS(in_processes(3, body), "rank 1, call 3: barrier: rank 0 did not come within 1 s", RankFailed);
+}
+
+}  // namespace heddle::test

@@ -1,0 +1,305 @@
+// How processes find each other by sockets, and what strangers and processes of other jobs do to that: nothing, or an
+// error that names them.
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/transports/processes/tcp/tcp_wire.h"
+#include "tests/support/environment_variable.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
+#include "tests/support/ranks.h"
+
+namespace heddle::test {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// What joining a job ended with, in a thread of its own: the error's text, behind its class.
+class Joining {
+ public:
+  Joining(const Launch& launch, const RendezvousAddress& point, milliseconds patience = seconds(20))
+      : thread_([this, launch, point, patience] {
+          try {
+            wire_ = join_by_tcp(launch, point, {.longest = patience});
+            ended_ = "joined";
+          } catch (const InputError& error) {
+            ended_ = std::string("wrong input: ") + error.what();
+          } catch (const RankFailed& error) {
+            ended_ = std::string("rank failed: ") + error.what();
+          }
+        }) {}
+
+  const std::string& ended() {
+    if (thread_.joinable()) thread_.join();
+    return ended_;
+  }
+
+ private:
+  std::string ended_;
+  std::unique_ptr<Wire> wire_;
+  std::jthread thread_;
+};
+
+/// A test that is rank 0 of a job, for one other.
+struct FakeLeader {
+  TcpSocket listening = TcpSocket::listen(0);
+  RendezvousAddress point{"127.0.0.1", ntohs(listening.here().port)};
+
+  void answer(const TcpSocket& to, const std::vector<TcpHello>& hellos) const {
+    say(to, TcpReply{.preamble = {},
+                     .kind = TcpReply::Kind::hellos,
+                     .bytes = static_cast<std::uint32_t>(hellos.size() * sizeof(TcpHello))});
+    for (const TcpHello& hello : hellos) say(to, hello);
+  }
+  std::string place() const { return "rank 0 at 127.0.0.1:" + std::to_string(point.port); }
+};
+
+std::string refusal_heard_by(const TcpSocket& socket) {
+  const auto answer = hear<TcpReply>(socket);
+  CHECK(answer.preamble.is_of_this_program());
+  CHECK(answer.kind != TcpReply::Kind::hellos);
+  return hear_text(socket, answer.bytes);
+}
+
+}  // namespace
+
+TEST_CASE("sockets: unknown connections delay nobody, whether they are silent, send or stop in the middle") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  Joining first({0, 2}, point);
+  const TcpSocket silent = connected_to(point.port);
+  const TcpSocket talking = connected_to(point.port);
+  say(talking, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: " + std::string(sizeof(TcpHello), '?') + "\r\n\r\n");
+  const TcpSocket stopping = connected_to(point.port);
+  say(stopping, TcpPreamble());
+  const TcpSocket leaving = connected_to(point.port);
+  say(leaving, "heddle");
+  leaving.end_writing();
+  CHECK(is_sent_away(talking));
+  CHECK(is_sent_away(leaving));
+  const auto begin = TcpSocket::Clock::now();
+  Joining second({1, 2}, point);
+  CHECK(first.ended() == "joined");
+  CHECK(second.ended() == "joined");
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience);
+}
+
+TEST_CASE("sockets: a connection that sends nothing is closed after a while, and counts for no rank") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  Joining first({0, 2}, point, seconds(5));
+  const TcpSocket silent = connected_to(point.port);
+  const auto begin = TcpSocket::Clock::now();
+  CHECK(is_sent_away(silent));
+  CHECK(TcpSocket::Clock::now() - begin > TcpListener::patience - milliseconds(100));
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience + milliseconds(1500));
+  CHECK(first.ended() == fmt::format("rank failed: rank 1 did not come to 127.0.0.1:{} within 5 s", point.port));
+}
+
+TEST_CASE("sockets: strangers hold up no other process either") {
+  const FakeLeader leader;
+  Joining second({1, 3}, leader.point);
+  const TcpSocket to_second = accepted_by(leader.listening);
+  const auto hello = hear<TcpHello>(to_second);
+  CHECK(hello.rank == 1);
+  CHECK(hello.size == 3);
+  const std::uint16_t port = ntohs(hello.address.port);
+  const TcpSocket silent = connected_to(port);
+  const TcpSocket talking = connected_to(port);
+  say(talking, "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n");
+  TcpHello listed = hello;
+  listed.address.host = htonl(INADDR_LOOPBACK);
+  leader.answer(to_second, {hello_of(0, 3), listed, hello_of(2, 3)});
+  const TcpSocket third = connected_to(port);
+  say(third, hello_of(2, 3));
+  CHECK(second.ended() == "joined");
+}
+
+TEST_CASE("sockets: who came to rank 0 by a loopback address is looked for at rank 0's") {
+  const FakeLeader leader;
+  const TcpSocket of_second = TcpSocket::listen(0);
+  // On one machine all of 127.0.0.0/8 is here: where the connection arrives shows which address was called.
+  Joining third({2, 3}, {"127.0.0.5", leader.point.port});
+  const TcpSocket to_third = accepted_by(leader.listening);
+  const auto hello = hear<TcpHello>(to_third);
+  const TcpAddress by_loopback{htonl(INADDR_LOOPBACK), of_second.here().port};
+  leader.answer(to_third, {hello_of(0, 3), hello_of(1, 3, by_loopback),
+                           hello_of(2, 3, {htonl(INADDR_LOOPBACK), hello.address.port})});
+  CHECK(to_string(accepted_by(of_second).here()) == fmt::format("127.0.0.5:{}", ntohs(by_loopback.port)));
+  CHECK(third.ended() == "joined");
+}
+
+TEST_CASE("sockets: processes of other jobs and builds are recognised, and all that came receive the reason of the end") {
+  struct Case {
+    TcpHello hello;
+    std::string error;  // FROM: the address it came from
+  };
+  TcpHello other_build = hello_of(2, 4);
+  other_build.preamble.protocol = 77;
+  const std::vector<Case> cases{
+      {other_build,
+       "wrong input: a process at FROM speaks version 77 of the protocol between processes, and rank 0 "
+       "version 2: all must run the same build of this program"},
+      {hello_of(2, 5), "wrong input: WORLD_SIZE and RANK: rank 2 of 5 came from FROM to rank 0 of 4"},
+      {hello_of(4, 4), "wrong input: WORLD_SIZE and RANK: rank 4 of 4 came from FROM to rank 0 of 4"},
+      {hello_of(0, 4), "wrong input: WORLD_SIZE and RANK: rank 0 of 4 came from FROM to rank 0 of 4"},
+      {hello_of(-1, 4), "wrong input: WORLD_SIZE and RANK: rank -1 of 4 came from FROM to rank 0 of 4"},
+      {hello_of(1, 4), "wrong input: RANK: two processes are rank 1, on loom and on loom"},
+      {hello_of(2, 4, {}), "rank failed: rank 2, which came from FROM, listens at no port"}};
+  for (const Case& wrong : cases) {
+    CAPTURE(wrong.error);
+    const RendezvousAddress point{"127.0.0.1", free_port()};
+    Joining first({0, 4}, point);
+    const TcpSocket second = connected_to(point.port);
+    say(second, hello_of(1, 4));
+    const TcpSocket other = connected_to(point.port);
+    say(other, wrong.hello);
+    std::string error = wrong.error;
+    if (const std::size_t at = error.find("FROM"); at != std::string::npos)
+      error.replace(at, 4, to_string(other.here()));
+    CHECK(first.ended() == error);
+    const std::string head = error.substr(error.find(": ") + 2);
+    CHECK(refusal_heard_by(second) == head);
+    CHECK(refusal_heard_by(other) == head);
+  }
+}
+
+TEST_CASE("sockets: a process that leaves before all have come ends the rendezvous at once, by its rank") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  Joining first({0, 4}, point);
+  const TcpSocket third = connected_to(point.port);
+  say(third, hello_of(2, 4));
+  TcpSocket second = connected_to(point.port);
+  say(second, hello_of(1, 4));
+  second.close();
+  CHECK(first.ended() == "rank failed: rank 1 left while the processes came together");
+  CHECK(refusal_heard_by(third) == "rank 1 left while the processes came together");
+}
+
+TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, says so") {
+  const auto answered = [](const std::function<void(const FakeLeader&, const TcpSocket&, const TcpHello&)>& answer) {
+    const FakeLeader leader;
+    Joining second({1, 2}, leader.point);
+    {
+      const TcpSocket to_second = accepted_by(leader.listening);
+      answer(leader, to_second, hear<TcpHello>(to_second));
+      to_second.end_writing();
+      (void)is_sent_away(to_second);
+    }
+    std::string ended = second.ended();
+    if (const std::size_t at = ended.find(leader.place()); at != std::string::npos)
+      ended.replace(at, leader.place().size(), "RANK 0");
+    return ended;
+  };
+  const auto header = [](auto kind, std::uint32_t bytes) {
+    return TcpReply{.preamble = {}, .kind = static_cast<TcpReply::Kind>(kind), .bytes = bytes};
+  };
+  const std::string same_build = ": all processes must run the same build of this program";
+  const auto web = answered(
+      [](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, "HTTP/1.1 400 Bad Request\r\n\r\n"); });
+  CHECK(web.starts_with("wrong input: MASTER_ADDR and MASTER_PORT: what answers at 127.0.0.1:"));
+  CHECK(web.ends_with(" is no process of this program"));
+  CHECK(answered([](const FakeLeader&, const TcpSocket&, const TcpHello&) {}) ==
+        "rank failed: RANK 0 left while the processes came together");
+  CHECK(answered([](const FakeLeader&, const TcpSocket& to, const TcpHello&) {
+          TcpReply other;
+          other.preamble.protocol = 3;
+          say(to, other);
+        }) == "rank failed: RANK 0 answered by version 3 of the protocol between processes" + same_build);
+  CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(9, 0)); }) ==
+        "rank failed: RANK 0 answered by something of kind 9" + same_build);
+  CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(0, 4000000000)); }) ==
+        "rank failed: RANK 0 answered by a list of 4000000000 bytes" + same_build);
+  CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(2, 4000000000)); }) ==
+        "rank failed: RANK 0 answered by 4000000000 bytes of text" + same_build);
+  CHECK(answered([](const FakeLeader& leader, const TcpSocket& to, const TcpHello& hello) {
+          leader.answer(to, {hello_of(0, 2), hello_of(0, 2, {htonl(INADDR_LOOPBACK), hello.address.port})});
+        }).starts_with("rank failed: RANK 0: its list of processes has rank 0 of 2 at 127.0.0.1:"));
+  CHECK(answered([](const FakeLeader& leader, const TcpSocket& to, const TcpHello&) {
+          leader.answer(to, {hello_of(0, 2), hello_of(1, 2)});  // another's port
+        }) == "rank failed: RANK 0: its list of processes has rank 1 of 2 at 127.0.0.1:1 in the place of rank 1 of 2");
+}
+
+TEST_CASE("sockets: missing ranks are named, and a wrong rendezvous address is reported") {
+  const std::uint16_t port = free_port();
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
+                       fmt::format("ranks 1, 2 did not come to 127.0.0.1:{} within 0.2 s", port).c_str(), RankFailed);
+  CHECK_THROWS_WITH_AS(join_by_tcp({1, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
+                       fmt::format("rank 0 at 127.0.0.1:{} cannot be reached: Connection refused", port).c_str(),
+                       RankFailed);
+  const TcpSocket taken = TcpSocket::listen(port);
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 2}, {"127.0.0.1", port}),
+                       fmt::format("MASTER_PORT: cannot listen on port {}: Address already in use", port).c_str(),
+                       InputError);
+  CHECK_THROWS_WITH_AS(join_by_tcp({2, 2}, {"127.0.0.1", port}), "RANK: expected one of [0, 2), got 2", InputError);
+  CHECK_THROWS_WITH_AS(join_by_tcp({-1, 2}, {"127.0.0.1", port}), "RANK: expected one of [0, 2), got -1", InputError);
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 0}, {"127.0.0.1", port}), "WORLD_SIZE: expected a number of [1, 1024], got 0",
+                       InputError);
+  CHECK_THROWS_WITH_AS(join_by_tcp({0, 2'000'000'000}, {"127.0.0.1", port}),
+                       "WORLD_SIZE: expected a number of [1, 1024], got 2000000000", InputError);
+  for (const int rank : {0, 1}) {
+    const std::string error = message_of([&] { (void)join_by_tcp({rank, 2}, {"no.such.host.invalid", port}); });
+    CHECK(error.starts_with("MASTER_ADDR: no.such.host.invalid: "));
+  }
+}
+
+TEST_CASE("sockets: a process that waits for long says once for whom, and goes on waiting") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  const auto said_by = [&](int rank) {
+    std::vector<std::string> said;
+    const RendezvousPatience patience{.longest = milliseconds(200),
+                                      .silent = milliseconds(50),
+                                      .on_wait = [&said](const std::string& what) { said.push_back(what); }};
+    CHECK_THROWS_AS(join_by_tcp({rank, 3}, point, patience), RankFailed);
+    return said;
+  };
+  CHECK(said_by(0) == std::vector{fmt::format("rank 0 waits at 127.0.0.1:{} for ranks 1, 2", point.port)});
+  CHECK(said_by(1) == std::vector{fmt::format("rank 1 waits for rank 0 at 127.0.0.1:{}", point.port)});
+}
+
+TEST_CASE("sockets: rank 0 tells those that came who did not") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  Joining first({0, 3}, point, milliseconds(500));
+  Joining second({1, 3}, point, seconds(20));
+  const std::string error = fmt::format("rank failed: rank 2 did not come to 127.0.0.1:{} within 0.5 s", point.port);
+  CHECK(first.ended() == error);
+  CHECK(second.ended() == error);
+}
+
+TEST_CASE("the environment tells where and how long to meet, and half of it is an error") {
+  check_rendezvous_of_environment();
+  const EnvironmentVariable host("MASTER_ADDR", "node7");
+  CHECK_FALSE(rendezvous_address_of_environment());
+  check_rendezvous_of_environment();  // set for others
+  const EnvironmentVariable rank("RANK", "1");
+  CHECK_THROWS_WITH_AS(check_rendezvous_of_environment(),
+                       "MASTER_ADDR and MASTER_PORT: expected a host and a port, got 'node7' and nothing", InputError);
+  const EnvironmentVariable port("MASTER_PORT", "29500");
+  CHECK(rendezvous_address_of_environment()->host == "node7");
+  CHECK(rendezvous_address_of_environment()->port == 29500);
+  CHECK_THROWS_WITH_AS(check_rendezvous_of_environment(),
+                       "RANK and WORLD_SIZE: expected two numbers, got '1' and nothing", InputError);
+  const EnvironmentVariable size("WORLD_SIZE", "two");
+  CHECK_THROWS_WITH_AS(check_rendezvous_of_environment(),
+                       "RANK and WORLD_SIZE: expected two numbers, got '1' and 'two'", InputError);
+  for (const char* wrong : {"70000", "0", "-1", "http", "80x"}) {
+    const EnvironmentVariable no_port("MASTER_PORT", wrong);
+    CHECK_THROWS_WITH_AS(rendezvous_address_of_environment(),
+                         fmt::format("MASTER_PORT: expected a port of [1, 65535], got '{}'", wrong).c_str(),
+                         InputError);
+  }
+  CHECK(rendezvous_patience_of_environment().longest == seconds(120));
+  const EnvironmentVariable patience("HEDDLE_RENDEZVOUS_SECONDS", "7");
+  CHECK(rendezvous_patience_of_environment().longest == seconds(7));
+  const EnvironmentVariable no_patience("HEDDLE_RENDEZVOUS_SECONDS", "0");
+  CHECK_THROWS_WITH_AS(rendezvous_patience_of_environment(),
+                       "HEDDLE_RENDEZVOUS_SECONDS: expected a number of [1, 86400], got '0'", InputError);
+}
+
+}  // namespace heddle::test

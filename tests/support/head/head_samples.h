@@ -1,0 +1,32 @@
+// Which samples the ranks of a head without a backbone see.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/head/head_config.h"
+#include "parallel/communicator/shard.h"
+#include "parallel/placement/mesh.h"
+
+namespace heddle::test {
+
+/// The samples of a rank in a micro-batch: the last pipeline stage's ranks see them in the order of dp and tp, others
+/// see none.
+inline ShardRange samples_of(const Mesh& mesh, int rank, std::int64_t batch, std::int64_t micro_batches,
+                             std::int64_t index) {
+  const Mesh::Coordinates at = mesh.coordinates(rank);
+  if (at.pp + 1 < mesh.size(Axis::pp)) return {};
+  const int ranks = mesh.size({Axis::dp, Axis::tp});
+  return shard(batch, micro_batches * ranks, index * ranks + at.dp * mesh.size(Axis::tp) + at.tp);
+}
+
+/// The samples of all ranks that share the classes with one rank, as in HeadInput.
+inline std::vector<ShardRange> shared_samples(const HeadConfig& head, const Mesh& mesh, int rank, std::int64_t batch,
+                                              std::int64_t micro_batches, std::int64_t index) {
+  std::vector<ShardRange> samples;
+  for (const int sharing : mesh.ranks_over(head.class_axes(), rank))
+    samples.push_back(samples_of(mesh, sharing, batch, micro_batches, index));
+  return samples;
+}
+
+}  // namespace heddle::test
