@@ -18,7 +18,7 @@ call() {  # runs the launcher in the tree; leaves its output in $out, $err and $
 }
 
 mkdir -p "$tree"/{framework,experiments/program,tests}
-cp "$launcher" "$tree/heddle"
+cp -r "$launcher" "$(dirname "$launcher")/launcher" "$tree/"
 cat >"$tree/CMakePresets.json" <<'END'
 {"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "build/release"}]}
 END

@@ -50,7 +50,7 @@ if command -v pyflakes3 >/dev/null; then  # a cell goes on from the names of tho
     cd notebooks_export/cells && sed -s 's/^%/#%/' read.py overview.py errors.py heads_read.py heads.py heads_pay.py \
       timeline.py gain.py prediction.py memory.py loss.py time.py | pyflakes3 2>&1)"
 fi
-if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/support/*.sh tests/parallel/transports/*.sh)"; fi
+if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/support/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
 
 echo "$passed passed, $failed failed"
 ((failed == 0))

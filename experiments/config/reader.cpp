@@ -14,6 +14,11 @@
 namespace heddle {
 namespace {
 
+/// Such a text would end early as a path and in a message.
+bool has_zero_character(const std::string& text) {
+  return text.find('\0') != std::string::npos;
+}
+
 struct Context {
   const Source& source;
   Problems& problems;
@@ -25,8 +30,10 @@ struct Context {
     const Real* const real = culprit.get_if<Real>();
     const bool is_large =
         real != nullptr && std::abs(real->value) >= largest_exact_integer && what.starts_with("an integer");
-    report(culprit, pointer,
-           fmt::format("expected {}, got {}{}", what, value_words(culprit), is_large ? " (not exact in 64 bits)" : ""));
+    const std::string* const text = culprit.get_if<std::string>();
+    const bool has_zero = text != nullptr && has_zero_character(*text) && what == "a string";
+    const char* const why = is_large ? " (not exact in 64 bits)" : has_zero ? " (which has a zero character)" : "";
+    report(culprit, pointer, fmt::format("expected {}, got {}{}", what, value_words(culprit), why));
   }
 };
 
@@ -222,7 +229,7 @@ class Reader final : public Describer {
   }
   static bool take_integer(const Value& given, const Range& range, std::int64_t& value) {
     const std::optional<std::int64_t> integer = as_integer(given);
-    const bool fits = integer && contains(range, static_cast<double>(*integer));
+    const bool fits = integer && contains(range, static_cast<long double>(*integer));
     if (fits) value = *integer;
     return fits;
   }
@@ -234,8 +241,9 @@ class Reader final : public Describer {
   }
   static bool take_text(const Value& given, std::string& value) {
     const std::string* const text = given.get_if<std::string>();
-    if (text != nullptr) value = *text;
-    return text != nullptr;
+    const bool fits = text != nullptr && !has_zero_character(*text);
+    if (fits) value = *text;
+    return fits;
   }
   bool read_name(const Value& given, const std::string& pointer, const std::vector<std::string>& names, int& index) {
     const std::string* const text = given.get_if<std::string>();

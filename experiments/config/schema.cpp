@@ -1,9 +1,14 @@
 #include "experiments/config/schema.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <span>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "experiments/config/json_text.h"
 #include "experiments/config/outline.h"
@@ -42,6 +47,7 @@ class SchemaWriter {
  public:
   /// `pointer` is where the result will stand in the schema.
   Object schema(const Node& node, const std::string& pointer) {
+    pointers_[&node] = pointer;
     if (node.kind == Kind::object) return object(node, pointer);
     Object result;
     switch (node.kind) {
@@ -74,7 +80,7 @@ class SchemaWriter {
     if (node.kind == Kind::list) {
       add_length(result, node.length);
       if (node.same_as != nullptr) {
-        result.push_back({"items", {Object{{"$ref", text("#" + item_pointers_.at(node.same_as))}}}});
+        result.push_back({"items", {reference(item_pointers_.at(node.same_as))}});
       } else {
         const std::string inner = pointer + "/items";
         item_pointers_[&node] = inner;
@@ -86,7 +92,36 @@ class SchemaWriter {
     return result;
   }
 
+  /// The schema of a merge patch on an object whose schema was made. Nothing is required, null takes a key away, and
+  /// the patch of a tagged object may have the keys of every alternative: which one it is meant for, the base may say.
+  Object patch(const Node& node, std::span<const std::string_view> except = {}) const {
+    std::vector<std::pair<std::string, Array>> keys;
+    const auto add = [&](const std::string& name, Object schema) {
+      const auto found = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return key.first == name; });
+      (found == keys.end() ? keys.emplace_back(name, Array{}) : *found).second.push_back({std::move(schema)});
+    };
+    const auto add_all = [&](const std::list<Node>& fields) {
+      for (const Node& field : fields)
+        if (std::find(except.begin(), except.end(), field.name) == except.end())
+          add(field.name, field.kind == Kind::object ? patch(field) : reference(pointers_.at(&field)));
+    };
+    if (node.is_tagged()) {
+      std::vector<std::string> types;
+      for (const Node::Alternative& kind : node.alternatives) types.push_back(kind.type);
+      add("type", {{"enum", names(types)}});
+    }
+    add_all(node.fields);
+    for (const Node::Alternative& kind : node.alternatives) add_all(kind.fields);
+    Object properties;
+    for (auto& [name, schemas] : keys) {
+      schemas.push_back({Object{{"type", text("null")}}});
+      properties.push_back({name, {Object{{"anyOf", {std::move(schemas)}}}}});
+    }
+    return {{"type", text("object")}, {"properties", {std::move(properties)}}, {"additionalProperties", {false}}};
+  }
+
  private:
+  static Object reference(const std::string& pointer) { return {{"$ref", text("#" + pointer)}}; }
   static Value names(const std::vector<std::string>& list) {
     Array array;
     for (const std::string& name : list) array.push_back(text(name));
@@ -149,8 +184,16 @@ class SchemaWriter {
     return result;
   }
 
+  std::map<const Node*, std::string> pointers_;
   std::map<const Node*, std::string> item_pointers_;
 };
+
+/// What `is_folder_name` of study.cpp accepts, as far as a regular expression says it.
+void add_folder_name(Object& schema) {
+  constexpr std::string_view inside = R"([^/\\:*?"<>|\x00-\x1f])";
+  schema.push_back({"maxLength", number(100)});
+  schema.push_back({"pattern", text(fmt::format("^(?![.\\- ])(?!.*[. ]$){}+$", inside))});
+}
 
 Object front_property(std::string_view type, std::string_view description) {
   return {{"type", text(type)}, {"description", text(description)}};
@@ -160,10 +203,15 @@ Object front_property(std::string_view type, std::string_view description) {
 
 std::string schema_text(const Describer::Body& root, std::string_view title) {
   const Node node = outline(root, Scope::everything);
+  SchemaWriter writer;
   Object schema{{"$schema", text("https://json-schema.org/draft/2020-12/schema")}, {"title", text(title)}};
-  for (Member& member : SchemaWriter().schema(node, "")) schema.push_back(std::move(member));
-  Object variant_properties{{"name", {front_property("string", "unique in the file, and a folder's name")}},
-                            {"patch", {front_property("object", "JSON merge patch (RFC 7396) on the experiment")}}};
+  for (Member& member : writer.schema(node, "")) schema.push_back(std::move(member));
+  Object name = front_property("string", "unique in the file, and a folder's name");
+  add_folder_name(name);
+  constexpr std::array<std::string_view, 1> not_in_patches{"name"};
+  Object patch = writer.patch(node, not_in_patches);
+  patch.push_back({"description", text("JSON merge patch (RFC 7396) on the experiment")});
+  Object variant_properties{{"name", {std::move(name)}}, {"patch", {std::move(patch)}}};
   Object variant{{"type", text("object")},
                  {"properties", {std::move(variant_properties)}},
                  {"required", {Array{text("name")}}},
@@ -172,6 +220,8 @@ std::string schema_text(const Describer::Body& root, std::string_view title) {
                   {"items", {std::move(variant)}},
                   {"description", text("runs of the experiment, each with a patch; none means one run without")}};
   if (Value* const properties = find(schema, "properties")) {
+    if (Value* const own_name = find(*properties->get_if<Object>(), "name"))
+      add_folder_name(*own_name->get_if<Object>());
     properties->get_if<Object>()->push_back({"$schema", {front_property("string", "for editors; not read")}});
     properties->get_if<Object>()->push_back({"variants", {std::move(variants)}});
   }

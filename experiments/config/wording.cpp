@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -43,7 +44,9 @@ std::string range_words(const Range& range) {
   return words;
 }
 
-bool contains(const Range& range, double value) {
+static_assert(std::numeric_limits<long double>::digits >= std::numeric_limits<std::int64_t>::digits);
+
+bool contains(const Range& range, long double value) {
   return (range.minimum_excluded ? value > range.minimum : value >= range.minimum) &&
          (range.maximum_excluded ? value < range.maximum : value <= range.maximum);
 }

@@ -16,7 +16,8 @@ inline constexpr std::size_t kMostProblems = 20;
 
 /// ` >= 1`, ` from 0 to 1`, ` >= 0 and < 1`, or nothing.
 std::string range_words(const Range& range);
-bool contains(const Range& range, double value);
+/// A long double holds every double and every 64-bit integer.
+bool contains(const Range& range, long double value);
 /// `a list of 3 integers >= 1`; `noun` is the singular.
 std::string list_words(std::string_view noun, const Range& each, const Range& length);
 /// `"a", "b" or "c"`.

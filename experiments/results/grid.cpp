@@ -14,19 +14,52 @@ std::string significant(double value) {
   return fmt::format("{:.{}f}", value, size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 
-std::string Grid::to_text() const {
-  std::vector<std::size_t> widths(rows_.front().size(), 0);
-  for (const auto& row : rows_)
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+constexpr std::size_t least_first = 8;
+constexpr std::size_t usual_gap = 2;
+
+std::vector<std::size_t> widths_of(const Rows& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
-  std::size_t others = 0;
-  for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i];
-  constexpr std::size_t least_first = 8;
-  const std::size_t gaps = widths.size() - 1;
-  const std::size_t gap = others + 2 * gaps + std::min(widths[0], least_first) <= table_width ? 2 : 1;
-  const std::size_t room = table_width - std::min<std::size_t>(table_width, others + gap * gaps);
-  widths[0] = std::min(widths[0], std::max(room, least_first));
+  return widths;
+}
+
+/// The least width of a row whose columns have this gap between them.
+std::size_t least_width(const std::vector<std::size_t>& widths, std::size_t gap) {
+  std::size_t width = std::min(widths[0], least_first);
+  for (std::size_t i = 1; i < widths.size(); ++i) width += gap + widths[i];
+  return width;
+}
+
+/// The same rows with the units of the headers, "(MiB)", in a row of their own.
+Rows with_units_below(Rows rows) {
+  std::vector<std::string> units(rows.front().size());
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    std::string& header = rows.front()[i];
+    const std::size_t begin = header.rfind(" (");
+    if (begin == std::string::npos) continue;
+    units[i] = header.substr(begin + 1);
+    header.erase(begin);
+  }
+  rows.insert(rows.begin() + 1, std::move(units));
+  return rows;
+}
+
+}  // namespace
+
+std::string Grid::to_text() const {
+  Rows rows = rows_;
+  if (least_width(widths_of(rows), usual_gap) > table_width) rows = with_units_below(std::move(rows));
+  std::vector<std::size_t> widths = widths_of(rows);
+  const std::size_t gap = least_width(widths, usual_gap) <= table_width ? usual_gap : 1;
+  const std::size_t others = least_width(widths, gap) - std::min(widths[0], least_first);
+  widths[0] = std::min(widths[0], std::max(table_width - std::min<std::size_t>(table_width, others), least_first));
   std::string text;
-  for (const auto& row : rows_) {
+  for (const auto& row : rows) {
     std::string line = shorten(row[0], widths[0]);
     line.append(widths[0] - width_of(line), ' ');
     for (std::size_t i = 1; i < row.size(); ++i) line.append(gap + widths[i] - width_of(row[i]), ' ').append(row[i]);

@@ -15,14 +15,15 @@ class Grid {
   explicit Grid(std::vector<std::string> headers) : rows_{std::move(headers)} {}
 
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  /// The first column gives way until the row fits; where that is not enough, the space between the columns.
+  /// A row that is too wide is made to fit: the first column is shortened, then the units of the headers move into a
+  /// line of their own, then the space between the columns shrinks.
   std::string to_text() const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Three digits that count, without an exponent.
+/// Three significant digits, without an exponent.
 std::string significant(double value);
 
 }  // namespace heddle

@@ -131,7 +131,7 @@ class Reproduction {
 };
 
 std::string list_of(const std::vector<Claims>& all) {
-  std::size_t width = 0;
+  std::size_t width = std::string_view("experiment").size();
   double seconds = 0;
   double quick = 0;
   for (const Claims& claims : all) {

@@ -9,6 +9,7 @@
 #include "experiments/config/json_text.h"
 #include "framework/error.h"
 #include "tests/support/config_sample.h"
+#include "tests/support/message.h"
 
 namespace heddle {
 namespace {
@@ -79,6 +80,8 @@ TEST_CASE("config reader: a wrong type names file, pointer, what was expected an
   CHECK(error_with(R"("layers": [{"type": "linear"}, 5])") == "x.json: /layers/1: expected an object, got 5");
   CHECK(error_of_sample(R"({"name": 1, "data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got 1");
   CHECK(error_of_sample("[1, 2]") == "x.json: expected an object, got a list of 2");
+  CHECK(error_with(R"("tags": ["a", "b\u0000c"])") ==
+        R"(x.json: /tags/1: expected a string, got "b\u0000c" (which has a zero character))");
 }
 
 TEST_CASE("config reader: a number out of its range is told the range") {
@@ -97,6 +100,18 @@ TEST_CASE("config reader: a number out of its range is told the range") {
         "x.json: /layers/0/layers: expected a list of at least 1 object, got an empty list");
   CHECK(error_of_sample(R"({"name": "a", "data": {"type": "synthetic", "image": [1, 2]}})") ==
         "x.json: /data/image: expected a list of 3 integers >= 1, got a list of 2");
+}
+
+TEST_CASE("config reader: an integer past a bound by less than a double's precision is out of range") {
+  const auto error_of_count = [](const char* count) {
+    std::int64_t value = 0;
+    const Describer::Body body = [&value](Describer& d) { d.field("count", value, between(0, 0x1p53), ""); };
+    return message_of<InputError>(
+        [&] { read(parse_document(fmt::format("{{\"count\": {}}}", count), "x.json"), body); });
+  };
+  CHECK(error_of_count("9007199254740992") == "no error");
+  CHECK(error_of_count("9007199254740993") ==
+        "x.json: /count: expected an integer from 0 to 9007199254740992, got 9007199254740993");
 }
 
 TEST_CASE("config reader: integers may be written 1.0 or 1e3, and are never rounded") {

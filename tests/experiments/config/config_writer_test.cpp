@@ -165,6 +165,37 @@ TEST_CASE("config schema: types, ranges, defaults, help, unions and recursion ar
   CHECK(properties.contains("$schema"));
 }
 
+TEST_CASE("config schema: a variant's patch has the keys of the experiment, may remove them and requires none") {
+  Sample sample;
+  const auto schema = nlohmann::json::parse(schema_text(body_of(sample), "Experiment"));
+  const auto& variant = schema["properties"]["variants"]["items"]["properties"];
+  const auto& patch = variant["patch"];
+  CHECK(patch["additionalProperties"] == false);
+  CHECK_FALSE(patch.contains("required"));
+  CHECK_FALSE(patch["properties"].contains("name"));
+  CHECK_FALSE(patch["properties"].contains("variants"));
+  const auto& train = patch["properties"]["train"]["anyOf"];
+  REQUIRE(train.size() == 2);
+  CHECK(train[1] == nlohmann::json::parse(R"({"type": "null"})"));
+  CHECK(train[0]["additionalProperties"] == false);
+  CHECK(train[0]["properties"]["batch"] ==
+        nlohmann::json::parse(R"({"anyOf": [{"$ref": "#/properties/train/properties/batch"}, {"type": "null"}]})"));
+  const auto& optimizer = train[0]["properties"]["optimizer"]["anyOf"][0];
+  CHECK(optimizer["properties"]["type"]["anyOf"][0] == nlohmann::json::parse(R"({"enum": ["sgd", "adamw"]})"));
+  CHECK(optimizer["properties"]["lr"]["anyOf"].size() == 3);  // sgd's, adamw's and null
+  CHECK_FALSE(optimizer.contains("required"));
+}
+
+TEST_CASE("config schema: the names of experiment and variants can be those of folders") {
+  Sample sample;
+  const auto schema = nlohmann::json::parse(schema_text(body_of(sample), "Experiment"));
+  const auto& variant = schema["properties"]["variants"]["items"]["properties"];
+  for (const auto& name : {schema["properties"]["name"], variant["name"]}) {
+    CHECK(name["maxLength"] == 100);
+    CHECK(name["pattern"] == R"(^(?![.\- ])(?!.*[. ]$)[^/\\:*?"<>|\x00-\x1f]+$)");
+  }
+}
+
 TEST_CASE("config help: an object shows its fields as a table") {
   CHECK(help_of("train") == R"(train: the training
   name       value           default  meaning

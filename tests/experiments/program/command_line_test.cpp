@@ -275,11 +275,13 @@ TEST_CASE("errors of an experiment name file, place and what was expected; exit 
 }
 
 TEST_CASE("a transport's former name is read, and written back as its present name") {
-  const std::string text = R"({"name": "old", "transport": "mpi", "data": {"type": "synthetic_identities"}})";
+  const std::string text = R"({"name": "old", "transport": "mpi", "data": {"type": "synthetic_identities"},
+                              "model": {"type": "mlp"}, "head": {"classes": 10000}})";
   Study<Experiment> study = read_study_text<Experiment>(text, "old.json");
   Experiment& experiment = study.variants[0].root;
   CHECK(experiment.transport == "processes");
-  const std::string written = write_experiment({{"old", [&](Describer& d) { describe(d, experiment); }}});
+  const std::vector<NamedBody> bodies{{"old", [&](Describer& d) { describe(d, experiment); }}};
+  const std::string written = write_experiment(bodies);
   CHECK(Json::parse(written)["transport"] == "processes");
   const std::vector<std::string> wrong{"transport=\"mpj\""};
   CHECK_THROWS_WITH_AS(read_study_text<Experiment>(text, "old.json", wrong),

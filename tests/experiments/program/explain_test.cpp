@@ -227,15 +227,15 @@ TEST_CASE("explain prints stages and what crosses between them") {
   const Called called = call({"explain"}, two_stages());
   CHECK(called.code == 0);
   CHECK(called.out == R"(small: pp 2, 4 samples in each of 2 micro-batches
-layer                   type  parameters   FLOPs  bytes sent  comm time
-input                      -           -       -           -          -
-flatten              flatten           -       -           -          -
-layers.0              linear        2080  65.5 k           -          -
-layers.0.relu           relu           -       -           -          -
- layers.0.relu  > send 0 -> 1                      1.00 KiB    3.02 ms
- layers.0.relu  < send 1 -> 0                      1.00 KiB    3.02 ms
-fc                    linear         264  12.3 k           -          -
-head                    head          80  5.12 k           -          -
+layer                    type  parameters   FLOPs  bytes sent  comm time
+input                       -           -       -           -          -
+flatten               flatten           -       -           -          -
+layers.0               linear        2080  65.5 k           -          -
+layers.0.relu            relu           -       -           -          -
+ layers.0.relu  > send 0 -> 1                        1.00 KiB    3.02 ms
+ layers.0.relu  < send 1 -> 0                        1.00 KiB    3.02 ms
+fc                     linear         264  12.3 k           -          -
+head                     head          80  5.12 k           -          -
 
 one step, all stages  bytes sent     time
 activations                    -        -

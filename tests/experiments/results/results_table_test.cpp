@@ -42,7 +42,7 @@ sharded     21.0     21.0       3.00        4.00  11.0   3.00
 
 accuracy
 variant  rank-1 (%)  verification (%)  TAR@FAR=1e-3 (%)  TAR@FAR=1e-4 (%)
-serial        99.00    97.50 +- 1.25             90.00             80.00
+serial        99.00     97.50 +- 1.25             90.00             80.00
 )");
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's sha
   run.variants[2].pipeline->kept_inputs = {2, 2, 2, 2};
   const std::string table = results_table(run);
   CHECK(table.find(R"(
-pipelines of p ranks and m micro-batches: speedup over naive with the same recomputation, and its ideal
+pipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal
 variant            p  m  speedup  ideal  share of ideal  bubble
 naive              4  2     1.00   1.00           1.000   0.750
 gpipe              4  2     2.00   2.50           0.800   0.500

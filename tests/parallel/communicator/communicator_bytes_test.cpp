@@ -29,7 +29,7 @@ void every_verb(Rank& rank) {
   world.all_reduce_in_place(in_place).wait();
   const std::vector<Tensor> gathered = world.gather(x, 0);
   const Tensor scattered = world.scatter(parts, 1 % rank.size);
-  const Tensor told = world.broadcast(x, 0);
+  const Tensor received = world.broadcast(x, 0);
   if (rank.size > 1) {
     Work<void> sending = world.send(x, (rank.index + 1) % rank.size);
     const Tensor came = world.recv((rank.index + rank.size - 1) % rank.size);

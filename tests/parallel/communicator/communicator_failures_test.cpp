@@ -26,8 +26,8 @@ std::function<void(Rank&)> counted_anew(const std::function<void(Rank&, Communic
   };
 }
 
-void deadlocks(int count, const std::function<void(Rank&, Communicator&)>& body, const std::string& circle) {
-  fails_on_ranks(count, counted_anew(body), "deadlock: " + circle);
+void deadlocks(int count, const std::function<void(Rank&, Communicator&)>& body, const std::string& cycle) {
+  fails_on_ranks(count, counted_anew(body), "deadlock: " + cycle);
 }
 
 }  // namespace
@@ -51,7 +51,8 @@ TEST_CASE("deadlock: two ranks that both wait for their sends first, at any size
                     count));
 }
 
-TEST_CASE("deadlock: a ring of receives, reported from its lowest rank; ranks that only wait for the ring are not in it") {
+TEST_CASE(
+    "deadlock: a ring of receives, reported from its lowest rank; ranks that only wait for the ring are not in it") {
   deadlocks(
       4,
       [](Rank& rank, Communicator& all) {

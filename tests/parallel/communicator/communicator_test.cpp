@@ -221,10 +221,10 @@ TEST_CASE("broadcast, gather and scatter, from and to every root") {
     on_ranks(count, [&](Rank& rank) {
       for (int root = 0; root < count; ++root) {
         const bool is_root = rank.index == root;
-        const Tensor told = rank.world.broadcast(is_root ? rows_of(rank, 2, 3) : Tensor(), root);
-        CHECK(told.shape() == Shape{2, 3});
-        CHECK(told.to_host<float>() == values<float>(root, 6));
-        CHECK(&told.device() == &rank.device);
+        const Tensor received = rank.world.broadcast(is_root ? rows_of(rank, 2, 3) : Tensor(), root);
+        CHECK(received.shape() == Shape{2, 3});
+        CHECK(received.to_host<float>() == values<float>(root, 6));
+        CHECK(&received.device() == &rank.device);
 
         const std::vector<Tensor> gathered = rank.world.gather(rows_of(rank, rank.index, 2), root);
         REQUIRE(gathered.size() == static_cast<std::size_t>(is_root ? count : 0));

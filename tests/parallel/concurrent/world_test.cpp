@@ -147,9 +147,9 @@ TEST_CASE("a rank that neither waits nor ends is reported once the others have g
   options.timeout = std::chrono::milliseconds(100);
   options.patience = std::chrono::milliseconds(50);
   std::atomic<bool> is_told = false;
-  std::string told;
+  std::string reported;
   options.on_stall = [&](const std::string& why) {
-    told = why;
+    reported = why;
     is_told = true;
   };
   const auto body = [&](Rank& rank) {
@@ -159,7 +159,7 @@ TEST_CASE("a rank that neither waits nor ends is reported once the others have g
   };
   const std::string late = "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.1 s";
   CHECK_THROWS_WITH_AS(run_ranks(options, body), late.c_str(), RankFailed);
-  CHECK(told == "rank 0 failed: " + late + "; rank 1 did not end within 0.05 s after that");
+  CHECK(reported == "rank 0 failed: " + late + "; rank 1 did not end within 0.05 s after that");
 }
 
 TEST_CASE("more ranks than cores sleep instead of spinning, and still meet") {

@@ -1,4 +1,4 @@
-// How circles of processes that wait for each other are found; whole ones are in communicator_failures_test.cpp.
+// How cycles of processes that wait for each other are found; whole ones are in communicator_failures_test.cpp.
 #include "parallel/transports/processes/deadlock_search.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace {
 const WaitLink first{0, 7, "rank 0: recv", 3};
 const WaitLink second{1, 3, "rank 1: recv", 9};
 const WaitLink third{2, 9, "rank 2: send", 7};
-constexpr const char* circle_of_three =
+constexpr const char* cycle_of_three =
     "deadlock: rank 0: recv waits for rank 1; rank 1: recv waits for rank 2; rank 2: send waits for rank 0";
 
 /// What comes back to the first link's rank of a chain that it begins now.
@@ -35,7 +35,7 @@ TEST_CASE("deadlock search: the lowest rank of a cycle reports it, when a second
   const std::vector<WaitLink> cycle{first, second, third};
   DeadlockSearch search;
   CHECK_FALSE(search.extend(round_of(search, cycle), first));
-  CHECK_THROWS_WITH_AS(search.extend(round_of(search, cycle), first), circle_of_three, RankFailed);
+  CHECK_THROWS_WITH_AS(search.extend(round_of(search, cycle), first), cycle_of_three, RankFailed);
   DeadlockSearch of_second;
   for (int i = 0; i < 3; ++i) CHECK_FALSE(of_second.extend(round_of(of_second, {second, third, first}), second));
 }
@@ -46,7 +46,7 @@ TEST_CASE("deadlock search: old probes that a rank finds when it wakes, and answ
   std::vector<WaitChain> queued;
   for (int i = 0; i < 5; ++i) queued.push_back(round_of(search, cycle));
   for (const WaitChain& chain : queued) CHECK_FALSE(search.extend(chain, first));
-  CHECK_THROWS_WITH_AS(search.extend(round_of(search, cycle), first), circle_of_three, RankFailed);
+  CHECK_THROWS_WITH_AS(search.extend(round_of(search, cycle), first), cycle_of_three, RankFailed);
 }
 
 TEST_CASE("deadlock search: a wait that its peer has not answered from within the cycle makes none") {
@@ -55,7 +55,7 @@ TEST_CASE("deadlock search: a wait that its peer has not answered from within th
     other.answered_in = answered_in;
     DeadlockSearch search;
     for (int i = 0; i < 3; ++i) CHECK_FALSE(search.extend(round_of(search, {first, other, third}), first));
-    CHECK_THROWS_WITH_AS(search.extend(round_of(search, {first, second, third}), first), circle_of_three, RankFailed);
+    CHECK_THROWS_WITH_AS(search.extend(round_of(search, {first, second, third}), first), cycle_of_three, RankFailed);
   }
 }
 

@@ -42,7 +42,7 @@ std::string refused(const TcpConnection::Header& header) {
   connection.receive(std::make_shared<TcpConnection::Elements>(TcpConnection::Elements{memory.data(), 100, 5, false}));
   say(pair.other, header);
   progress_until(connection, [&] { return connection.is_gone(); });
-  // The other can still be told.
+  // The peer can still be sent the reason.
   connection.post(bytes_of("no"), {}, false);
   const auto receive_message = hear<TcpConnection::Header>(pair.other);
   CHECK(receive_message.kind == TcpConnection::Kind::last_message_frame);

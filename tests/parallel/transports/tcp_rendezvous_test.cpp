@@ -1,5 +1,5 @@
-// How processes find each other by sockets, and what strangers and processes of other jobs do to that: nothing, or an
-// error that names them.
+// How processes find each other by sockets, and what unknown connections and processes of other jobs do to that:
+// nothing, or an error that names them.
 #include <cstdlib>
 #include <functional>
 #include <thread>
@@ -102,7 +102,7 @@ TEST_CASE("sockets: a connection that sends nothing is closed after a while, and
   CHECK(first.ended() == fmt::format("rank failed: rank 1 did not come to 127.0.0.1:{} within 5 s", point.port));
 }
 
-TEST_CASE("sockets: strangers hold up no other process either") {
+TEST_CASE("sockets: unknown connections delay no other process either") {
   const FakeLeader leader;
   Joining second({1, 3}, leader.point);
   const TcpSocket to_second = accepted_by(leader.listening);
@@ -135,7 +135,8 @@ TEST_CASE("sockets: who came to rank 0 by a loopback address is looked for at ra
   CHECK(third.ended() == "joined");
 }
 
-TEST_CASE("sockets: processes of other jobs and builds are recognised, and all that came receive the reason of the end") {
+TEST_CASE(
+    "sockets: processes of other jobs and builds are recognised, and all that came receive the reason of the end") {
   struct Case {
     TcpHello hello;
     std::string error;  // FROM: the address it came from

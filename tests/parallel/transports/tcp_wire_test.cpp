@@ -51,21 +51,21 @@ std::string error_after(const std::function<void(const TcpSocket&)>& say_to_firs
   return error;
 }
 
-/// A whole letter of these bytes.
+/// A whole message of these bytes.
 void post(const TcpSocket& to, const MessageWriter& message) {
   say(to, TcpConnection::Header{TcpConnection::Kind::last_message_frame, 0,
                                 static_cast<std::int64_t>(message.bytes().size())});
   CHECK(to.write(message.bytes(), soon()) == TcpSocket::Outcome::done);
 }
-MessageWriter letter_of(ProgressEngine::Kind kind) {
+MessageWriter control_message(ProgressEngine::Kind kind) {
   MessageWriter message;
   message.put(kind);
   message.put(std::uint64_t{0});  // the first section
   return message;
 }
 /// About the first call of all ranks.
-MessageWriter letter_about_call(ProgressEngine::Kind kind) {
-  MessageWriter message = letter_of(kind);
+MessageWriter message_about_call(ProgressEngine::Kind kind) {
+  MessageWriter message = control_message(kind);
   message.put(std::uint64_t{0});
   message.put(std::uint64_t{1});
   message.put(false);
@@ -162,7 +162,7 @@ TEST_CASE("sockets: a process that is gone after it ended a section fails the ne
   say(to_first, hello_of(1, 2));
   (void)hear<TcpReply>(to_first);
   for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
-  post(to_first, letter_of(ProgressEngine::Kind::ended));
+  post(to_first, control_message(ProgressEngine::Kind::ended));
   to_first.close();
   other_is_gone.count_down();
   first.join();
@@ -191,26 +191,26 @@ TEST_CASE("sockets: what no process of this program says ends the job, with who 
           say(to, TcpConnection::Header{TcpConnection::Kind::message_frame, 0, std::int64_t{1} << 60});
         }) == "rank 1: it sent part of a message, of 1152921504606846976 bytes" + same_build);
   using Kind = ProgressEngine::Kind;
-  CHECK(error_after([](const TcpSocket& to) { post(to, letter_of(static_cast<Kind>(99))); }) ==
+  CHECK(error_after([](const TcpSocket& to) { post(to, control_message(static_cast<Kind>(99))); }) ==
         "rank 1 sent a message of kind 99" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          MessageWriter message = letter_of(Kind::gathered);
+          MessageWriter message = control_message(Kind::gathered);
           message.put(std::size_t{1} << 60);  // bytes of text
           post(to, message);
         }) == "rank 1 sent a message that ends too early" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          MessageWriter message = letter_of(Kind::probe);
+          MessageWriter message = control_message(Kind::probe);
           message.put(std::uint64_t{1});      // its round
           message.put(std::size_t{1} << 60);  // links
           post(to, message);
         }) == "rank 1 sent a chain of 1152921504606846976 waits" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          MessageWriter message = letter_about_call(Kind::content);
+          MessageWriter message = message_about_call(Kind::content);
           message.put(2);
           post(to, message);
         }) == "rank 1 sent a message about step 2 of a call" + same_build);
   CHECK(error_after([](const TcpSocket& to) {
-          MessageWriter message = letter_about_call(Kind::call);
+          MessageWriter message = message_about_call(Kind::call);
           message.put(0);
           Call call;
           MessageWriter parts;
@@ -225,7 +225,7 @@ TEST_CASE("sockets: what no process of this program says ends the job, with who 
 TEST_CASE("sockets: why a process failed is known to the others, though it is gone at once") {
   for (int i = 0; i < 20; ++i)
     CHECK(error_after([](const TcpSocket& to) {
-            MessageWriter message = letter_of(ProgressEngine::Kind::failed);
+            MessageWriter message = control_message(ProgressEngine::Kind::failed);
             message.put(Failure::Kind::rank_failed);
             message.put_text("rank 1: no more thread on the bobbin");
             post(to, message);

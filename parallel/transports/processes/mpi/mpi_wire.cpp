@@ -227,7 +227,7 @@ class MpiWire : public Wire {
     std::array<std::byte, max_frame> content;
   };
 
-  /// One whose sheet is gone; the oldest goes first. A new one if there is none: posting never waits.
+  /// A slot whose frame has been sent; the oldest is tried first. A new one if there is none: posting never waits.
   Slot& free_slot() {
     if (!outgoing_.empty()) {
       oldest_ = (oldest_ + 1) % outgoing_.size();

@@ -46,10 +46,10 @@ ChannelName NcclPath::messages_to(int rank) const {
 void NcclPath::begin(int ranks) {
   const NcclGpu mine = nccl_.gpu(device_);
   // The world's calls count from 1.
-  const ExchangeName meeting;
+  const ExchangeName exchange;
   Call call;
   call.rank = engine_.rank();
-  MessageWriter& message = engine_.begin(ProgressEngine::Kind::ready, meeting);
+  MessageWriter& message = engine_.begin(ProgressEngine::Kind::ready, exchange);
   message.put(mine.id);
   message.put_text(mine.machine);
   message.put_text(mine.address);
@@ -61,8 +61,8 @@ void NcclPath::begin(int ranks) {
       gpus.push_back(mine);
       continue;
     }
-    engine_.wait([&] { return engine_.arrival(meeting, p).ready.has_value(); }, call, p);
-    const Arrival arrival = engine_.take_arrival(meeting, p);
+    engine_.wait([&] { return engine_.arrival(exchange, p).ready.has_value(); }, call, p);
+    const Arrival arrival = engine_.take_arrival(exchange, p);
     MessageReader reader(*arrival.ready);
     NcclGpu& gpu = gpus.emplace_back();
     gpu.id = reader.get<decltype(gpu.id)>();

@@ -1,0 +1,87 @@
+// Ways to train a small network, for the tests of runs that are resumed from a checkpoint.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/training/checkpoints/checkpoint.h"
+#include "layers/convolution.h"
+#include "layers/linear.h"
+#include "layers/normalization.h"
+#include "tests/support/layouts.h"
+
+namespace heddle::checkpoint_ways {
+
+using test::Course;
+using test::Layout;
+
+/// A way to train the network below.
+struct Way {
+  Layout layout{};
+  std::map<std::string, PlacementWish> wishes{};
+  ShardedState shard = ShardedState::none;
+  HeadParallel head = HeadParallel::sharded;
+};
+
+inline test::ModelPointer network(const Way& way) {
+  ModelDescription model({8, 8, 3});
+  model.then("conv1", Convolution::describe({.in = 3, .out = 7, .stride = 2}));
+  model.then("bn1", BatchNorm::describe({.channels = 7, .activation = NormActivation::prelu, .slope_name = "prelu1"}));
+  model.then("conv2", Convolution::describe({.in = 7, .out = 5}));
+  model.then("bn2", BatchNorm::describe({.channels = 5, .activation = NormActivation::relu}));
+  model.then("flatten", Flatten::describe());
+  model.then("fc", Linear::describe({.in = 80, .out = 6}));
+  for (const auto& [name, wish] : way.wishes) model.place(name, wish);
+  return std::make_shared<ModelDescription>(std::move(model));
+}
+
+inline Experiment experiment_of(const Way& way, OptimizerType optimizer = OptimizerType::sgd,
+                                DType dtype = DType::f32) {
+  Experiment experiment = test::small_experiment(11, 24, 6, dtype);
+  experiment.train.optimizer.type = optimizer;
+  experiment.train.shard = way.shard;
+  experiment.head.parallel = way.head;
+  return experiment;
+}
+
+/// Every axis, cut and way of holding state, and none.
+inline std::vector<Way> ways() {
+  const PlacementWish column{Parallel::column, Axis::tp};
+  const PlacementWish row{Parallel::row, Axis::tp};
+  const PlacementWish gathered{Parallel::parameter, Axis::dp};
+  PipelineConfig interleaved;
+  interleaved.schedule = "interleaved";
+  interleaved.chunks = 2;
+  return {{{Mesh(), 4}},
+          {{Mesh(2), 2}},
+          {{Mesh(2), 2, Logits::gathered}, {{"fc", gathered}, {"conv2", gathered}}, ShardedState::optimizer},
+          {{Mesh(3), 1}, {}, ShardedState::optimizer},
+          {{Mesh(1, 1, 2), 4}, {{"conv1", column}, {"conv2", row}, {"fc", row}}},
+          {{Mesh(2, 1, 3), 2}, {{"conv1", row}, {"conv2", column}, {"fc", column}}, ShardedState::optimizer},
+          {{Mesh(1, 2), 4, Logits::fused, {}, test::last_stage}},
+          {{Mesh(2, 2), 2}, {}, ShardedState::optimizer, HeadParallel::replicated},
+          {{Mesh(2, 1, 2), 2, Logits::fused, {}, {Axis::dp}}},
+          {{Mesh(2, 2), 2, Logits::sharded, {}, {Axis::pp}}},
+          {{Mesh(1, 1, 4), 4, Logits::transposed}},
+          {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
+}
+
+inline test::Outcome run(const Way& way, const Experiment& experiment, const Course& course) {
+  return test::train(experiment, network(way), way.layout, course);
+}
+
+inline Course saving(const CheckpointFolder& folder, std::int64_t steps) {
+  return {.end = steps, .after = [&folder, steps](Trainer& trainer) { folder.save(trainer, steps); }};
+}
+
+inline Course resuming(const CheckpointFolder& folder, std::int64_t first, std::int64_t end,
+                       std::string* note = nullptr, SavedHead head = SavedHead::kept) {
+  return {.first = first, .end = end, .before = [&folder, first, note, head](Trainer& trainer) {
+            const std::string told = folder.load(trainer, first, head);
+            if (note != nullptr && trainer.rank().index == 0) *note = told;
+          }};
+}
+
+}  // namespace heddle::checkpoint_ways
