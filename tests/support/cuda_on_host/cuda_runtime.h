@@ -40,13 +40,15 @@ T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {
   return taken;
 }
 
-enum cudaError_t {
+// Types have the names that the toolkit gives them, so that the symbols of functions that take them are equal.
+enum cudaError {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
 };
+using cudaError_t = cudaError;
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
 inline cudaError_t cudaGetLastError() {
@@ -59,13 +61,13 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 
-using cudaStream_t = struct StreamOnHost*;
+using cudaStream_t = struct CUstream_st*;
 constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 
-using cudaEvent_t = struct EventOnHost*;
+using cudaEvent_t = struct CUevent_st*;
 constexpr unsigned cudaEventDisableTiming = 2;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);

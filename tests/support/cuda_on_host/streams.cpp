@@ -73,11 +73,11 @@ std::atomic<std::int64_t> host_waits{0};
 
 }  // namespace
 
-struct StreamOnHost {
+struct CUstream_st {
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
 };
 /// Where it was recorded last: behind so much of the stream's work.
-struct EventOnHost {
+struct CUevent_st {
   std::shared_ptr<Stream> stream;
   std::uint64_t end = 0;
 };
@@ -107,7 +107,7 @@ void settle_device() {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
-  *stream = new StreamOnHost;
+  *stream = new CUstream_st;
   const std::lock_guard lock(streams().mutex);
   std::erase_if(streams().all, [](const std::weak_ptr<Stream>& one) { return one.expired(); });
   streams().all.push_back((*stream)->stream);
@@ -125,7 +125,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-  *event = new EventOnHost;
+  *event = new CUevent_st;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
