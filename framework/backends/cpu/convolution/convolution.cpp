@@ -7,6 +7,7 @@
 #include "framework/backends/cpu/elementwise/elementwise.h"
 #include "framework/backends/cpu/loops/widen.h"
 #include "framework/error.h"
+#include "framework/scalars/windows.h"
 
 namespace heddle::cpu {
 
@@ -46,6 +47,29 @@ void* address(const Tensor& tensor) {
 /// A sum over nothing is 0.
 void clear(Tensor& sums) {
   if (sums.numel() > 0) std::memset(sums.data(), 0, static_cast<std::size_t>(sums.bytes()));
+}
+
+/// Whether a tap of the kernel meets nothing but padding, as in a kernel of 3 over an input of 1.
+bool has_idle_tap(const ConvolutionGeometry& g) {
+  const auto is_idle = [](std::int64_t tap, std::int64_t outputs, std::int64_t stride, std::int64_t padding,
+                          std::int64_t dilation, std::int64_t size) {
+    for (std::int64_t out = 0; out < outputs; ++out)
+      if (input_of(out, tap, stride, padding, dilation, size) >= 0) return false;
+    return true;
+  };
+  for (std::int64_t tap = 0; tap < g.kernel.height; ++tap)
+    if (is_idle(tap, g.output.height, g.stride.height, g.padding.height, g.dilation.height, g.input.height))
+      return true;
+  for (std::int64_t tap = 0; tap < g.kernel.width; ++tap)
+    if (is_idle(tap, g.output.width, g.stride.width, g.padding.width, g.dilation.width, g.input.width)) return true;
+  return false;
+}
+
+/// oneDNN (2.6, bf16) leaves the gradients of idle taps as they were in its scratchpad and in the result: they are 0.
+void clear_for_idle_taps(const ConvolutionGeometry& g, const ConvolutionPrimitive& primitive, const Operands& o) {
+  if (!has_idle_tap(g)) return;
+  if (primitive.scratch_bytes > 0) std::memset(o.scratch, 0, static_cast<std::size_t>(primitive.scratch_bytes));
+  std::memset(o.weight, 0, primitive.weight.get_size());
 }
 
 template <class T>
@@ -170,6 +194,7 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
   const bool unpacks = writes_weight && found != nullptr && found->packs;
   if (unpacks) operands.weight = packed.data();
   if (found != nullptr) {
+    if (writes_weight) clear_for_idle_taps(g, *found, operands);
     run_onednn(onednn_, *found, part, operands);
   } else {
     const ThreadTeam team(onednn_.threads());
