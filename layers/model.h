@@ -41,7 +41,7 @@ class Model {
   std::size_t outputs() const { return all_.outputs.size(); }
   bool output_has_gradient(std::size_t output) const { return has_gradient(all_.outputs[output]); }
 
-  /// Those of the range, in model order.
+  /// The parameters and buffers of the range, in model order.
   std::vector<Parameter*> parameters();
   std::vector<Buffer*> buffers();
   void end_step(Rank& rank);

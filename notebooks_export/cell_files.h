@@ -1,4 +1,5 @@
-// The files of notebooks_export/cells, one per cell of the results' notebook, as embed.cmake puts them into the program.
+// The files of notebooks_export/cells, one per cell of the results' notebook, as embed.cmake puts them into the
+// program.
 #pragma once
 
 #include <span>

@@ -92,6 +92,22 @@ void remove_scripts(const std::filesystem::path& html) {
   write_file_atomically(html, std::regex_replace(read_file(html, longest_page), script, ""));
 }
 
+/// Where the notebook's own code has found out which file it cannot read, that is the error, not Python's traceback.
+/// Another exception of its code comes from values that no run writes: the last line says which.
+void check_for_damage(const std::filesystem::path& folder, const std::string& output) {
+  constexpr std::string_view damaged = "DamagedResults: ";
+  const std::string plain = last_lines(output);
+  const std::size_t last = plain.rfind(damaged);
+  if (last != std::string::npos) {
+    const std::string text = plain.substr(last + damaged.size());
+    fail<InputError>("{}", (folder / text.substr(0, text.find('\n'))).string());
+  }
+  if (output.find("CellExecutionError") == std::string::npos) return;
+  const std::size_t newline = plain.rfind('\n');
+  fail<InputError>("{}: its results are damaged, or not of this version of Heddle: {}", folder.string(),
+                   newline == std::string::npos ? plain : plain.substr(newline + 1));
+}
+
 void convert(const std::filesystem::path& folder, const std::vector<std::string>& arguments) {
   const auto finished = run_program("jupyter-nbconvert", arguments, folder);
   if (!finished)
@@ -107,6 +123,7 @@ void convert(const std::filesystem::path& folder, const std::vector<std::string>
         "{}: not executed: parts of Jupyter or of what the notebook uses are missing. On Debian: apt-get install "
         "--no-install-recommends {}\n{}",
         (folder / "notebook.ipynb").string(), packages, last_lines(output));
+  check_for_damage(folder, output);
   fail("{}: jupyter-nbconvert ended with code {}:\n{}", (folder / "notebook.ipynb").string(), finished->exit_code,
        last_lines(output));
 }

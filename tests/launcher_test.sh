@@ -18,7 +18,8 @@ call() {  # runs the launcher in the tree; leaves its output in $out, $err and $
 }
 
 mkdir -p "$tree"/{framework,experiments/program,tests}
-cp -r "$launcher" "$(dirname "$launcher")/launcher" "$tree/"
+cp "$launcher" "$tree/"
+cp -r "$(dirname "$launcher")/experiments/program/launcher" "$tree/experiments/program/"
 cat >"$tree/CMakePresets.json" <<'END'
 {"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "build/release"}]}
 END

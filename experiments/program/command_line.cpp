@@ -70,7 +70,7 @@ void add_schedule_command(CLI::App& app, ScheduleCommand& command, const Console
   schedule.callback([&] { schedule_command(command, console); });
 }
 
-/// What the processes of a job other than rank 0's write: nothing.
+/// The output of the processes other than rank 0's: nothing.
 class Nowhere : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
@@ -88,8 +88,8 @@ std::string devices_text() {
   return text;
 }
 
-/// `job` is joined by the commands that all of its processes do together, and `all` shows whom each waits for then; of
-/// the others rank 0's does all.
+/// Commands that all processes of a job run together join `job`; each process prints on `all` which ranks it waits for.
+/// All other commands are run by rank 0's process alone.
 int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
              std::ostream& all) {
   app.require_subcommand(1);
@@ -248,7 +248,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   return code;
 }
 
-/// `who` reports: `heddle: `. `all` shows what each process says, and not rank 0 for all of them.
+/// `who` begins the message: `heddle: `. Every process prints on `all`; on the other streams only rank 0's does.
 int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
                   std::ostream& all, const std::string& who) {
   const auto report = [&console, &who](const std::exception& error, int code) {
@@ -285,7 +285,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   try {
     launch = launch_of_environment();
   } catch (const InputError& error) {
-    // Which rank it is this process cannot know: each tells it.
+    // This process cannot know its rank, so each one prints the error.
     console.err << "heddle: " << error.what() << "\n" << std::flush;
     return 2;
   }
@@ -294,17 +294,17 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   if (!launch || launch->rank == 0) {
     code = report_errors(argc, argv, console, job, console.err, "heddle: ");
   } else if (is_done_together(argc, argv)) {
-    // All processes of a job fail by the same errors: rank 0 tells them.
+    // All processes of a job fail with the same errors; rank 0 prints them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);
     std::ostringstream said;
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
-    // Those that meet by sockets are no job before they have met.
+    // Processes that connect by sockets are no job before they are connected.
     if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
   if (!job) return code;
-  // Not before rank 0 has written everything: some launchers end the others when the first one ends with an error.
+  // Wait until rank 0 has written everything: some launchers end all processes when the first one fails.
   job->leave(code);
   const std::optional<std::string> lost = job->lost(0);
   if (!lost) return code;

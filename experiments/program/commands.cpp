@@ -34,7 +34,7 @@ namespace heddle {
 
 namespace {
 
-/// That this machine has the devices that the experiment computes on.
+/// Checks that this machine has the devices on which the experiment computes.
 void find_devices(const Study<Experiment>& study, Processes* job) {
   for (const StudyVariant& member : study.variants)
     if (member.root.device != DeviceType::plan) find_device(world_options(member.root, job));
@@ -74,7 +74,7 @@ int finish(bool json, const RunResult& run, const Console& console) {
   return 0;
 }
 
-/// The budget of a search, which the variant may have of its own.
+/// The budget of a search: the variant's own, if it has one.
 std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
   if (command.budget.empty()) {
     if (member.root.memory_budget == 0)
@@ -97,8 +97,8 @@ IntegerField searched_field(const PlanCommand& command, const StudyVariant& memb
   }
 }
 
-/// The variant with this value of the field. Identities of a drawn set that the head would have no class for are left
-/// out: no image of them is looked at.
+/// The variant with this value of the field. A drawn data set loses the identities for which the head would have no
+/// class; none of their images is used.
 StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
                           std::int64_t value) {
   std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
@@ -115,7 +115,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
   const std::int64_t budget = budget_of(command, member);
   RunSettings bytes_only = settings;
   bytes_only.asks_bytes_only = true;
-  // A folder may take longer to look through than all plans.
+  // Opening a folder may take longer than all plans together.
   if (member.root.data.type == DataType::image_folder && !command.maximise.starts_with("data."))
     bytes_only.dataset = make_dataset(member.root.data, {static_cast<std::uint64_t>(member.root.seed)});
   const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
@@ -148,7 +148,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
   Study<Experiment> study;
   std::filesystem::path path;
   std::optional<ResultsFolder> folder;  // rank 0's
-  // One type for all processes, whatever their machines.
+  // All processes use one type, whatever their machines are.
   const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
     study = checked(read_study<Experiment>(command.file, command.sets), is_bf16_fast);
@@ -160,7 +160,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                   job);
   together(job, [&] {
     find_devices(study, job);
-    // Written resolved: another machine's cores would give other bits.
+    // The resolved value is written: the cores of another machine would give other bits.
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
     if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
@@ -225,7 +225,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
         "device cuda: no GPU here tells what cuDNN needs: a rank's convolutions, if it has any, may take up to {} of "
         "workspace that is not counted\n",
         format_bytes(most_cudnn_workspace));
-  // For all plans of a search: the GPU is opened once.
+  // The GPU is opened once for all plans of a search.
   std::vector<std::shared_ptr<KernelNeeds>> needs;
   for (const StudyVariant& member : study.variants)
     if (is_of_gpu(member)) needs.push_back(make_cuda_needs(member.root.tf32));
@@ -317,7 +317,7 @@ void help_command(const std::string& path, const Console& console) {
       "variants: a study in one file, a list of {\"name\": .., \"patch\": ..}: each patch is a JSON merge patch\n"
       "on what stands beside the list\n";
   Experiment experiment;
-  // The one key that no member of a study has.
+  // The only key that no member of a study has.
   if (path != "variants") console.out << help_text(blank_experiment(experiment), path);
   if (path.empty()) console.out << '\n';
   if (path.empty() || path == "variants") console.out << variants;

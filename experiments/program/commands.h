@@ -21,7 +21,7 @@ struct Console {
   std::ostream& out;
   std::ostream& err;
   Terminal terminal;  // of err
-  /// Ends the program although some of its threads never will; set by whoever may do that.
+  /// Ends the program although some of its threads never will. Set by main, which may do that.
   std::function<void(int code)> end_at_once = [](int) {};
   Terminal out_terminal{};
 };
@@ -35,8 +35,8 @@ struct RunCommand {
   bool fresh_head = false;  // when resuming
 };
 
-/// Trains every variant of a file, with a job on its processes. Gives the exit code: 0, or that of the first variant
-/// that ended early.
+/// Trains every variant of a file, on the processes of a job if there is one. Gives the exit code: 0, or that of the
+/// first variant that ended early.
 int run_command(const RunCommand& command, const Console& console, Processes* job = nullptr);
 struct PlanCommand {
   std::filesystem::path file;
@@ -46,8 +46,8 @@ struct PlanCommand {
   std::string budget;         // of each rank in a search; empty: each variant's memory_budget
   std::filesystem::path out;  // results folder; empty: none is written
 };
-/// The same file on the plan backend. A search gives each variant's plan with the largest value of a field that fits,
-/// and 3 if none does for one of them.
+/// Plans the variants of a file. A search prints the plan of each variant with the largest value of a field that fits.
+/// Gives 3 if no value fits for one of them.
 int plan_command(const PlanCommand& command, const Console& console);
 
 struct ExplainCommand {
@@ -56,7 +56,7 @@ struct ExplainCommand {
   bool json = false;
   bool automatic = false;  // the planner's own choice in place of the file's placements
 };
-/// Each variant's model as a table: where its layers are placed, and what is on its way between them.
+/// Prints the model of each variant as a table: the placements of its layers and the communication between them.
 void explain_command(const ExplainCommand& command, const Console& console);
 
 struct ScheduleCommand {
@@ -74,15 +74,15 @@ struct ScheduleCommand {
   bool json = false;
   std::filesystem::path svg;
 };
-/// One pipeline schedule: simulated and drawn, or its CSV. After a search that is the best one.
+/// Simulates and draws one pipeline schedule, or prints its CSV; with a search, those of the best one.
 void schedule_command(const ScheduleCommand& command, const Console& console);
 
 void validate_command(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& sets,
                       const Console& console);
 void schema_command(const Console& console);
-/// A dotted path of the experiment, or nothing for its root.
+/// Explains a dotted path of the experiment, or without a path its root.
 void help_command(const std::string& path, const Console& console);
-/// Names that an experiment may use: of one kind, or of all.
+/// Prints the names that an experiment may use: those of one kind, or all.
 void list_command(const std::string& kind, const Console& console);
 struct BenchCommand {
   std::string name;               // empty: all
@@ -93,9 +93,9 @@ struct BenchCommand {
   bool json = false;
 };
 /// Measures operations and training steps against this machine's limits.
-/// `collectives` in a job: among its processes.
+/// In a job, `collectives` runs among its processes.
 void bench_command(const BenchCommand& command, const Console& console, Processes* job = nullptr);
-/// A notebook of a results folder.
+/// Makes the notebook of a results folder.
 void notebook_command(const std::filesystem::path& results, const Console& console);
 
 }  // namespace heddle

@@ -31,7 +31,7 @@ constexpr std::array<Kind, 12> kinds{{{"models", "model"},
                                       {"devices", "device"},
                                       {"transports", "transport"}}};
 
-/// Its own, or that of the first alternative that has it.
+/// The field of the object itself, or of the first alternative that has it.
 const Node* child_of(const Node& node, std::string_view name) {
   const Node* field = node.field(name, "");
   for (const Node::Alternative& alternative : node.alternatives)
@@ -39,7 +39,7 @@ const Node* child_of(const Node& node, std::string_view name) {
   return field;
 }
 
-/// Of a list: its elements.
+/// For a list, the field of its elements.
 const Node& node_at(const Node& root, std::string_view key) {
   const Node* node = &root;
   while (!key.empty()) {

@@ -10,13 +10,14 @@
 #include "experiments/program/command_line.h"
 
 int main(int argc, char** argv) {
-  // Started by the launcher, which watches over this process and would not be there to end it once it is killed itself.
+  // The launcher supervises this process. If the launcher is killed, the kernel ends this process.
   if (const char* launcher = std::getenv("HEDDLE_SUPERVISOR"); launcher && launcher == std::to_string(::getppid()))
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A stream that the caller closed: the next file to be opened would take its number, and get what was meant for it.
+  // If the caller closed a standard stream, the next file to be opened would take its number and receive its output.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  // A file that passes the limit on sizes (ulimit -f) is a write that fails, as on a full disk, and not the end.
+  // A file that passes the size limit (ulimit -f) makes a write fail, as a full disk does, instead of ending the
+  // process.
   std::signal(SIGXFSZ, SIG_IGN);
   return heddle::run_command_line(argc, argv,
                                   {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO),

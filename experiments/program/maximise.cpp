@@ -25,7 +25,7 @@ struct Trial {
   VariantResult plan;
 };
 
-std::string told(const Trial& trial) {
+std::string description_of(const Trial& trial) {
   return fmt::format("with {}, rank {} needs {} B", trial.value, fullest_rank(trial.plan).rank, trial.bytes);
 }
 
@@ -50,10 +50,10 @@ class Search {
     }
     if (!fitting_ && !has_slope) look_above();
     if (!fitting_) {
-      std::string why = told(*too_large_);
+      std::string why = description_of(*too_large_);
       return {false, too_large_->value, std::move(too_large_->plan), std::move(why)};
     }
-    std::string why = too_large_         ? told(*too_large_)
+    std::string why = too_large_         ? description_of(*too_large_)
                       : refusal_.empty() ? "its range ends here"
                                          : fmt::format("{} is refused: {}", refused_, refusal_);
     return {true, fitting_->value, std::move(fitting_->plan), std::move(why)};
@@ -130,7 +130,7 @@ class Search {
     (fits ? fitting_ : too_large_) = std::move(trial);
   }
 
-  /// Of the values between the bounds, one that is likely to lie close to where the budget ends.
+  /// A value between the bounds that is likely to lie close to the end of the budget.
   std::int64_t next() const {
     const std::int64_t middle = low_ + (high_ - low_) / 2;
     const std::optional<std::int64_t> estimate = estimated();

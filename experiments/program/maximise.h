@@ -20,23 +20,23 @@ struct Largest {
   bool fits = false;
   std::int64_t value = 0;
   VariantResult plan;
-  /// What keeps the next larger value out; if none fits, what that one needs.
+  /// Why the next larger value does not fit; if none fits, what the smallest needs.
   std::string why;
 };
 
 /// The plan of an experiment with this value of the field; InputError if the experiment does not take it.
 using PlanOf = std::function<VariantResult(std::int64_t value)>;
 
-/// InputError, as PlanOf's, but without the plan: much sooner.
+/// The InputError that PlanOf would throw, found without planning, which is much faster.
 using CheckOf = std::function<void(std::int64_t value)>;
 
-/// Exact where what the fullest rank holds does not shrink as the value grows, and where the values that the experiment
-/// takes are all those between two bounds; `field.value` is one of them. Few values are tried: those that two plans'
-/// bytes point to, in steps that grow, and halves of what is left. Where the second plan holds less for a larger value,
-/// as more ranks do, the largest value that the experiment takes is the only other one that is planned.
+/// The result is exact if the bytes of the fullest rank do not shrink as the value grows, and if the experiment takes
+/// all values between two bounds, of which `field.value` is one. Few values are tried: extrapolations from the bytes of
+/// two plans, in growing steps, and then bisection. If a larger value needs fewer bytes, as more ranks do, only the
+/// largest value that the experiment takes is planned besides.
 Largest largest_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
 
-/// The rank that holds the most; the first of several.
+/// The rank that holds the most, or the first of several such ranks.
 const RankResult& fullest_rank(const VariantResult& result);
 
 }  // namespace heddle

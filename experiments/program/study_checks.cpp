@@ -13,7 +13,7 @@ namespace heddle {
 
 namespace {
 
-/// Whether a batch norm sees one value of a channel in each sample.
+/// Whether a batch norm would see only one value per channel and sample.
 bool normalises_vectors(const ModelDescription& model) {
   return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
     return application.layer->type() == "batch_norm" &&
@@ -21,7 +21,7 @@ bool normalises_vectors(const ModelDescription& model) {
   });
 }
 
-/// What `make` gives; its errors are told of this place in the file.
+/// What `make` gives; its errors name this place in the file.
 template <class Make>
 auto located(const StudyVariant& member, const char* pointer, const Make& make) {
   try {
@@ -31,8 +31,8 @@ auto located(const StudyVariant& member, const char* pointer, const Make& make) 
   }
 }
 
-/// That the model can be made for these images, placed on this mesh and cut into its stages, and has the layers that
-/// are to be recomputed.
+/// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
+/// layers that are to be recomputed.
 void check_model(const StudyVariant& member) {
   const Experiment& e = member.root;
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
@@ -50,7 +50,7 @@ void check_model(const StudyVariant& member) {
         member.document.where("/train/batch"), 2 * groups, e.train.batch, groups);
 }
 
-/// That the transport moves the memory of the device.
+/// Checks that the transport moves the memory of the device.
 void check_transport(const StudyVariant& member) {
   const std::string_view device = name_of(member.root.device);
   const TransportType& transport = transport_type(member.root.transport);
@@ -62,7 +62,7 @@ void check_transport(const StudyVariant& member) {
                    device, transport.restriction);
 }
 
-/// What one device does and another does not.
+/// Checks the options that only some devices have.
 void check_device(const StudyVariant& member) {
   const Experiment& e = member.root;
   check_transport(member);
@@ -80,7 +80,7 @@ void check_device(const StudyVariant& member) {
                      member.document.where("/winograd"));
 }
 
-/// That what is said of 16-bit types goes with train.dtype.
+/// Checks that the options of 16-bit types agree with train.dtype.
 void check_types(const StudyVariant& member) {
   const TrainConfig& train = member.root.train;
   if (train.optimizer.weights == KeptWeights::bf16 && train.dtype != TrainDType::bf16)
@@ -91,7 +91,7 @@ void check_types(const StudyVariant& member) {
                      member.document.where("/train/loss_scale"), name_of(train.dtype));
 }
 
-/// What no single field can know.
+/// Checks what no single field can know.
 void check(const StudyVariant& member) {
   const Experiment& e = member.root;
   check_types(member);
@@ -122,7 +122,7 @@ void check(const StudyVariant& member) {
                      member.document.where("/train/optimizer/momentum"));
 }
 
-/// What is left to the machine becomes what it is on this one: on another it would give other bits.
+/// Resolves the choices that are left to the machine: another machine might choose otherwise, and give other bits.
 void settle(Experiment& experiment, bool is_bf16_fast) {
   // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
   constexpr std::int64_t rows_of_gpu_tile = 32768;

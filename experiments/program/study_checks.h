@@ -12,7 +12,7 @@ using StudyVariant = Study<Experiment>::Member;
 /// Whether this machine's CPU multiplies bf16 faster than f32.
 bool is_bf16_fast_here();
 
-/// Of a study that is to be run: InputError names the place in the file where a variant's model, layout, types or
+/// Checks a study that is to be run. InputError names the place in the file where a variant's model, layout, types or
 /// device cannot be. What is left to the machine (the head's product type and class tile) becomes what it is on this
 /// one.
 Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast = is_bf16_fast_here());

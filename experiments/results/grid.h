@@ -23,7 +23,7 @@ class Grid {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Three digits that count, without an exponent.
+/// Three significant digits, without an exponent.
 std::string significant(double value);
 
 }  // namespace heddle

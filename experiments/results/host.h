@@ -1,4 +1,4 @@
-// What a measurement was made on and with.
+// The machine and the software of a measurement.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ std::string pipelines_table(const RunResult& run);
 /// nothing.
 std::string kept_table(const RunResult& run);
 
-/// What each rank of a forward pass makes, and how busy it is.
+/// The output of each rank in a forward pass, and how busy it is.
 std::string outputs_table(const RunResult& run);
 
 /// `gpipe: predicted 1.23 s, measured 1.25 s (1.6 % apart)`, one line per pipeline.

@@ -1,5 +1,5 @@
-// One line on a terminal that is rewritten in place: step, loss, images a second, time left. Off a terminal it writes
-// nothing.
+// One line on a terminal that is rewritten in place: step, loss, images per second, time left. Off a terminal nothing
+// is written.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Terminal {
   bool colour = false;
   int columns = 80;
 };
-/// Of a descriptor, by its kind and size and the variables NO_COLOR and TERM.
+/// The abilities of a descriptor, from its kind and size and from the variables NO_COLOR and TERM.
 Terminal terminal_of(int descriptor);
 
 double steady_seconds();
@@ -37,7 +37,7 @@ class Progress {
   void step(const StepRecord& record);
   /// Draws a text instead, for what has no steps: `evaluating`.
   void show(const std::string& text);
-  /// Takes the line away, so that other text can be written.
+  /// Removes the line, so that other text can be written.
   void clear();
 
  private:

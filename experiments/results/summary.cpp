@@ -47,7 +47,7 @@ OrderedJson rank_json(const RankResult& rank, bool timed, const std::vector<doub
           {"utilisation", index < shares.size() ? OrderedJson(shares[index]) : OrderedJson(nullptr)}};
 }
 
-/// Those of all ranks, each once.
+/// The convolutions of all ranks, each once.
 OrderedJson convolutions_json(const VariantResult& variant) {
   std::set<ChosenConvolution> chosen;
   for (const RankResult& rank : variant.ranks) chosen.insert(rank.convolutions.begin(), rank.convolutions.end());

@@ -77,7 +77,7 @@ std::string variants_table(const RunResult& run) {
   return grid.to_text();
 }
 
-/// Says where times are not the wall's.
+/// A note for times that were not measured in real time.
 std::string clock_text(const RunResult& run) {
   const auto has = [&](bool on_plan) {
     return std::any_of(run.variants.begin(), run.variants.end(), [&](const VariantResult& v) {
@@ -102,7 +102,7 @@ std::string errors_text(const RunResult& run) {
   return text;
 }
 
-/// The total, parameters, gradients, optimizer, activations, and the sum of all else.
+/// The total, parameters, gradients, optimizer, activations, and the sum of the other categories.
 std::vector<std::string> memory_row(const RankResult& rank, const Unit& unit) {
   const auto cell = [&](std::int64_t bytes) { return in_unit(static_cast<double>(bytes), unit); };
   std::vector<std::string> row{cell(rank.peak.total())};
@@ -160,7 +160,7 @@ std::string memory_table(const RunResult& run, const Unit& unit) {
   return text;
 }
 
-/// What a search found, and what ended it.
+/// The result of a search, and what ended it.
 std::string maximised_text(const RunResult& run) {
   std::string text;
   for (const VariantResult& variant : run.variants) {
@@ -173,7 +173,7 @@ std::string maximised_text(const RunResult& run) {
   return text;
 }
 
-/// What rank 0 sends in a step, in the parts of its formula.
+/// The bytes that rank 0 sends in one step, by the parts of the formula.
 class SentTable {
  public:
   explicit SentTable(const RunResult& run) : run_(run) {
@@ -231,7 +231,7 @@ class SentTable {
     return bytes;
   }
 
-  /// Parts that some variant has. Of more than four the largest three, beside the sum of the others.
+  /// The parts that some variant has. If there are more than four: the largest three, and the sum of the others.
   void choose_columns() {
     constexpr std::size_t most_columns = 4;
     for (std::size_t i = 0; i < parts_.size(); ++i)
@@ -289,9 +289,8 @@ std::string results_table(const RunResult& run) {
   if (const std::string maximised = maximised_text(run); !maximised.empty())
     text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
-    text +=
-        "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
-        pipelines;
+    text += "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
+            pipelines;
   if (const std::string outputs = outputs_table(run); !outputs.empty())
     text += "\nforward passes: what each rank makes, and the share of the time in which it computes\n" + outputs;
   const Unit memory_unit = unit_of_memory(run);

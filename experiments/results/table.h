@@ -1,4 +1,4 @@
-// The table at the end of a run, for people: fits 100 columns and needs no colour.
+// The tables at the end of a run. They fit 100 columns and need no colour.
 #pragma once
 
 #include <string>

@@ -8,9 +8,9 @@
 
 namespace heddle {
 
-/// Code points; those that a terminal draws two cells wide count as one.
+/// The number of code points; those that a terminal draws two cells wide count as one.
 std::size_t width_of(std::string_view text);
-/// At most `width` characters: the middle gives way to `..`, since names differ at their ends.
+/// At most `width` characters: the middle is replaced by `..`, because names differ at their ends.
 std::string shorten(std::string_view text, std::size_t width);
 /// Lines of at most `width` characters, broken at spaces where possible; all but the first are indented. Ends with a
 /// newline.

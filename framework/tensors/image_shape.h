@@ -16,7 +16,7 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-/// Of one image as the models take it.
+/// The shape of one image as the models take it.
 inline Shape shape_of(const ImageShape& image) {
   return {image.height, image.width, image.channels};
 }

@@ -31,8 +31,8 @@ if gained:
     left.set_ylim(bottom=0)
     left.margins(x=0.08)
     left.set_xlabel("micro-batches m")
-    left.set_ylabel("times as fast as naive")
-    left.set_title("Speed-up; dashed: m p / (m + p - 1)")
+    left.set_ylabel("speedup over naive")
+    left.set_title("Speedup; dashed: m p / (m + p - 1)")
     for kind in kinds:
         name = f"{kind[0]}, recompute {kind[1]}" if recomputes and kind[1] else kind[0]
         left.plot([], [], marker=marker_of[kind], markersize=5, color=colour_of[kind], label=name)
@@ -45,8 +45,8 @@ if gained:
                     fontsize=9, color="white", fontweight="bold")
     right.set_yticks(range(len(gained)), [plain(variant["name"]) for variant in gained])
     right.invert_yaxis()
-    right.set_xlabel("times as fast as naive")
-    right.set_title("Share of the schedule's own ideal (black line)")
+    right.set_xlabel("speedup over naive")
+    right.set_title("Share of the schedule's ideal (black line)")
     for axis in (left, right):
         axis.grid(axis="x" if axis is right else "both", alpha=0.3)
     plt.show()

@@ -1,11 +1,11 @@
 columns = [
-    ("seconds", "s a step", 1),
-    ("memory", "MiB, fullest rank", 2**20),
-    ("sent", "MiB sent a step, rank 0", 2**20),
+    ("seconds", "step time (s)", 1),
+    ("memory", "peak memory (MiB)", 2**20),
+    ("sent", "bytes sent by rank 0 per step (MiB)", 2**20),
 ]
-label_of = {"classes": "classes C", "ranks": "ranks k", "rate": "share of the classes in a step"}
-told_of = {"classes": "{:,.0f} classes", "ranks": "{:g} ranks", "batch": "batch {:,.0f}",
-           "classes a rank": "{:,.0f} classes a rank", "batch a rank": "batch {:,.0f} a rank"}
+label_of = {"classes": "classes C", "ranks": "ranks k", "rate": "share of the classes in each step"}
+text_of = {"classes": "{:,.0f} classes", "ranks": "{:g} ranks", "batch": "batch {:,.0f}",
+           "classes a rank": "{:,.0f} classes per rank", "batch a rank": "batch {:,.0f} per rank"}
 
 
 def draw(axis, own, varying, what, unit):
@@ -48,8 +48,8 @@ if series:
             axis.set_xlabel(label_of[varying])
             axis.set_ylabel(label)
             axis.grid(alpha=0.3)
-        told = ", ".join(told_of[name].format(own.iloc[0][name]) for name in fixed)
-        row[0].set_title(f"{title}: {told}", loc="left", fontsize=10)
+        fixed_text = ", ".join(text_of[name].format(own.iloc[0][name]) for name in fixed)
+        row[0].set_title(f"{title}: {fixed_text}", loc="left", fontsize=10)
     handles = [plt.Line2D([], [], color=colour_of[way], marker="o", label=way)
                for way in ways if (points["way"] == way).any()]
     for rate in shown_rates[1:]:

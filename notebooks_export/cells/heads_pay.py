@@ -1,5 +1,5 @@
 def crossing(exact, sampled):
-    """From where on the sampled curve lies below the exact one; between two points by a straight line of logarithms."""
+    """From which number of classes on the sampled curve lies below the exact one, interpolated between logarithms."""
     both = pd.DataFrame({"exact": exact, "sampled": sampled}).dropna().sort_index()
     ratio = both["sampled"] / both["exact"]
     at = len(ratio)
@@ -16,7 +16,7 @@ def crossing(exact, sampled):
 
 
 def growth(own, way, rate):
-    """How the fullest rank's memory grows from the fewest ranks to the most."""
+    """How the peak memory grows from the fewest ranks to the most."""
     curve = curve_of(own, "ranks", way, rate)
     if len(curve) < 2:
         return None
@@ -38,4 +38,4 @@ for title, varying, _, own in series:
         for rate in shown_rates if title == "Over ranks, weak" else []:
             grown = growth(own, way, rate)
             if grown:
-                print(f"{way}{'' if rate == 1 else f', rate {rate:g}'}, classes and batch a rank fixed: {grown}.")
+                print(f"{way}{'' if rate == 1 else f', rate {rate:g}'}, classes and batch per rank fixed: {grown}.")

@@ -4,24 +4,24 @@ colour_of = dict(zip(ways, ["#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7
 
 
 def weight_bytes(head, copies=1):
-    """So many tensors like the weights of a rank's classes."""
+    """The bytes of `copies` tensors like the weights of a rank's classes."""
     own = math.ceil(head["classes"] / head["ranks"]) * head["features"]
     return own * copies * bytes_of[head["weights"]]
 
 
 def state_bytes(head):
-    """Weights and velocity of a rank's classes."""
+    """The bytes of weights and velocity of a rank's classes."""
     velocity = bytes_of[head["momentum"]] / bytes_of[head["weights"]]
     return weight_bytes(head, 1 + velocity)
 
 
 def logit_bytes(head, batch, copies=1):
-    """So many f32 copies of the logits of a rank's classes, or of its sample of them."""
+    """The bytes of `copies` f32 copies of the logits of a rank's classes, or of its sample of them."""
     return copies * head["rate"] * batch * head["classes"] / head["ranks"] * 4
 
 
 def head_bytes(head, batch):
-    """The fullest rank's: state, logits (where they are fused one class tile's), a sample's rows, embeddings twice."""
+    """What the fullest rank holds: state, logits (of one class tile if fused), rows of a sample, embeddings twice."""
     copies = {"gathered": 2 * head["ranks"], "transposed": 3, "sharded": 1, "fused": 1 if head["stash"] else 0}
     tile = min(head["classes"] / head["ranks"], 2**19 / head["features"]) if head["logits"] == "fused" else 0
     sample = head["rate"] * weight_bytes(head) if head["rate"] < 1 and head["logits"] != "fused" else 0
@@ -30,7 +30,7 @@ def head_bytes(head, batch):
 
 
 def product_flops(head, batch):
-    """Of a step of a rank: every product takes each row and each class once."""
+    """The operations of one rank in one step: every product takes each row and each class once."""
     products = 3 if head["stash"] else 4
     return products * 2 * head["rate"] * batch * head["classes"] / head["ranks"] * head["features"]
 

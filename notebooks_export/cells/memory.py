@@ -29,7 +29,7 @@ if measured:
         axis.axhline(mean, color="black", linewidth=1, linestyle=":", label="mean of the ranks")
         status = variants[names.index(name)]["status"]
         title = plain(name) if status == "ok" else f"{plain(name)} ({status})"
-        axis.set_title(f"{title}\nlargest / mean {below.max() / mean:.2f}" if mean > 0 else title)
+        axis.set_title(f"{title}\nmax/mean {below.max() / mean:.2f}" if mean > 0 else title)
         axis.set_xlabel("rank")
         axis.set_xticks(ranks.index[:: math.ceil(len(ranks) / 16)])
         centre, half = (ranks.index.min() + ranks.index.max()) / 2, max(len(ranks), 3) / 2

@@ -1,33 +1,45 @@
+from IPython.display import display
+
+
 def percent(share):
     return math.nan if share is None else 100 * share
 
 
+def show(columns, formats):
+    """A table with one row per variant and the columns that any variant has."""
+    table = pd.DataFrame(columns, index=pd.Index(names, name="variant")).dropna(axis="columns", how="all")
+    if len(table.columns):
+        display(table.style.format(precision=4, na_rep="-", formatter=formats))
+
+
 totals = memory.groupby(["variant", "rank"])["bytes"].sum()
-rows = []
-for variant in variants:
-    ranks = totals.get(variant["name"], pd.Series(dtype=float))
-    evaluation = variant["evaluation"] or {}
-    verification = evaluation.get("verification") or {}
-    rows.append(
-        {
-            "variant": variant["name"],
-            "status": variant["status"],
-            "first loss": variant["loss"]["first"],
-            "last loss": variant["loss"]["last"],
-            "s a step": variant["step_seconds"]["median"],
-            "images/s": variant["samples_per_second"],
-            "over naive": variant["speedup_over_naive"],
-            "ideal": variant["ideal_speedup"],
-            "share of it, %": percent(variant["share_of_ideal"]),
-            "bubble, %": percent(variant["bubble_fraction"] if variant["schedule"] else None),
-            "largest rank, MiB": ranks.max() / 2**20,
-            "largest / mean": ranks.max() / ranks.mean(),
-            "sent, MiB": sum(rank["sent_bytes"] for rank in variant["ranks"]) / 2**20,
-            "rank-1, %": percent(evaluation.get("rank1")),
-            "verification, %": percent(verification.get("accuracy")),
-        }
-    )
-table = pd.DataFrame(rows).set_index("variant").dropna(axis="columns", how="all")
-table.style.format(precision=4, na_rep="-", formatter={"images/s": "{:.1f}", "over naive": "{:.2f}", "ideal": "{:.2f}",
-    "share of it, %": "{:.1f}", "bubble, %": "{:.1f}", "largest rank, MiB": "{:.1f}", "largest / mean": "{:.2f}",
-    "sent, MiB": "{:.1f}", "rank-1, %": "{:.2f}", "verification, %": "{:.2f}"})
+by_rank = [totals.get(name, pd.Series(dtype=float)) for name in names]
+show(
+    {
+        "first loss": [variant["loss"]["first"] for variant in variants],
+        "last loss": [variant["loss"]["last"] for variant in variants],
+        "step time (s)": [variant["step_seconds"]["median"] for variant in variants],
+        "images/s": [variant["samples_per_second"] for variant in variants],
+        "peak memory (MiB)": [ranks.max() / 2**20 for ranks in by_rank],
+        "max/mean": [ranks.max() / ranks.mean() for ranks in by_rank],
+        "bytes sent (MiB)": [sum(rank["sent_bytes"] for rank in variant["ranks"]) / 2**20 for variant in variants],
+    },
+    {"images/s": "{:.1f}", "peak memory (MiB)": "{:.1f}", "max/mean": "{:.2f}", "bytes sent (MiB)": "{:.1f}"},
+)
+show(
+    {
+        "speedup over naive": [variant["speedup_over_naive"] for variant in variants],
+        "ideal": [variant["ideal_speedup"] for variant in variants],
+        "share of ideal (%)": [percent(variant["share_of_ideal"]) for variant in variants],
+        "bubble (%)": [percent(variant["bubble_fraction"] if variant["schedule"] else None) for variant in variants],
+    },
+    {"speedup over naive": "{:.2f}", "ideal": "{:.2f}", "share of ideal (%)": "{:.1f}", "bubble (%)": "{:.1f}"},
+)
+evaluations = [variant["evaluation"] or {} for variant in variants]
+show(
+    {
+        "rank-1 (%)": [percent(each.get("rank1")) for each in evaluations],
+        "verification (%)": [percent((each.get("verification") or {}).get("accuracy")) for each in evaluations],
+    },
+    {"rank-1 (%)": "{:.2f}", "verification (%)": "{:.2f}"},
+)

@@ -41,10 +41,13 @@ def last_step(spans):
     return step
 
 
-trace_file = Path("trace.json")
-trace = json.loads(trace_file.read_text(encoding="utf-8"))["traceEvents"] if trace_file.exists() else []
-spans = pd.DataFrame([{**span, "variant": span["args"]["variant"]} for span in trace if span["ph"] == "X"],
-                     columns=["variant", "name", "cat", "pid", "ts", "dur"])
+def parse_trace(text):
+    events = json.loads(text)["traceEvents"]
+    return pd.DataFrame([{**span, "variant": span["args"]["variant"]} for span in events if span["ph"] == "X"],
+                        columns=["variant", "name", "cat", "pid", "ts", "dur"])
+
+
+spans = read_results("trace.json", parse_trace) if Path("trace.json").exists() else parse_trace('{"traceEvents": []}')
 steps = {name: last_step(own) for name, own in spans.groupby("variant", sort=False)}
 most_variants, most_ranks = 16, 32
 drawn = [name for name in names if steps.get(name)][:most_variants]

@@ -22,7 +22,6 @@ namespace heddle::stage_balance_test {
 
 namespace {
 
-
 const ImageShape faces{3, 112, 112};
 
 ModelDescription resnet18() {

@@ -135,6 +135,25 @@ TEST_CASE("a missing part of Jupyter is named with the packages; any other failu
       Error);
 }
 
+TEST_CASE("a damaged file of the results is named, without Python's traceback") {
+  const Scratch scratch;
+  write_file_atomically(scratch / "summary.json", R"({"name": "study", "variants": []})");
+  const OnlyPath path(scratch / ".");
+  const auto error_of = [&](const std::string& last) {
+    write_program(
+        scratch / "jupyter-nbconvert",
+        "echo 'nbclient.exceptions.CellExecutionError: An error occurred'\necho 'Traceback (most recent call'\n"
+        "printf '%b\\n' \"" +
+            last + "\"\necho\nexit 1\n");
+    return message_of([&] { write_notebook(scratch / "."); });
+  };
+  CHECK(error_of("\033[0;31mDamagedResults\033[0m: memory.csv: is missing") ==
+        (scratch / "./memory.csv").string() + ": is missing");
+  CHECK(error_of("KeyError: 'total'") == (scratch / ".").string() +
+                                             ": its results are damaged, or not of this version of Heddle: KeyError: "
+                                             "'total'");
+}
+
 TEST_CASE("the notebook is executed in its folder and rendered, by names that the user did not choose") {
   const Scratch scratch;
   fs::create_directory(scratch / "--to=pdf; x");

@@ -25,12 +25,12 @@ struct BenchRow {
 
 struct BenchSettings {
   int threads = 1;
-  /// What `collectives` runs over; without a job its ranks are threads of this process.
+  /// The processes of `collectives`; without a job its ranks are threads of this process.
   Processes* job = nullptr;
   std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
 };
 
-/// Bytes of a GB.
+/// The bytes of one GB.
 inline constexpr double giga = 1e9;
 
 /// Names of the benchmarks, in the order in which they run.
@@ -38,7 +38,7 @@ std::span<const std::string_view> bench_names();
 /// One benchmark, or all but the GPU's for an empty name; InputError lists the names there are.
 std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& settings);
 
-/// For people.
+/// The rows as a table.
 std::string bench_table(std::span<const BenchRow> rows);
 /// {"rows": [{"name", "value", "unit", "limit", "share", "peer"}]}, null where there is none; ends with a newline.
 std::string bench_json(std::span<const BenchRow> rows);
@@ -52,11 +52,11 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings);
 /// On the first GPU; InputError without one.
 std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 
-/// What PLSC's protocol trains unless told otherwise: its recipe (R50, 112 x 112, 128 images a rank, a tenth of
-/// MS1MV3's 93,431 classes a step) on two ranks.
+/// The default experiment of PLSC's protocol: its recipe (R50, 112 x 112, 128 images per rank, a tenth of the 93,431
+/// classes of MS1MV3 in each step) on two ranks.
 std::string_view plsc_experiment();
-/// So many runs of an experiment: the images a second of each in the middle half of its steps, the median run, and the
-/// fullest rank's memory. RankFailed with its error where a run ends early.
+/// Runs an experiment several times: the images per second of each run in the middle half of its steps, the median run,
+/// and the memory of the fullest rank. RankFailed with its error if a run ends early.
 std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs, const BenchSettings& settings);
 
 }  // namespace heddle

@@ -1,9 +1,9 @@
 // Collectives among ranks of one thread each: threads of this process, or the processes of the job that it was started
-// in (mpirun -n 2 ./heddle bench collectives), beside MPI's own collectives as the peer. A row's size n is
-// that of the whole tensor: what a rank puts into a reduction, what it holds for all in an all_to_all, what a gather
-// gives, a scatter takes, a message carries. Latency is the time of a call, bandwidth is n over that time, and stands
-// beside a plain memory copy of this run: bytes that one rank copies a second between tensors far larger than caches.
-// (In place, an all_reduce of two ranks reads 2 n and writes 2 n; a copy reads n and writes n.)
+// in (mpirun -n 2 ./heddle bench collectives), beside MPI's own collectives as the peer. The size n of a row is that of
+// the whole tensor: the input of a reduction, all that a rank holds in an all_to_all, the output of a gather, the input
+// of a scatter, or the content of a message. Latency is the time of a call, and bandwidth is n over that time. Its
+// limit is a plain memory copy in the same run: the bytes per second that one rank copies between tensors far larger
+// than the caches. (In place, an all_reduce of two ranks reads 2 n and writes 2 n; a copy reads n and writes n.)
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -27,9 +27,9 @@ constexpr std::int64_t mib = 1024 * kib;
 
 struct Collective {
   const char* name;
-  /// One call of every rank; `x` is the whole tensor.
+  /// One call on every rank; `x` is the whole tensor.
   void (*call)(Communicator& world, Tensor& x);
-  /// The same of a library of processes; `split`: it has none.
+  /// The same call of the MPI library; `split`: it has none.
   Operation peer = Operation::split;
 };
 
@@ -73,8 +73,8 @@ constexpr Collective collectives[]{
      }},
 };
 
-/// Seconds of one call: the shortest of several rounds of so many calls between barriers. Every round has values of its
-/// own, for memory is faster where what is written, or zero, was there before.
+/// Seconds of one call: the shortest of several rounds of `calls` calls between barriers. Every round has other values,
+/// because memory is faster if the same value, or zero, was there before.
 template <class Call>
 double seconds_of_call(Communicator& world, Tensor& x, int calls, int rounds, const Call& call) {
   using Clock = std::chrono::steady_clock;
@@ -116,7 +116,7 @@ class CollectivesBench {
   }
 
  private:
-  /// What is measured by all is told by one.
+  /// Rank 0 reports what all ranks measure.
   void add(const Rank& rank, BenchRow row) {
     if (rank.index != 0) return;
     if (row.limit) row.share = row.value / *row.limit;
@@ -124,7 +124,7 @@ class CollectivesBench {
     rows_.push_back(std::move(row));
   }
 
-  /// A plain copy of a tensor by one rank alone, and what all ranks copy together when each copies its own.
+  /// Plain copies of a tensor: by one rank alone, and by all ranks at once, each of its own.
   void copies(Rank& rank) {
     constexpr std::int64_t bytes = 512 * mib;
     Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);
@@ -168,7 +168,7 @@ class CollectivesBench {
     add(rank, std::move(row));
   }
 
-  /// The job's library's own call, with its result in memory that is there.
+  /// The MPI library's own call, whose result goes into memory that was allocated before.
   std::optional<double> seconds_of_peer(Rank& rank, const Collective& collective, Tensor& x, int calls, int rounds) {
     if (settings_.job == nullptr || collective.peer == Operation::split) return {};
     const bool in_place = &collective == collectives;

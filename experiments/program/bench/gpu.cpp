@@ -1,6 +1,5 @@
 // The first GPU: its memory and matrix products, convolutions, training steps of backbones, and the exact head beside
-// its products alone. Single operations are called many times in a row, so that what starts them is hidden behind the
-// work.
+// its products alone. Single operations are called many times in a row, so that the time to launch them is hidden.
 #include <array>
 #include <utility>
 
@@ -76,7 +75,7 @@ class GpuBench {
     }
   }
 
-  /// 3 x 3 as in the first and third group of a ResNet, forward and with both gradients.
+  /// 3 x 3 convolutions of the first and third group of a ResNet: forward, and both gradients.
   void convolutions(Device& device, DType dtype) {
     constexpr std::int64_t batch = 128;
     for (const auto& [size, channels] : {std::pair<std::int64_t, std::int64_t>{56, 64}, {14, 256}}) {
@@ -105,7 +104,7 @@ class GpuBench {
     }
   }
 
-  /// Weights are f32.
+  /// The weights are f32.
   void backbone(ModelType type, const char* name, DType dtype) {
     constexpr std::int64_t batch = 128;
     on_gpu([&](Rank& rank) {

@@ -1,7 +1,7 @@
 // The large-class head: steps of two ranks with one thread each, at the classes, batch and dimension where PyTorch's
 // PartialFC is usually measured. The limit is the rate of oneDNN's matrix products on one class tile, on both ranks at
-// once, for a second before each step: a machine's clock is not the same a minute later. A step's rate counts the
-// products that the head's ways need at least: four where nothing is kept between the phases, three with a stash.
+// once, measured for one second before each step because a machine's clock changes within a minute. The rate of a step
+// counts the products that the head needs at least: four if nothing is kept between the phases, three with a stash.
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"
@@ -109,7 +109,7 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
     rows.push_back(std::move(row));
   };
   for (const HeadCase& c : cases()) {
-    // Beside the state: a tenth of it, at most, for what a step works with.
+    // At most a tenth of the state comes on top for the workspace of a step.
     const double needed = 1.1 * static_cast<double>(c.state_bytes()) / giga;
     if (const double available = static_cast<double>(available_memory()) / giga; needed > available) {
       add({.name = c.name + ": left out",

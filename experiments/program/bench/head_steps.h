@@ -21,13 +21,13 @@ struct HeadCase {
   std::int64_t micro_batches = 1;
   int steps = 3;
 
-  /// That a step needs at least: four where nothing is kept between the phases, three with a stash.
+  /// The products that a step needs at least: four if nothing is kept between the phases, three with a stash.
   int products() const { return Head::products(config, false); }
-  /// Classes that take part in a step.
+  /// The classes that take part in a step.
   double columns() const { return static_cast<double>(config.classes) * (config.samples() ? config.sample.rate : 1); }
-  /// Floating-point operations of a step's products, on all ranks.
+  /// The floating-point operations of the products in one step, on all ranks.
   double flops() const { return products() * 2.0 * columns() * static_cast<double>(batch * dimension); }
-  /// What all ranks keep between steps.
+  /// The bytes that all ranks keep between steps.
   std::int64_t state_bytes() const;
 };
 
@@ -50,8 +50,8 @@ class HeadSteps {
   std::int64_t step_ = 0;
 };
 
-/// Floating-point operations a second of the three products of one class tile of so many classes on this rank, for a
-/// second, in the type that the head multiplies in.
+/// The rate of the three products of a class tile on this rank, in floating-point operations per second, measured for
+/// one second in the type in which the head multiplies.
 double tile_rate(const HeadCase& c, std::int64_t tile, Rank& rank);
 
 }  // namespace heddle

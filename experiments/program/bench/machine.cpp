@@ -36,7 +36,7 @@ constexpr long fma_rounds = 20'000'000;
 using Vector256 = float __attribute__((vector_size(32)));
 using Vector512 = float __attribute__((vector_size(64)));
 
-// The multiply-adds of `fma_rounds` rounds; what they give is returned so that nobody leaves them out.
+// The multiply-adds of `fma_rounds` rounds. The result is returned so that the compiler keeps them.
 template <class Vector>
 [[gnu::always_inline]] inline float multiply_add() {
   Vector sums[chains];

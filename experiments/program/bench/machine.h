@@ -10,15 +10,15 @@ class Device;
 
 /// Shortest time of one call, in seconds: one call to warm up, then at least three and as many as fit into `budget`.
 double shortest_seconds(const std::function<void()>& call, double budget_seconds = 1.0);
-/// The same of a call that a GPU works off behind it: many in a row, so that what starts them is hidden.
+/// The same for a call that only queues work on a GPU: many calls in a row, so that the time to queue them is hidden.
 double shortest_seconds(const Device& device, const std::function<void()>& call, double budget_seconds = 1.0);
 
-/// Floating-point operations a second in f32 with `threads` threads, one multiply-add counting as two.
+/// Floating-point operations per second in f32 with `threads` threads; one multiply-add counts as two.
 double peak_flops(int threads);
-/// Bytes a second that `threads` threads read and write when they copy memory far larger than the caches.
+/// Bytes per second that `threads` threads read and write when they copy memory far larger than the caches.
 double peak_bandwidth(int threads);
 
-/// Bytes that programs can have before the system must swap; all physical memory where it does not say.
+/// The bytes that programs can have before the system must swap; all physical memory if the system does not say.
 std::int64_t available_memory();
 
 }  // namespace heddle

@@ -52,7 +52,8 @@ class OpsBench {
     add({.name = name, .value = flops / seconds * 1e-9, .unit = "GFLOP/s", .limit = peak * 1e-9});
   }
 
-  /// By the bytes that the passes must move at least: reading x, writing y; then reading x and dy twice, writing dx.
+  /// Counts the bytes that the passes must move at least: x is read and y written; then x and dy are read twice, and dx
+  /// is written.
   void batch_norm_rates(double bandwidth) {
     const Shape shape{64, 112, 112, 64};
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);
@@ -76,7 +77,7 @@ class OpsBench {
          .limit = bandwidth * 1e-9});
   }
 
-  /// What a head's classes cost in bf16, besides the products: an element's share of the time, tile by tile.
+  /// The costs of a head's bf16 classes besides the products: the time per element, tile by tile.
   void class_row_times() {
     constexpr std::int64_t tile = 1024;
     const Shape shape{64 * tile, 512};
@@ -103,7 +104,7 @@ class OpsBench {
     });
   }
 
-  /// A 1 x 1 layer, forward with a graph, less the same oneDNN primitive run bare.
+  /// The forward of a 1 x 1 layer with a graph, less the time of the same oneDNN primitive alone.
   void overhead() {
     constexpr int calls = 2000;
     const Variable x = ones({1, 1});

@@ -1,5 +1,5 @@
-// PLSC's protocol for the speed of a training (its benchmark of face recognition: R50, 128 images a card): 5 runs of
-// 200 steps; of each the mean of the steps 50 to 150, of these the median.
+// PLSC's protocol for the speed of a training (its benchmark of face recognition: R50, 128 images per GPU): the median
+// of 5 runs of 200 steps, where a run counts the mean of its steps 50 to 150.
 #include <algorithm>
 #include <numeric>
 

@@ -1,6 +1,6 @@
-// Training steps of whole backbones: images a second, and the share of the machine's matrix product rate (2048^3, this
-// run) that their FLOPs, as counted by the plan backend, come to. With Winograd's convolutions, which do fewer
-// multiplications than are counted, the share may exceed 1.
+// Training steps of whole backbones: images per second, and the rate of their FLOPs, as the plan backend counts them,
+// as a share of the rate of a 2048^3 matrix product in the same run. Winograd's convolutions do fewer multiplications
+// than are counted, so that their share may exceed 1.
 #include <array>
 
 #include <fmt/format.h>

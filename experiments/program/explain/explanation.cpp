@@ -13,7 +13,7 @@ namespace heddle {
 
 namespace {
 
-/// What a layer should be if it can; data else.
+/// The kind that a layer gets if it can have it; otherwise it is `data`.
 using Wanted = std::function<Parallel(const LayerDescription&)>;
 
 PlanTotals with_head(PlanTotals totals, const LayerCosts& head) {
@@ -21,7 +21,7 @@ PlanTotals with_head(PlanTotals totals, const LayerCosts& head) {
   return totals;
 }
 
-/// Of the model with every layer that does not follow its neighbours placed alike.
+/// The costs of the model if every layer that does not follow its neighbours is placed in this way.
 PlanTotals totals_of(ModelDescription model, const PlannerOptions& options, const Wanted& wanted) {
   const AxisUse use = options.mesh.size(Axis::tp) > 1 ? AxisUse{Axis::tp, options.mesh.size(Axis::tp)}
                                                       : AxisUse{Axis::dp, options.mesh.size(Axis::dp)};
@@ -49,7 +49,7 @@ std::vector<Explanation::Choice> plain_choices(const ModelDescription& model, Pl
   };
   add("as written", report(model, place(model, options), options).totals);
   add("data", totals_of(model, options, [](const LayerDescription&) { return Parallel::data; }));
-  // Megatron's pairs: what one layer cuts, the next one takes cut.
+  // Megatron's pairs: the next layer takes what this one has split.
   bool is_column = false;
   add("column and row", totals_of(model, options, [&](const LayerDescription&) {
         is_column = !is_column;
@@ -87,7 +87,7 @@ std::vector<PlannedStage> planned_stages(const Experiment& experiment, const Mod
   return stages;
 }
 
-/// Of the slowest pair of ranks that lie beside each other on two ranks along pp.
+/// The time of the slowest pair of ranks that are neighbours along pp.
 double slowest_message(const PlannerOptions& options, int from, int to, std::int64_t bytes) {
   double slowest = 0;
   for (int dp = 0; dp < options.mesh.size(Axis::dp); ++dp)

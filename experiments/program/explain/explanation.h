@@ -1,5 +1,5 @@
-// What `heddle explain` says of one variant: where each layer lies on the mesh, what moves between the ranks, and what
-// a step and a rank need in all. From shapes, the link model and the device's profile; nothing is run.
+// What `heddle explain` prints for one variant: where each layer lies on the mesh, what moves between the ranks, and
+// the totals per step and per rank. All of it follows from shapes, the link model and the device's profile.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace heddle {
 struct PlannedStage {
   int rank = 0;  // along pp
   ShardRange layers{};
-  // Of a rank: elements kept; a step's computing and what its ranks exchange for it; what is held at most.
+  // One rank's parameters, computing time and communication per step, and peak memory.
   std::int64_t parameters = 0;
   double seconds = 0;
   std::int64_t bytes = 0;
 };
 
-/// What a rank sends over the cut before a stage in a step.
+/// The bytes that a rank sends across the cut before a stage in one step.
 struct PlannedCut {
   std::vector<int> values{};
   PlanTotals::Traffic forward{};
@@ -30,7 +30,7 @@ struct PlannedCut {
 };
 
 struct Explanation {
-  /// A placement beside the one explained.
+  /// Another placement, to compare with.
   struct Choice {
     std::string name;
     PlanTotals totals;
@@ -45,14 +45,15 @@ struct Explanation {
   PlanReport report;
   LayerCosts head;
   AxisSet class_axes;  // along which the head's ranks have other classes
-  /// One stage where there is no pipeline.
+  /// A single stage if there is no pipeline.
   std::vector<PlannedStage> stages;
   std::vector<PlannedCut> cuts;  // before each stage but the first
   PlanTotals totals;             // of model and head
   std::vector<Choice> choices;   // automatic only: the plain ones, and this one last
 };
 
-/// With `automatic` every layer goes where model and memory budget make the step shortest, whatever the file says.
+/// With `automatic` every layer gets the placement that makes the step shortest within the memory budget, whatever the
+/// file says.
 /// InputError if no placement fits into the budget.
 Explanation explain(const Experiment& experiment, const std::string& name, bool automatic);
 
@@ -61,9 +62,9 @@ int stage_of(const Explanation& explanation, std::size_t application);
 /// The layer that makes a value, or `input`.
 std::string value_name(const Explanation& explanation, int value);
 
-/// For people: fits 100 columns.
+/// A table of at most 100 columns.
 std::string explanation_text(const Explanation& explanation);
-/// {"name", "variants": [..]} with stable keys; bytes, seconds and operations are those of a rank and a step.
+/// {"name", "variants": [..]} with stable keys; bytes, seconds and operations are per rank and step.
 std::string explanations_json(const std::string& study, std::span<const Explanation> explanations);
 
 }  // namespace heddle

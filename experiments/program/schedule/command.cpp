@@ -17,7 +17,7 @@ namespace heddle {
 
 namespace {
 
-/// Of one micro-batch on a rank, and of a message.
+/// The costs of one micro-batch on a rank, and of a message.
 struct Costs {
   StageCosts rank;
   TransferCosts transfer;
@@ -54,7 +54,7 @@ int bounded(const std::optional<std::int64_t>& value, std::string_view option, s
   return static_cast<int>(*value);
 }
 
-/// Stages a rank.
+/// The number of stages per rank.
 int wanted_chunks(const ScheduleCommand& command) {
   return command.chunks ? bounded(command.chunks, "--chunks", "", 1024) : usual_chunks(command.name);
 }

@@ -1,4 +1,4 @@
-// A timeline as a picture, one row a rank, time to the right: of a schedule that was simulated or of a run.
+// The timeline of a simulated schedule or of a run as a picture: one row per rank, time to the right.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@ namespace heddle {
 struct ActionLook {
   ActionKind kind;
   std::string_view meaning;
-  /// Of the first, third, .. stage of a rank, and of the others: of a terminal's 256 colours, and of the web's.
+  /// Colours of the first, third, .. stage of a rank, and of its other stages: from a terminal's 256, and for the web.
   std::array<int, 2> terminal_colours;
   std::array<std::string_view, 2> web_colours;
 };
-/// Of a kind that computes.
+/// The looks of a kind that computes.
 const ActionLook& look_of(ActionKind kind);
 /// The looks that a timeline needs, in the order in which legends explain them.
 std::vector<ActionLook> looks_in(const Timeline& timeline);
 
-/// Of each stage: how many stages before it are on its rank.
+/// For each stage the number of earlier stages on its rank.
 std::vector<int> chunks_of_stages(std::span<const int> rank_of);
 
-/// The longest time that all begins and ends are whole multiples of; none if that would be less than 1e-5 of the whole.
+/// The longest time of which all begins and ends are multiples; none if it is shorter than 1e-5 of the whole.
 std::optional<double> unit_of_time(const Timeline& timeline);
 
 /// `1456750`, `0.3333`, `2.5e-06`.
@@ -39,12 +39,12 @@ struct PictureStyle {
   bool colour = false;  // else letters
 };
 
-/// For a terminal, as wide as the style allows and with a legend. Each action is named if there is room for it; else
-/// a character is a unit of time or several, and the legend says so. The middle ones of very many ranks are left out.
+/// For a terminal, as wide as the style allows and with a legend. Each action is named if there is room; otherwise one
+/// character stands for one or more units of time, as the legend says. Of very many ranks the middle ones are left out.
 std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style);
 
-/// One file that needs no other. Every action has a title with its name and times. What is past the first 50,000
-/// actions of the first 256 ranks is cut, and the picture says so.
+/// One self-contained file. Every action has a title with its name and times. The picture ends after the first 50,000
+/// actions and 256 ranks, and then says so.
 std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title);
 
 }  // namespace heddle

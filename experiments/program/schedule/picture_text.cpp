@@ -12,7 +12,7 @@ namespace {
 
 constexpr int most_rows = 32;
 
-/// How time is cut into columns, and columns into characters.
+/// How time is divided into columns, and columns into characters.
 struct Scale {
   double column = 1;  // time
   int columns = 0;
@@ -70,7 +70,7 @@ class Painter {
       if (scale.columns * characters <= room) scale.characters = characters;
       if (scale.columns <= room) return scale;
     }
-    // A time that people can count in.
+    // A round number.
     const double least = whole / room;
     const double power = std::pow(10.0, std::floor(std::log10(least)));
     scale.column = 10 * power;
@@ -151,7 +151,7 @@ class Painter {
     return fmt::format("\x1b[38;5;16;48;5;{}m{}\x1b[0m", background, text);
   }
 
-  /// A character a column: what takes most of its time.
+  /// One character per column: the action that takes most of its time.
   std::string dense_row(const std::vector<TimedAction>& actions) const {
     struct Share {
       double busy = 0;
@@ -185,7 +185,8 @@ class Painter {
     return text;
   }
 
-  /// On a terminal the last digit of the micro-batch, else a letter, a small one for every other stage of a rank.
+  /// On a terminal the last digit of the micro-batch; otherwise a letter, in lower case for every other stage of a
+  /// rank.
   std::string character(const Action& action) const {
     if (style_.colour) {
       const char digit = static_cast<char>('0' + action.micro_batch % 10);
@@ -196,7 +197,7 @@ class Painter {
     return letter;
   }
 
-  /// Times below the columns where they begin.
+  /// The times, each below the column where it begins.
   std::string axis() const {
     int step = 1;  // columns
     const auto label = [&](int column) { return plain_number(column * scale_.column); };

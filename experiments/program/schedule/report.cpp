@@ -19,7 +19,7 @@ std::string counted(int count, std::string_view one, std::string_view several) {
   return fmt::format("{} {}", count, count == 1 ? one : several);
 }
 
-/// Of each rank; nothing if they differ.
+/// The number of stages of each rank; nothing if the numbers differ.
 std::optional<int> chunks_per_rank(const Schedule& schedule) {
   std::vector<int> counts(schedule.ranks.size());
   for (const int rank : schedule.rank_of) ++counts[static_cast<std::size_t>(rank)];

@@ -1,4 +1,4 @@
-// What `heddle schedule` says of one schedule.
+// What `heddle schedule` prints for one schedule.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct ScheduleReport {
 
 /// `1f1b: 4 ranks, 8 micro-batches`
 std::string schedule_title(const ScheduleReport& report);
-/// Makespan, both bubbles, peak memory of the ranks: for people.
+/// Makespan, both bubbles and the peak memory of the ranks, as text.
 std::string schedule_figures(const ScheduleReport& report);
-/// The same with stable keys. `stages` is the number of ranks, each of which has `chunks` of the model's; where they
-/// have unequal numbers of them, it is that of all, and `chunks` null.
+/// The same as JSON with stable keys. `stages` is the number of ranks, each of which has `chunks` stages of the model.
+/// If the ranks have unequal numbers of them, `stages` is their total, and `chunks` is null.
 std::string schedule_json(const ScheduleReport& report);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// What `heddle schedule --search` says of the schedules that it weighed.
+// What `heddle schedule --search` prints about the schedules that it compared.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@ namespace heddle {
 /// InputError that names the one that needs the least memory.
 void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchSpace& space);
 
-/// The best twelve, and by how much the best of our own beats every named one that fits, or does not.
+/// The best twelve, and whether the best searched schedule beats every named one that fits, and by how much.
 std::string search_table(std::span<const WeighedSchedule> weighed, const SearchSpace& space);
 
-/// schedule_json of the best, with all that was weighed under `weighed`.
+/// schedule_json of the best, with all schedules that were compared under `weighed`.
 std::string search_json(std::span<const WeighedSchedule> weighed, const ScheduleReport& best);
 
 }  // namespace heddle

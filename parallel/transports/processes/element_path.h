@@ -1,4 +1,4 @@
-// How the elements of tensors move from the memory of one process to that of another, after control messages have told
+// How the elements of tensors move from the memory of one process to that of another, after control messages have said
 // both what goes where: over the wire that carries these messages (wire_path.h), or from GPU to GPU (nccl/).
 #pragma once
 

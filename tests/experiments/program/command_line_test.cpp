@@ -13,6 +13,7 @@
 #include "experiments/results/results_folder.h"
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
+#include "framework/files/atomic_file.h"
 #include "tests/support/called.h"
 #include "tests/support/experiment_files.h"
 #include "tests/support/program/program.h"
@@ -164,6 +165,18 @@ TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
     for (const char* key : {"peak_bytes", "sent_bytes", "received_bytes"})
       CHECK(plan["ranks"][rank][key] == run["ranks"][rank][key]);
   CHECK(plan["loss_per_step"][0].is_null());
+}
+
+TEST_CASE("plan --out writes a results folder, whose experiment gives the same plan; without it plan writes nothing") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const Called first = call({"plan", file, "--out", files.path("a"), "--json"});
+  REQUIRE(first.code == 0);
+  for (const char* name : {"summary.json", "memory.csv", "trace.json", "schedule.csv"})
+    CHECK(std::filesystem::exists(files.path("a") + "/" + name));
+  CHECK(read_file(files.path("a") + "/summary.json", 1 << 20) == first.out);
+  CHECK(call({"plan", files.path("a") + "/experiment.json", "--json"}).out == first.out);
+  CHECK(call({"plan", file, "--out", ""}).err.find("expected a folder, got \"\"") != std::string::npos);
 }
 
 TEST_CASE("plan's time of a step is its operations at the profile's rate, and its bytes on the links") {

@@ -1,4 +1,4 @@
-// What a user of the device cuda is told where it cannot do what an experiment asks.
+// The errors of the device cuda for experiments that it cannot run.
 #include <filesystem>
 #include <fstream>
 #include <set>

@@ -14,7 +14,7 @@ namespace heddle::test {
 
 namespace {
 
-/// Of two ranks and six steps; saves every two of them.
+/// A study of two ranks and six steps that saves every two steps.
 nlohmann::json diverging_study() {
   return nlohmann::json::parse(R"({
     "name": "small", "threads": 1, "mesh": {"dp": 2},

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A head over a backbone of a few kilobytes. No figure below sees those: they are told to 0.01 GiB.
+/// A head over a backbone of a few kilobytes, which the figures below, given to 0.01 GiB, do not show.
 Json head_alone(std::int64_t classes, std::int64_t features, int ranks, std::int64_t batch) {
   return {{"name", "head"},
           {"mesh", {{"dp", ranks}}},

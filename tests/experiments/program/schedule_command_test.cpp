@@ -174,7 +174,7 @@ TEST_CASE("costs are forward, input part, weight part and a transfer's") {
   CHECK(makespan("0.5,1e1,0,0") == 21);
 }
 
-TEST_CASE("actions that take no time, and the shortest and longest that can be told, are drawn") {
+TEST_CASE("actions that take no time, and the shortest and longest that a picture can show, are drawn") {
   CHECK(printed("schedule gpipe --stages 1 --micro-batches 2 --costs 0,0,0,1").find("rank\n   0\n") !=
         std::string::npos);
   const Scratch folder;
@@ -205,7 +205,7 @@ TEST_CASE("a schedule's CSV comes back as the same schedule") {
   CHECK(read == named);
 }
 
-TEST_CASE("a file whose ranks have unequal numbers of stages is told with its number of stages") {
+TEST_CASE("a file whose ranks have unequal numbers of stages is reported with its number of stages") {
   const Scratch folder;
   const std::string file = (folder / "uneven.csv").string();
   std::ofstream(file) << "0F0,,,2F0,2B0,,,0B0\n,1F0,,,,,1B0\n";

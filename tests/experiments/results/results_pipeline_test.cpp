@@ -12,7 +12,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-TEST_CASE("a pipeline's speed-up is told over naive on the same mesh with the same recomputation, and the ideal") {
+TEST_CASE("a pipeline's speedup is given over naive on the same mesh with the same recomputation, and the ideal") {
   RunResult run;
   run.variants = {variant_result("serial", 1, 8), pipeline_variant("naive_2", "naive", 2, 6, 0.5, 1),
                   pipeline_variant("recomputed", "naive", 4, 16, 0.25, 1),

@@ -151,7 +151,7 @@ TEST_CASE("Edges know whether they lead to a parameter or to an input") {
   CHECK(arrived->gradient().to_doubles() == std::vector<double>{1});
 }
 
-TEST_CASE("An operation is told which gradients are wanted, and may return more") {
+TEST_CASE("An operation receives which gradients are wanted, and may return more") {
   Device device = make_device();
   const Leaf x(device, {1});
   const Tensor value = tensor(device, {1}, {2});

@@ -321,7 +321,7 @@ TEST_CASE("a plain softmax with biases has the gradients of its loss, by the bia
     }
 }
 
-TEST_CASE("with loss_reduction reduce_scatter each rank gets its own samples' losses, and the same loss is told") {
+TEST_CASE("with loss_reduction reduce_scatter each rank gets its own samples' losses, and the same loss is reported") {
   Problem problem = random_problem(7, 5, 4, 14);
   problem.config.margin.m2 = 0.4;
   Values expected;

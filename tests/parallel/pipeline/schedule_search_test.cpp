@@ -36,7 +36,7 @@ const WeighedSchedule& best(const std::vector<WeighedSchedule>& weighed, bool is
                        [&](const WeighedSchedule& w) { return w.is_named == is_named; });
 }
 
-/// Of every stage: forward, and backward.
+/// The costs of every stage: forward, and backward.
 bool visits_in_order(const Schedule& schedule) {
   std::vector<int> forward(schedule.rank_of.size());
   std::vector<int> backward(schedule.rank_of.size());

@@ -101,11 +101,11 @@ Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batche
     forward(head, problem, rank, micro_batches, dtype, answer);
     const bool is_first = mesh.ranks_over(problem.config.copy_axes(), rank.index).front() == rank.index;
     Answer ignored = blank_answer(problem);
-    Answer& told = is_first ? answer : ignored;
+    Answer& filled = is_first ? answer : ignored;
     if (problem.config.bias)
-      step_by_gradient(head, told);
+      step_by_gradient(head, filled);
     else
-      put_rows(head.weight_gradient(), rows_of(head, problem).begin, told.weight_gradient);
+      put_rows(head.weight_gradient(), rows_of(head, problem).begin, filled.weight_gradient);
   });
   return answer;
 }

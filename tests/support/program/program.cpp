@@ -15,7 +15,7 @@ namespace heddle::test {
 
 namespace {
 
-std::string told(const char* variable, const char* built) {
+std::string path_of(const char* variable, const char* built) {
   const char* const value = std::getenv(variable);
   return value != nullptr ? value : built;
 }
@@ -30,10 +30,10 @@ std::int64_t resident_bytes_here() {
 }  // namespace
 
 std::filesystem::path source_folder() {
-  return told("HEDDLE_SOURCE_DIR", HEDDLE_SOURCE_DIR);
+  return path_of("HEDDLE_SOURCE_DIR", HEDDLE_SOURCE_DIR);
 }
 std::string program() {
-  return told("HEDDLE_PROGRAM", HEDDLE_PROGRAM);
+  return path_of("HEDDLE_PROGRAM", HEDDLE_PROGRAM);
 }
 
 Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out) {

@@ -11,7 +11,7 @@ namespace heddle::test {
 
 /// Their files.
 std::vector<std::string> shipped();
-/// That of one, by its name without an ending.
+/// The file of one experiment, by its name without an ending.
 std::string experiment_file(const std::string& name);
 
 /// Grey noise in the form of the ORL faces: what a run holds does not depend on what the images show.

@@ -1,4 +1,4 @@
-// Elements that move from GPU to GPU by NCCL, after control messages have told what goes where. These messages, and all
+// Elements that move from GPU to GPU by NCCL, after control messages have said what goes where. These messages, and all
 // that they detect (calls that do not match, deadlocks, failures), are those of every transport between processes.
 //
 // The elements of a collective move when every rank has reported that it is in the call, so that no GPU waits for a

@@ -18,7 +18,7 @@ struct TcpAddress {
 };
 /// `10.0.0.3:29500`.
 std::string to_string(const TcpAddress& address);
-/// Of 127.0.0.0/8: another machine's processes would reach themselves there.
+/// Whether the address is in 127.0.0.0/8, where processes of another machine would reach themselves.
 bool is_loopback(const TcpAddress& address);
 
 /// A connection to a machine that does not answer ends after `longest_silence`, whether data is under way

@@ -42,15 +42,15 @@ TEST_CASE(
   CHECK(skipped < 9);
   std::istringstream metrics(read_file(folder / "whole/metrics.jsonl", 1 << 20));
   double scale = 262144;
-  std::int64_t told = 0;
+  std::int64_t counted = 0;
   for (std::string line; std::getline(metrics, line);) {
     const Json step = Json::parse(line);
     CHECK(step["loss_scale"] == scale);
     if (!step["skipped"].get<bool>()) continue;
     scale /= 2;
-    ++told;
+    ++counted;
   }
-  CHECK(told == skipped);
+  CHECK(counted == skipped);
   (void)run("parts", {"--set", "train.steps=4"});
   const Json rest = run("parts", {"--resume"});
   CHECK(rest["loss_per_step"] == whole["loss_per_step"]);

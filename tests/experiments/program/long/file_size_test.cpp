@@ -13,7 +13,7 @@
 
 namespace heddle::test {
 
-TEST_CASE("a file that passes the limit on sizes is told as one that cannot be written, and no part of it stays") {
+TEST_CASE("a file that passes the limit on sizes is reported as one that cannot be written, and no part of it stays") {
   const Scratch scratch;
   const std::string folder = (scratch / "out").string();
   const std::string said = (scratch / "said").string();

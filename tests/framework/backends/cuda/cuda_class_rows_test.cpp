@@ -356,7 +356,7 @@ TEST_CASE("class row kernels: new rows are the cpu's, normal ones to the bit") {
       }
 }
 
-TEST_CASE("class row kernels: an index outside the table is told of once") {
+TEST_CASE("class row kernels: an index outside the table is reported once") {
   Device device = make_device();
   ClassTable table = table_of(device, {.shape = {9, 300}, .weight = DType::f32});
   Tensor rows = Tensor::zeros(device, {3, 300}, DType::f32);

@@ -45,7 +45,7 @@ TEST_CASE("A storage changes its category with its bytes") {
   CHECK(device.meter().live()[Category::activations] == 0);
 }
 
-TEST_CASE("Past its budget a rank is told what it asked for and what it holds, and nothing is charged") {
+TEST_CASE("Past its budget a rank gets an error with what it asked for and what it holds, and nothing is charged") {
   Device device(make_backend("cpu"), 3, 2048);
   const MemoryScope scope(device, Category::parameters);
   const Tensor held = Tensor::zeros(device, {1536}, DType::u8);
