@@ -72,11 +72,10 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
   d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is learned or saved");
-  choice(
-      d, "dtype", c.dtype,
-      "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
-      "bf16 "
-      "and f16 they are f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, or f64");
+  choice(d, "dtype", c.dtype,
+         "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
+         "bf16 and f16 they are f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, "
+         "or f64");
   d.optional_object(
       "loss_scale", c.sets_loss_scale, [&c](Describer& inner) { describe(inner, c.loss_scale); },
       "the dynamic loss scale of dtype f16; left out: its defaults");

@@ -233,8 +233,8 @@ void CheckpointFiles::check(const StateTensor& wanted) const {
     for_each_shared_run(wanted.part, one->part, [&held](const SharedRun& run) { held += run.count; });
   }
   if (held != wanted.value.numel())
-    fail<InputError>("{}: of the {} elements of {} that a rank needs, its {} files hold {}", folder_.string(),
-                     wanted.value.numel(), wanted.name, size_, held);
+    fail<InputError>("{}: its {} files hold {} of the {} elements of {} that a rank needs", folder_.string(), size_,
+                     held, wanted.value.numel(), wanted.name);
 }
 
 void CheckpointFiles::verify(int file) const {

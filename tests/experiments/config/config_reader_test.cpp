@@ -84,7 +84,7 @@ TEST_CASE("config reader: a wrong type names file, pointer, what was expected an
         R"(x.json: /tags/1: expected a string, got "b\u0000c" (which has a zero character))");
 }
 
-TEST_CASE("config reader: a number out of its range is told the range") {
+TEST_CASE("config reader: the message about a number out of its range names the range") {
   CHECK(error_with(R"("train": {"batch": 0})") == "x.json: /train/batch: expected an integer >= 1, got 0");
   CHECK(error_with(R"("train": {"optimizer": {"lr": 0}})") ==
         "x.json: /train/optimizer/lr: expected a number > 0, got 0");
@@ -135,7 +135,7 @@ TEST_CASE("config reader: integers may be written 1.0 or 1e3, and are never roun
         "x.json: line 1, column 58: /seed: expected a number below 1.8e308, got 1e999");
 }
 
-TEST_CASE("config reader: an unknown key is told the nearest known one, else all of them") {
+TEST_CASE("config reader: the message about an unknown key names the nearest known one, or else all of them") {
   CHECK(error_with(R"("train": {"bacth": 1})") == R"(x.json: /train/bacth: unknown key; did you mean "batch"?)");
   CHECK(error_with(R"("Seed": 1)") == R"(x.json: /Seed: unknown key; did you mean "seed"?)");
   CHECK(error_with(R"("train": {"wibble": 1})") ==
@@ -148,12 +148,12 @@ TEST_CASE("config reader: an unknown key is told the nearest known one, else all
         R"(x.json: /train/: unknown key; expected "batch", "shuffle", "clip" or "optimizer")");
 }
 
-TEST_CASE("config reader: a key of another alternative is told where it belongs") {
+TEST_CASE("config reader: the message about a key of another alternative says where it belongs") {
   CHECK(error_with(R"("train": {"optimizer": {"betas": [0.1, 0.2]}})") ==
         R"(x.json: /train/optimizer/betas: unknown key for type "sgd"; it belongs to type "adamw")");
 }
 
-TEST_CASE("config reader: an unknown name or type is told the nearest, and what there is") {
+TEST_CASE("config reader: the message about an unknown name or type names the nearest, and all that there are") {
   CHECK(error_with(R"("device": "cudo")") ==
         R"(x.json: /device: expected "cpu", "cuda" or "plan", got "cudo"; did you mean "cuda"?)");
   CHECK(
@@ -163,7 +163,7 @@ TEST_CASE("config reader: an unknown name or type is told the nearest, and what 
         R"(x.json: /data/type: expected "synthetic" or "image_folder", got 7)");
 }
 
-TEST_CASE("config reader: what is required and missing is told") {
+TEST_CASE("config reader: what is required and missing is reported") {
   CHECK(error_of_sample(R"({"data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got nothing");
   CHECK(error_of_sample(R"({"name": "a"})") == "x.json: /data: expected an object, got nothing");
   CHECK(error_of_sample(R"({"name": "a", "data": {}})") ==
@@ -195,7 +195,7 @@ TEST_CASE("config reader: an optional object is absent by null") {
   CHECK(read_sample(R"({"name": "a", "data": {"type": "synthetic"}, "train": {"clip": {}}})").train.has_clip);
 }
 
-TEST_CASE("config reader: bad JSON is told line, column, pointer and what was expected") {
+TEST_CASE("config reader: the message about bad JSON has line, column, pointer and what was expected") {
   CHECK(error_of_sample("") == "x.json: line 1, column 1: expected a value, got the end");
   CHECK(error_of_sample("{\n  \"a\": 1\n  \"b\": 2\n}") == "x.json: line 3, column 5: expected '}', got a string");
   CHECK(error_of_sample("{\"a\": {\"b\": [1, 2}}") == "x.json: line 1, column 18: /a/b/2: expected ']', got '}'");

@@ -106,7 +106,7 @@ TEST_CASE("config study: an error in what a patch brought points into the patch"
         "x.json: /variants/0/patch/train/batch: duplicate key; expected each key once in an object");
 }
 
-TEST_CASE("config study: a wrong value of the base is told once, not once a variant") {
+TEST_CASE("config study: a wrong value of the base is reported once, not once for each variant") {
   CHECK(error_of("{" + kBase + R"(, "seed": "s", "variants": [{"name": "a"}, {"name": "b"}]})") ==
         R"(x.json: /seed: expected an integer, got "s")");
 }

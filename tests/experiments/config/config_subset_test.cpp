@@ -50,7 +50,7 @@ TEST_CASE("config subset: some names are a list in any order, all of them one wo
   CHECK(written(0) == "{\n  \"lamps\": []\n}\n");
 }
 
-TEST_CASE("config subset: what is no list, a name that there is not and one named twice are told") {
+TEST_CASE("config subset: what is no list, an unknown name and a name that comes twice are reported") {
   CHECK(error_of_lamps("3") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got 3)");
   CHECK(error_of_lamps("\"red\"") ==
         R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got "red")");

@@ -232,7 +232,7 @@ TEST_CASE("config help: every page fits 100 columns") {
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
 }
 
-TEST_CASE("config help: a wrong path is told the nearest") {
+TEST_CASE("config help: a wrong path is answered with the nearest one") {
   CHECK(help_error("train.bacth") == R"(help train.bacth: no such option; did you mean "train.batch"?)");
   CHECK(help_error("train.optimizer.adam") ==
         R"(help train.optimizer.adam: no such option; did you mean "train.optimizer.adamw"?)");

@@ -145,7 +145,7 @@ TEST_CASE("a JPEG that ends before its picture begins is broken, not empty") {
   CHECK_THROWS_WITH_AS(decode(beginning), "image \"a\": broken JPEG: there is no picture in it", InputError);
 }
 
-TEST_CASE("a header tells the size, and a shortened binary file, from the file's beginning") {
+TEST_CASE("the beginning of a file suffices to read the size and to find a binary file that was cut short") {
   const Bytes beginning = bytes_of("P5 100 50 255\n");
   CHECK(decode_image_header(beginning, 5014, "a").width == 100);
   CHECK_THROWS_WITH_AS(

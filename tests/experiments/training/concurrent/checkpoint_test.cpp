@@ -154,7 +154,7 @@ TEST_CASE("a run that goes on in the same sample groups on other ranks equals th
     }
 }
 
-TEST_CASE("a run that goes on where it was saved has the bits of the one that was not stopped, and no word is said") {
+TEST_CASE("a run that goes on where it was saved has the bits of the one that was not stopped, without a remark") {
   for (const Way& way : ways()) {
     const Scratch scratch;
     const CheckpointFolder folder(scratch / "");
@@ -169,7 +169,7 @@ TEST_CASE("a run that goes on where it was saved has the bits of the one that wa
   }
 }
 
-TEST_CASE("going on elsewhere is told in a line that says what it changes") {
+TEST_CASE("a run that goes on elsewhere is reported by a line which says what changes") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
   const Way two{{Mesh(2), 2}};
@@ -191,7 +191,8 @@ TEST_CASE("going on elsewhere is told in a line that says what it changes") {
 }
 
 TEST_CASE(
-    "a class sample goes on in as many shards as were saved, on any ranks, and it is told; so is another number") {
+    "a class sample goes on in as many shards as were saved, on any ranks, and a line says so; so it does of another "
+    "number") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
   const auto sampling = [](const Way& way, std::int64_t shards) {
