@@ -21,7 +21,7 @@ namespace heddle {
 namespace {
 
 CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets) {
-  return *app.add_option("--set", sets, "overrides one key of the file: train.steps=5; may come several times")
+  return *app.add_option("--set", sets, "override one key of the file, as in train.steps=5; may be given several times")
               ->type_name("KEY=JSON")
               ->allow_extra_args(false);
 }
@@ -36,33 +36,36 @@ void add_run_options(CLI::App& app, Command& command) {
 void add_schedule_command(CLI::App& app, ScheduleCommand& command, const Console& console) {
   CLI::App& schedule = *app.add_subcommand("schedule", "a pipeline schedule: its picture, its figures, or its CSV");
   schedule.add_option("NAME", command.name, "one of `heddle list schedules`");
-  schedule.add_option("--file", command.file, "a schedule as PyTorch's pipelining writes it, in place of a name")
+  schedule
+      .add_option("--file", command.file,
+                  "read the schedule from a file that PyTorch's pipelining wrote, in place of a name")
       ->type_name("FILE.csv");
   schedule.add_flag("--search", command.search,
-                    "in place of a name: the best of all, and of schedules made for these costs; m, v and warm-up are "
-                    "unknowns, and --micro-batches says which number of them the costs are given for");
+                    "in place of a name: find the best of all schedules and of those made for these costs; m, v and "
+                    "warm-up are varied, and the costs are those of one of --micro-batches micro-batches");
   schedule.add_option("--memory", command.memory,
-                      "of a search: what each rank may hold, in micro-batches; one counts from its forward to the end "
-                      "of its weight part");
+                      "with --search: how many micro-batches each rank may hold; one counts from its forward to the "
+                      "end of its weight part");
   schedule.add_option("--most-micro-batches", command.most_micro_batches,
-                      "of a search: multiples of m up to this are weighed, too (default: only its divisors)");
+                      "with --search: also weigh multiples of m up to this number (default: only its divisors)");
   schedule.add_option("--stages", command.stages,
                       "p, the number of ranks; with --chunks v the model is cut into p * v stages");
   schedule.add_option("--micro-batches", command.micro_batches, "m");
   schedule.add_option(
       "--chunks", command.chunks,
-      "v, stages a rank (default: the least that the schedule takes); of a search: the most (default: 4)");
+      "v, the number of stages per rank (default: the fewest that the schedule takes); with --search: the most "
+      "(default: 4)");
   schedule
       .add_option("--costs", command.costs,
-                  "of one micro-batch on a rank, whose stages share them: forward, input part and weight part of "
-                  "backward; and of a transfer (default: 1,1,1,0)")
+                  "the times of one micro-batch on a rank, whose stages share them: forward, input part and weight "
+                  "part of backward, and one transfer (default: 1,1,1,0)")
       ->type_name("F,I,W,c");
   const std::map<std::string, Recompute> modes{
       {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}};
   schedule
       .add_option_function<std::string>(
           "--recompute", [&command, modes](const std::string& mode) { command.recompute = modes.at(mode); },
-          "forward again before backward (R), of all micro-batches or all but the last (default: never)")
+          "run forward again before backward (R), for all micro-batches or all but the last (default: never)")
       ->check(CLI::IsMember({"never", "always", "except_last"}));
   schedule.add_flag("--csv", command.csv, "print the schedule as PyTorch reads it (without recomputation)");
   schedule.add_option("--svg", command.svg, "also draw it into this file")->type_name("FILE");
@@ -117,7 +120,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       run_app.add_flag("--resume", run.resume, "go on from the newest checkpoint in the results folder, on any ranks");
   run_app
       .add_flag("--fresh-head", run.fresh_head,
-                "with --resume: keep the backbone and begin a new head, also of other classes and data")
+                "with --resume: keep the backbone and begin a new head, also for other classes and data")
       ->needs(resume);
   run_app.callback([&] {
     join();
@@ -130,10 +133,10 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   CLI::Option* const maximise =
       plan_app
           .add_option("--maximise", plan.maximise,
-                      "search the largest value of this field, head.classes say, with which every rank of each variant "
-                      "stays within the budget")
+                      "find the largest value of this field, such as head.classes, with which every rank of each "
+                      "variant stays within the budget")
           ->type_name("FIELD");
-  plan_app.add_option("--budget", plan.budget, "a rank's, as 32GB, 32GiB or 4096 (default: memory_budget)")
+  plan_app.add_option("--budget", plan.budget, "the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget)")
       ->type_name("BYTES")
       ->needs(maximise);
   plan_app.add_option("--out", plan.out, "also write a results folder: summary.json and the files of a run")
@@ -171,30 +174,29 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
 
   std::string path;
   CLI::App& help_app = *app.add_subcommand("help", "explain a key of an experiment: help train.optimizer");
-  help_app.add_option("KEY", path, "dotted path; all top-level keys without one");
+  help_app.add_option("KEY", path, "dotted path; without it all top-level keys");
   help_app.callback([&] { help_command(path, console); });
 
   std::string kind;
   CLI::App& list_app = *app.add_subcommand("list", "names that an experiment may use");
-  list_app.add_option("KIND", kind, "models, data, optimizers ...; all without one");
+  list_app.add_option("KIND", kind, "models, data, optimizers, ...; without it all");
   list_app.callback([&] { list_command(kind, console); });
 
   BenchCommand bench;
   CLI::App& bench_app =
       *app.add_subcommand("bench", "measure operations, collectives and training steps against this machine");
-  bench_app.add_option("NAME", bench.name,
-                       fmt::format("{}; all but gpu without one", fmt::join(bench_names(), " or ")));
+  bench_app.add_option("NAME", bench.name, fmt::format("{}; without it all but gpu", fmt::join(bench_names(), " or ")));
   CLI::Option* const protocol =
       bench_app
           .add_option("--protocol", bench.protocol,
-                      "of head, in place of its steps: plsc, a recipe's images a second as PLSC measures them, on this "
-                      "machine as it is or scaled by --set")
+                      "with head: in place of its steps, the images/s of a recipe as PLSC measures them (plsc), scaled "
+                      "down by --set where this machine is small")
           ->check(CLI::IsMember({"plsc"}));
-  add_set_option(bench_app, bench.sets).description("overrides one key of the protocol's experiment")->needs(protocol);
-  bench_app.add_option("--runs", bench.runs, "of a protocol (default: 5)")
+  add_set_option(bench_app, bench.sets).description("override one key of the protocol's experiment")->needs(protocol);
+  bench_app.add_option("--runs", bench.runs, "how often the protocol is run (default: 5)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}))
       ->needs(protocol);
-  bench_app.add_option("--threads", bench.threads, "computing threads (default: one a core)")
+  bench_app.add_option("--threads", bench.threads, "computing threads (default: one per core)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
       ->excludes(protocol);
   bench_app.add_flag("--json", bench.json, "print the rows as JSON instead of the table");
@@ -205,10 +207,11 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
 
   ReproduceCommand reproduce;
   CLI::App& reproduce_app = *app.add_subcommand(
-      "reproduce", "run shipped experiments and hold what comes out against what the documents claim");
-  reproduce_app.add_option("NAME", reproduce.name, "one experiment; without it and without --all: their list");
-  reproduce_app.add_flag("--all", reproduce.all, "all of them, one after another");
-  reproduce_app.add_flag("--quick", reproduce.quick, "cut short: all of them in minutes");
+      "reproduce", "run shipped experiments and check what comes out against what the documents claim");
+  reproduce_app.add_option("NAME", reproduce.name,
+                           "one experiment; without it and without --all or --quick they are listed");
+  reproduce_app.add_flag("--all", reproduce.all, "run all of them, one after another");
+  reproduce_app.add_flag("--quick", reproduce.quick, "run them cut short; all of them then take minutes");
   reproduce_app.add_option("--data", reproduce.data, "the ORL database of faces, for the experiments that need it")
       ->type_name("PATH/TO/orl_faces");
   reproduce_app.add_option("--out", reproduce.out, "where results go (default: results/reproduce)")->type_name("DIR");

@@ -30,7 +30,7 @@ std::optional<int> chunks_per_rank(const Schedule& schedule) {
 std::string stages_told(const Schedule& schedule) {
   const std::optional<int> chunks = chunks_per_rank(schedule);
   if (!chunks) return fmt::format(", {} stages", schedule.stages());
-  return *chunks == 1 ? "" : fmt::format(", {} stages a rank", *chunks);
+  return *chunks == 1 ? "" : fmt::format(", {} stages per rank", *chunks);
 }
 
 std::string figure(std::string_view what, std::string_view value, std::string_view meaning) {

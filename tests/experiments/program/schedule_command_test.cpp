@@ -270,7 +270,7 @@ TEST_CASE("--search prints what it weighed, what the searched one gains, and the
   CHECK(
       text.find("\nsearched, warm-up 7 (m = 32, v = 4) takes 5.42 % less time than the best named schedule that fits, "
                 "v_half (m = 32, v = 2).\n") != std::string::npos);
-  CHECK(text.find("\nsearched, warm-up 7: 8 ranks, 32 micro-batches, 4 stages a rank\n\nrank\n   0  FF") !=
+  CHECK(text.find("\nsearched, warm-up 7: 8 ranks, 32 micro-batches, 4 stages per rank\n\nrank\n   0  FF") !=
         std::string::npos);
 }
 
