@@ -15,6 +15,9 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+/// Smaller tolerances are for rounding only.
+constexpr double least_shown = 1e-6;
+
 /// Counts and bytes in full, all else with six significant digits.
 std::string text_of(const OrderedJson& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -46,7 +49,7 @@ Verdict judge(const Claim& claim, const OrderedJson& summary) {
   try {
     const OrderedJson expected = evaluate(bound, summary);
     verdict.expected = sign + text_of(expected);
-    if (claim.tolerance > 0) verdict.expected += fmt::format(" +- {:.3g} %", 100 * claim.tolerance);
+    if (claim.tolerance >= least_shown) verdict.expected += fmt::format(" +- {:.3g} %", 100 * claim.tolerance);
     const OrderedJson got = evaluate(claim.value, summary);
     verdict.got = text_of(got);
     verdict.holds = holds_for(claim, got, expected);

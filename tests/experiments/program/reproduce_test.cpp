@@ -134,6 +134,7 @@ TEST_CASE("a verdict is that of the bound and its tolerance, and fails where the
 TEST_CASE("the table of verdicts shows claim, expected, got and verdict") {
   Claim bound = claim("variants[0].loss.last", "");
   bound.claim = "the loss falls";
+  bound.tolerance = 1e-9;
   bound.at_most = "variants[0].loss.first / 4";
   const std::vector<Verdict> verdicts{judge(claim("variants.ranks.sent.max", "30", 0.05), study()),
                                       judge(bound, study()), judge(claim("variants[2].loss.last", "1"), study())};
