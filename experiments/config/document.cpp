@@ -1,7 +1,6 @@
 #include "experiments/config/document.h"
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -12,39 +11,13 @@
 #include "experiments/config/wording.h"
 
 namespace heddle {
-namespace {
-
-/// The member or element of `value` that a pointer's token names; null if there is none.
-const Value* step(const Value& value, std::string_view token) {
-  if (const Array* const array = value.get_if<Array>()) {
-    std::size_t index = 0;
-    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-    const bool is_index = error == std::errc() && end == token.data() + token.size();
-    return is_index && index < array->size() ? &(*array)[index] : nullptr;
-  }
-  const Object* const object = value.get_if<Object>();
-  if (object == nullptr) return nullptr;
-  for (const Member& member : *object) {
-    if (child_pointer("", member.key).substr(1) == token) return &member.value;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 Document::Document(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
 
 std::string Document::where(std::string_view pointer) const {
-  const Value* value = &contents_->root;
-  std::string_view rest = pointer;
-  while (!rest.empty()) {
-    rest.remove_prefix(1);
-    const std::string_view token = rest.substr(0, rest.find('/'));
-    const Value* const inner = step(*value, token);
-    if (inner == nullptr) break;
-    value = inner;
-    rest.remove_prefix(token.size());
-  }
+  const Value* value = value_at(contents_->root, pointer);
+  for (std::size_t end = pointer.rfind('/'); value == nullptr; end = pointer.rfind('/', end - 1))
+    value = value_at(contents_->root, pointer.substr(0, end));
   return contents_->source->where(value->origin, pointer);
 }
 

@@ -48,9 +48,18 @@ void for_all(Value& value, const Function& function) {
   }
 }
 
+/// What `before` had and `after` has not.
+void note_discarded(const Object& before, const Object& after, const std::string& pointer,
+                    std::vector<Discarded>& discarded) {
+  for (const Member& member : before)
+    if (!member.value.is<Removed>() && find(after, member.key) == nullptr)
+      discarded.push_back({member.value.origin, child_pointer(pointer, member.key)});
+}
+
 }  // namespace
 
-void merge(Value& target, const Value& patch, const Node* shape) {
+void merge(Value& target, const Value& patch, const Node* shape, std::vector<Discarded>& discarded,
+           const std::string& pointer) {
   const Object* const changes = patch.get_if<Object>();
   if (changes == nullptr) {
     target = patch;
@@ -59,17 +68,20 @@ void merge(Value& target, const Value& patch, const Node* shape) {
   }
   const Value empty{Object{}, patch.origin, patch.order};
   if (!target.is<Object>()) target = empty;
+  Object before;
   if (shape != nullptr && shape->is_tagged() && find(*changes, "type") != nullptr) {
     const std::optional<std::string> old_type = type_of(*target.get_if<Object>(), *shape);
-    if (!old_type || type_of(*changes, *shape) != old_type) target = empty;
+    if (!old_type || type_of(*changes, *shape) != old_type)
+      before = std::move(*std::exchange(target, empty).get_if<Object>());
   }
   Object& object = *target.get_if<Object>();
   // The type first: it decides what the others are.
-  if (const Value* const type = find(*changes, "type")) merge(member(object, "type"), *type, nullptr);
+  if (const Value* const type = find(*changes, "type")) merge(member(object, "type"), *type, nullptr, discarded);
   for (const Member& change : *changes) {
     const Node* const inner = shape_of(object, shape, change.key);
-    merge(member(object, change.key), change.value, inner);
+    merge(member(object, change.key), change.value, inner, discarded, child_pointer(pointer, change.key));
   }
+  note_discarded(before, object, pointer, discarded);
 }
 
 Value difference(const Value& from, const Value& to) {
@@ -142,8 +154,9 @@ void sort_settings(std::vector<Setting>& settings) {
                    [&](const Setting& a, const Setting& b) { return rank(a) < rank(b); });
 }
 
-void apply(const Setting& setting, Value& root, const Node* shape) {
+void apply(const Setting& setting, Value& root, const Node* shape, std::vector<Discarded>& discarded) {
   Value* target = &root;
+  std::string pointer;
   std::size_t depth = 0;
   // Down what exists; the rest of the path becomes a patch.
   for (; depth < setting.path.size(); ++depth) {
@@ -155,6 +168,7 @@ void apply(const Setting& setting, Value& root, const Node* shape) {
                          in_quotes(token));
       }
       target = &(*array)[*index];
+      pointer = child_pointer(pointer, *index);
       shape = shape != nullptr && shape->kind == Node::Kind::list ? &shape->element() : nullptr;
       continue;
     }
@@ -163,6 +177,7 @@ void apply(const Setting& setting, Value& root, const Node* shape) {
     if (inner == nullptr || !(inner->is<Array>() || inner->is<Object>()) || depth + 1 == setting.path.size()) break;
     shape = shape_of(*object, shape, token);
     target = inner;
+    pointer = child_pointer(pointer, token);
   }
   Value patch = setting.value;
   for (std::size_t i = setting.path.size(); i > depth; --i) {
@@ -170,7 +185,7 @@ void apply(const Setting& setting, Value& root, const Node* shape) {
     outer.get_if<Object>()->push_back({setting.path[i - 1], std::move(patch)});
     patch = std::move(outer);
   }
-  merge(*target, patch, shape);
+  merge(*target, patch, shape, discarded, pointer);
 }
 
 void set_origin(Value& value, std::uint32_t origin) {

@@ -2,6 +2,7 @@
 // null takes away must be a known key.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,8 +13,16 @@
 
 namespace heddle {
 
-/// Merges `patch` into `target`. `shape` describes `target`; null where nothing is described.
-void merge(Value& target, const Value& patch, const Node* shape);
+/// A value that a merge took away, because it stood beside a "type" that was changed.
+struct Discarded {
+  std::uint32_t origin;
+  std::string pointer;  ///< where it stood in the merged experiment
+};
+
+/// Merges `patch` into `target`. `shape` describes `target`; null where nothing is described. What a changed "type"
+/// takes away and the patch does not give again is added to `discarded`; `pointer` is where `target` stands.
+void merge(Value& target, const Value& patch, const Node* shape, std::vector<Discarded>& discarded,
+           const std::string& pointer = "");
 
 /// The patch that turns `from` into `to`, both objects as `to_value` writes them.
 Value difference(const Value& from, const Value& to);
@@ -34,8 +43,8 @@ Setting parse_setting(std::string_view text);
 void sort_settings(std::vector<Setting>& settings);
 
 /// Merges a setting into `root`; numbers in its path are indices where they meet a list. Throws InputError for an index
-/// past the list's end.
-void apply(const Setting& setting, Value& root, const Node* shape);
+/// past the list's end. `discarded` as in merge().
+void apply(const Setting& setting, Value& root, const Node* shape, std::vector<Discarded>& discarded);
 
 /// Gives a value and all inside it one origin.
 void set_origin(Value& value, std::uint32_t origin);

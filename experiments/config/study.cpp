@@ -154,13 +154,25 @@ std::vector<Setting> parse_settings(std::span<const std::string> sets, Source& s
   return settings;
 }
 
-void apply_settings(const std::vector<Setting>& settings, Value& root, const Node& shape, Problems& problems) {
+void apply_settings(const std::vector<Setting>& settings, Value& root, const Node& shape,
+                    std::vector<Discarded>& discarded, Problems& problems) {
   for (const Setting& setting : settings) {
     try {
-      apply(setting, root, &shape);
+      apply(setting, root, &shape, discarded);
     } catch (const InputError& error) {
       problems.add(kAfterTheFile, error.what());
     }
+  }
+}
+
+/// Adds a line for each discarded value that nothing gave again; what every variant lost of the base is one line.
+void warn(const std::vector<Discarded>& discarded, const Value& root, const Source& source,
+          std::vector<std::string>& warnings) {
+  for (const Discarded& value : discarded) {
+    if (value_at(root, value.pointer) != nullptr) continue;
+    std::string line = fmt::format("{}: discarded with the type that it was given for; give it again if it is to stay",
+                                   source.where(value.origin, value.pointer));
+    if (std::find(warnings.begin(), warnings.end(), line) == warnings.end()) warnings.push_back(std::move(line));
   }
 }
 
@@ -187,8 +199,10 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
   ExperimentFile result;
   for (PatchedVariant& variant : variants) {
     Value root = front.base();
-    merge(root, variant.patch, &shape);
-    apply_settings(settings, root, shape, problems);
+    std::vector<Discarded> discarded;
+    merge(root, variant.patch, &shape, discarded);
+    apply_settings(settings, root, shape, discarded, problems);
+    warn(discarded, root, *source, result.warnings);
     read_value(root, *source, problems, make_root(), kFrontKeys);
 
     const Value* const name = find(*root.get_if<Object>(), "name");
@@ -210,7 +224,8 @@ Document with_settings(const Document& document, std::span<const std::string> se
   Value changed = document.contents().root;
   Problems problems;
   const std::vector<Setting> settings = parse_settings(sets, *source, problems);
-  apply_settings(settings, changed, outline(root, Scope::everything), problems);
+  std::vector<Discarded> discarded;  // were reported when the document was read
+  apply_settings(settings, changed, outline(root, Scope::everything), discarded, problems);
   problems.raise();
   return Document(std::make_shared<const Document::Contents>(Document::Contents{source, std::move(changed), {}}));
 }

@@ -28,6 +28,8 @@ struct Variant {
 struct ExperimentFile {
   std::string name;
   std::vector<Variant> variants;
+  /// One line for each value that the file gives and a patch or --set takes away, because it changes the "type" beside.
+  std::vector<std::string> warnings;
 };
 
 /// Makes a root struct that holds its defaults and describes it: called once for a look at the description, then once
@@ -57,6 +59,7 @@ struct Study {
   };
   std::string name;
   std::vector<Member> variants;
+  std::vector<std::string> warnings;  ///< as in ExperimentFile
 };
 
 /// `read` makes an ExperimentFile with a RootMaker.
@@ -67,7 +70,7 @@ Study<Root> study_of(const Read& read) {
     Root& root = roots.emplace_back();
     return [&root](Describer& d) { describe(d, root); };
   });
-  Study<Root> study{std::move(file.name), {}};
+  Study<Root> study{std::move(file.name), {}, std::move(file.warnings)};
   for (std::size_t i = 0; i < file.variants.size(); ++i) {
     Variant& variant = file.variants[i];
     study.variants.push_back({std::move(variant.name), std::move(roots[i + 1]), std::move(variant.document)});

@@ -63,5 +63,7 @@ inline Value* find(Object& object, std::string_view key) {
 /// A JSON pointer (RFC 6901) to a member or an element of what `pointer` points to.
 std::string child_pointer(std::string_view pointer, std::string_view key);
 std::string child_pointer(std::string_view pointer, std::size_t index);
+/// What a JSON pointer within `root` points to; null if there is nothing.
+const Value* value_at(const Value& root, std::string_view pointer);
 
 }  // namespace heddle

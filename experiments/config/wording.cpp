@@ -1,6 +1,7 @@
 #include "experiments/config/wording.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -11,6 +12,25 @@
 #include "framework/description/nearest.h"
 
 namespace heddle {
+namespace {
+
+/// The member or element of `value` that a pointer's token names; null if there is none.
+const Value* step(const Value& value, std::string_view token) {
+  if (const Array* const array = value.get_if<Array>()) {
+    std::size_t index = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+    const bool is_index = error == std::errc() && end == token.data() + token.size();
+    return is_index && index < array->size() ? &(*array)[index] : nullptr;
+  }
+  const Object* const object = value.get_if<Object>();
+  if (object == nullptr) return nullptr;
+  for (const Member& member : *object) {
+    if (child_pointer("", member.key).substr(1) == token) return &member.value;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 std::string child_pointer(std::string_view pointer, std::string_view key) {
   std::string result(pointer);
@@ -29,6 +49,17 @@ std::string child_pointer(std::string_view pointer, std::string_view key) {
 
 std::string child_pointer(std::string_view pointer, std::size_t index) {
   return fmt::format("{}/{}", pointer, index);
+}
+
+const Value* value_at(const Value& root, std::string_view pointer) {
+  const Value* value = &root;
+  while (!pointer.empty() && value != nullptr) {
+    pointer.remove_prefix(1);
+    const std::string_view token = pointer.substr(0, pointer.find('/'));
+    value = step(*value, token);
+    pointer.remove_prefix(token.size());
+  }
+  return value;
 }
 
 std::string range_words(const Range& range) {

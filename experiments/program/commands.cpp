@@ -40,8 +40,15 @@ void find_devices(const Study<Experiment>& study, Processes* job) {
     if (member.root.device != DeviceType::plan) find_device(world_options(member.root, job));
 }
 
-Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets) {
-  return checked(read_study<Experiment>(file, sets));
+void print_warnings(const Study<Experiment>& study, const Console& console) {
+  for (const std::string& warning : study.warnings) console.err << "heddle: warning: " << warning << "\n";
+}
+
+Study<Experiment> read(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                       const Console& console) {
+  Study<Experiment> study = checked(read_study<Experiment>(file, sets));
+  print_warnings(study, console);
+  return study;
 }
 
 Experiment plsc(const std::vector<std::string>& sets) {
@@ -165,6 +172,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
     if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
   });
+  if (folder) print_warnings(study, console);
   Progress progress(console.err, console.terminal);
   StageProfiles profiles;
   RunResult run;
@@ -208,6 +216,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
 
 int plan_command(const PlanCommand& command, const Console& console) {
   Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
+  print_warnings(study, console);
   std::vector<DeviceType> devices;
   for (StudyVariant& member : study.variants) {
     devices.push_back(member.root.device);
@@ -252,7 +261,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
 }
 
 void explain_command(const ExplainCommand& command, const Console& console) {
-  const Study<Experiment> study = read(command.file, command.sets);
+  const Study<Experiment> study = read(command.file, command.sets, console);
   std::vector<Explanation> explanations;
   for (const StudyVariant& member : study.variants) {
     try {
@@ -278,7 +287,7 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
       continue;
     }
     try {
-      const Study<Experiment> study = read(file, sets);
+      const Study<Experiment> study = read(file, sets, console);
       console.out << fmt::format("{}: valid, {} variant{}\n", file.string(), study.variants.size(),
                                  study.variants.size() == 1 ? "" : "s");
     } catch (const InputError& error) {

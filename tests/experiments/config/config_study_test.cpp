@@ -92,6 +92,24 @@ TEST_CASE("config study: a patch that changes a type drops what stood beside the
         "x.json: /variants/0/patch/data/path: expected a string, got nothing");
 }
 
+TEST_CASE("config study: a changed type names the values that it discards, unless they are given again") {
+  const std::string base = kBase + R"(, "train": {"optimizer": {"lr": 0.5, "momentum": 0.3}})";
+  const auto warnings = [&](const std::string& patch, const std::vector<std::string>& sets = {}) {
+    return load(with_patch(R"({"train": {"optimizer": )" + patch + "}}", base), sets).file.warnings;
+  };
+  const std::string after = ": discarded with the type that it was given for; give it again if it is to stay";
+  using Lines = std::vector<std::string>;
+  CHECK(warnings(R"({"type": "sgd"})").empty());
+  CHECK(warnings(R"({"type": "adamw"})") ==
+        Lines{"x.json: /train/optimizer/lr" + after, "x.json: /train/optimizer/momentum" + after});
+  CHECK(warnings(R"({"type": "adamw", "lr": 0.5})") == Lines{"x.json: /train/optimizer/momentum" + after});
+  CHECK(warnings(R"({"lr": 0.4, "momentum": 0.2})", {"train.optimizer.type=adamw"}) ==
+        Lines{"x.json: /variants/0/patch/train/optimizer/lr" + after,
+              "x.json: /variants/0/patch/train/optimizer/momentum" + after});
+  CHECK(warnings("{}", {"train.optimizer.type=adamw", "train.optimizer.lr=0.4"}) ==
+        Lines{"x.json: /train/optimizer/momentum" + after});
+}
+
 TEST_CASE("config study: an error in what a patch brought points into the patch") {
   CHECK(error_of("{" + kBase + R"(, "variants": [{"name": "a"}, {"name": "b"},
                   {"name": "c", "patch": {"train": {"batch": "many"}}}]})") ==
