@@ -38,7 +38,6 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/gpipe_vs_naive.json"]=$long
   ["./heddle run experiments/head_scaling.json"]=$long
   ["./heddle run experiments/margins.json"]=$long
-  ["./heddle run experiments/memory_balance.json --set device=cpu --set memory_budget=0 --set head.classes=30000 --set data.image=[3,96,48] --set train.steps=3"]=$long
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data
   ["./heddle run experiments/orl_faces_head.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
   ["./heddle run experiments/precision.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
