@@ -10,8 +10,9 @@
 //                   filtering). (1, 0, 0) is plain softmax, (1, .5, 0) ArcFace (Deng et al. 2019), (1, 0, .35) CosFace
 //                   (Wang et al. 2018), (1.35, 0, 0) SphereFace (Liu et al. 2017), (4, 0, 0) with psi SphereFace as it
 //                   was published.
-//   l_softmax       takes products, not cosines: |w| |x| psi(c) with psi(theta) = (-1)^k cos(m theta) - 2k (Liu et al.
-//   2016). adaface         phi(c) = cos(acos(c) - m k) - m (1 + k) with the row's quality k: the norm of its embedding,
+//   l_softmax       takes products, not cosines: |w| |x| psi(c) with psi(theta) = (-1)^k cos(m theta) - 2k
+//                   (Liu et al. 2016).
+//   adaface         phi(c) = cos(acos(c) - m k) - m (1 + k) with the row's quality k: the norm of its embedding,
 //                   standardised by the norms' running mean and deviation (Kim et al. 2022). No gradient goes through
 //                   the norm.
 //   curricularface  ArcFace for the target; a negative above the target's cos(theta + m) is hard, n(c) = c (t + c) with

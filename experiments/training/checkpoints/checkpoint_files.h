@@ -3,8 +3,8 @@
 // `part of head.weight`:
 //
 //   [1000,512] at [500,0] size [500,512]                  a box of the whole
-//   [64,576] at [0,0] size [64,576] elements [0,18432]    a range of the box's elements in row-major order: first,
-//   count
+//   [64,576] at [0,0] size [64,576] elements [0,18432]    a range of the box's elements in row-major order: the first,
+//                                                         and how many
 #pragma once
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 // same memory. Streams wait for each other at marks, and hosts only for hosts:
 // - a rank that offers a tensor, or memory for results, marks its stream; a rank that works on it waits for that mark;
 // - a rank that has issued such work marks its own stream, and makes the owner's stream wait for that mark before it
-// notifies
-//   the owner's host: what the owner issues later, such as a change or the return of the memory, comes after the work.
+//   notifies the owner's host: what the owner issues later, such as a change or the return of the memory, comes after
+//   the work.
 #pragma once
 
 #include <chrono>
