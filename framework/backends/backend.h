@@ -15,9 +15,9 @@
 //   class_rows       the rows of a table of classes: read, stepped, initialised (layers/head uses it)
 //   training         random fills, dropout, gradient norms, optimizer steps
 //
-// Every kernel is a pure virtual function, so that a forgotten one does not compile. Kernels never allocate: operations
-// hand them outputs and workspaces, and every byte is metered. Plan charges the bytes of one of the other backends,
-// whose workspaces it asks for (kernels/needs.h).
+// A kernel is declared once for all backends, and a program in which a backend lacks it does not link (kernels_on.h).
+// Kernels never allocate: operations hand them outputs and workspaces, and every byte is metered. Plan charges the
+// bytes of one of the other backends, whose workspaces it asks for (kernels/needs.h).
 #pragma once
 
 #include <cstdint>

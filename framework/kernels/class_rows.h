@@ -78,4 +78,24 @@ class ClassRowKernels {
                     const ClassInitial& initial) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class ClassRowKernelsOn final : public ClassRowKernels {
+ public:
+  explicit ClassRowKernelsOn(Context& context) : context_(context) {}
+
+  void load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
+            Tensor& inverse_norm) const override;
+  void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
+            const Tensor& products, const ClassStep& step) const override;
+  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const override;
+  void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
+                            Tensor& result) const override;
+  void fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
+            const ClassInitial& initial) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

@@ -75,4 +75,25 @@ class ConvolutionKernels {
   virtual std::vector<ChosenConvolution> chosen_convolutions() const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class ConvolutionKernelsOn final : public ConvolutionKernels {
+ public:
+  explicit ConvolutionKernelsOn(Context& context) : context_(context) {}
+
+  ConvolutionNeeds convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) const override;
+  void pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
+                   Tensor& packed) const override;
+  void convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           Tensor& y, Tensor& workspace) const override;
+  void convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight, Tensor& dx,
+                                  Tensor& workspace) const override;
+  void convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy, bool adds,
+                                   Tensor& dweight, Tensor& packed, Tensor& workspace) const override;
+  std::vector<ChosenConvolution> chosen_convolutions() const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

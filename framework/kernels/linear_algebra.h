@@ -41,4 +41,22 @@ class LinearAlgebraKernels {
   virtual std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class LinearAlgebraKernelsOn final : public LinearAlgebraKernels {
+ public:
+  explicit LinearAlgebraKernelsOn(Context& context) : context_(context) {}
+
+  void gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const override;
+  std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const override;
+  bool is_bf16_fast() const override;
+  std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override;
+  void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const override;
+  void packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c, Tensor& workspace) const override;
+  std::int64_t packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

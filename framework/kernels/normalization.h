@@ -64,4 +64,30 @@ class NormalizationKernels {
                                    Tensor& dx, Tensor& dgamma, Tensor& dbeta) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class NormalizationKernelsOn final : public NormalizationKernels {
+ public:
+  explicit NormalizationKernelsOn(Context& context) : context_(context) {}
+
+  void moments(const Tensor& x, Tensor& moments) const override;
+  void normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const override;
+  void normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy, Tensor& sums,
+                               Tensor& dresidual) const override;
+  void normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums, double count,
+                                Tensor& dx) const override;
+  void combine_moments(const Tensor& groups, Tensor& merged) const override;
+  void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
+                     Tensor& running_variance) const override;
+  void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const override;
+  void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy, Tensor& dx) const override;
+  void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
+                  Tensor& statistics) const override;
+  void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, Tensor& dx,
+                           Tensor& dgamma, Tensor& dbeta) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

@@ -31,4 +31,18 @@ class PoolingKernels {
                              Tensor& dx) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class PoolingKernelsOn final : public PoolingKernels {
+ public:
+  explicit PoolingKernelsOn(Context& context) : context_(context) {}
+
+  void pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const override;
+  void pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
+                     Tensor& dx) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

@@ -26,4 +26,19 @@ class ReductionKernels {
   virtual void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class ReductionKernelsOn final : public ReductionKernels {
+ public:
+  explicit ReductionKernelsOn(Context& context) : context_(context) {}
+
+  void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const override;
+  void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
+                           Tensor& dx) const override;
+  void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

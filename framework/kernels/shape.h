@@ -29,4 +29,17 @@ class ShapeKernels {
   virtual void copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class ShapeKernelsOn final : public ShapeKernels {
+ public:
+  explicit ShapeKernelsOn(Context& context) : context_(context) {}
+
+  void transpose(const Tensor& x, std::span<const int> order, Tensor& y) const override;
+  void copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

@@ -33,4 +33,25 @@ class TrainingKernels {
                      Tensor& square) const = 0;
 };
 
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class TrainingKernelsOn final : public TrainingKernels {
+ public:
+  explicit TrainingKernelsOn(Context& context) : context_(context) {}
+
+  void fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                   double deviation) const override;
+  void fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const override;
+  void dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
+               Tensor& y) const override;
+  void add_squared_norm(const Tensor& x, Tensor& result) const override;
+  void clamp(Tensor& x, double bound) const override;
+  void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const override;
+  void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
+             Tensor& square) const override;
+
+ private:
+  Context& context_;
+};
+
 }  // namespace heddle

@@ -6,17 +6,8 @@
 #include <omp.h>
 
 #include "framework/backends/cpu/allocator.h"
-#include "framework/backends/cpu/class_rows/class_rows.h"
-#include "framework/backends/cpu/convolution/convolution.h"
-#include "framework/backends/cpu/elementwise/elementwise.h"
-#include "framework/backends/cpu/head/head.h"
-#include "framework/backends/cpu/linear_algebra/linear_algebra.h"
-#include "framework/backends/cpu/normalization/normalization.h"
-#include "framework/backends/cpu/pooling/pooling.h"
-#include "framework/backends/cpu/reduction/reduction.h"
-#include "framework/backends/cpu/rows/rows.h"
-#include "framework/backends/cpu/shape/shape.h"
-#include "framework/backends/cpu/training/training.h"
+#include "framework/backends/cpu/context.h"
+#include "framework/backends/kernels_on.h"
 
 namespace heddle {
 
@@ -24,19 +15,7 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const BackendOptions& options)
-      : threads_(options.threads),
-        kernels_{.elementwise = std::make_unique<cpu::CpuElementwise>(),
-                 .reduction = std::make_unique<cpu::CpuReduction>(),
-                 .shape = std::make_unique<cpu::CpuShape>(),
-                 .linear_algebra = std::make_unique<cpu::CpuLinearAlgebra>(options.threads),
-                 .convolution = std::make_unique<cpu::CpuConvolution>(options.threads, options.winograd),
-                 .normalization = std::make_unique<cpu::CpuNormalization>(options.threads),
-                 .pooling = std::make_unique<cpu::CpuPooling>(options.threads),
-                 .rows = std::make_unique<cpu::CpuRows>(),
-                 .head = std::make_unique<cpu::CpuHead>(),
-                 .class_rows = std::make_unique<cpu::CpuClassRows>(),
-                 .training = std::make_unique<cpu::CpuTraining>()} {}
+  explicit CpuBackend(const BackendOptions& options) : context_(options.threads, options.winograd) {}
 
   std::string_view name() const override { return "cpu"; }
   bool has_data() const override { return true; }
@@ -58,7 +37,7 @@ class CpuBackend final : public Backend {
   void wait_for(const Mark* /*mark*/) override {}
   void synchronize() override {}
   void settle() noexcept override {}
-  void enter_thread() override { omp_set_num_threads(threads_); }
+  void enter_thread() override { omp_set_num_threads(context_.threads()); }
 
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
@@ -66,9 +45,9 @@ class CpuBackend final : public Backend {
  private:
   const BackendKernels& kernels() const override { return kernels_; }
 
-  int threads_;
   cpu::Allocator allocator_;
-  BackendKernels kernels_;
+  cpu::Context context_;
+  BackendKernels kernels_ = kernels_on(context_);
 };
 
 }  // namespace

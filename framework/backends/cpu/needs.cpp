@@ -1,5 +1,6 @@
 #include "framework/kernels/needs.h"
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/convolution/primitives.h"
 #include "framework/backends/cpu/linear_algebra/primitives.h"
 
@@ -12,27 +13,25 @@ namespace {
 /// oneDNN's needs for a given size of the thread team. Answers are cached; one object per rank, not thread-safe.
 class Needs final : public KernelNeeds {
  public:
-  Needs(int threads, bool winograd) : onednn_(threads), convolutions_(onednn_, winograd) {}
+  Needs(int threads, bool winograd) : context_(threads, winograd) {}
 
   ConvolutionNeeds convolution(const ConvolutionGeometry& g, ConvolutionPart part, DType dtype) override {
-    return convolution_needs(convolutions_, g, part, dtype);
+    return convolution_needs(context_.convolutions(), g, part, dtype);
   }
   std::int64_t gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b, double alpha,
                     double beta, DType dtype, DType result) override {
-    return gemm_needs(gemms_, {m, n, k, transpose_a, transpose_b, alpha, beta}, {dtype, result});
+    return gemm_needs(context_.gemms(), {m, n, k, transpose_a, transpose_b, alpha, beta}, {dtype, result});
   }
   std::int64_t packed_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double beta, DType dtype) override {
-    return gemm_needs(gemms_, {.m = m, .n = n, .k = k, .beta = beta, .packs_b = true}, {dtype, dtype});
+    return gemm_needs(context_.gemms(), {.m = m, .n = n, .k = k, .beta = beta, .packs_b = true}, {dtype, dtype});
   }
   std::int64_t packed(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) override {
-    return packed_needs(gemms_, m, n, k, dtype);
+    return packed_needs(context_.gemms(), m, n, k, dtype);
   }
   bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
 
  private:
-  OneDnn onednn_;
-  GemmPrimitives gemms_{onednn_};
-  ConvolutionPrimitives convolutions_;
+  Context context_;
 };
 
 }  // namespace

@@ -4,19 +4,9 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "framework/backends/cuda/class_rows/class_rows.h"
-#include "framework/backends/cuda/convolution/convolution.h"
 #include "framework/backends/cuda/device/context.h"
-#include "framework/backends/cuda/elementwise/elementwise.h"
-#include "framework/backends/cuda/head/head.h"
-#include "framework/backends/cuda/linear_algebra/linear_algebra.h"
-#include "framework/backends/cuda/normalization/normalization.h"
-#include "framework/backends/cuda/pooling/pooling.h"
-#include "framework/backends/cuda/reduction/reduction.h"
-#include "framework/backends/cuda/rows/rows.h"
-#include "framework/backends/cuda/shape/shape.h"
-#include "framework/backends/cuda/training/training.h"
 #include "framework/backends/gpu.h"
+#include "framework/backends/kernels_on.h"
 
 namespace heddle {
 
@@ -26,19 +16,7 @@ using cuda::check;
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const BackendOptions& options)
-      : context_(options.gpu, options.tf32),
-        kernels_{.elementwise = std::make_unique<cuda::CudaElementwise>(context_),
-                 .reduction = std::make_unique<cuda::CudaReduction>(context_),
-                 .shape = std::make_unique<cuda::CudaShape>(context_),
-                 .linear_algebra = std::make_unique<cuda::CudaLinearAlgebra>(context_),
-                 .convolution = std::make_unique<cuda::CudaConvolution>(context_),
-                 .normalization = std::make_unique<cuda::CudaNormalization>(context_),
-                 .pooling = std::make_unique<cuda::CudaPooling>(context_),
-                 .rows = std::make_unique<cuda::CudaRows>(context_),
-                 .head = std::make_unique<cuda::CudaHead>(context_),
-                 .class_rows = std::make_unique<cuda::CudaClassRows>(context_),
-                 .training = std::make_unique<cuda::CudaTraining>(context_)} {}
+  explicit CudaBackend(const BackendOptions& options) : context_(options.gpu, options.tf32) {}
 
   std::string_view name() const override { return "cuda"; }
   bool has_data() const override { return true; }
@@ -89,7 +67,7 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Context context_;
-  BackendKernels kernels_;
+  BackendKernels kernels_ = kernels_on(context_);
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <array>
 #include <mutex>
 
-#include "framework/backends/cuda/convolution/cudnn_convolution.h"
+#include "framework/backends/cuda/convolution/convolutions.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle {
@@ -31,14 +32,13 @@ class Needs final : public KernelNeeds {
     const std::lock_guard lock(mutex_);
     return asked([&] {
       context_.enter();
-      return cudnn_.needs({g, part, dtype});
+      return context_.convolutions().needs({g, part, dtype});
     });
   }
 
  private:
   std::mutex mutex_;
   Context context_;
-  CudnnConvolutions cudnn_{context_};
 };
 
 }  // namespace

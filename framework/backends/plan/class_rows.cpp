@@ -1,5 +1,7 @@
 // Only the selected rows of a table are read and written.
-#include "framework/backends/plan/class_rows.h"
+#include "framework/kernels/class_rows.h"
+
+#include "framework/backends/plan/context.h"
 
 namespace heddle::plan {
 
@@ -11,7 +13,7 @@ std::int64_t columns_of(const Tensor& x) {
 
 /// Bytes of n rows of x.
 std::int64_t row_bytes(const Tensor& x, std::int64_t n) {
-  return x.defined() ? n * columns_of(x) * static_cast<std::int64_t>(size_of(x.dtype())) : 0;
+  return x.defined() ? n * plan::columns_of(x) * static_cast<std::int64_t>(size_of(x.dtype())) : 0;
 }
 std::int64_t scale_bytes(const ClassTable& table, std::int64_t n) {
   return table.scale.defined() ? n * static_cast<std::int64_t>(size_of(table.scale.dtype())) : 0;
@@ -30,46 +32,59 @@ std::int64_t gradient_operations(const Tensor& inverse_norm, const Tensor& produ
 
 }  // namespace
 
-void PlanClassRows::load(const ClassTable& table, const ClassSelection& selection, double /*epsilon*/, Tensor& rows,
-                         Tensor& inverse_norm) const {
-  const std::int64_t elements = selection.size * columns_of(table.weight);
-  counter_.add(((inverse_norm.defined() ? 2 : 0) + (table.scale.defined() ? 1 : 0)) * elements,
-               row_bytes(table.weight, selection.size) + scale_bytes(table, selection.size) +
-                   bytes_of(selection.index) + bytes_of(rows) + bytes_of(inverse_norm));
+}  // namespace heddle::plan
+
+namespace heddle {
+
+template <>
+void ClassRowKernelsOn<plan::Context>::load(const ClassTable& table, const ClassSelection& selection,
+                                            double /*epsilon*/, Tensor& rows, Tensor& inverse_norm) const {
+  const std::int64_t elements = selection.size * plan::columns_of(table.weight);
+  context_.counter.add(((inverse_norm.defined() ? 2 : 0) + (table.scale.defined() ? 1 : 0)) * elements,
+                       plan::row_bytes(table.weight, selection.size) + plan::scale_bytes(table, selection.size) +
+                           plan::bytes_of(selection.index) + plan::bytes_of(rows) + plan::bytes_of(inverse_norm));
 }
 
-void PlanClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
-                         const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+template <>
+void ClassRowKernelsOn<plan::Context>::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
+                                            const Tensor& inverse_norm, const Tensor& products,
+                                            const ClassStep& step) const {
   const std::int64_t n = selection.size;
   const bool is_adamw = std::holds_alternative<AdamWStep>(step.update);
   const std::int64_t update = is_adamw ? 14 : table.momentum.defined() ? 6 : 4;
   // An 8-bit row is divided by its scale.
-  const std::int64_t operations = gradient_operations(inverse_norm, products) + (step.factor == 1 ? 0 : 1) + update +
-                                  (table.scale.defined() ? 1 : 0);
-  counter_.add(operations * n * columns_of(table.weight),
-               bytes_of(selection.index) + bytes_of(rows) + bytes_of(products) +
-                   (products.defined() ? bytes_of(inverse_norm) : 0) + row_bytes(table.weight, n) +
-                   scale_bytes(table, n) + taken_bytes(table, n) +
-                   2 * (row_bytes(table.momentum, n) + row_bytes(table.square, n)));
+  const std::int64_t operations = plan::gradient_operations(inverse_norm, products) + (step.factor == 1 ? 0 : 1) +
+                                  update + (table.scale.defined() ? 1 : 0);
+  context_.counter.add(operations * n * plan::columns_of(table.weight),
+                       plan::bytes_of(selection.index) + plan::bytes_of(rows) + plan::bytes_of(products) +
+                           (products.defined() ? plan::bytes_of(inverse_norm) : 0) + plan::row_bytes(table.weight, n) +
+                           plan::scale_bytes(table, n) + plan::taken_bytes(table, n) +
+                           2 * (plan::row_bytes(table.momentum, n) + plan::row_bytes(table.square, n)));
 }
 
-void PlanClassRows::catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& /*steps*/) const {
+template <>
+void ClassRowKernelsOn<plan::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
+                                                const LazySteps& /*steps*/) const {
   const std::int64_t n = selection.size;
-  counter_.add((table.momentum.defined() ? 6 : 1) * n * columns_of(table.weight),
-               bytes_of(selection.index) +
-                   2 * (row_bytes(table.weight, n) + row_bytes(table.momentum, n) + taken_bytes(table, n)));
+  context_.counter.add(
+      (table.momentum.defined() ? 6 : 1) * n * plan::columns_of(table.weight),
+      plan::bytes_of(selection.index) +
+          2 * (plan::row_bytes(table.weight, n) + plan::row_bytes(table.momentum, n) + plan::taken_bytes(table, n)));
 }
 
-void PlanClassRows::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
-                                         double /*bound*/, Tensor& /*result*/) const {
+template <>
+void ClassRowKernelsOn<plan::Context>::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm,
+                                                            const Tensor& products, double /*bound*/,
+                                                            Tensor& /*result*/) const {
   if (!products.defined()) return;
-  counter_.kernel((2 + gradient_operations(inverse_norm, products)) * rows.numel(),
-                  inverse_norm.defined() ? rows : Tensor(), inverse_norm, products);
+  context_.counter.kernel((2 + plan::gradient_operations(inverse_norm, products)) * rows.numel(),
+                          inverse_norm.defined() ? rows : Tensor(), inverse_norm, products);
 }
 
-void PlanClassRows::fill(ClassTable& table, const DrawKey& /*key*/, std::int64_t /*first_element*/,
-                         const ClassInitial& /*initial*/) const {
-  counter_.kernel(0, table.weight, table.scale);
+template <>
+void ClassRowKernelsOn<plan::Context>::fill(ClassTable& table, const DrawKey& /*key*/, std::int64_t /*first_element*/,
+                                            const ClassInitial& /*initial*/) const {
+  context_.counter.kernel(0, table.weight, table.scale);
 }
 
-}  // namespace heddle::plan
+}  // namespace heddle

@@ -1,4 +1,6 @@
-#include "framework/backends/plan/convolution.h"
+#include "framework/kernels/convolution.h"
+
+#include "framework/backends/plan/context.h"
 
 namespace heddle::plan {
 
@@ -11,35 +13,47 @@ std::int64_t flops(const ConvolutionGeometry& g) {
 
 }  // namespace
 
-ConvolutionNeeds PlanConvolution::convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part,
-                                                    DType dtype) const {
-  return needs_.convolution(g, part, dtype);
+}  // namespace heddle::plan
+
+namespace heddle {
+
+template <>
+ConvolutionNeeds ConvolutionKernelsOn<plan::Context>::convolution_needs(const ConvolutionGeometry& g,
+                                                                        ConvolutionPart part, DType dtype) const {
+  return context_.needs->convolution(g, part, dtype);
 }
 
-void PlanConvolution::pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& weight,
-                                  Tensor& packed) const {
-  counter_.kernel(0, weight, packed);
+template <>
+void ConvolutionKernelsOn<plan::Context>::pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/,
+                                                      const Tensor& weight, Tensor& packed) const {
+  context_.counter.kernel(0, weight, packed);
 }
 
-void PlanConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
-                                          const Tensor& bias, Tensor& y, Tensor& /*workspace*/) const {
-  counter_.kernel(flops(g), x, weight, y);
-  counter_.add_bias(bias, y);
+template <>
+void ConvolutionKernelsOn<plan::Context>::convolution_forward(const ConvolutionGeometry& g, const Tensor& x,
+                                                              const Tensor& weight, const Tensor& bias, Tensor& y,
+                                                              Tensor& /*workspace*/) const {
+  context_.counter.kernel(plan::flops(g), x, weight, y);
+  context_.counter.add_bias(bias, y);
 }
 
-void PlanConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
-                                                 Tensor& dx, Tensor& /*workspace*/) const {
-  counter_.kernel(flops(g), dy, weight, dx);
+template <>
+void ConvolutionKernelsOn<plan::Context>::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy,
+                                                                     const Tensor& weight, Tensor& dx,
+                                                                     Tensor& /*workspace*/) const {
+  context_.counter.kernel(plan::flops(g), dy, weight, dx);
 }
 
-void PlanConvolution::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy,
-                                                  bool /*adds*/, Tensor& dweight, Tensor& /*packed*/,
-                                                  Tensor& /*workspace*/) const {
-  counter_.kernel(flops(g), x, dy, dweight);
+template <>
+void ConvolutionKernelsOn<plan::Context>::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
+                                                                      const Tensor& dy, bool /*adds*/, Tensor& dweight,
+                                                                      Tensor& /*packed*/, Tensor& /*workspace*/) const {
+  context_.counter.kernel(plan::flops(g), x, dy, dweight);
 }
 
-std::vector<ChosenConvolution> PlanConvolution::chosen_convolutions() const {
+template <>
+std::vector<ChosenConvolution> ConvolutionKernelsOn<plan::Context>::chosen_convolutions() const {
   return {};
 }
 
-}  // namespace heddle::plan
+}  // namespace heddle

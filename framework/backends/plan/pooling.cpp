@@ -1,14 +1,19 @@
-#include "framework/backends/plan/pooling.h"
+#include "framework/kernels/pooling.h"
 
-namespace heddle::plan {
+#include "framework/backends/plan/context.h"
 
-void PlanPooling::pool(PoolOp /*op*/, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const {
-  counter_.kernel(g.kernel.height * g.kernel.width * y.numel(), x, y, choice);
+namespace heddle {
+
+template <>
+void PoolingKernelsOn<plan::Context>::pool(PoolOp /*op*/, const PoolGeometry& g, const Tensor& x, Tensor& y,
+                                           Tensor& choice) const {
+  context_.counter.kernel(g.kernel.height * g.kernel.width * y.numel(), x, y, choice);
 }
 
-void PlanPooling::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                                Tensor& dx) const {
-  counter_.kernel((op == PoolOp::max ? 1 : g.kernel.height * g.kernel.width) * dy.numel(), dy, choice, dx);
+template <>
+void PoolingKernelsOn<plan::Context>::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy,
+                                                    const Tensor& choice, Tensor& dx) const {
+  context_.counter.kernel((op == PoolOp::max ? 1 : g.kernel.height * g.kernel.width) * dy.numel(), dy, choice, dx);
 }
 
-}  // namespace heddle::plan
+}  // namespace heddle

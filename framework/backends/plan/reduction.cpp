@@ -1,19 +1,27 @@
-#include "framework/backends/plan/reduction.h"
+#include "framework/kernels/reduction.h"
 
-namespace heddle::plan {
+#include "framework/backends/plan/context.h"
 
-void PlanReduction::reduce(ReduceOp /*op*/, const Tensor& x, std::array<std::int64_t, 3> /*view*/, Tensor& y) const {
-  counter_.kernel(x.numel(), x, y);
+namespace heddle {
+
+template <>
+void ReductionKernelsOn<plan::Context>::reduce(ReduceOp /*op*/, const Tensor& x, std::array<std::int64_t, 3> /*view*/,
+                                               Tensor& y) const {
+  context_.counter.kernel(x.numel(), x, y);
 }
 
-void PlanReduction::reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> /*view*/,
-                                        const Tensor& dy, Tensor& dx) const {
-  counter_.kernel(x.numel(), x, y, dy, dx);
+template <>
+void ReductionKernelsOn<plan::Context>::reduce_max_backward(const Tensor& x, const Tensor& y,
+                                                            std::array<std::int64_t, 3> /*view*/, const Tensor& dy,
+                                                            Tensor& dx) const {
+  context_.counter.kernel(x.numel(), x, y, dy, dx);
 }
 
-void PlanReduction::combine(ReduceOp /*op*/, std::span<const Tensor> parts, std::span<Tensor> results) const {
+template <>
+void ReductionKernelsOn<plan::Context>::combine(ReduceOp /*op*/, std::span<const Tensor> parts,
+                                                std::span<Tensor> results) const {
   const auto tensors = static_cast<std::int64_t>(parts.size() + results.size());
-  counter_.add(static_cast<std::int64_t>(parts.size() - 1) * results[0].numel(), tensors * results[0].bytes());
+  context_.counter.add(static_cast<std::int64_t>(parts.size() - 1) * results[0].numel(), tensors * results[0].bytes());
 }
 
-}  // namespace heddle::plan
+}  // namespace heddle

@@ -1,13 +1,17 @@
-#include "framework/backends/plan/shape.h"
+#include "framework/kernels/shape.h"
 
-namespace heddle::plan {
+#include "framework/backends/plan/context.h"
 
-void PlanShape::transpose(const Tensor& x, std::span<const int> /*order*/, Tensor& y) const {
-  counter_.kernel(0, x, y);
+namespace heddle {
+
+template <>
+void ShapeKernelsOn<plan::Context>::transpose(const Tensor& x, std::span<const int> /*order*/, Tensor& y) const {
+  context_.counter.kernel(0, x, y);
 }
 
-void PlanShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& /*y*/) const {
-  counter_.add(0, 2 * block.rows * block.columns * static_cast<std::int64_t>(size_of(x.dtype())));
+template <>
+void ShapeKernelsOn<plan::Context>::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& /*y*/) const {
+  context_.counter.add(0, 2 * block.rows * block.columns * static_cast<std::int64_t>(size_of(x.dtype())));
 }
 
-}  // namespace heddle::plan
+}  // namespace heddle

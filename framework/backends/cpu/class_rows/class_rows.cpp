@@ -1,9 +1,10 @@
 // Rows are worked on one at a time, in buffers of one row that stay in the first-level cache: widen, step, narrow.
-#include "framework/backends/cpu/class_rows/class_rows.h"
+#include "framework/kernels/class_rows.h"
 
 #include <cmath>
 #include <vector>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/class_rows_checks.h"
@@ -283,93 +284,105 @@ void draw_unit(const DrawStream& stream, std::int64_t element, std::vector<C>& v
 
 }  // namespace
 
-void CpuClassRows::load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
-                        Tensor& inverse_norm) const {
-  visit_compute(table.weight, [&]<class C>(C) {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void ClassRowKernelsOn<cpu::Context>::load(const ClassTable& table, const ClassSelection& selection, double epsilon,
+                                           Tensor& rows, Tensor& inverse_norm) const {
+  cpu::visit_compute(table.weight, [&]<class C>(C) {
     const std::int64_t columns = table.weight.shape().back();
-    const RowsOf selected(selection, table.weight, false);
-    parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    const cpu::RowsOf selected(selection, table.weight, false);
+    cpu::parallel_for(selection.size, cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
       for (std::int64_t i = begin; i < end; ++i) {
-        if (selection.index.defined() && i + 1 < end) fetch_row(table.weight, selected[i + 1]);
-        C* const to = rows.defined() ? row_of<C>(rows, i) : buffer.data();
-        const C* const values = widened_row(table.weight, table.scale, selected[i], to);
+        if (selection.index.defined() && i + 1 < end) cpu::fetch_row(table.weight, selected[i + 1]);
+        C* const to = rows.defined() ? cpu::row_of<C>(rows, i) : buffer.data();
+        const C* const values = cpu::widened_row(table.weight, table.scale, selected[i], to);
         if (rows.defined() && values != to) std::copy_n(values, columns, to);
-        if (inverse_norm.defined()) inverse_norm.as<C>()[i] = inverse_norm_of<C>(values, columns, epsilon);
+        if (inverse_norm.defined()) inverse_norm.as<C>()[i] = cpu::inverse_norm_of<C>(values, columns, epsilon);
       }
     });
   });
 }
 
-void CpuClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
-                        const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+template <>
+void ClassRowKernelsOn<cpu::Context>::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
+                                           const Tensor& inverse_norm, const Tensor& products,
+                                           const ClassStep& step) const {
   check(table, selection, rows, products, step);
-  visit_compute(table.weight, [&]<class C>(C) {
-    const RowsOf selected(selection, table.weight, true);
-    const Gradients<C> gradients(rows, inverse_norm, products, step.bound, step.factor);
-    std::visit([&](const auto& kind) { step_rows<C>(table, selected, rows, gradients, update_in<C>(kind), step); },
+  cpu::visit_compute(table.weight, [&]<class C>(C) {
+    const cpu::RowsOf selected(selection, table.weight, true);
+    const cpu::Gradients<C> gradients(rows, inverse_norm, products, step.bound, step.factor);
+    std::visit([&](const auto& kind) { cpu::step_rows<C>(table, selected, rows, gradients, update_in<C>(kind), step); },
                step.update);
   });
 }
 
-void CpuClassRows::catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const {
+template <>
+void ClassRowKernelsOn<cpu::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
+                                               const LazySteps& steps) const {
   check(table, steps);
-  visit_compute(table.weight, [&]<class C>(C) {
+  cpu::visit_compute(table.weight, [&]<class C>(C) {
     const std::int64_t columns = table.weight.shape().back();
-    const RowsOf selected(selection, table.weight, true);
+    const cpu::RowsOf selected(selection, table.weight, true);
     const auto* const maps = static_cast<const SgdMap*>(steps.maps.data());
     auto* const taken = table.taken.as<std::int32_t>();
-    parallel_for(selection.size, rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(selection.size, cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t row = selected[i];
         if (taken[row] >= steps.count) continue;
-        apply(product_of(maps, taken[row], steps.count), columns, row_of<C>(table.weight, row),
-              row_of<C>(table.momentum, row));
+        cpu::apply(product_of(maps, taken[row], steps.count), columns, cpu::row_of<C>(table.weight, row),
+                   cpu::row_of<C>(table.momentum, row));
         taken[row] = static_cast<std::int32_t>(steps.count);
       }
     });
   });
 }
 
-void CpuClassRows::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
-                                        double bound, Tensor& result) const {
-  visit_compute(rows, [&]<class C>(C) {
+template <>
+void ClassRowKernelsOn<cpu::Context>::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm,
+                                                           const Tensor& products, double bound, Tensor& result) const {
+  cpu::visit_compute(rows, [&]<class C>(C) {
     const Tensor no_scale;
     const std::int64_t columns = rows.shape().back();
-    const Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
+    const cpu::Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
     std::vector<double> squares(static_cast<std::size_t>(rows.shape()[0]));
-    parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(rows.shape()[0], cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       std::vector<C> gradient(static_cast<std::size_t>(columns));
       std::vector<C> weight(static_cast<std::size_t>(columns));
       for (std::int64_t i = begin; i < end; ++i) {
-        gradients.row(i, widened_row(rows, no_scale, i, weight.data()), gradient.data());
-        squares[static_cast<std::size_t>(i)] = stretched_sum<double>(0, columns, [g = gradient.data()](std::int64_t k) {
-          const auto value = static_cast<double>(g[k]);
-          return value * value;
-        });
+        gradients.row(i, cpu::widened_row(rows, no_scale, i, weight.data()), gradient.data());
+        squares[static_cast<std::size_t>(i)] =
+            cpu::stretched_sum<double>(0, columns, [g = gradient.data()](std::int64_t k) {
+              const auto value = static_cast<double>(g[k]);
+              return value * value;
+            });
       }
     });
     for (const double square : squares) *result.as<double>() += square;
   });
 }
 
-void CpuClassRows::fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
-                        const ClassInitial& initial) const {
-  visit_compute(table.weight, [&]<class C>(C) {
+template <>
+void ClassRowKernelsOn<cpu::Context>::fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
+                                           const ClassInitial& initial) const {
+  cpu::visit_compute(table.weight, [&]<class C>(C) {
     const std::int64_t columns = table.weight.shape().back();
-    const DrawStream stream(key);
-    parallel_for(table.weight.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    const cpu::DrawStream stream(key);
+    cpu::parallel_for(table.weight.shape()[0], cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       std::vector<C> values(static_cast<std::size_t>(columns));
       std::vector<double> draws(static_cast<std::size_t>(columns));
       for (std::int64_t row = begin; row < end; ++row) {
         if (initial.kind == ClassInitial::Kind::normal)
-          draw_normal(stream, first_element + row * columns, initial.deviation, draws, values);
+          cpu::draw_normal(stream, first_element + row * columns, initial.deviation, draws, values);
         else
-          draw_unit(stream, first_element + row * columns, values);
-        store_nearest(table.weight, table.scale, row, values.data());
+          cpu::draw_unit(stream, first_element + row * columns, values);
+        cpu::store_nearest(table.weight, table.scale, row, values.data());
       }
     });
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

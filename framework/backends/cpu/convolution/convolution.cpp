@@ -1,10 +1,12 @@
-#include "framework/backends/cpu/convolution/convolution.h"
+#include "framework/kernels/convolution.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/convolution/plain.h"
-#include "framework/backends/cpu/elementwise/elementwise.h"
+#include "framework/backends/cpu/convolution/primitives.h"
+#include "framework/backends/cpu/elementwise/bias.h"
 #include "framework/backends/cpu/loops/widen.h"
 #include "framework/error.h"
 #include "framework/scalars/windows.h"
@@ -116,75 +118,22 @@ void run_winograd(const OneDnn& onednn, const Winograd& winograd, ConvolutionPar
   }
 }
 
-}  // namespace
-
-ConvolutionNeeds CpuConvolution::convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part,
-                                                   DType dtype) const {
-  return cpu::convolution_needs(primitives_, g, part, dtype);
-}
-
-std::vector<ChosenConvolution> CpuConvolution::chosen_convolutions() const {
-  return {};
-}
-
-void CpuConvolution::pack_weight(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& weight,
-                                 Tensor& packed) const {
-  if (const Winograd* const winograd = primitives_.find_winograd(g, part, weight.dtype())) {
-    const ThreadTeam team(onednn_.threads());
-    return winograd->transform_weight(weight.as<float>(), packed.as<float>());
-  }
-  const ConvolutionPrimitive* found = primitives_.find(g, part, weight.dtype());
-  if (!is_widened(weight.dtype(), found != nullptr)) {
-    if (found == nullptr || !found->packs) fail("convolution: {} needs no packing", to_string(weight));
-    onednn_.run(found->reorder, {{DNNL_ARG_FROM, onednn_.memory(found->plain_weight, weight.data())},
-                                 {DNNL_ARG_TO, onednn_.memory(found->weight, packed.data())}});
-    return;
-  }
-  found = primitives_.find(g, part, DType::f32);
-  if (found == nullptr || !found->packs) return widen(weight, packed.as<float>());
-  // A transient copy outside the meter: weights are small beside activations, and this happens once per change of the
-  // weight.
-  std::vector<float> wide(static_cast<std::size_t>(weight.numel()));
-  widen(weight, wide.data());
-  onednn_.run(found->reorder, {{DNNL_ARG_FROM, onednn_.memory(found->plain_weight, wide.data())},
-                               {DNNL_ARG_TO, onednn_.memory(found->weight, packed.data())}});
-}
-
-void CpuConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
-                                         const Tensor& bias, Tensor& y, Tensor& workspace) const {
-  if (g.is_empty())
-    clear(y);
-  else
-    run(g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
-  if (bias.defined()) CpuElementwise().binary(BinaryOp::add, y, bias, y);
-}
-
-void CpuConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
-                                                Tensor& dx, Tensor& workspace) const {
-  if (g.is_empty()) return clear(dx);
-  run(g, ConvolutionPart::backward_input, dx, weight, dy, {}, workspace, false);
-}
-
-void CpuConvolution::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy,
-                                                 bool adds, Tensor& dweight, Tensor& packed, Tensor& workspace) const {
-  if (g.is_empty()) return clear(dweight);
-  run(g, ConvolutionPart::backward_weight, x, dweight, dy, packed, workspace, adds);
-}
-
 /// `packed`: for backward_weight only, where the gradient is computed before it is put into the plain layout, or added
 /// there.
-void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Tensor x, Tensor weight, Tensor y,
-                         const Tensor& packed, const Tensor& workspace, bool adds) const {
+void run_convolution(Context& context, const ConvolutionGeometry& g, ConvolutionPart part, Tensor x, Tensor weight,
+                     Tensor y, const Tensor& packed, const Tensor& workspace, bool adds) {
+  const OneDnn& onednn = context.onednn();
+  ConvolutionPrimitives& primitives = context.convolutions();
   const bool writes_weight = part == ConvolutionPart::backward_weight;
   const DType dtype = x.dtype();
-  if (const Winograd* const winograd = primitives_.find_winograd(g, part, dtype))
-    return run_winograd(onednn_, *winograd, part, x, weight, y, static_cast<std::byte*>(workspace.data()));
-  const ConvolutionPrimitive* found = primitives_.find(g, part, dtype);
+  if (const Winograd* const winograd = primitives.find_winograd(g, part, dtype))
+    return run_winograd(onednn, *winograd, part, x, weight, y, static_cast<std::byte*>(workspace.data()));
+  const ConvolutionPrimitive* found = primitives.find(g, part, dtype);
   const bool wide = is_widened(dtype, found != nullptr);
   Operands operands{x.data(), weight.data(), y.data(), address(workspace)};
   std::optional<Widened> copies;
   if (wide) {
-    found = primitives_.find(g, part, DType::f32);
+    found = primitives.find(g, part, DType::f32);
     copies.emplace(g, workspace);
     operands = {copies->x, writes_weight ? copies->weight : weight.data(), copies->y, copies->scratch};
     if (part != ConvolutionPart::backward_input) widen(x, copies->x);
@@ -195,15 +144,14 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
   if (unpacks) operands.weight = packed.data();
   if (found != nullptr) {
     if (writes_weight) clear_for_idle_taps(g, *found, operands);
-    run_onednn(onednn_, *found, part, operands);
+    run_onednn(onednn, *found, part, operands);
   } else {
-    const ThreadTeam team(onednn_.threads());
+    const ThreadTeam team(context.threads());
     dtype == DType::f64 ? run_plain<double>(g, part, operands) : run_plain<float>(g, part, operands);
   }
   if (unpacks)
-    onednn_.run(adds ? found->add : found->reorder,
-                {{DNNL_ARG_FROM, onednn_.memory(found->weight, packed.data())},
-                 {DNNL_ARG_TO, onednn_.memory(found->plain_weight, plain_gradient)}});
+    onednn.run(adds ? found->add : found->reorder, {{DNNL_ARG_FROM, onednn.memory(found->weight, packed.data())},
+                                                    {DNNL_ARG_TO, onednn.memory(found->plain_weight, plain_gradient)}});
   if (!wide) return;
   switch (part) {
     case ConvolutionPart::forward:
@@ -215,4 +163,74 @@ void CpuConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, Ten
   }
 }
 
+}  // namespace
+
 }  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+ConvolutionNeeds ConvolutionKernelsOn<cpu::Context>::convolution_needs(const ConvolutionGeometry& g,
+                                                                       ConvolutionPart part, DType dtype) const {
+  return cpu::convolution_needs(context_.convolutions(), g, part, dtype);
+}
+
+template <>
+std::vector<ChosenConvolution> ConvolutionKernelsOn<cpu::Context>::chosen_convolutions() const {
+  return {};
+}
+
+template <>
+void ConvolutionKernelsOn<cpu::Context>::pack_weight(const ConvolutionGeometry& g, ConvolutionPart part,
+                                                     const Tensor& weight, Tensor& packed) const {
+  const cpu::OneDnn& onednn = context_.onednn();
+  cpu::ConvolutionPrimitives& primitives = context_.convolutions();
+  if (const cpu::Winograd* const winograd = primitives.find_winograd(g, part, weight.dtype())) {
+    const cpu::ThreadTeam team(context_.threads());
+    return winograd->transform_weight(weight.as<float>(), packed.as<float>());
+  }
+  const cpu::ConvolutionPrimitive* found = primitives.find(g, part, weight.dtype());
+  if (!cpu::is_widened(weight.dtype(), found != nullptr)) {
+    if (found == nullptr || !found->packs) fail("convolution: {} needs no packing", to_string(weight));
+    onednn.run(found->reorder, {{DNNL_ARG_FROM, onednn.memory(found->plain_weight, weight.data())},
+                                {DNNL_ARG_TO, onednn.memory(found->weight, packed.data())}});
+    return;
+  }
+  found = primitives.find(g, part, DType::f32);
+  if (found == nullptr || !found->packs) return cpu::widen(weight, packed.as<float>());
+  // A transient copy outside the meter: weights are small beside activations, and this happens once per change of the
+  // weight.
+  std::vector<float> wide(static_cast<std::size_t>(weight.numel()));
+  cpu::widen(weight, wide.data());
+  onednn.run(found->reorder, {{DNNL_ARG_FROM, onednn.memory(found->plain_weight, wide.data())},
+                              {DNNL_ARG_TO, onednn.memory(found->weight, packed.data())}});
+}
+
+template <>
+void ConvolutionKernelsOn<cpu::Context>::convolution_forward(const ConvolutionGeometry& g, const Tensor& x,
+                                                             const Tensor& weight, const Tensor& bias, Tensor& y,
+                                                             Tensor& workspace) const {
+  if (g.is_empty())
+    cpu::clear(y);
+  else
+    cpu::run_convolution(context_, g, ConvolutionPart::forward, x, weight, y, {}, workspace, false);
+  cpu::add_bias(bias, y);
+}
+
+template <>
+void ConvolutionKernelsOn<cpu::Context>::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy,
+                                                                    const Tensor& weight, Tensor& dx,
+                                                                    Tensor& workspace) const {
+  if (g.is_empty()) return cpu::clear(dx);
+  cpu::run_convolution(context_, g, ConvolutionPart::backward_input, dx, weight, dy, {}, workspace, false);
+}
+
+template <>
+void ConvolutionKernelsOn<cpu::Context>::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
+                                                                     const Tensor& dy, bool adds, Tensor& dweight,
+                                                                     Tensor& packed, Tensor& workspace) const {
+  if (g.is_empty()) return cpu::clear(dweight);
+  cpu::run_convolution(context_, g, ConvolutionPart::backward_weight, x, dweight, dy, packed, workspace, adds);
+}
+
+}  // namespace heddle

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
+#include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/elementwise/bias.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cpu {
@@ -86,9 +88,7 @@ void broadcast(const T* a, const T* b, std::vector<Step> steps, T* y) {
   });
 }
 
-}  // namespace
-
-void CpuElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+void broadcast(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
   if (y.numel() == 0) return;
   visit_floating(y.dtype(), "binary", [&]<class T>(T) {
     visit(op, [&](auto which) {
@@ -98,4 +98,19 @@ void CpuElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tenso
   });
 }
 
+}  // namespace
+
+void add_bias(const Tensor& bias, Tensor& y) {
+  if (bias.defined()) broadcast(BinaryOp::add, y, bias, y);
+}
+
 }  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void ElementwiseKernelsOn<cpu::Context>::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+  cpu::broadcast(op, a, b, y);
+}
+
+}  // namespace heddle

@@ -1,18 +1,20 @@
-#include "framework/backends/cpu/elementwise/elementwise.h"
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/kernels/elementwise.h"
 
-namespace heddle::cpu {
+namespace heddle {
 
-void CpuElementwise::cast(const Tensor& x, Tensor& y) const {
+template <>
+void ElementwiseKernelsOn<cpu::Context>::cast(const Tensor& x, Tensor& y) const {
   visit_any(x.dtype(), [&]<class From>(From) {
     visit_any(y.dtype(), [&]<class To>(To) {
       const From* const from = x.as<const From>();
       To* const to = y.as<To>();
-      parallel_for(y.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
+      cpu::parallel_for(y.numel(), cpu::usual_grain, [=](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) to[i] = convert_element<To>(from[i]);
       });
     });
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

@@ -1,6 +1,6 @@
+#include "framework/kernels/elementwise.h"
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
-
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/backends/cpu/loops/sums.h"
 #include "framework/scalars/scalar.h"
@@ -44,7 +44,12 @@ void for_rows(std::int64_t elements, std::int64_t channels, F body) {
 
 }  // namespace
 
-void CpuElementwise::fill(Tensor& y, double value) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void ElementwiseKernelsOn<cpu::Context>::fill(Tensor& y, double value) const {
   visit_any(y.dtype(), [&]<class T>(T) {
     T* const to = y.as<T>();
     T narrow;
@@ -52,54 +57,59 @@ void CpuElementwise::fill(Tensor& y, double value) const {
       narrow = static_cast<T>(value);
     else
       narrow = static_cast<T>(static_cast<Compute<T>>(value));
-    parallel_for(y.numel(), 2 * usual_grain,
-                 [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, narrow); });
+    cpu::parallel_for(y.numel(), 2 * cpu::usual_grain,
+                      [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, narrow); });
   });
 }
 
-void CpuElementwise::unary(UnaryOp op, const Tensor& x, Tensor& y) const {
+template <>
+void ElementwiseKernelsOn<cpu::Context>::unary(UnaryOp op, const Tensor& x, Tensor& y) const {
   visit_floating(x.dtype(), "unary", [&]<class T>(T) {
     visit(op, [&](auto which) {
-      map<T>(x, y, [](Compute<T> value) { return unary_value<decltype(which)::value>(value); });
+      cpu::map<T>(x, y, [](Compute<T> value) { return unary_value<decltype(which)::value>(value); });
     });
   });
 }
 
-void CpuElementwise::unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
+template <>
+void ElementwiseKernelsOn<cpu::Context>::unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy,
+                                                        Tensor& dx) const {
   visit_floating(dy.dtype(), "unary", [&]<class T>(T) {
     visit(op, [&](auto which) {
       constexpr UnaryOp chosen = decltype(which)::value;
-      map<T>(unary_keeps_input(chosen) ? x : y, dy, dx,
-             [](Compute<T> kept, Compute<T> gradient) { return gradient * unary_slope<chosen>(kept); });
+      cpu::map<T>(unary_keeps_input(chosen) ? x : y, dy, dx,
+                  [](Compute<T> kept, Compute<T> gradient) { return gradient * unary_slope<chosen>(kept); });
     });
   });
 }
 
-void CpuElementwise::scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const {
+template <>
+void ElementwiseKernelsOn<cpu::Context>::scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const {
   visit_floating(x.dtype(), "scale_add", [&]<class T>(T) {
     const auto factor = static_cast<Compute<T>>(alpha);
     const auto kept = static_cast<Compute<T>>(beta);
     if (beta == 0)
-      map<T>(x, y, [=](Compute<T> value) { return factor * value; });
+      cpu::map<T>(x, y, [=](Compute<T> value) { return factor * value; });
     else if (alpha == 1 && beta == 1)
-      map<T>(x, y, y, [](Compute<T> value, Compute<T> old) { return value + old; });
+      cpu::map<T>(x, y, y, [](Compute<T> value, Compute<T> old) { return value + old; });
     else
-      map<T>(x, y, y, [=](Compute<T> value, Compute<T> old) { return factor * value + kept * old; });
+      cpu::map<T>(x, y, y, [=](Compute<T> value, Compute<T> old) { return factor * value + kept * old; });
   });
 }
 
-void CpuElementwise::prelu(const Tensor& x, const Tensor& slope, Tensor& y) const {
+template <>
+void ElementwiseKernelsOn<cpu::Context>::prelu(const Tensor& x, const Tensor& slope, Tensor& y) const {
   visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
     using C = Compute<T>;
     const C* const factor = slope.as<const C>();
     if (slope.numel() == 1) {
-      map<T>(x, y, [f = *factor](C v) { return v > C(0) ? v : f * v; });
+      cpu::map<T>(x, y, [f = *factor](C v) { return v > C(0) ? v : f * v; });
       return;
     }
     const T* const from = x.as<const T>();
     T* const to = y.as<T>();
     const std::int64_t channels = slope.numel();
-    for_rows(x.numel(), channels, [=](std::int64_t row) {
+    cpu::for_rows(x.numel(), channels, [=](std::int64_t row) {
       const std::int64_t base = row * channels;
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -111,8 +121,9 @@ void CpuElementwise::prelu(const Tensor& x, const Tensor& slope, Tensor& y) cons
   });
 }
 
-void CpuElementwise::prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
-                                    Tensor& dslope) const {
+template <>
+void ElementwiseKernelsOn<cpu::Context>::prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy,
+                                                        Tensor& dx, Tensor& dslope) const {
   visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
     using C = Compute<T>;
     const T* const in = x.as<const T>();
@@ -127,19 +138,19 @@ void CpuElementwise::prelu_backward(const Tensor& x, const Tensor& slope, const 
       };
       if (channels == 0) return;
       if (channels == 1)
-        *to = static_cast<C>(parallel_sum<C>(x.numel(), share));
+        *to = static_cast<C>(cpu::parallel_sum<C>(x.numel(), share));
       else
-        sum_columns<C>(
+        cpu::sum_columns<C>(
             x.numel() / channels, channels, [=](std::int64_t row, std::int64_t c) { return share(row * channels + c); },
             [=](std::int64_t c, double sum) { to[c] = static_cast<C>(sum); });
     }
     if (!dx.defined()) return;
     if (channels == 1) {
-      map<T>(x, dy, dx, [f = *factor](C v, C g) { return v > C(0) ? g : f * g; });
+      cpu::map<T>(x, dy, dx, [f = *factor](C v, C g) { return v > C(0) ? g : f * g; });
       return;
     }
     T* const to = dx.as<T>();
-    for_rows(x.numel(), channels, [=](std::int64_t row) {
+    cpu::for_rows(x.numel(), channels, [=](std::int64_t row) {
       const std::int64_t base = row * channels;
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -151,4 +162,4 @@ void CpuElementwise::prelu_backward(const Tensor& x, const Tensor& slope, const 
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

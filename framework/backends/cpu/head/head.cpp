@@ -1,5 +1,6 @@
-#include "framework/backends/cpu/head/head.h"
+#include "framework/kernels/head.h"
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/head/by_class.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/backends/dispatch.h"
@@ -50,20 +51,25 @@ class MappedRow {
 
 }  // namespace
 
-void CpuHead::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
-                              Tensor& best) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void HeadKernelsOn<cpu::Context>::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products,
+                                                  Tensor& radii, Tensor& best) const {
   visit_head(rows.dtype(), "target_products", [&]<class T>(T) {
     const std::int64_t width = rows.shape()[1];
     const std::int64_t centres = rows.shape()[0] == 0 ? 1 : targets.rows.shape()[0] / rows.shape()[0];
-    const T* const scale = optional<T>(targets.scale);
-    for_each_row(RowView(rows.shape()), [&](std::int64_t row) {
+    const T* const scale = cpu::optional<T>(targets.scale);
+    cpu::for_each_row(cpu::RowView(rows.shape()), [&](std::int64_t row) {
       const T* const x = rows.as<const T>() + row * width;
       const auto weight = [&](std::int64_t at) { return targets.rows.as<const T>() + at * width; };
       const bool is_here = targets.range.contains(targets.labels.as<const std::int64_t>()[row]);
       std::int64_t largest = row * centres;
       T product = T(0);
       for (std::int64_t at = row * centres; is_here && at < (row + 1) * centres; ++at) {
-        const auto dot = static_cast<T>(dot_of(x, weight(at), width) * (scale != nullptr ? scale[at] : T(1)));
+        const auto dot = static_cast<T>(cpu::dot_of(x, weight(at), width) * (scale != nullptr ? scale[at] : T(1)));
         if (at > row * centres && dot <= product) continue;
         largest = at;
         product = dot;
@@ -72,18 +78,20 @@ void CpuHead::target_products(const HeadTargets& targets, const Tensor& rows, Te
       if (best.defined()) best.as<std::int64_t>()[row] = largest;
       if (!radii.defined()) return;
       const T* const w = weight(largest);
-      radii.as<T>()[row] = is_here ? static_cast<T>(std::sqrt(dot_of(x, x, width) * dot_of(w, w, width))) : T(0);
+      radii.as<T>()[row] =
+          is_here ? static_cast<T>(std::sqrt(cpu::dot_of(x, x, width) * cpu::dot_of(w, w, width))) : T(0);
     });
   });
 }
 
-void CpuHead::row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic,
-                             Tensor& parameter, Tensor& moments) const {
+template <>
+void HeadKernelsOn<cpu::Context>::row_parameters(const MarginConfig& margin, const Tensor& running,
+                                                 const Tensor& statistic, Tensor& parameter, Tensor& moments) const {
   visit_head(statistic.dtype(), "row_parameters", [&]<class T>(T) {
     double* const sums = moments.as<double>();
     for (std::int64_t row = 0; row < statistic.numel(); ++row) {
       const T value = statistic.as<const T>()[row];
-      parameter.as<T>()[row] = row_parameter(margin, optional<double>(running), value);
+      parameter.as<T>()[row] = row_parameter(margin, cpu::optional<double>(running), value);
       const auto observed = static_cast<double>(observed_value(margin, value));
       sums[0] += 1;
       sums[1] += observed;
@@ -92,19 +100,22 @@ void CpuHead::row_parameters(const MarginConfig& margin, const Tensor& running, 
   });
 }
 
-void CpuHead::update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const {
+template <>
+void HeadKernelsOn<cpu::Context>::update_running(const MarginConfig& margin, const Tensor& moments,
+                                                 Tensor& running) const {
   heddle::update_running(margin, moments.as<const double>(), running.as<double>());
 }
 
-void CpuHead::margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
-                            Tensor& target_slope, Tensor& row_max) const {
+template <>
+void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits,
+                                                Tensor& target_logit, Tensor& target_slope, Tensor& row_max) const {
   visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
-    const RowView view(logits.shape());
+    const cpu::RowView view(logits.shape());
     const bool maps = has_negative_map(margin.config);
     const auto scale = static_cast<T>(margin.config.scale);
-    const T* const factor = optional<T>(columns.scale);
-    const T* const bias = optional<T>(columns.bias);
-    for_each_row(view, [&](std::int64_t row) {
+    const T* const factor = cpu::optional<T>(columns.scale);
+    const T* const bias = cpu::optional<T>(columns.bias);
+    cpu::for_each_row(view, [&](std::int64_t row) {
       T* const z = logits.as<T>() + row * view.columns;
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
       const bool is_here = target >= 0 && target < view.columns;
@@ -117,17 +128,18 @@ void CpuHead::margin_logits(const StepMargin& margin, const HeadColumns& columns
         target_logit.as<T>()[row] = own;
         target_slope.as<T>()[row] = value.slope;
       }
-      const MappedRow<T> mapped(margin, columns, z, row, target);
+      const cpu::MappedRow<T> mapped(margin, columns, z, row, target);
       // The maximum of a stretch is taken while it is in the first-level cache.
       T most = -std::numeric_limits<T>::infinity();
-      for (std::int64_t begin = 0; begin < view.columns; begin += stretch) {
-        const std::int64_t end = std::min(begin + stretch, view.columns);
+      for (std::int64_t begin = 0; begin < view.columns; begin += cpu::stretch) {
+        const std::int64_t end = std::min(begin + cpu::stretch, view.columns);
         const bool has_target = is_here && target >= begin && target < end;
         if (maps) {
           if (factor != nullptr)
             for (std::int64_t i = begin; i < end; ++i) z[i] *= factor[i];
           if (has_target) z[target] = own;
-          most = std::max(most, row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
+          most =
+              std::max(most, cpu::row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
           continue;
         }
         if (factor != nullptr)
@@ -137,35 +149,38 @@ void CpuHead::margin_logits(const StepMargin& margin, const HeadColumns& columns
         if (bias != nullptr)
           for (std::int64_t i = begin; i < end; ++i) z[i] += bias[i];
         if (has_target) z[target] = own;
-        most = std::max(most, row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
+        most = std::max(most, cpu::row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
       }
       row_max.as<T>()[row] = most;
     });
   });
 }
 
-void CpuHead::exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
-                               const Tensor& row_max, Tensor& sums) const {
+template <>
+void HeadKernelsOn<cpu::Context>::exponential_sums(const StepMargin& margin, const HeadColumns& columns,
+                                                   const Tensor& logits, const Tensor& row_max, Tensor& sums) const {
   visit_head(logits.dtype(), "exponential_sums", [&]<class T>(T) {
-    const RowView view(logits.shape());
+    const cpu::RowView view(logits.shape());
     const bool maps = has_negative_map(margin.config);
-    for_each_row(view, [&](std::int64_t row) {
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const z = logits.as<const T>() + row * view.columns;
       const T most = row_max.as<const T>()[row];
       if (!maps) {
-        sums.as<double>()[row] = sum_of_exponentials<T>(
+        sums.as<double>()[row] = cpu::sum_of_exponentials<T>(
             view.columns, [z](std::int64_t i) { return z[i]; }, most);
         return;
       }
-      const MappedRow<T> mapped(margin, columns, z, row, columns.labels.as<const std::int64_t>()[row] - columns.begin);
-      sums.as<double>()[row] = sum_of_exponentials<T>(
+      const cpu::MappedRow<T> mapped(margin, columns, z, row,
+                                     columns.labels.as<const std::int64_t>()[row] - columns.begin);
+      sums.as<double>()[row] = cpu::sum_of_exponentials<T>(
           view.columns, [&](std::int64_t i) { return mapped.logit(i); }, most);
     });
   });
 }
 
-void CpuHead::margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
-                          Tensor& loss) const {
+template <>
+void HeadKernelsOn<cpu::Context>::margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit,
+                                              Tensor& log_sums, Tensor& loss) const {
   visit_head(row_max.dtype(), "margin_loss", [&]<class T>(T) {
     for (std::int64_t row = 0; row < row_max.numel(); ++row) {
       const double log_sum = row_max.as<const T>()[row] + std::log(sums.as<const double>()[row]);
@@ -175,14 +190,16 @@ void CpuHead::margin_loss(const Tensor& row_max, const Tensor& sums, const Tenso
   });
 }
 
-void CpuHead::margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                              const Tensor& target_slope, double loss_scale, Tensor& logits) const {
+template <>
+void HeadKernelsOn<cpu::Context>::margin_gradient(const StepMargin& margin, const HeadColumns& columns,
+                                                  const Tensor& log_sums, const Tensor& target_slope, double loss_scale,
+                                                  Tensor& logits) const {
   visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
-    const RowView view(logits.shape());
+    const cpu::RowView view(logits.shape());
     const bool maps = has_negative_map(margin.config);
     const auto scale = static_cast<T>(margin.config.scale * loss_scale);
-    const T* const factor = optional<T>(columns.scale);
-    for_each_row(view, [&](std::int64_t row) {
+    const T* const factor = cpu::optional<T>(columns.scale);
+    cpu::for_each_row(view, [&](std::int64_t row) {
       T* const z = logits.as<T>() + row * view.columns;
       const T log_sum = log_sums.as<const T>()[row];
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
@@ -191,7 +208,7 @@ void CpuHead::margin_gradient(const StepMargin& margin, const HeadColumns& colum
       T at_target = T(0);
       if (is_here) at_target = std::expm1(z[target] - log_sum) * scale * target_slope.as<const T>()[row];
       if (maps) {
-        const MappedRow<T> mapped(margin, columns, z, row, target);
+        const cpu::MappedRow<T> mapped(margin, columns, z, row, target);
         for (std::int64_t i = 0; i < view.columns; ++i)
           z[i] =
               exponential(mapped.logit(i) - log_sum) * mapped.slope(i) * scale * (factor != nullptr ? factor[i] : T(1));
@@ -205,7 +222,9 @@ void CpuHead::margin_gradient(const StepMargin& margin, const HeadColumns& colum
   });
 }
 
-void CpuHead::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const {
+template <>
+void HeadKernelsOn<cpu::Context>::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums,
+                                                  Tensor& factor) const {
   visit_head(row_max.dtype(), "raise_reference", [&]<class T>(T) {
     for (std::int64_t row = 0; row < row_max.numel(); ++row) {
       T& now = reference.as<T>()[row];
@@ -218,23 +237,24 @@ void CpuHead::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& 
   });
 }
 
-void CpuHead::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
-                                      Tensor& logits, Tensor& sums) const {
+template <>
+void HeadKernelsOn<cpu::Context>::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns,
+                                                          const Tensor& reference, Tensor& logits, Tensor& sums) const {
   visit_head(logits.dtype(), "accumulate_exponentials", [&]<class T>(T) {
-    const RowView view(logits.shape());
+    const cpu::RowView view(logits.shape());
     const bool maps = has_negative_map(margin.config);
-    const T* const factor = optional<T>(columns.scale);
-    for_each_row(view, [&](std::int64_t row) {
+    const T* const factor = cpu::optional<T>(columns.scale);
+    cpu::for_each_row(view, [&](std::int64_t row) {
       T* const z = logits.as<T>() + row * view.columns;
       const T base = reference.as<const T>()[row];
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
       if (maps) {
-        const MappedRow<T> mapped(margin, columns, z, row, target);
-        sums.as<double>()[row] += sum_of_exponentials<T>(
+        const cpu::MappedRow<T> mapped(margin, columns, z, row, target);
+        sums.as<double>()[row] += cpu::sum_of_exponentials<T>(
             view.columns, [&](std::int64_t i) { return mapped.logit(i); }, base,
             [&](std::int64_t i, T term) { z[i] = term * mapped.slope(i) * (factor != nullptr ? factor[i] : T(1)); });
       } else {
-        sums.as<double>()[row] += sum_of_exponentials<T>(
+        sums.as<double>()[row] += cpu::sum_of_exponentials<T>(
             view.columns, [z](std::int64_t i) { return z[i]; }, base,
             [z, factor](std::int64_t i, T term) { z[i] = factor != nullptr ? term * factor[i] : term; });
       }
@@ -243,13 +263,15 @@ void CpuHead::accumulate_exponentials(const StepMargin& margin, const HeadColumn
   });
 }
 
-void CpuHead::gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                                double loss_scale, Tensor& products) const {
+template <>
+void HeadKernelsOn<cpu::Context>::gradient_by_class(const StepMargin& margin, const HeadColumns& columns,
+                                                    const Tensor& log_sums, double loss_scale, Tensor& products) const {
   visit_head(products.dtype(), "gradient_by_class",
              [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, loss_scale, products); });
 }
 
-void CpuHead::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
+template <>
+void HeadKernelsOn<cpu::Context>::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
   const std::int64_t centres = labels.numel() == 0 ? 1 : local.numel() / labels.numel();
   for (std::int64_t row = 0; row < labels.numel(); ++row) {
     const std::int64_t label = labels.as<const std::int64_t>()[row];
@@ -258,12 +280,14 @@ void CpuHead::local_columns(const Tensor& labels, const ShardRange& range, Tenso
   }
 }
 
-void CpuHead::fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
-                             const HeadSoftmax& known, Tensor& weighted) const {
+template <>
+void HeadKernelsOn<cpu::Context>::fused_gradient(const MarginConfig& margin, double loss_scale,
+                                                 const HeadTargets& targets, const HeadSoftmax& known,
+                                                 Tensor& weighted) const {
   visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
-    const RowView view(weighted.shape());
+    const cpu::RowView view(weighted.shape());
     const auto scale = static_cast<T>(margin.scale * loss_scale);
-    for_each_row(view, [&](std::int64_t row) {
+    cpu::for_each_row(view, [&](std::int64_t row) {
       T* const gradient = weighted.as<T>() + row * view.columns;
       const T log_sum = known.log_sums.as<const T>()[row];
       const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
@@ -279,13 +303,15 @@ void CpuHead::fused_gradient(const MarginConfig& margin, double loss_scale, cons
   });
 }
 
-void CpuHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                               const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const {
+template <>
+void HeadKernelsOn<cpu::Context>::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns,
+                                                   double loss_scale, const HeadSoftmax& known,
+                                                   const Tensor& exponentials, Tensor& gradient) const {
   visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-    const RowView view(gradient.shape());
+    const cpu::RowView view(gradient.shape());
     const auto scale = static_cast<T>(margin.scale * loss_scale);
-    const T* const factor = optional<T>(columns.scale);
-    for_each_row(view, [&](std::int64_t row) {
+    const T* const factor = cpu::optional<T>(columns.scale);
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = exponentials.as<const T>() + row * view.columns;
       T* const to = gradient.as<T>() + row * view.columns;
       const T log_sum = known.log_sums.as<const T>()[row];
@@ -302,8 +328,9 @@ void CpuHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& co
   });
 }
 
-void CpuHead::radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
-                           Tensor& share) const {
+template <>
+void HeadKernelsOn<cpu::Context>::radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
+                                               double loss_scale, Tensor& share) const {
   visit_head(products.dtype(), "radial_share", [&]<class T>(T) {
     const auto scale = static_cast<T>(margin.config.scale);
     for (std::int64_t row = 0; row < products.numel(); ++row) {
@@ -316,15 +343,16 @@ void CpuHead::radial_share(const StepMargin& margin, const Tensor& products, con
   });
 }
 
-void CpuHead::add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
-                         Tensor& gradient) const {
+template <>
+void HeadKernelsOn<cpu::Context>::add_radial(const Tensor& share, const Tensor& index, std::int64_t begin,
+                                             const Tensor& rows, Tensor& gradient) const {
   visit_head(rows.dtype(), "add_radial", [&]<class T>(T) {
     const std::int64_t width = rows.shape()[1];
     for (std::int64_t i = 0; i < share.numel(); ++i) {
       const std::int64_t row = index.defined() ? index.as<const std::int64_t>()[i] - begin : i;
       if (row < 0 || row >= rows.shape()[0]) continue;
       const T* const x = rows.as<const T>() + row * width;
-      const double square = dot_of(x, x, width);
+      const double square = cpu::dot_of(x, x, width);
       if (square == 0) continue;
       const auto part = static_cast<T>(share.as<const T>()[i] / square);
       T* const to = gradient.as<T>() + row * width;
@@ -333,47 +361,4 @@ void CpuHead::add_radial(const Tensor& share, const Tensor& index, std::int64_t 
   });
 }
 
-void CpuHead::best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const {
-  visit_head(products.dtype(), "best_centres", [&]<class T>(T) {
-    const RowView view(cosines.shape());
-    const T* const factor = optional<T>(scale);
-    const std::int64_t width = products.shape()[1];
-    const std::int64_t centres = view.columns == 0 ? 1 : width / view.columns;
-    for_each_row(view, [&](std::int64_t row) {
-      const T* const from = products.as<const T>() + row * width;
-      for (std::int64_t column = 0; column < view.columns; ++column) {
-        std::int64_t largest = 0;
-        T most = T(0);
-        for (std::int64_t i = 0; i < centres; ++i) {
-          const std::int64_t at = column * centres + i;
-          const T cosine = factor != nullptr ? from[at] * factor[at] : from[at];
-          if (i > 0 && cosine <= most) continue;
-          largest = i;
-          most = cosine;
-        }
-        cosines.as<T>()[row * view.columns + column] = most;
-        best.as<std::uint8_t>()[row * view.columns + column] = static_cast<std::uint8_t>(largest);
-      }
-    });
-  });
-}
-
-void CpuHead::spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale, Tensor& gradient) const {
-  visit_head(gradient.dtype(), "spread_centres", [&]<class T>(T) {
-    const RowView view(by_cosine.shape());
-    const T* const factor = optional<T>(scale);
-    const std::int64_t width = gradient.shape()[1];
-    const std::int64_t centres = view.columns == 0 ? 1 : width / view.columns;
-    for_each_row(view, [&](std::int64_t row) {
-      T* const to = gradient.as<T>() + row * width;
-      std::fill_n(to, width, T(0));
-      for (std::int64_t column = 0; column < view.columns; ++column) {
-        const std::int64_t from = row * view.columns + column;
-        const std::int64_t at = column * centres + best.as<const std::uint8_t>()[from];
-        to[at] = by_cosine.as<const T>()[from] * (factor != nullptr ? factor[at] : T(1));
-      }
-    });
-  });
-}
-
-}  // namespace heddle::cpu
+}  // namespace heddle

@@ -1,10 +1,12 @@
 // Matrix products: oneDNN's in f32 and bf16, Eigen's in f64; 16-bit types that the machine has no instructions for are
 // widened to f32 in the workspace.
-#include "framework/backends/cpu/linear_algebra/linear_algebra.h"
+#include "framework/kernels/linear_algebra.h"
 
 #include <Eigen/Core>
 
-#include "framework/backends/cpu/elementwise/elementwise.h"
+#include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/elementwise/bias.h"
+#include "framework/backends/cpu/linear_algebra/primitives.h"
 #include "framework/backends/cpu/loops/widen.h"
 
 namespace heddle::cpu {
@@ -49,85 +51,105 @@ void gemm_f64(const GemmShape& s, const double* a, const double* b, double* c) {
   }
 }
 
-}  // namespace
-
-void CpuLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const {
-  multiply(shape_of(product, c), product.a, product.b, c, workspace.defined() ? workspace.data() : nullptr);
-  if (product.bias.defined()) CpuElementwise().binary(BinaryOp::add, c, product.bias, c);
-}
-
-std::int64_t CpuLinearAlgebra::gemm_workspace(const MatrixProduct& product, const Tensor& c) const {
-  return gemm_needs(primitives_, shape_of(product, c), {product.a.dtype(), c.dtype()});
-}
-
-std::int64_t CpuLinearAlgebra::packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const {
-  return packed_needs(primitives_, m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());
-}
-
-void CpuLinearAlgebra::pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const {
-  const std::int64_t n = b.shape()[transpose_b ? 0 : 1];
-  const std::int64_t k = b.shape()[transpose_b ? 1 : 0];
-  const GemmPrimitive& product = packed_product({.m = m, .n = n, .k = k, .packs_b = true}, b.dtype());
-  const dnnl::memory::dims strides = transpose_b ? dnnl::memory::dims{1, k} : dnnl::memory::dims{n, 1};
-  onednn_.reorder(onednn_.memory(strided({k, n}, b.dtype(), strides), b.data()),
-                  onednn_.memory(product.b, packed.data()));
-}
-
-void CpuLinearAlgebra::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
-                                   Tensor& workspace) const {
-  run(packed_product(packed_shape(a, beta, c), c.dtype()), a.data(), packed.data(), c.data(),
-      workspace.defined() ? workspace.data() : nullptr);
-}
-
-std::int64_t CpuLinearAlgebra::packed_gemm_workspace(const Tensor& a, double beta, const Tensor& c) const {
-  return gemm_needs(primitives_, packed_shape(a, beta, c), {c.dtype(), c.dtype()});
-}
-
-bool CpuLinearAlgebra::is_bf16_fast() const {
-  return cpu::is_bf16_fast();
-}
-
-const GemmPrimitive& CpuLinearAlgebra::packed_product(const GemmShape& shape, DType dtype) const {
-  const GemmPrimitive* const found = primitives_.find(shape, {dtype, dtype});
+const GemmPrimitive& packed_product(Context& context, const GemmShape& shape, DType dtype) {
+  const GemmPrimitive* const found = context.gemms().find(shape, {dtype, dtype});
   if (found == nullptr) fail("gemm: oneDNN has no product of {} with a packed operand", name_of(dtype));
   return *found;
 }
 
-void CpuLinearAlgebra::multiply(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) const {
-  if (s.m == 0 || s.n == 0) return;
-  if (s.k == 0) return scale(s.beta, c);
-  if (const GemmPrimitive* const found = primitives_.find(s, {a.dtype(), c.dtype()})) {
-    run(*found, a.data(), b.data(), c.data(), scratch);
-  } else if (a.dtype() == DType::f64) {
-    const ThreadTeam team(onednn_.threads());
-    gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
-  } else {
-    gemm_widened(s, a, b, c, static_cast<std::byte*>(scratch));
-  }
+void run_product(const OneDnn& onednn, const GemmPrimitive& product, const void* a, const void* b, void* c,
+                 void* scratch) {
+  onednn.run(product.primitive, {{DNNL_ARG_SRC, onednn.memory(product.a, a)},
+                                 {DNNL_ARG_WEIGHTS, onednn.memory(product.b, b)},
+                                 {DNNL_ARG_DST, onednn.memory(product.c, c)},
+                                 {DNNL_ARG_SCRATCHPAD, onednn.memory(product.scratch, scratch)}});
 }
 
-void CpuLinearAlgebra::run(const GemmPrimitive& product, const void* a, const void* b, void* c, void* scratch) const {
-  onednn_.run(product.primitive, {{DNNL_ARG_SRC, onednn_.memory(product.a, a)},
-                                  {DNNL_ARG_WEIGHTS, onednn_.memory(product.b, b)},
-                                  {DNNL_ARG_DST, onednn_.memory(product.c, c)},
-                                  {DNNL_ARG_SCRATCHPAD, onednn_.memory(product.scratch, scratch)}});
-}
-
-void CpuLinearAlgebra::gemm_widened(const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c,
-                                    std::byte* scratch) const {
-  const GemmPrimitive* const found = primitives_.find(s, gemm_f32);
+void gemm_widened(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c,
+                  std::byte* scratch) {
+  const GemmPrimitive* const found = context.gemms().find(s, gemm_f32);
   if (found == nullptr) fail("gemm: oneDNN has no product in f32");
   auto* const wide_a = reinterpret_cast<float*>(scratch);
   auto* const wide_b = reinterpret_cast<float*>(scratch += aligned(4 * s.m * s.k));
   scratch += aligned(4 * s.k * s.n);
   widen(a, wide_a);
   widen(b, wide_b);
-  if (c.dtype() == DType::f32) return run(*found, wide_a, wide_b, c.data(), scratch);
+  if (c.dtype() == DType::f32) return run_product(context.onednn(), *found, wide_a, wide_b, c.data(), scratch);
   auto* const wide_c = reinterpret_cast<float*>(scratch);
   scratch += aligned(4 * s.m * s.n);
   if (s.beta != 0) widen(c, wide_c);
-  run(*found, wide_a, wide_b, wide_c, scratch);
+  run_product(context.onednn(), *found, wide_a, wide_b, wide_c, scratch);
   narrow(wide_c, c);
 }
 
+void multiply(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) {
+  if (s.m == 0 || s.n == 0) return;
+  if (s.k == 0) return scale(s.beta, c);
+  if (const GemmPrimitive* const found = context.gemms().find(s, {a.dtype(), c.dtype()})) {
+    run_product(context.onednn(), *found, a.data(), b.data(), c.data(), scratch);
+  } else if (a.dtype() == DType::f64) {
+    const ThreadTeam team(context.threads());
+    gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
+  } else {
+    gemm_widened(context, s, a, b, c, static_cast<std::byte*>(scratch));
+  }
+}
+
+}  // namespace
+
 }  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void LinearAlgebraKernelsOn<cpu::Context>::gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const {
+  cpu::multiply(context_, cpu::shape_of(product, c), product.a, product.b, c,
+                workspace.defined() ? workspace.data() : nullptr);
+  cpu::add_bias(product.bias, c);
+}
+
+template <>
+std::int64_t LinearAlgebraKernelsOn<cpu::Context>::gemm_workspace(const MatrixProduct& product, const Tensor& c) const {
+  return cpu::gemm_needs(context_.gemms(), cpu::shape_of(product, c), {product.a.dtype(), c.dtype()});
+}
+
+template <>
+std::int64_t LinearAlgebraKernelsOn<cpu::Context>::packed_bytes(std::int64_t m, const Tensor& b,
+                                                                bool transpose_b) const {
+  return cpu::packed_needs(context_.gemms(), m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0],
+                           b.dtype());
+}
+
+template <>
+void LinearAlgebraKernelsOn<cpu::Context>::pack(std::int64_t m, const Tensor& b, bool transpose_b,
+                                                Tensor& packed) const {
+  const std::int64_t n = b.shape()[transpose_b ? 0 : 1];
+  const std::int64_t k = b.shape()[transpose_b ? 1 : 0];
+  const cpu::GemmPrimitive& product =
+      cpu::packed_product(context_, {.m = m, .n = n, .k = k, .packs_b = true}, b.dtype());
+  const dnnl::memory::dims strides = transpose_b ? dnnl::memory::dims{1, k} : dnnl::memory::dims{n, 1};
+  const cpu::OneDnn& onednn = context_.onednn();
+  onednn.reorder(onednn.memory(cpu::strided({k, n}, b.dtype(), strides), b.data()),
+                 onednn.memory(product.b, packed.data()));
+}
+
+template <>
+void LinearAlgebraKernelsOn<cpu::Context>::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
+                                                       Tensor& workspace) const {
+  const cpu::GemmPrimitive& product = cpu::packed_product(context_, cpu::packed_shape(a, beta, c), c.dtype());
+  cpu::run_product(context_.onednn(), product, a.data(), packed.data(), c.data(),
+                   workspace.defined() ? workspace.data() : nullptr);
+}
+
+template <>
+std::int64_t LinearAlgebraKernelsOn<cpu::Context>::packed_gemm_workspace(const Tensor& a, double beta,
+                                                                         const Tensor& c) const {
+  return cpu::gemm_needs(context_.gemms(), cpu::packed_shape(a, beta, c), {c.dtype(), c.dtype()});
+}
+
+template <>
+bool LinearAlgebraKernelsOn<cpu::Context>::is_bf16_fast() const {
+  return cpu::is_bf16_fast();
+}
+
+}  // namespace heddle

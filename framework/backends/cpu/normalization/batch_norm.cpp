@@ -5,9 +5,10 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/parallel.h"
-#include "framework/backends/cpu/normalization/normalization.h"
 #include "framework/backends/dispatch.h"
+#include "framework/kernels/normalization.h"
 
 namespace heddle::cpu {
 
@@ -95,9 +96,14 @@ C through(C dy, C pre, C slope) {
 
 }  // namespace
 
-void CpuNormalization::moments(const Tensor& x, Tensor& moments) const {
-  const ThreadTeam team(threads_);
-  const Rows rows(x);
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void NormalizationKernelsOn<cpu::Context>::moments(const Tensor& x, Tensor& moments) const {
+  const cpu::ThreadTeam team(context_.threads());
+  const cpu::Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
     using C = Compute<T>;
@@ -110,7 +116,7 @@ void CpuNormalization::moments(const Tensor& x, Tensor& moments) const {
         center[static_cast<std::size_t>(c)] +=
             static_cast<C>(values[rows.count * sample / samples * channels + c]) / static_cast<C>(samples);
     const C* const about = center.data();
-    const std::vector<double> sums = sum_rows<C>(rows, 2, [=](std::int64_t row, C* run) {
+    const std::vector<double> sums = cpu::sum_rows<C>(rows, 2, [=](std::int64_t row, C* run) {
       const T* const at = values + row * channels;
       C* const squares = run + channels;
 #pragma omp simd
@@ -131,16 +137,17 @@ void CpuNormalization::moments(const Tensor& x, Tensor& moments) const {
   });
 }
 
-void CpuNormalization::normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const {
   const Tensor& x = norm.x;
-  const ThreadTeam team(threads_);
-  const Rows rows(x);
+  const cpu::ThreadTeam team(context_.threads());
+  const cpu::Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
     using C = Compute<T>;
-    const Affine<C> affine(rows, norm);
+    const cpu::Affine<C> affine(rows, norm);
     const auto run = [&]<class Activation, class HasResidual>(Activation, HasResidual) {
-      parallel_for(rows.count, rows.grain_rows(), [&](std::int64_t begin, std::int64_t end) {
+      cpu::parallel_for(rows.count, rows.grain_rows(), [&](std::int64_t begin, std::int64_t end) {
         const C* const center = affine.mean;
         const C* const factor = affine.factor.data();
         const C* const offset = affine.offset.data();
@@ -166,15 +173,17 @@ void CpuNormalization::normalize(const ChannelNorm& norm, const Tensor& residual
   });
 }
 
-void CpuNormalization::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy, Tensor& sums,
-                                               Tensor& dresidual) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y,
+                                                                   const Tensor& dy, Tensor& sums,
+                                                                   Tensor& dresidual) const {
   const Tensor& x = norm.x;
-  const ThreadTeam team(threads_);
-  const Rows rows(x);
+  const cpu::ThreadTeam team(context_.threads());
+  const cpu::Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
     using C = Compute<T>;
-    const Affine<C> affine(rows, norm);
+    const cpu::Affine<C> affine(rows, norm);
     const C* const center = affine.mean;
     const C* const inverse = affine.inverse;
     const C* const factor = affine.factor.data();
@@ -186,7 +195,7 @@ void CpuNormalization::normalize_backward_sums(const ChannelNorm& norm, const Te
     const T* const outputs = y.defined() ? y.as<T>() : nullptr;
     T* const passed = dresidual.defined() ? dresidual.as<T>() : nullptr;
     const auto run = [&]<class Activation, class FromOutput, class Passes>(Activation, FromOutput, Passes) {
-      return sum_rows<C>(rows, 3, [=](std::int64_t row, C* total) {
+      return cpu::sum_rows<C>(rows, 3, [=](std::int64_t row, C* total) {
         const T* const from = inputs + row * channels;
         const T* const gradient = gradients + row * channels;
         const T* const output = FromOutput::value ? outputs + row * channels : nullptr;
@@ -205,7 +214,7 @@ void CpuNormalization::normalize_backward_sums(const ChannelNorm& norm, const Te
           }
           C slope_here = 0;
           if constexpr (Activation::value == NormActivation::prelu) slope_here = slopes[c];
-          const C g = through<Activation::value>(upstream, pre, slope_here);
+          const C g = cpu::through<Activation::value>(upstream, pre, slope_here);
           total[c] += g;
           products[c] += g * (from_mean * inverse[c]);
           if constexpr (Activation::value == NormActivation::prelu) slope_sums[c] += pre > 0 ? C{0} : upstream * pre;
@@ -227,15 +236,17 @@ void CpuNormalization::normalize_backward_sums(const ChannelNorm& norm, const Te
   });
 }
 
-void CpuNormalization::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums,
-                                                double count, Tensor& dx) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy,
+                                                                    const Tensor& sums, double count,
+                                                                    Tensor& dx) const {
   const Tensor& x = norm.x;
-  const ThreadTeam team(threads_);
-  const Rows rows(x);
+  const cpu::ThreadTeam team(context_.threads());
+  const cpu::Rows rows(x);
   const std::int64_t channels = rows.channels;
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
     using C = Compute<T>;
-    const Affine<C> affine(rows, norm);
+    const cpu::Affine<C> affine(rows, norm);
     // dx = factor * g - constant - (x - mean) * tilt
     std::vector<C> constant(static_cast<std::size_t>(channels));
     std::vector<C> tilt(static_cast<std::size_t>(channels));
@@ -247,7 +258,7 @@ void CpuNormalization::normalize_backward_input(const ChannelNorm& norm, const T
         tilt[c] = share * totals[static_cast<std::size_t>(channels) + c] * affine.inverse[c];
       }
     const auto run = [&]<class Activation>(Activation) {
-      parallel_for(rows.count, rows.grain_rows(), [&](std::int64_t begin, std::int64_t end) {
+      cpu::parallel_for(rows.count, rows.grain_rows(), [&](std::int64_t begin, std::int64_t end) {
         const C* const center = affine.mean;
         const C* const factor = affine.factor.data();
         const C* const offset = affine.offset.data();
@@ -264,7 +275,7 @@ void CpuNormalization::normalize_backward_input(const ChannelNorm& norm, const T
             const C pre = Activation::value == NormActivation::none ? C{0} : from_mean * factor[c] + offset[c];
             C slope_here = 0;
             if constexpr (Activation::value == NormActivation::prelu) slope_here = slopes[c];
-            const C g = through<Activation::value>(static_cast<C>(gradient[c]), pre, slope_here);
+            const C g = cpu::through<Activation::value>(static_cast<C>(gradient[c]), pre, slope_here);
             to[c] = static_cast<T>(factor[c] * g - less[c] - from_mean * tilts[c]);
           }
         }
@@ -274,4 +285,4 @@ void CpuNormalization::normalize_backward_input(const ChannelNorm& norm, const T
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

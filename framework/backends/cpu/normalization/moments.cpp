@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
-#include "framework/backends/cpu/normalization/normalization.h"
+#include "framework/backends/cpu/context.h"
+#include "framework/kernels/normalization.h"
 
-namespace heddle::cpu {
+namespace heddle {
 
-void CpuNormalization::combine_moments(const Tensor& groups, Tensor& merged) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::combine_moments(const Tensor& groups, Tensor& merged) const {
   visit_floating(groups.dtype(), "combine_moments", [&]<class T>(T) {
     const std::int64_t columns = groups.shape()[1];
     const std::int64_t channels = columns / 2;
@@ -23,8 +25,9 @@ void CpuNormalization::combine_moments(const Tensor& groups, Tensor& merged) con
   });
 }
 
-void CpuNormalization::merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
-                                     Tensor& running_variance) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
+                                                         Tensor& running_variance) const {
   visit_floating(groups.dtype(), "merge_moments", [&]<class T>(T) {
     using C = Compute<T>;
     const auto blend = [momentum](C& running, double fresh) {
@@ -40,4 +43,4 @@ void CpuNormalization::merge_moments(const Tensor& groups, double momentum, Tens
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

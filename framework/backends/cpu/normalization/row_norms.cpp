@@ -1,17 +1,20 @@
 #include <cmath>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/row_math.h"
-#include "framework/backends/cpu/normalization/normalization.h"
+#include "framework/kernels/normalization.h"
 
-namespace heddle::cpu {
+namespace heddle {
 
-void CpuNormalization::l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::l2_normalize(const Tensor& x, double epsilon, Tensor& y,
+                                                        Tensor& inverse_norm) const {
   visit_floating(x.dtype(), "l2_normalize", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
-    for_each_row(view, [&](std::int64_t row) {
+    const cpu::RowView view(x.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = x.as<const T>() + row * view.columns;
-      const C factor = inverse_norm_of<C>(from, view.columns, epsilon);
+      const C factor = cpu::inverse_norm_of<C>(from, view.columns, epsilon);
       inverse_norm.as<C>()[row] = factor;
       if (!y.defined()) return;
       T* const to = y.as<T>() + row * view.columns;
@@ -21,33 +24,36 @@ void CpuNormalization::l2_normalize(const Tensor& x, double epsilon, Tensor& y, 
   });
 }
 
-void CpuNormalization::l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
-                                             Tensor& dx) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm,
+                                                                 const Tensor& dy, Tensor& dx) const {
   visit_floating(x.dtype(), "l2_normalize", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
-    for_each_row(view, [&](std::int64_t row) {
+    const cpu::RowView view(x.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const std::int64_t at = row * view.columns;
-      normalized_gradient(x.as<const T>() + at, dy.as<const T>() + at, view.columns, inverse_norm.as<const C>()[row],
-                          dx.as<T>() + at);
+      cpu::normalized_gradient(x.as<const T>() + at, dy.as<const T>() + at, view.columns,
+                               inverse_norm.as<const C>()[row], dx.as<T>() + at);
     });
   });
 }
 
-void CpuNormalization::layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
-                                  Tensor& statistics) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                                      double epsilon, Tensor& y, Tensor& statistics) const {
   visit_floating(x.dtype(), "layer_norm", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
+    const cpu::RowView view(x.shape());
     const C* const factor = gamma.defined() ? gamma.as<const C>() : nullptr;
     const C* const shift = beta.defined() ? beta.as<const C>() : nullptr;
-    for_each_row(view, [&](std::int64_t row) {
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = x.as<const T>() + row * view.columns;
       T* const to = y.as<T>() + row * view.columns;
       const auto count = static_cast<double>(view.columns);
-      const double sum = stretched_sum<C>(0, view.columns, [from](std::int64_t i) { return static_cast<C>(from[i]); });
+      const double sum =
+          cpu::stretched_sum<C>(0, view.columns, [from](std::int64_t i) { return static_cast<C>(from[i]); });
       const C mean = static_cast<C>(sum / count);
-      const double square = stretched_sum<C>(0, view.columns, [=](std::int64_t i) {
+      const double square = cpu::stretched_sum<C>(0, view.columns, [=](std::int64_t i) {
         const C deviation = static_cast<C>(from[i]) - mean;
         return deviation * deviation;
       });
@@ -64,11 +70,13 @@ void CpuNormalization::layer_norm(const Tensor& x, const Tensor& gamma, const Te
   });
 }
 
-void CpuNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics,
-                                           const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta) const {
+template <>
+void NormalizationKernelsOn<cpu::Context>::layer_norm_backward(const Tensor& x, const Tensor& gamma,
+                                                               const Tensor& statistics, const Tensor& dy, Tensor& dx,
+                                                               Tensor& dgamma, Tensor& dbeta) const {
   visit_floating(x.dtype(), "layer_norm", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
+    const cpu::RowView view(x.shape());
     const T* const in = x.as<const T>();
     const T* const gradients = dy.as<const T>();
     const C* const means = statistics.as<const C>();
@@ -76,7 +84,7 @@ void CpuNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma,
     const C* const factor = gamma.defined() ? gamma.as<const C>() : nullptr;
     const std::int64_t columns = view.columns;
     if (dgamma.defined())
-      sum_columns<C>(
+      cpu::sum_columns<C>(
           view.rows, columns,
           [=](std::int64_t r, std::int64_t c) {
             const std::int64_t at = r * columns + c;
@@ -84,12 +92,12 @@ void CpuNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma,
           },
           [to = dgamma.as<C>()](std::int64_t c, double sum) { to[c] = static_cast<C>(sum); });
     if (dbeta.defined())
-      sum_columns<C>(
+      cpu::sum_columns<C>(
           view.rows, columns,
           [=](std::int64_t r, std::int64_t c) { return static_cast<C>(gradients[r * columns + c]); },
           [to = dbeta.as<C>()](std::int64_t c, double sum) { to[c] = static_cast<C>(sum); });
     if (!dx.defined()) return;
-    for_each_row(view, [&](std::int64_t row) {
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = in + row * columns;
       const T* const gradient = gradients + row * columns;
       T* const to = dx.as<T>() + row * columns;
@@ -100,9 +108,9 @@ void CpuNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma,
       };
       const auto normalised = [=](std::int64_t i) { return (static_cast<C>(from[i]) - mean) * inverse; };
       const auto count = static_cast<double>(columns);
-      const C average = static_cast<C>(stretched_sum<C>(0, columns, scaled) / count);
+      const C average = static_cast<C>(cpu::stretched_sum<C>(0, columns, scaled) / count);
       const C along = static_cast<C>(
-          stretched_sum<C>(0, columns, [=](std::int64_t i) { return scaled(i) * normalised(i); }) / count);
+          cpu::stretched_sum<C>(0, columns, [=](std::int64_t i) { return scaled(i) * normalised(i); }) / count);
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
         to[i] = static_cast<T>((scaled(i) - average - normalised(i) * along) * inverse);
@@ -110,4 +118,4 @@ void CpuNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma,
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

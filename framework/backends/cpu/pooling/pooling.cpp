@@ -1,10 +1,11 @@
 // Pooling of NHWC images: vectorised over channels, with one output row as a piece of work.
-#include "framework/backends/cpu/pooling/pooling.h"
+#include "framework/kernels/pooling.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/scalars/windows.h"
 
@@ -117,34 +118,41 @@ void backward_by_images(const PoolGeometry& g, T* dx, const Add& add) {
 
 }  // namespace
 
-void CpuPooling::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const {
-  const ThreadTeam team(threads_);
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void PoolingKernelsOn<cpu::Context>::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y,
+                                          Tensor& choice) const {
+  const cpu::ThreadTeam team(context_.threads());
   visit_floating(x.dtype(), "pool", [&]<class T>(T) {
-    if (op == PoolOp::average) return average_forward(g, x.as<T>(), y.as<T>());
-    max_forward(g, x.as<T>(), y.as<T>(), choice.defined() ? choice.as<std::int32_t>() : nullptr);
+    if (op == PoolOp::average) return cpu::average_forward(g, x.as<T>(), y.as<T>());
+    cpu::max_forward(g, x.as<T>(), y.as<T>(), choice.defined() ? choice.as<std::int32_t>() : nullptr);
   });
 }
 
-void CpuPooling::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                               Tensor& dx) const {
-  const ThreadTeam team(threads_);
+template <>
+void PoolingKernelsOn<cpu::Context>::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy,
+                                                   const Tensor& choice, Tensor& dx) const {
+  const cpu::ThreadTeam team(context_.threads());
   visit_floating(dy.dtype(), "pool_backward", [&]<class T>(T) {
     using C = Compute<T>;
     const T* const gradients = dy.as<T>();
     if (op == PoolOp::max) {
       const std::int32_t* const chosen = choice.as<std::int32_t>();
-      backward_by_images(g, dx.as<T>(), [&](std::int64_t row, std::int64_t column, C* sums) {
+      cpu::backward_by_images(g, dx.as<T>(), [&](std::int64_t row, std::int64_t column, C* sums) {
         const std::int64_t out = (row * g.output.width + column) * g.channels;
         for (std::int64_t c = 0; c < g.channels; ++c)
           sums[chosen[out + c] * g.channels + c] += static_cast<C>(gradients[out + c]);
       });
       return;
     }
-    backward_by_images(g, dx.as<T>(), [&](std::int64_t row, std::int64_t column, C* sums) {
-      const Cell cell(g, row, column);
+    cpu::backward_by_images(g, dx.as<T>(), [&](std::int64_t row, std::int64_t column, C* sums) {
+      const cpu::Cell cell(g, row, column);
       const T* const gradient = gradients + (row * g.output.width + column) * g.channels;
       const C share = C{1} / static_cast<C>(cell.divisor);
-      each_pixel(cell, g.input.width, [&](std::int64_t pixel) {
+      cpu::each_pixel(cell, g.input.width, [&](std::int64_t pixel) {
         C* const to = sums + pixel * g.channels;
 #pragma omp simd
         for (std::int64_t c = 0; c < g.channels; ++c) to[c] += static_cast<C>(gradient[c]) * share;
@@ -153,4 +161,4 @@ void CpuPooling::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& d
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

@@ -2,8 +2,9 @@
 #include <array>
 #include <cstring>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/parallel.h"
-#include "framework/backends/cpu/reduction/reduction.h"
+#include "framework/kernels/reduction.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
@@ -65,13 +66,19 @@ void combine_as(std::span<const Tensor> parts, std::span<Tensor> results) {
 
 }  // namespace
 
-void CpuReduction::combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void ReductionKernelsOn<cpu::Context>::combine(ReduceOp op, std::span<const Tensor> parts,
+                                               std::span<Tensor> results) const {
   visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      combine_as<ReduceOp::max, T>(parts, results);
+      cpu::combine_as<ReduceOp::max, T>(parts, results);
     else
-      combine_as<ReduceOp::sum, T>(parts, results);
+      cpu::combine_as<ReduceOp::sum, T>(parts, results);
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

@@ -1,7 +1,8 @@
 #include <limits>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/sums.h"
-#include "framework/backends/cpu/reduction/reduction.h"
+#include "framework/kernels/reduction.h"
 #include "framework/tensors/dtype.h"
 
 namespace heddle::cpu {
@@ -73,17 +74,25 @@ void maxima(const T* x, std::array<std::int64_t, 3> view, T* y) {
 
 }  // namespace
 
-void CpuReduction::reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void ReductionKernelsOn<cpu::Context>::reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view,
+                                              Tensor& y) const {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      maxima(x.as<const T>(), view, y.as<T>());
+      cpu::maxima(x.as<const T>(), view, y.as<T>());
     else
-      sums(x.as<const T>(), view, op == ReduceOp::mean ? 1 / static_cast<double>(view[1]) : 1.0, y.as<T>());
+      cpu::sums(x.as<const T>(), view, op == ReduceOp::mean ? 1 / static_cast<double>(view[1]) : 1.0, y.as<T>());
   });
 }
 
-void CpuReduction::reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view,
-                                       const Tensor& dy, Tensor& dx) const {
+template <>
+void ReductionKernelsOn<cpu::Context>::reduce_max_backward(const Tensor& x, const Tensor& y,
+                                                           std::array<std::int64_t, 3> view, const Tensor& dy,
+                                                           Tensor& dx) const {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     using C = Compute<T>;
     const std::int64_t outer = view[0];
@@ -93,22 +102,22 @@ void CpuReduction::reduce_max_backward(const Tensor& x, const Tensor& y, std::ar
     const T* const most = y.as<const T>();
     const T* const gradient = dy.as<const T>();
     T* const to = dx.as<T>();
-    parallel_for(outer, 1 + usual_grain / std::max<std::int64_t>(reduced * inner, 1),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   std::fill(to + begin * reduced * inner, to + end * reduced * inner, T{});
-                   for (std::int64_t o = begin; o < end; ++o)
-                     for (std::int64_t i = 0; i < inner; ++i) {
-                       const C wanted = static_cast<C>(most[o * inner + i]);
-                       for (std::int64_t r = 0; r < reduced; ++r) {
-                         const std::int64_t at = (o * reduced + r) * inner + i;
-                         const C value = static_cast<C>(from[at]);
-                         if (value != wanted && value == value) continue;
-                         to[at] = gradient[o * inner + i];
-                         break;
-                       }
-                     }
-                 });
+    cpu::parallel_for(outer, 1 + cpu::usual_grain / std::max<std::int64_t>(reduced * inner, 1),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        std::fill(to + begin * reduced * inner, to + end * reduced * inner, T{});
+                        for (std::int64_t o = begin; o < end; ++o)
+                          for (std::int64_t i = 0; i < inner; ++i) {
+                            const C wanted = static_cast<C>(most[o * inner + i]);
+                            for (std::int64_t r = 0; r < reduced; ++r) {
+                              const std::int64_t at = (o * reduced + r) * inner + i;
+                              const C value = static_cast<C>(from[at]);
+                              if (value != wanted && value == value) continue;
+                              to[at] = gradient[o * inner + i];
+                              break;
+                            }
+                          }
+                      });
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

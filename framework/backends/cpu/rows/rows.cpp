@@ -1,8 +1,9 @@
-#include "framework/backends/cpu/rows/rows.h"
+#include "framework/kernels/rows.h"
 
 #include <cstring>
 #include <queue>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/error.h"
 
@@ -56,30 +57,36 @@ void shares(const Tensor& x, const Tensor& log_sums, const Tensor& dy, std::int6
 
 }  // namespace
 
-void CpuRows::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void RowKernelsOn<cpu::Context>::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
   const std::int64_t* const at = index.as<const std::int64_t>();
-  check_indices("gather_rows", at, index.numel(), x.shape()[0]);
-  const std::int64_t columns = row_elements(x);
+  cpu::check_indices("gather_rows", at, index.numel(), x.shape()[0]);
+  const std::int64_t columns = cpu::row_elements(x);
   const auto bytes = columns * static_cast<std::int64_t>(size_of(x.dtype()));
   if (bytes == 0) return;
   const auto* const from = x.as<const std::byte>();
   auto* const to = y.as<std::byte>();
-  parallel_for(index.numel(), rows_a_thread(columns), [=](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_for(index.numel(), cpu::rows_a_thread(columns), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       std::memcpy(to + i * bytes, from + at[i] * bytes, static_cast<std::size_t>(bytes));
   });
 }
 
-void CpuRows::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const {
+template <>
+void RowKernelsOn<cpu::Context>::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const {
   const std::int64_t* const at = index.as<const std::int64_t>();
-  check_indices("scatter_rows", at, index.numel(), y.shape()[0]);
+  cpu::check_indices("scatter_rows", at, index.numel(), y.shape()[0]);
   visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) {
     using C = Compute<T>;
-    const std::int64_t columns = row_elements(x);
+    const std::int64_t columns = cpu::row_elements(x);
     const T* const from = x.as<const T>();
     T* const to = y.as<T>();
     // Threads share the columns, so that every sum keeps the order of i.
-    parallel_for(columns, rows_a_thread(index.numel()), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(columns, cpu::rows_a_thread(index.numel()), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = 0; i < index.numel(); ++i) {
         const T* const row = from + i * columns;
         T* const sum = to + at[i] * columns;
@@ -90,27 +97,29 @@ void CpuRows::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const
   });
 }
 
-void CpuRows::top_k(const Tensor& x, Tensor& values, Tensor& index) const {
+template <>
+void RowKernelsOn<cpu::Context>::top_k(const Tensor& x, Tensor& values, Tensor& index) const {
   visit_floating(x.dtype(), "top_k", [&]<class T>(T) {
-    const RowView view(x.shape());
+    const cpu::RowView view(x.shape());
     const std::int64_t k = values.shape().back();
-    for_each_row(view, [&](std::int64_t row) {
-      largest_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
-                     index.as<std::int64_t>() + row * k);
+    cpu::for_each_row(view, [&](std::int64_t row) {
+      cpu::largest_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
+                          index.as<std::int64_t>() + row * k);
     });
   });
 }
 
-void CpuRows::softmax(const Tensor& x, Tensor& y) const {
+template <>
+void RowKernelsOn<cpu::Context>::softmax(const Tensor& x, Tensor& y) const {
   visit_floating(x.dtype(), "softmax", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
-    for_each_row(view, [&](std::int64_t row) {
+    const cpu::RowView view(x.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = x.as<const T>() + row * view.columns;
       T* const to = y.as<T>() + row * view.columns;
       const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
-      const C most = row_maximum<C>(view.columns, value);
-      const double sum = sum_of_exponentials<C>(view.columns, value, most);
+      const C most = cpu::row_maximum<C>(view.columns, value);
+      const double sum = cpu::sum_of_exponentials<C>(view.columns, value, most);
       const C factor = static_cast<C>(1 / sum);
 #pragma omp simd
       for (std::int64_t i = 0; i < view.columns; ++i)
@@ -119,15 +128,16 @@ void CpuRows::softmax(const Tensor& x, Tensor& y) const {
   });
 }
 
-void CpuRows::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const {
+template <>
+void RowKernelsOn<cpu::Context>::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const {
   visit_floating(y.dtype(), "softmax", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(y.shape());
-    for_each_row(view, [&](std::int64_t row) {
+    const cpu::RowView view(y.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const share = y.as<const T>() + row * view.columns;
       const T* const gradient = dy.as<const T>() + row * view.columns;
       T* const to = dx.as<T>() + row * view.columns;
-      const C mean = static_cast<C>(stretched_sum<C>(
+      const C mean = static_cast<C>(cpu::stretched_sum<C>(
           0, view.columns, [=](std::int64_t i) { return static_cast<C>(share[i]) * static_cast<C>(gradient[i]); }));
 #pragma omp simd
       for (std::int64_t i = 0; i < view.columns; ++i)
@@ -136,32 +146,37 @@ void CpuRows::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) co
   });
 }
 
-void CpuRows::log_sum_exp(const Tensor& x, Tensor& y) const {
+template <>
+void RowKernelsOn<cpu::Context>::log_sum_exp(const Tensor& x, Tensor& y) const {
   visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
-    for_each_row(view, [&](std::int64_t row) {
+    const cpu::RowView view(x.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = x.as<const T>() + row * view.columns;
       const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
-      const C most = row_maximum<C>(view.columns, value);
+      const C most = cpu::row_maximum<C>(view.columns, value);
       const bool is_finite = most > -std::numeric_limits<C>::infinity() || most != most;
       y.as<C>()[row] =
-          is_finite ? static_cast<C>(most + std::log(sum_of_exponentials<C>(view.columns, value, most))) : most;
+          is_finite ? static_cast<C>(most + std::log(cpu::sum_of_exponentials<C>(view.columns, value, most))) : most;
     });
   });
 }
 
-void CpuRows::log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
+template <>
+void RowKernelsOn<cpu::Context>::log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy,
+                                                      Tensor& dx) const {
   visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) {
-    const RowView view(x.shape());
-    for_each_row(view, [&](std::int64_t row) { shares<T>(x, y, dy, view.columns, row, dx); });
+    const cpu::RowView view(x.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) { cpu::shares<T>(x, y, dy, view.columns, row, dx); });
   });
 }
 
-void CpuRows::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const {
+template <>
+void RowKernelsOn<cpu::Context>::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                                               Tensor& loss) const {
   visit_floating(x.dtype(), "cross_entropy", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
+    const cpu::RowView view(x.shape());
     const std::int64_t* const label = labels.as<const std::int64_t>();
     for (std::int64_t row = 0; row < view.rows; ++row) {
       if (label[row] < 0 || label[row] >= view.columns)
@@ -172,19 +187,20 @@ void CpuRows::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tenso
   });
 }
 
-void CpuRows::cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels, const Tensor& dloss,
-                                     Tensor& dx) const {
+template <>
+void RowKernelsOn<cpu::Context>::cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                                                        const Tensor& dloss, Tensor& dx) const {
   visit_floating(x.dtype(), "cross_entropy", [&]<class T>(T) {
     using C = Compute<T>;
-    const RowView view(x.shape());
-    for_each_row(view, [&](std::int64_t row) {
+    const cpu::RowView view(x.shape());
+    cpu::for_each_row(view, [&](std::int64_t row) {
       const std::int64_t target = row * view.columns + labels.as<const std::int64_t>()[row];
       const C value = static_cast<C>(x.as<const T>()[target]);
-      shares<T>(x, log_sums, dloss, view.columns, row, dx);
+      cpu::shares<T>(x, log_sums, dloss, view.columns, row, dx);
       // expm1 keeps the digits of a probability near one.
       dx.as<T>()[target] = static_cast<T>(dloss.as<const C>()[row] * std::expm1(value - log_sums.as<const C>()[row]));
     });
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

@@ -1,9 +1,10 @@
-#include "framework/backends/cpu/shape/shape.h"
+#include "framework/kernels/shape.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/error.h"
 
@@ -81,45 +82,51 @@ void transpose_tiles(const Element* x, std::vector<TransposeStep> steps, Element
 
 }  // namespace
 
-void CpuShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void ShapeKernelsOn<cpu::Context>::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
   if (x.numel() == 0) return;
-  std::vector<TransposeStep> steps = transpose_steps(x.shape(), order);
+  std::vector<cpu::TransposeStep> steps = cpu::transpose_steps(x.shape(), order);
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
   if (steps.back().stride == 1) {
     const std::int64_t length = steps.back().size * size;
     steps.pop_back();
     std::int64_t blocks = 1;
-    for (const TransposeStep& step : steps) blocks *= step.size;
+    for (const cpu::TransposeStep& step : steps) blocks *= step.size;
     const auto* const from = x.as<const std::byte>();
     auto* const to = y.as<std::byte>();
-    parallel_for(blocks, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(blocks, 1 + 4 * cpu::usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b)
-        std::memcpy(to + b * length, from + offset_of(steps, b) * size, static_cast<std::size_t>(length));
+        std::memcpy(to + b * length, from + cpu::offset_of(steps, b) * size, static_cast<std::size_t>(length));
     });
     return;
   }
   switch (size) {
     case 1:
-      return transpose_tiles(x.as<const std::uint8_t>(), std::move(steps), y.as<std::uint8_t>());
+      return cpu::transpose_tiles(x.as<const std::uint8_t>(), std::move(steps), y.as<std::uint8_t>());
     case 2:
-      return transpose_tiles(x.as<const std::uint16_t>(), std::move(steps), y.as<std::uint16_t>());
+      return cpu::transpose_tiles(x.as<const std::uint16_t>(), std::move(steps), y.as<std::uint16_t>());
     case 4:
-      return transpose_tiles(x.as<const std::uint32_t>(), std::move(steps), y.as<std::uint32_t>());
+      return cpu::transpose_tiles(x.as<const std::uint32_t>(), std::move(steps), y.as<std::uint32_t>());
     default:
-      return transpose_tiles(x.as<const std::uint64_t>(), std::move(steps), y.as<std::uint64_t>());
+      return cpu::transpose_tiles(x.as<const std::uint64_t>(), std::move(steps), y.as<std::uint64_t>());
   }
 }
 
-void CpuShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
+template <>
+void ShapeKernelsOn<cpu::Context>::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
   const auto* const from = x.as<const std::byte>() + block.x_begin * size;
   auto* const to = y.as<std::byte>() + block.y_begin * size;
   const std::int64_t length = block.columns * size;
   if (length == 0) return;
-  parallel_for(block.rows, 1 + 4 * usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_for(block.rows, 1 + 4 * cpu::usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
       std::memcpy(to + r * block.y_columns * size, from + r * block.x_columns * size, static_cast<std::size_t>(length));
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

@@ -1,8 +1,9 @@
-#include "framework/backends/cpu/training/training.h"
+#include "framework/kernels/training.h"
 
 #include <array>
 #include <cmath>
 
+#include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/sums.h"
 
@@ -54,12 +55,17 @@ void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawK
 
 }  // namespace
 
-void CpuTraining::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
-                              double deviation) const {
+}  // namespace heddle::cpu
+
+namespace heddle {
+
+template <>
+void TrainingKernelsOn<cpu::Context>::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                                                  double deviation) const {
   visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
     T* const to = y.as<T>();
-    const DrawStream stream(key);
-    for_draws<double>(
+    const cpu::DrawStream stream(key);
+    cpu::for_draws<double>(
         y.numel(), window,
         [&](std::int64_t element, std::int64_t length, double* draws) { stream.normals(element, length, draws); },
         [=](std::int64_t begin, std::int64_t end, const double* draws) {
@@ -69,25 +75,28 @@ void CpuTraining::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& w
   });
 }
 
-void CpuTraining::fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low, double high) const {
+template <>
+void TrainingKernelsOn<cpu::Context>::fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low,
+                                                   double high) const {
   visit_floating(y.dtype(), "fill_uniform", [&]<class T>(T) {
     T* const to = y.as<T>();
-    for_uniform_draws(y.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+    cpu::for_uniform_draws(y.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
       for (std::int64_t i = begin; i < end; ++i)
         to[i] = static_cast<T>(static_cast<Compute<T>>(low + (high - low) * draws[i - begin]));
     });
   });
 }
 
-void CpuTraining::dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
-                          Tensor& y) const {
+template <>
+void TrainingKernelsOn<cpu::Context>::dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window,
+                                              double probability, Tensor& y) const {
   visit_floating(x.dtype(), "dropout", [&]<class T>(T) {
     using C = Compute<T>;
     const T* const from = x.as<const T>();
     T* const to = y.as<T>();
     const auto limit = static_cast<float>(probability);
     const auto factor = static_cast<C>(1 / (1 - probability));
-    for_uniform_draws(x.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
+    cpu::for_uniform_draws(x.numel(), window, key, [=](std::int64_t begin, std::int64_t end, const float* draws) {
       for (std::int64_t i = begin; i < end; ++i) {
         const C scaled = static_cast<C>(from[i]) * factor;
         to[i] = static_cast<T>(draws[i - begin] >= limit ? scaled : C(0));
@@ -96,22 +105,24 @@ void CpuTraining::dropout(const Tensor& x, const DrawKey& key, const DrawWindow&
   });
 }
 
-void CpuTraining::add_squared_norm(const Tensor& x, Tensor& result) const {
+template <>
+void TrainingKernelsOn<cpu::Context>::add_squared_norm(const Tensor& x, Tensor& result) const {
   visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) {
     const T* const from = x.as<const T>();
-    *result.as<double>() += parallel_sum<double>(x.numel(), [from](std::int64_t i) {
+    *result.as<double>() += cpu::parallel_sum<double>(x.numel(), [from](std::int64_t i) {
       const auto value = static_cast<double>(static_cast<Compute<T>>(from[i]));
       return value * value;
     });
   });
 }
 
-void CpuTraining::clamp(Tensor& x, double bound) const {
+template <>
+void TrainingKernelsOn<cpu::Context>::clamp(Tensor& x, double bound) const {
   visit_floating(x.dtype(), "clamp", [&]<class T>(T) {
     using C = Compute<T>;
     T* const at = x.as<T>();
     const auto most = static_cast<C>(bound);
-    parallel_for(x.numel(), usual_grain, [=](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(x.numel(), cpu::usual_grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const C value = static_cast<C>(at[i]);
         at[i] = static_cast<T>(value > most ? most : value < -most ? -most : value);
@@ -120,14 +131,16 @@ void CpuTraining::clamp(Tensor& x, double bound) const {
   });
 }
 
-void CpuTraining::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const {
+template <>
+void TrainingKernelsOn<cpu::Context>::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight,
+                                          Tensor& velocity) const {
   visit_floating(weight.dtype(), "sgd", [&]<class T>(T) {
     using C = Compute<T>;
     const SgdUpdate<C> update(step);
     const T* const g = gradient.as<const T>();
     T* const w = weight.as<T>();
     C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
-    parallel_for(weight.numel(), usual_grain / 2, [=](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(weight.numel(), cpu::usual_grain / 2, [=](std::int64_t begin, std::int64_t end) {
       if (v == nullptr) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
@@ -144,8 +157,9 @@ void CpuTraining::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weigh
   });
 }
 
-void CpuTraining::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-                        Tensor& square) const {
+template <>
+void TrainingKernelsOn<cpu::Context>::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
+                                            Tensor& square) const {
   visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
     using C = Compute<T>;
     const AdamWUpdate<C> update(step);
@@ -153,7 +167,7 @@ void CpuTraining::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& w
     T* const w = weight.as<T>();
     C* const m = mean.as<C>();
     C* const s = square.as<C>();
-    parallel_for(weight.numel(), usual_grain / 4, [=](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(weight.numel(), cpu::usual_grain / 4, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
         C first = m[i];
@@ -166,4 +180,4 @@ void CpuTraining::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& w
   });
 }
 
-}  // namespace heddle::cpu
+}  // namespace heddle

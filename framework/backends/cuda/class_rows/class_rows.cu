@@ -1,5 +1,6 @@
-#include "framework/backends/cuda/class_rows/class_rows.h"
 #include "framework/backends/cuda/class_rows/elements.cuh"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/kernels/class_rows.h"
 #include "framework/kernels/class_rows_checks.h"
 #include "framework/scalars/sgd_map.h"
 
@@ -127,41 +128,6 @@ void check_index(const Context& context, const Selected& selected, std::int64_t 
 
 }  // namespace
 
-void CudaClassRows::load(const ClassTable& table, const ClassSelection& selection, double epsilon, Tensor& rows,
-                         Tensor& inverse_norm) const {
-  visit_compute(table.weight, [&]<class C>(C) {
-    const auto columns = static_cast<int>(table.weight.shape().back());
-    const RowLoad<C> load{.selected = selected_rows(context_, selection, table.weight, false),
-                          .weight = Elements(table.weight),
-                          .scale = data_or_null<float>(table.scale),
-                          .rows = data_or_null<C>(rows),
-                          .inverse_norm = data_or_null<C>(inverse_norm),
-                          .epsilon = epsilon,
-                          .columns = columns,
-                          .are_packed = are_pairs_aligned(columns, table.weight, rows)};
-    for_each_row_group(context_, selection.size, group_threads<C>(columns), load);
-  });
-}
-
-void CudaClassRows::catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const {
-  check(table, steps);
-  visit_compute(table.weight, [&]<class C>(C) {
-    const auto columns = static_cast<int>(table.weight.shape().back());
-    auto* const taken = table.taken.as<std::int32_t>();
-    const CatchUp<C> catch_up{.selected = selected_rows(context_, selection, table.weight, true),
-                              .weight = table.weight.as<C>(),
-                              .velocity = data_or_null<C>(table.momentum),
-                              .taken = taken,
-                              .maps = static_cast<const SgdMap*>(steps.maps.data()),
-                              .count = steps.count,
-                              .columns = columns,
-                              .are_packed = are_pairs_aligned(columns, table.weight, table.momentum)};
-    for_each_row_group(context_, selection.size, group_threads<C>(columns), catch_up);
-    // Only when every thread of a row has read how many it lacked.
-    mark_taken(context_, catch_up.selected, selection.size, taken, static_cast<std::int32_t>(steps.count));
-  });
-}
-
 Selected selected_rows(const Context& context, const ClassSelection& selection, const Tensor& weight,
                        bool are_written) {
   const Selected selected{selection.begin, weight.shape()[0], data_or_null<std::int64_t>(selection.index)};
@@ -173,3 +139,45 @@ Selected selected_rows(const Context& context, const ClassSelection& selection, 
 }
 
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ClassRowKernelsOn<cuda::Context>::load(const ClassTable& table, const ClassSelection& selection, double epsilon,
+                                            Tensor& rows, Tensor& inverse_norm) const {
+  cuda::visit_compute(table.weight, [&]<class C>(C) {
+    const auto columns = static_cast<int>(table.weight.shape().back());
+    const cuda::RowLoad<C> load{.selected = cuda::selected_rows(context_, selection, table.weight, false),
+                                .weight = cuda::Elements(table.weight),
+                                .scale = cuda::data_or_null<float>(table.scale),
+                                .rows = cuda::data_or_null<C>(rows),
+                                .inverse_norm = cuda::data_or_null<C>(inverse_norm),
+                                .epsilon = epsilon,
+                                .columns = columns,
+                                .are_packed = cuda::are_pairs_aligned(columns, table.weight, rows)};
+    cuda::for_each_row_group(context_, selection.size, cuda::group_threads<C>(columns), load);
+  });
+}
+
+template <>
+void ClassRowKernelsOn<cuda::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
+                                                const LazySteps& steps) const {
+  check(table, steps);
+  cuda::visit_compute(table.weight, [&]<class C>(C) {
+    const auto columns = static_cast<int>(table.weight.shape().back());
+    auto* const taken = table.taken.as<std::int32_t>();
+    const cuda::CatchUp<C> catch_up{.selected = cuda::selected_rows(context_, selection, table.weight, true),
+                                    .weight = table.weight.as<C>(),
+                                    .velocity = cuda::data_or_null<C>(table.momentum),
+                                    .taken = taken,
+                                    .maps = static_cast<const SgdMap*>(steps.maps.data()),
+                                    .count = steps.count,
+                                    .columns = columns,
+                                    .are_packed = cuda::are_pairs_aligned(columns, table.weight, table.momentum)};
+    cuda::for_each_row_group(context_, selection.size, cuda::group_threads<C>(columns), catch_up);
+    // Only when every thread of a row has read how many it lacked.
+    cuda::mark_taken(context_, catch_up.selected, selection.size, taken, static_cast<std::int32_t>(steps.count));
+  });
+}
+
+}  // namespace heddle

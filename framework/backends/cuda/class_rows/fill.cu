@@ -1,5 +1,6 @@
-#include "framework/backends/cuda/class_rows/class_rows.h"
 #include "framework/backends/cuda/class_rows/elements.cuh"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/kernels/class_rows.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -69,11 +70,17 @@ void fill_as(const Context& context, ClassTable& table, const DrawKey& key, std:
 
 }  // namespace
 
-void CudaClassRows::fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
-                         const ClassInitial& initial) const {
-  if (table.weight.dtype() == DType::i8) return fill_as<std::int8_t>(context_, table, key, first_element, initial);
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ClassRowKernelsOn<cuda::Context>::fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,
+                                            const ClassInitial& initial) const {
+  if (table.weight.dtype() == DType::i8)
+    return cuda::fill_as<std::int8_t>(context_, table, key, first_element, initial);
   visit_floating(table.weight.dtype(), "class table",
-                 [&]<class T>(T) { fill_as<T>(context_, table, key, first_element, initial); });
+                 [&]<class T>(T) { cuda::fill_as<T>(context_, table, key, first_element, initial); });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,5 +1,6 @@
-#include "framework/backends/cuda/class_rows/class_rows.h"
 #include "framework/backends/cuda/class_rows/gradient.cuh"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/kernels/class_rows.h"
 
 namespace heddle::cuda {
 
@@ -61,12 +62,18 @@ void add_squares(const Context& context, const RowGradient<C>& all, std::int64_t
 
 }  // namespace
 
-void CudaClassRows::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
-                                         double bound, Tensor& result) const {
-  visit_compute(rows, [&]<class C>(C) {
-    const RowGradient<C> gradient(rows, inverse_norm, products, bound, 1);
-    add_squares<C>(context_, gradient, rows.shape()[0], result.as<double>());
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ClassRowKernelsOn<cuda::Context>::add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm,
+                                                            const Tensor& products, double bound,
+                                                            Tensor& result) const {
+  cuda::visit_compute(rows, [&]<class C>(C) {
+    const cuda::RowGradient<C> gradient(rows, inverse_norm, products, bound, 1);
+    cuda::add_squares<C>(context_, gradient, rows.shape()[0], result.as<double>());
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -2,8 +2,9 @@
 // in registers.
 #include <variant>
 
-#include "framework/backends/cuda/class_rows/class_rows.h"
 #include "framework/backends/cuda/class_rows/gradient.cuh"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/kernels/class_rows.h"
 #include "framework/kernels/class_rows_checks.h"
 #include "framework/scalars/scalar.h"
 
@@ -170,15 +171,21 @@ void step_as(const Context& context, ClassTable& table, const ClassSelection& se
 
 }  // namespace
 
-void CudaClassRows::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
-                         const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ClassRowKernelsOn<cuda::Context>::step(ClassTable& table, const ClassSelection& selection, const Tensor& rows,
+                                            const Tensor& inverse_norm, const Tensor& products,
+                                            const ClassStep& step) const {
   check(table, selection, rows, products, step);
-  visit_compute(table.weight, [&]<class C>(C) {
-    const RowGradient<C> gradient(rows, inverse_norm, products, step.bound, step.factor);
+  cuda::visit_compute(table.weight, [&]<class C>(C) {
+    const cuda::RowGradient<C> gradient(rows, inverse_norm, products, step.bound, step.factor);
     const auto with_scale = [&](auto has_scale) {
       std::visit(
           [&](const auto& kind) {
-            step_as<has_scale.value>(context_, table, selection, gradient, update_in<C>(kind), step);
+            cuda::step_as<has_scale.value>(context_, table, selection, gradient, update_in<C>(kind), step);
           },
           step.update);
     };
@@ -189,4 +196,4 @@ void CudaClassRows::step(ClassTable& table, const ClassSelection& selection, con
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

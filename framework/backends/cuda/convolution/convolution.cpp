@@ -1,10 +1,12 @@
 // Convolutions by cuDNN, or by their definition where it has none.
-#include "framework/backends/cuda/convolution/convolution.h"
+#include "framework/kernels/convolution.h"
 
 #include <algorithm>
 
+#include "framework/backends/cuda/convolution/convolutions.h"
 #include "framework/backends/cuda/convolution/plain.h"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/elementwise/bias.h"
 
 namespace heddle::cuda {
 
@@ -24,48 +26,8 @@ bool is_aligned(const Tensor& x) {
 
 }  // namespace
 
-ConvolutionNeeds CudaConvolution::convolution_needs(const ConvolutionGeometry& g, ConvolutionPart part,
-                                                    DType dtype) const {
-  return cudnn_.needs({g, part, dtype});
-}
-
-void CudaConvolution::pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/, const Tensor& weight,
-                                  Tensor& /*packed*/) const {
-  fail("convolution: {} needs no packing", to_string(weight));
-}
-
-void CudaConvolution::convolution_forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
-                                          const Tensor& bias, Tensor& y, Tensor& workspace) const {
-  bool adds_bias = false;
-  if (g.is_empty())
-    clear(context_, y);
-  else
-    adds_bias = run(g, ConvolutionPart::forward, x, weight, bias, y, workspace);
-  if (bias.defined() && !adds_bias) CudaElementwise(context_).binary(BinaryOp::add, y, bias, y);
-}
-
-void CudaConvolution::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy, const Tensor& weight,
-                                                 Tensor& dx, Tensor& workspace) const {
-  if (g.is_empty()) return clear(context_, dx);
-  run(g, ConvolutionPart::backward_input, dx, weight, {}, dy, workspace);
-}
-
-void CudaConvolution::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor& dy,
-                                                  bool /*adds*/, Tensor& dweight, Tensor& /*packed*/,
-                                                  Tensor& workspace) const {
-  if (g.is_empty()) return clear(context_, dweight);
-  run(g, ConvolutionPart::backward_weight, x, dweight, {}, dy, workspace);
-}
-
-std::vector<ChosenConvolution> CudaConvolution::chosen_convolutions() const {
-  std::vector<ChosenConvolution> all = cudnn_.chosen();
-  for (const ConvolutionCase& c : plain_) all.push_back(chosen(c, "plain"));
-  std::sort(all.begin(), all.end());
-  return all;
-}
-
-bool CudaConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight,
-                          const Tensor& bias, const Tensor& y, const Tensor& workspace) const {
+bool Convolutions::run(const ConvolutionGeometry& g, ConvolutionPart part, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, const Tensor& y, const Tensor& workspace) {
   CudnnConvolution* const found = cudnn_.find({g, part, x.dtype()});
   if (found != nullptr && is_aligned(x) && is_aligned(weight) && is_aligned(y)) {
     void* const scratch = workspace.defined() ? workspace.data() : nullptr;
@@ -79,4 +41,60 @@ bool CudaConvolution::run(const ConvolutionGeometry& g, ConvolutionPart part, co
   return false;
 }
 
+std::vector<ChosenConvolution> Convolutions::chosen() const {
+  std::vector<ChosenConvolution> all = cudnn_.chosen();
+  for (const ConvolutionCase& c : plain_) all.push_back(cuda::chosen(c, "plain"));
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+ConvolutionNeeds ConvolutionKernelsOn<cuda::Context>::convolution_needs(const ConvolutionGeometry& g,
+                                                                        ConvolutionPart part, DType dtype) const {
+  return context_.convolutions().needs({g, part, dtype});
+}
+
+template <>
+void ConvolutionKernelsOn<cuda::Context>::pack_weight(const ConvolutionGeometry& /*g*/, ConvolutionPart /*part*/,
+                                                      const Tensor& weight, Tensor& /*packed*/) const {
+  fail("convolution: {} needs no packing", to_string(weight));
+}
+
+template <>
+void ConvolutionKernelsOn<cuda::Context>::convolution_forward(const ConvolutionGeometry& g, const Tensor& x,
+                                                              const Tensor& weight, const Tensor& bias, Tensor& y,
+                                                              Tensor& workspace) const {
+  bool adds_bias = false;
+  if (g.is_empty())
+    cuda::clear(context_, y);
+  else
+    adds_bias = context_.convolutions().run(g, ConvolutionPart::forward, x, weight, bias, y, workspace);
+  if (bias.defined() && !adds_bias) cuda::add_bias(context_, bias, y);
+}
+
+template <>
+void ConvolutionKernelsOn<cuda::Context>::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& dy,
+                                                                     const Tensor& weight, Tensor& dx,
+                                                                     Tensor& workspace) const {
+  if (g.is_empty()) return cuda::clear(context_, dx);
+  context_.convolutions().run(g, ConvolutionPart::backward_input, dx, weight, {}, dy, workspace);
+}
+
+template <>
+void ConvolutionKernelsOn<cuda::Context>::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
+                                                                      const Tensor& dy, bool /*adds*/, Tensor& dweight,
+                                                                      Tensor& /*packed*/, Tensor& workspace) const {
+  if (g.is_empty()) return cuda::clear(context_, dweight);
+  context_.convolutions().run(g, ConvolutionPart::backward_weight, x, dweight, {}, dy, workspace);
+}
+
+template <>
+std::vector<ChosenConvolution> ConvolutionKernelsOn<cuda::Context>::chosen_convolutions() const {
+  return context_.convolutions().chosen();
+}
+
+}  // namespace heddle

@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "framework/backends/cuda/convolution/convolutions.h"
+#include "framework/backends/cuda/linear_algebra/cublas_products.h"
+
 namespace heddle::cuda {
 
 namespace {
@@ -52,6 +55,8 @@ Context::Context(int gpu, bool tf32) : gpu_(gpu), uses_tf32_(tf32) {
     check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
     fault_ = new (fault) Fault;
     staging_ = std::make_unique<Staging>(stream_, *events_);
+    products_ = std::make_unique<CublasProducts>(*this);
+    convolutions_ = std::make_unique<Convolutions>(*this);
   } catch (...) {
     release();
     throw;
@@ -65,6 +70,8 @@ Context::~Context() {
 void Context::release() {
   // A rank that failed has left work behind.
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
+  convolutions_.reset();
+  products_.reset();
   staging_.reset();
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);

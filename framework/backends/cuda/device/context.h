@@ -14,6 +14,9 @@
 
 namespace heddle::cuda {
 
+class Convolutions;
+class CublasProducts;
+
 /// OutOfMemory if there is no memory left, else an Error that names the call and the runtime's reason.
 void check(cudaError_t status, std::string_view call);
 
@@ -56,6 +59,9 @@ class Context {
   Fault* fault() const { return fault_; }
   Staging& staging() { return *staging_; }
   Events& events() { return *events_; }
+  /// What the libraries have made for this rank so far.
+  CublasProducts& products() { return *products_; }
+  Convolutions& convolutions() { return *convolutions_; }
 
   /// The host waits for the stream; throws if an index was outside its rows, and names the first one.
   void synchronize();
@@ -71,6 +77,8 @@ class Context {
   Fault* fault_ = nullptr;
   std::shared_ptr<Events> events_ = std::make_shared<Events>();
   std::unique_ptr<Staging> staging_;
+  std::unique_ptr<CublasProducts> products_;
+  std::unique_ptr<Convolutions> convolutions_;
 };
 
 }  // namespace heddle::cuda

@@ -1,5 +1,7 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/backends/cuda/elementwise/bias.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -65,13 +67,26 @@ void binary_as(const Context& context, const Tensor& a, const Tensor& b, Tensor&
   });
 }
 
-}  // namespace
-
-void CudaElementwise::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+void broadcast(const Context& context, BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
   if (y.numel() == 0) return;
   visit_floating(y.dtype(), "binary", [&]<class T>(T) {
-    visit(op, [&](auto which) { binary_as<decltype(which)::value, T>(context_, a, b, y); });
+    visit(op, [&](auto which) { binary_as<decltype(which)::value, T>(context, a, b, y); });
   });
 }
 
+}  // namespace
+
+void add_bias(const Context& context, const Tensor& bias, Tensor& y) {
+  broadcast(context, BinaryOp::add, y, bias, y);
+}
+
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ElementwiseKernelsOn<cuda::Context>::binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+  cuda::broadcast(context_, op, a, b, y);
+}
+
+}  // namespace heddle

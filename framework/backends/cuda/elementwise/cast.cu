@@ -1,5 +1,6 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/kernels/elementwise.h"
 
 namespace heddle::cuda {
 
@@ -14,9 +15,15 @@ void cast_as(const Context& context, const Tensor& x, Tensor& y) {
 
 }  // namespace
 
-void CudaElementwise::cast(const Tensor& x, Tensor& y) const {
-  visit_any(x.dtype(),
-            [&]<class From>(From) { visit_any(y.dtype(), [&]<class To>(To) { cast_as<To, From>(context_, x, y); }); });
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ElementwiseKernelsOn<cuda::Context>::cast(const Tensor& x, Tensor& y) const {
+  visit_any(x.dtype(), [&]<class From>(From) {
+    visit_any(y.dtype(), [&]<class To>(To) { cuda::cast_as<To, From>(context_, x, y); });
+  });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,5 +1,6 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -41,33 +42,42 @@ void scale_add_as(const Context& context, Compute<T> alpha, const Tensor& x, Com
 
 }  // namespace
 
-void CudaElementwise::fill(Tensor& y, double value) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ElementwiseKernelsOn<cuda::Context>::fill(Tensor& y, double value) const {
   visit_any(y.dtype(), [&]<class T>(T) {
     if constexpr (std::is_integral_v<T>)
-      fill_as(context_, y, static_cast<T>(value));
+      cuda::fill_as(context_, y, static_cast<T>(value));
     else
-      fill_as(context_, y, static_cast<T>(static_cast<Compute<T>>(value)));
+      cuda::fill_as(context_, y, static_cast<T>(static_cast<Compute<T>>(value)));
   });
 }
 
-void CudaElementwise::unary(UnaryOp op, const Tensor& x, Tensor& y) const {
+template <>
+void ElementwiseKernelsOn<cuda::Context>::unary(UnaryOp op, const Tensor& x, Tensor& y) const {
   visit_floating(x.dtype(), "unary", [&]<class T>(T) {
-    visit(op, [&](auto which) { unary_as<decltype(which)::value, T>(context_, x, y); });
+    visit(op, [&](auto which) { cuda::unary_as<decltype(which)::value, T>(context_, x, y); });
   });
 }
 
-void CudaElementwise::unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
+template <>
+void ElementwiseKernelsOn<cuda::Context>::unary_backward(UnaryOp op, const Tensor& x, const Tensor& y, const Tensor& dy,
+                                                         Tensor& dx) const {
   visit_floating(dy.dtype(), "unary", [&]<class T>(T) {
     visit(op, [&](auto which) {
-      unary_backward_as<decltype(which)::value, T>(context_, unary_keeps_input(op) ? x : y, dy, dx);
+      cuda::unary_backward_as<decltype(which)::value, T>(context_, unary_keeps_input(op) ? x : y, dy, dx);
     });
   });
 }
 
-void CudaElementwise::scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const {
+template <>
+void ElementwiseKernelsOn<cuda::Context>::scale_add(double alpha, const Tensor& x, double beta, Tensor& y) const {
   visit_floating(x.dtype(), "scale_add", [&]<class T>(T) {
-    scale_add_as<T>(context_, static_cast<Compute<T>>(alpha), x, static_cast<Compute<T>>(beta), y);
+    cuda::scale_add_as<T>(context_, static_cast<Compute<T>>(alpha), x, static_cast<Compute<T>>(beta), y);
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

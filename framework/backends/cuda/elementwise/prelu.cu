@@ -1,5 +1,6 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
+#include "framework/kernels/elementwise.h"
 
 namespace heddle::cuda {
 
@@ -56,16 +57,22 @@ void prelu_input(const Context& context, const Tensor& x, const Tensor& slope, c
 
 }  // namespace
 
-void CudaElementwise::prelu(const Tensor& x, const Tensor& slope, Tensor& y) const {
-  visit_floating(x.dtype(), "prelu", [&]<class T>(T) { prelu_as<T>(context_, x, slope, y); });
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ElementwiseKernelsOn<cuda::Context>::prelu(const Tensor& x, const Tensor& slope, Tensor& y) const {
+  visit_floating(x.dtype(), "prelu", [&]<class T>(T) { cuda::prelu_as<T>(context_, x, slope, y); });
 }
 
-void CudaElementwise::prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy, Tensor& dx,
-                                     Tensor& dslope) const {
+template <>
+void ElementwiseKernelsOn<cuda::Context>::prelu_backward(const Tensor& x, const Tensor& slope, const Tensor& dy,
+                                                         Tensor& dx, Tensor& dslope) const {
   visit_floating(x.dtype(), "prelu", [&]<class T>(T) {
-    if (dslope.defined()) prelu_slopes<T>(context_, x, dy, dslope);
-    if (dx.defined()) prelu_input<T>(context_, x, slope, dy, dx);
+    if (dslope.defined()) cuda::prelu_slopes<T>(context_, x, dy, dslope);
+    if (dx.defined()) cuda::prelu_input<T>(context_, x, slope, dy, dx);
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,6 +1,7 @@
 // Classes with k centres each.
-#include "framework/backends/cuda/head/head.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
+#include "framework/kernels/head.h"
 
 namespace heddle::cuda {
 
@@ -57,15 +58,22 @@ void spread_centres_as(const Context& context, const Tensor& by_cosine, const Te
 
 }  // namespace
 
-void CudaHead::best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const {
-  visit_head(products.dtype(), "best_centres",
-             [&]<class T>(T) { best_centres_as<T>(context_, products, scale, cosines, best); });
-}
-
-void CudaHead::spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
-                              Tensor& gradient) const {
-  visit_head(gradient.dtype(), "spread_centres",
-             [&]<class T>(T) { spread_centres_as<T>(context_, by_cosine, best, scale, gradient); });
-}
-
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void HeadKernelsOn<cuda::Context>::best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines,
+                                                Tensor& best) const {
+  visit_head(products.dtype(), "best_centres",
+             [&]<class T>(T) { cuda::best_centres_as<T>(context_, products, scale, cosines, best); });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::spread_centres(const Tensor& by_cosine, const Tensor& best, const Tensor& scale,
+                                                  Tensor& gradient) const {
+  visit_head(gradient.dtype(), "spread_centres",
+             [&]<class T>(T) { cuda::spread_centres_as<T>(context_, by_cosine, best, scale, gradient); });
+}
+
+}  // namespace heddle

@@ -1,6 +1,7 @@
 // Logits of all of a rank's classes. A block works on a row, or on a part of one.
-#include "framework/backends/cuda/head/head.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
+#include "framework/kernels/head.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -116,30 +117,39 @@ void margin_gradient_as(const Context& context, const StepMargin& margin, const 
 
 }  // namespace
 
-void CudaHead::margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits, Tensor& target_logit,
-                             Tensor& target_slope, Tensor& row_max) const {
-  visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
-    margin_logits_as<T>(context_, margin, columns, logits, target_logit, target_slope, row_max);
-  });
-}
-
-void CudaHead::exponential_sums(const StepMargin& margin, const HeadColumns& columns, const Tensor& logits,
-                                const Tensor& row_max, Tensor& sums) const {
-  visit_head(logits.dtype(), "exponential_sums",
-             [&]<class T>(T) { exponential_sums_as<T>(context_, margin, columns, logits, row_max, sums); });
-}
-
-void CudaHead::margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
-                           Tensor& loss) const {
-  visit_head(row_max.dtype(), "margin_loss",
-             [&]<class T>(T) { margin_loss_as<T>(context_, row_max, sums, target_logit, log_sums, loss); });
-}
-
-void CudaHead::margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                               const Tensor& target_slope, double loss_scale, Tensor& logits) const {
-  visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
-    margin_gradient_as<T>(context_, margin, columns, log_sums, target_slope, loss_scale, logits);
-  });
-}
-
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void HeadKernelsOn<cuda::Context>::margin_logits(const StepMargin& margin, const HeadColumns& columns, Tensor& logits,
+                                                 Tensor& target_logit, Tensor& target_slope, Tensor& row_max) const {
+  visit_head(logits.dtype(), "margin_logits", [&]<class T>(T) {
+    cuda::margin_logits_as<T>(context_, margin, columns, logits, target_logit, target_slope, row_max);
+  });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::exponential_sums(const StepMargin& margin, const HeadColumns& columns,
+                                                    const Tensor& logits, const Tensor& row_max, Tensor& sums) const {
+  visit_head(logits.dtype(), "exponential_sums",
+             [&]<class T>(T) { cuda::exponential_sums_as<T>(context_, margin, columns, logits, row_max, sums); });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit,
+                                               Tensor& log_sums, Tensor& loss) const {
+  visit_head(row_max.dtype(), "margin_loss",
+             [&]<class T>(T) { cuda::margin_loss_as<T>(context_, row_max, sums, target_logit, log_sums, loss); });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::margin_gradient(const StepMargin& margin, const HeadColumns& columns,
+                                                   const Tensor& log_sums, const Tensor& target_slope,
+                                                   double loss_scale, Tensor& logits) const {
+  visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
+    cuda::margin_gradient_as<T>(context_, margin, columns, log_sums, target_slope, loss_scale, logits);
+  });
+}
+
+}  // namespace heddle

@@ -1,6 +1,7 @@
 // Margins whose target logit depends on lengths, too.
-#include "framework/backends/cuda/head/head.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
+#include "framework/kernels/head.h"
 
 namespace heddle::cuda {
 
@@ -63,25 +64,31 @@ struct AddRadial {
 
 }  // namespace
 
-void CudaHead::radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
-                            Tensor& share) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void HeadKernelsOn<cuda::Context>::radial_share(const StepMargin& margin, const Tensor& products,
+                                                const Tensor& log_sums, double loss_scale, Tensor& share) const {
   visit_head(products.dtype(), "radial_share",
-             [&]<class T>(T) { radial_share_as<T>(context_, margin, products, log_sums, loss_scale, share); });
+             [&]<class T>(T) { cuda::radial_share_as<T>(context_, margin, products, log_sums, loss_scale, share); });
 }
 
-void CudaHead::add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
-                          Tensor& gradient) const {
+template <>
+void HeadKernelsOn<cuda::Context>::add_radial(const Tensor& share, const Tensor& index, std::int64_t begin,
+                                              const Tensor& rows, Tensor& gradient) const {
   visit_head(rows.dtype(), "add_radial", [&]<class T>(T) {
-    const AddRadial<T> add{.shares = share.as<const T>(),
-                           .samples = share.numel(),
-                           .index = data_or_null<const std::int64_t>(index),
-                           .begin = begin,
-                           .rows = rows.as<const T>(),
-                           .count = rows.shape()[0],
-                           .width = rows.shape()[1],
-                           .gradients = gradient.as<T>()};
-    for_each_row(context_, share.numel(), add);
+    const cuda::AddRadial<T> add{.shares = share.as<const T>(),
+                                 .samples = share.numel(),
+                                 .index = cuda::data_or_null<const std::int64_t>(index),
+                                 .begin = begin,
+                                 .rows = rows.as<const T>(),
+                                 .count = rows.shape()[0],
+                                 .width = rows.shape()[1],
+                                 .gradients = gradient.as<T>()};
+    cuda::for_each_row(context_, share.numel(), add);
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,6 +1,7 @@
 // The rows' own classes: their products, and what margins make of them before the logits.
-#include "framework/backends/cuda/head/head.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
+#include "framework/kernels/head.h"
 
 namespace heddle::cuda {
 
@@ -79,47 +80,56 @@ void row_parameters_as(const Context& context, const MarginConfig& margin, const
 
 }  // namespace
 
-void CudaHead::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products, Tensor& radii,
-                               Tensor& best) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void HeadKernelsOn<cuda::Context>::target_products(const HeadTargets& targets, const Tensor& rows, Tensor& products,
+                                                   Tensor& radii, Tensor& best) const {
   visit_head(rows.dtype(), "target_products", [&]<class T>(T) {
     const std::int64_t count = rows.shape()[0];
-    const TargetProducts<T> find{.labels = targets.labels.as<const std::int64_t>(),
-                                 .begin = targets.range.begin,
-                                 .size = targets.range.size,
-                                 .rows = rows.as<const T>(),
-                                 .weights = targets.rows.as<const T>(),
-                                 .scale = data_or_null<const T>(targets.scale),
-                                 .width = rows.shape()[1],
-                                 .centres = count == 0 ? 1 : targets.rows.shape()[0] / count,
-                                 .products = products.as<T>(),
-                                 .radii = data_or_null<T>(radii),
-                                 .best = data_or_null<std::int64_t>(best)};
-    for_each_row(context_, count, find);
+    const cuda::TargetProducts<T> find{.labels = targets.labels.as<const std::int64_t>(),
+                                       .begin = targets.range.begin,
+                                       .size = targets.range.size,
+                                       .rows = rows.as<const T>(),
+                                       .weights = targets.rows.as<const T>(),
+                                       .scale = cuda::data_or_null<const T>(targets.scale),
+                                       .width = rows.shape()[1],
+                                       .centres = count == 0 ? 1 : targets.rows.shape()[0] / count,
+                                       .products = products.as<T>(),
+                                       .radii = cuda::data_or_null<T>(radii),
+                                       .best = cuda::data_or_null<std::int64_t>(best)};
+    cuda::for_each_row(context_, count, find);
   });
 }
 
-void CudaHead::row_parameters(const MarginConfig& margin, const Tensor& running, const Tensor& statistic,
-                              Tensor& parameter, Tensor& moments) const {
+template <>
+void HeadKernelsOn<cuda::Context>::row_parameters(const MarginConfig& margin, const Tensor& running,
+                                                  const Tensor& statistic, Tensor& parameter, Tensor& moments) const {
   visit_head(statistic.dtype(), "row_parameters",
-             [&]<class T>(T) { row_parameters_as<T>(context_, margin, running, statistic, parameter, moments); });
+             [&]<class T>(T) { cuda::row_parameters_as<T>(context_, margin, running, statistic, parameter, moments); });
 }
 
-void CudaHead::update_running(const MarginConfig& margin, const Tensor& moments, Tensor& running) const {
+template <>
+void HeadKernelsOn<cuda::Context>::update_running(const MarginConfig& margin, const Tensor& moments,
+                                                  Tensor& running) const {
   const auto* const observed = moments.as<const double>();
   auto* const state = running.as<double>();
-  for_each(context_, 1, [=] __device__(std::int64_t) { heddle::update_running(margin, observed, state); });
+  cuda::for_each(context_, 1, [=] __device__(std::int64_t) { heddle::update_running(margin, observed, state); });
 }
 
-void CudaHead::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
+template <>
+void HeadKernelsOn<cuda::Context>::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
   const std::int64_t centres = labels.numel() == 0 ? 1 : local.numel() / labels.numel();
   const std::int64_t begin = range.begin;
   const std::int64_t size = range.size;
   const auto* const from = labels.as<const std::int64_t>();
   auto* const to = local.as<std::int64_t>();
-  for_each(context_, labels.numel() * centres, [=] __device__(std::int64_t i) {
+  cuda::for_each(context_, labels.numel() * centres, [=] __device__(std::int64_t i) {
     const std::int64_t column = from[i / centres] - begin;
     to[i] = (column >= 0 && column < size ? column : 0) * centres + i % centres;
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

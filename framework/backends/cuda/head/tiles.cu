@@ -1,6 +1,7 @@
 // Logits that are computed tile by tile and forgotten.
-#include "framework/backends/cuda/head/head.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
+#include "framework/kernels/head.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -151,35 +152,52 @@ void gradient_by_class_as(const Context& context, const StepMargin& margin, cons
 
 }  // namespace
 
-void CudaHead::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const {
-  visit_head(row_max.dtype(), "raise_reference",
-             [&]<class T>(T) { raise_reference_as<T>(context_, row_max, reference, sums, factor); });
-}
-
-void CudaHead::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
-                                       Tensor& logits, Tensor& sums) const {
-  visit_head(logits.dtype(), "accumulate_exponentials",
-             [&]<class T>(T) { accumulate_exponentials_as<T>(context_, margin, columns, reference, logits, sums); });
-}
-
-void CudaHead::fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
-                              const HeadSoftmax& known, Tensor& weighted) const {
-  visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
-    fused_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), targets, known, weighted);
-  });
-}
-
-void CudaHead::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
-                                const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const {
-  visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-    stashed_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), columns, known, exponentials, gradient);
-  });
-}
-
-void CudaHead::gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                                 double loss_scale, Tensor& products) const {
-  visit_head(products.dtype(), "gradient_by_class",
-             [&]<class T>(T) { gradient_by_class_as<T>(context_, margin, columns, log_sums, loss_scale, products); });
-}
-
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void HeadKernelsOn<cuda::Context>::raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums,
+                                                   Tensor& factor) const {
+  visit_head(row_max.dtype(), "raise_reference",
+             [&]<class T>(T) { cuda::raise_reference_as<T>(context_, row_max, reference, sums, factor); });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns,
+                                                           const Tensor& reference, Tensor& logits,
+                                                           Tensor& sums) const {
+  visit_head(logits.dtype(), "accumulate_exponentials", [&]<class T>(T) {
+    cuda::accumulate_exponentials_as<T>(context_, margin, columns, reference, logits, sums);
+  });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::fused_gradient(const MarginConfig& margin, double loss_scale,
+                                                  const HeadTargets& targets, const HeadSoftmax& known,
+                                                  Tensor& weighted) const {
+  visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
+    cuda::fused_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), targets, known, weighted);
+  });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns,
+                                                    double loss_scale, const HeadSoftmax& known,
+                                                    const Tensor& exponentials, Tensor& gradient) const {
+  visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
+    cuda::stashed_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), columns, known, exponentials,
+                              gradient);
+  });
+}
+
+template <>
+void HeadKernelsOn<cuda::Context>::gradient_by_class(const StepMargin& margin, const HeadColumns& columns,
+                                                     const Tensor& log_sums, double loss_scale,
+                                                     Tensor& products) const {
+  visit_head(products.dtype(), "gradient_by_class", [&]<class T>(T) {
+    cuda::gradient_by_class_as<T>(context_, margin, columns, log_sums, loss_scale, products);
+  });
+}
+
+}  // namespace heddle

@@ -1,7 +1,9 @@
 // Matrix products by cublasLt. A bias is added by a kernel of its own where the library has no epilogue that would.
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/elementwise/elementwise.h"
-#include "framework/backends/cuda/linear_algebra/linear_algebra.h"
+#include "framework/backends/cuda/elementwise/bias.h"
+#include "framework/backends/cuda/linear_algebra/cublas_products.h"
+#include "framework/kernels/linear_algebra.h"
 
 namespace heddle::cuda {
 
@@ -24,40 +26,55 @@ void scale(const Context& context, double beta, Tensor& c) {
 
 }  // namespace
 
-void CudaLinearAlgebra::gemm(const MatrixProduct& product, Tensor& c, Tensor& /*workspace*/) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void LinearAlgebraKernelsOn<cuda::Context>::gemm(const MatrixProduct& product, Tensor& c, Tensor& /*workspace*/) const {
   if (c.numel() == 0) return;
   bool adds_bias = false;
   if (product.k() == 0)
-    scale(context_, product.beta, c);
+    cuda::scale(context_, product.beta, c);
   else
-    adds_bias = products_.multiply(product, c);
-  if (product.bias.defined() && !adds_bias) CudaElementwise(context_).binary(BinaryOp::add, c, product.bias, c);
+    adds_bias = context_.products().multiply(product, c);
+  if (product.bias.defined() && !adds_bias) cuda::add_bias(context_, product.bias, c);
 }
 
-std::int64_t CudaLinearAlgebra::gemm_workspace(const MatrixProduct& /*product*/, const Tensor& /*c*/) const {
+template <>
+std::int64_t LinearAlgebraKernelsOn<cuda::Context>::gemm_workspace(const MatrixProduct& /*product*/,
+                                                                   const Tensor& /*c*/) const {
   return 0;  // all products share the library's workspace
 }
 
-bool CudaLinearAlgebra::is_bf16_fast() const {
+template <>
+bool LinearAlgebraKernelsOn<cuda::Context>::is_bf16_fast() const {
   return true;
 }
 
 // The library reads every operand where it lies.
-std::int64_t CudaLinearAlgebra::packed_bytes(std::int64_t /*m*/, const Tensor& /*b*/, bool /*transpose_b*/) const {
+template <>
+std::int64_t LinearAlgebraKernelsOn<cuda::Context>::packed_bytes(std::int64_t /*m*/, const Tensor& /*b*/,
+                                                                 bool /*transpose_b*/) const {
   return 0;
 }
 
-void CudaLinearAlgebra::pack(std::int64_t /*m*/, const Tensor& b, bool /*transpose_b*/, Tensor& /*packed*/) const {
+template <>
+void LinearAlgebraKernelsOn<cuda::Context>::pack(std::int64_t /*m*/, const Tensor& b, bool /*transpose_b*/,
+                                                 Tensor& /*packed*/) const {
   fail("gemm: cuda has no layout into which {} could be packed", to_string(b));
 }
 
-void CudaLinearAlgebra::packed_gemm(const Tensor& a, const Tensor& /*packed*/, double /*beta*/, Tensor& /*c*/,
-                                    Tensor& /*workspace*/) const {
+template <>
+void LinearAlgebraKernelsOn<cuda::Context>::packed_gemm(const Tensor& a, const Tensor& /*packed*/, double /*beta*/,
+                                                        Tensor& /*c*/, Tensor& /*workspace*/) const {
   fail("gemm: cuda has no product of {} with a packed operand", to_string(a));
 }
 
-std::int64_t CudaLinearAlgebra::packed_gemm_workspace(const Tensor& /*a*/, double /*beta*/, const Tensor& /*c*/) const {
+template <>
+std::int64_t LinearAlgebraKernelsOn<cuda::Context>::packed_gemm_workspace(const Tensor& /*a*/, double /*beta*/,
+                                                                          const Tensor& /*c*/) const {
   return 0;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,8 +1,9 @@
 // Normalisation over channels, with what follows the norm folded in: every kernel reads and writes each element once.
 // Sums are those of channels.cuh, so that they depend on shapes only.
 #include "framework/backends/cuda/device/channels.cuh"
-#include "framework/backends/cuda/normalization/normalization.h"
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/dispatch.h"
+#include "framework/kernels/normalization.h"
 
 namespace heddle::cuda {
 
@@ -313,58 +314,70 @@ void backward_input_as(const Context& context, const Tensor& x, const Affine<Com
 
 }  // namespace
 
-void CudaNormalization::moments(const Tensor& x, Tensor& moments) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void NormalizationKernelsOn<cuda::Context>::moments(const Tensor& x, Tensor& moments) const {
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
-    constexpr int pack = sum_pack<T>;
-    if (is_packable<pack>(x.shape().back(), x.as<T>()))
-      moments_as<T, pack>(context_, x, moments);
+    constexpr int pack = cuda::sum_pack<T>;
+    if (cuda::is_packable<pack>(x.shape().back(), x.as<T>()))
+      cuda::moments_as<T, pack>(context_, x, moments);
     else
-      moments_as<T, 1>(context_, x, moments);
+      cuda::moments_as<T, 1>(context_, x, moments);
   });
 }
 
-void CudaNormalization::normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const {
+template <>
+void NormalizationKernelsOn<cuda::Context>::normalize(const ChannelNorm& norm, const Tensor& residual,
+                                                      Tensor& y) const {
   const Tensor& x = norm.x;
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
-    const Affine<Compute<T>> affine(norm);
+    const cuda::Affine<Compute<T>> affine(norm);
     visit_activation(norm.activation, [&]<class Activation>(Activation) {
-      constexpr int pack = map_pack<T>;
-      if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(residual), y.as<T>()))
-        normalize_as<T, pack, Activation::value>(context_, x, affine, residual, y);
+      constexpr int pack = cuda::map_pack<T>;
+      if (cuda::is_packable<pack>(x.shape().back(), x.as<T>(), cuda::data_or_null<T>(residual), y.as<T>()))
+        cuda::normalize_as<T, pack, Activation::value>(context_, x, affine, residual, y);
       else
-        normalize_as<T, 1, Activation::value>(context_, x, affine, residual, y);
+        cuda::normalize_as<T, 1, Activation::value>(context_, x, affine, residual, y);
     });
   });
 }
 
-void CudaNormalization::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy,
-                                                Tensor& sums, Tensor& dresidual) const {
+template <>
+void NormalizationKernelsOn<cuda::Context>::normalize_backward_sums(const ChannelNorm& norm, const Tensor& y,
+                                                                    const Tensor& dy, Tensor& sums,
+                                                                    Tensor& dresidual) const {
   const Tensor& x = norm.x;
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
-    const Affine<Compute<T>> affine(norm);
+    const cuda::Affine<Compute<T>> affine(norm);
     visit_activation(norm.activation, [&]<class Activation>(Activation) {
-      constexpr int pack = sum_pack<T>;
-      if (is_packable<pack>(x.shape().back(), x.as<T>(), data_or_null<T>(y), dy.as<T>(), data_or_null<T>(dresidual)))
-        backward_sums_as<T, pack, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
+      constexpr int pack = cuda::sum_pack<T>;
+      if (cuda::is_packable<pack>(x.shape().back(), x.as<T>(), cuda::data_or_null<T>(y), dy.as<T>(),
+                                  cuda::data_or_null<T>(dresidual)))
+        cuda::backward_sums_as<T, pack, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
       else
-        backward_sums_as<T, 1, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
+        cuda::backward_sums_as<T, 1, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
     });
   });
 }
 
-void CudaNormalization::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy, const Tensor& sums,
-                                                 double count, Tensor& dx) const {
+template <>
+void NormalizationKernelsOn<cuda::Context>::normalize_backward_input(const ChannelNorm& norm, const Tensor& dy,
+                                                                     const Tensor& sums, double count,
+                                                                     Tensor& dx) const {
   const Tensor& x = norm.x;
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
-    const Affine<Compute<T>> affine(norm);
+    const cuda::Affine<Compute<T>> affine(norm);
     visit_activation(norm.activation, [&]<class Activation>(Activation) {
-      constexpr int pack = map_pack<T>;
-      if (is_packable<pack>(x.shape().back(), x.as<T>(), dy.as<T>(), dx.as<T>()))
-        backward_input_as<T, pack, Activation::value>(context_, x, affine, dy, sums, count, dx);
+      constexpr int pack = cuda::map_pack<T>;
+      if (cuda::is_packable<pack>(x.shape().back(), x.as<T>(), dy.as<T>(), dx.as<T>()))
+        cuda::backward_input_as<T, pack, Activation::value>(context_, x, affine, dy, sums, count, dx);
       else
-        backward_input_as<T, 1, Activation::value>(context_, x, affine, dy, sums, count, dx);
+        cuda::backward_input_as<T, 1, Activation::value>(context_, x, affine, dy, sums, count, dx);
     });
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,6 +1,7 @@
 // Moments of groups of rows, merged in their order.
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/normalization/normalization.h"
+#include "framework/kernels/normalization.h"
 #include "framework/scalars/moments.h"
 
 namespace heddle::cuda {
@@ -49,15 +50,22 @@ void merge_moments_as(const Context& context, const Tensor& groups, double momen
 
 }  // namespace
 
-void CudaNormalization::combine_moments(const Tensor& groups, Tensor& merged) const {
-  visit_floating(groups.dtype(), "combine_moments",
-                 [&]<class T>(T) { combine_moments_as<T>(context_, groups, merged); });
-}
-
-void CudaNormalization::merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
-                                      Tensor& running_variance) const {
-  visit_floating(groups.dtype(), "merge_moments",
-                 [&]<class T>(T) { merge_moments_as<T>(context_, groups, momentum, running_mean, running_variance); });
-}
-
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void NormalizationKernelsOn<cuda::Context>::combine_moments(const Tensor& groups, Tensor& merged) const {
+  visit_floating(groups.dtype(), "combine_moments",
+                 [&]<class T>(T) { cuda::combine_moments_as<T>(context_, groups, merged); });
+}
+
+template <>
+void NormalizationKernelsOn<cuda::Context>::merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
+                                                          Tensor& running_variance) const {
+  visit_floating(groups.dtype(), "merge_moments", [&]<class T>(T) {
+    cuda::merge_moments_as<T>(context_, groups, momentum, running_mean, running_variance);
+  });
+}
+
+}  // namespace heddle

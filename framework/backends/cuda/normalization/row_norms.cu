@@ -1,6 +1,7 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/row_teams.cuh"
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/backends/cuda/normalization/normalization.h"
+#include "framework/kernels/normalization.h"
 
 namespace heddle::cuda {
 
@@ -159,29 +160,39 @@ void layer_norm_input(const Context& context, const Tensor& x, const Tensor& gam
 
 }  // namespace
 
-void CudaNormalization::l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void NormalizationKernelsOn<cuda::Context>::l2_normalize(const Tensor& x, double epsilon, Tensor& y,
+                                                         Tensor& inverse_norm) const {
   visit_floating(x.dtype(), "l2_normalize",
-                 [&]<class T>(T) { l2_normalize_as<T>(context_, x, epsilon, y, inverse_norm); });
+                 [&]<class T>(T) { cuda::l2_normalize_as<T>(context_, x, epsilon, y, inverse_norm); });
 }
 
-void CudaNormalization::l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy,
-                                              Tensor& dx) const {
+template <>
+void NormalizationKernelsOn<cuda::Context>::l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm,
+                                                                  const Tensor& dy, Tensor& dx) const {
   visit_floating(x.dtype(), "l2_normalize",
-                 [&]<class T>(T) { l2_normalize_backward_as<T>(context_, x, inverse_norm, dy, dx); });
+                 [&]<class T>(T) { cuda::l2_normalize_backward_as<T>(context_, x, inverse_norm, dy, dx); });
 }
 
-void CudaNormalization::layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
-                                   Tensor& statistics) const {
+template <>
+void NormalizationKernelsOn<cuda::Context>::layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                                       double epsilon, Tensor& y, Tensor& statistics) const {
   visit_floating(x.dtype(), "layer_norm",
-                 [&]<class T>(T) { layer_norm_as<T>(context_, x, gamma, beta, epsilon, y, statistics); });
+                 [&]<class T>(T) { cuda::layer_norm_as<T>(context_, x, gamma, beta, epsilon, y, statistics); });
 }
 
-void CudaNormalization::layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics,
-                                            const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta) const {
+template <>
+void NormalizationKernelsOn<cuda::Context>::layer_norm_backward(const Tensor& x, const Tensor& gamma,
+                                                                const Tensor& statistics, const Tensor& dy, Tensor& dx,
+                                                                Tensor& dgamma, Tensor& dbeta) const {
   visit_floating(x.dtype(), "layer_norm", [&]<class T>(T) {
-    layer_norm_parameters<T>(context_, x, statistics, dy, dgamma, dbeta);
-    if (dx.defined()) layer_norm_input<T>(context_, x, gamma, statistics, dy, dx);
+    cuda::layer_norm_parameters<T>(context_, x, statistics, dy, dgamma, dbeta);
+    if (dx.defined()) cuda::layer_norm_input<T>(context_, x, gamma, statistics, dy, dx);
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

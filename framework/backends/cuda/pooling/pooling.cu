@@ -3,7 +3,8 @@
 #include <limits>
 
 #include "framework/backends/cuda/device/channels.cuh"
-#include "framework/backends/cuda/pooling/pooling.h"
+#include "framework/backends/cuda/device/context.h"
+#include "framework/kernels/pooling.h"
 #include "framework/scalars/windows.h"
 
 namespace heddle::cuda {
@@ -156,29 +157,36 @@ void visit_pack(const PoolGeometry& g, const T* from, const T* to, const std::in
 
 }  // namespace
 
-void CudaPooling::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y, Tensor& choice) const {
-  visit_floating(x.dtype(), "pool", [&]<class T>(T) {
-    std::int32_t* const chosen = data_or_null<std::int32_t>(choice);
-    visit_pack(g, x.as<T>(), y.as<T>(), chosen, [&]<class Size>(Size) {
-      if (op == PoolOp::average)
-        average_forward<T, Size::value>(context_, g, x.as<T>(), y.as<T>());
-      else
-        max_forward<T, Size::value>(context_, g, x.as<T>(), y.as<T>(), chosen);
-    });
-  });
-}
-
-void CudaPooling::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy, const Tensor& choice,
-                                Tensor& dx) const {
-  visit_floating(dy.dtype(), "pool_backward", [&]<class T>(T) {
-    const std::int32_t* const chosen = data_or_null<std::int32_t>(choice);
-    visit_pack(g, dy.as<T>(), dx.as<T>(), chosen, [&]<class Size>(Size) {
-      if (op == PoolOp::average)
-        average_backward<T, Size::value>(context_, g, dy.as<T>(), dx.as<T>());
-      else
-        max_backward<T, Size::value>(context_, g, dy.as<T>(), chosen, dx.as<T>());
-    });
-  });
-}
-
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void PoolingKernelsOn<cuda::Context>::pool(PoolOp op, const PoolGeometry& g, const Tensor& x, Tensor& y,
+                                           Tensor& choice) const {
+  visit_floating(x.dtype(), "pool", [&]<class T>(T) {
+    std::int32_t* const chosen = cuda::data_or_null<std::int32_t>(choice);
+    cuda::visit_pack(g, x.as<T>(), y.as<T>(), chosen, [&]<class Size>(Size) {
+      if (op == PoolOp::average)
+        cuda::average_forward<T, Size::value>(context_, g, x.as<T>(), y.as<T>());
+      else
+        cuda::max_forward<T, Size::value>(context_, g, x.as<T>(), y.as<T>(), chosen);
+    });
+  });
+}
+
+template <>
+void PoolingKernelsOn<cuda::Context>::pool_backward(PoolOp op, const PoolGeometry& g, const Tensor& dy,
+                                                    const Tensor& choice, Tensor& dx) const {
+  visit_floating(dy.dtype(), "pool_backward", [&]<class T>(T) {
+    const std::int32_t* const chosen = cuda::data_or_null<std::int32_t>(choice);
+    cuda::visit_pack(g, dy.as<T>(), dx.as<T>(), chosen, [&]<class Size>(Size) {
+      if (op == PoolOp::average)
+        cuda::average_backward<T, Size::value>(context_, g, dy.as<T>(), dx.as<T>());
+      else
+        cuda::max_backward<T, Size::value>(context_, g, dy.as<T>(), chosen, dx.as<T>());
+    });
+  });
+}
+
+}  // namespace heddle

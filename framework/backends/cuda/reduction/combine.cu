@@ -1,6 +1,7 @@
 // What a reduction over ranks computes: several tensors of one size, in order, into one or several results.
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/reduction/reduction.h"
+#include "framework/kernels/reduction.h"
 
 namespace heddle::cuda {
 
@@ -35,16 +36,22 @@ void combine_as(const Context& context, std::span<const Tensor> parts, std::span
 
 }  // namespace
 
-void CudaReduction::combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const {
-  if (parts.size() + results.size() > most_tensors)
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ReductionKernelsOn<cuda::Context>::combine(ReduceOp op, std::span<const Tensor> parts,
+                                                std::span<Tensor> results) const {
+  if (parts.size() + results.size() > cuda::most_tensors)
     fail<InputError>("cuda: {} ranks on one GPU are more than the {} whose values it adds at once", parts.size(),
-                     most_tensors / 2);
+                     cuda::most_tensors / 2);
   visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      combine_as<ReduceOp::max, T>(context_, parts, results);
+      cuda::combine_as<ReduceOp::max, T>(context_, parts, results);
     else
-      combine_as<ReduceOp::sum, T>(context_, parts, results);
+      cuda::combine_as<ReduceOp::sum, T>(context_, parts, results);
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,5 +1,6 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/backends/cuda/reduction/reduction.h"
+#include "framework/kernels/reduction.h"
 
 namespace heddle::cuda {
 
@@ -74,18 +75,26 @@ void max_backward(const Context& context, const Tensor& x, const Tensor& y, std:
 
 }  // namespace
 
-void CudaReduction::reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ReductionKernelsOn<cuda::Context>::reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view,
+                                               Tensor& y) const {
   visit_floating(x.dtype(), "reduce", [&]<class T>(T) {
     if (op == ReduceOp::max)
-      maxima<T>(context_, x, view, y);
+      cuda::maxima<T>(context_, x, view, y);
     else
-      sums<T>(context_, x, view, op == ReduceOp::mean ? 1 / static_cast<double>(view[1]) : 1.0, y);
+      cuda::sums<T>(context_, x, view, op == ReduceOp::mean ? 1 / static_cast<double>(view[1]) : 1.0, y);
   });
 }
 
-void CudaReduction::reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view,
-                                        const Tensor& dy, Tensor& dx) const {
-  visit_floating(x.dtype(), "reduce", [&]<class T>(T) { max_backward<T>(context_, x, y, view, dy, dx); });
+template <>
+void ReductionKernelsOn<cuda::Context>::reduce_max_backward(const Tensor& x, const Tensor& y,
+                                                            std::array<std::int64_t, 3> view, const Tensor& dy,
+                                                            Tensor& dx) const {
+  visit_floating(x.dtype(), "reduce", [&]<class T>(T) { cuda::max_backward<T>(context_, x, y, view, dy, dx); });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

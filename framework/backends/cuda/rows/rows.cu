@@ -1,6 +1,7 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
 #include "framework/backends/cuda/rows/indices.h"
-#include "framework/backends/cuda/rows/rows.h"
+#include "framework/kernels/rows.h"
 
 namespace heddle::cuda {
 
@@ -78,18 +79,25 @@ void scatter_add_as(const Context& context, const Tensor& x, const Tensor& index
 
 }  // namespace
 
-void CudaRows::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void RowKernelsOn<cuda::Context>::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
   const std::int64_t rows = x.shape()[0];
-  check_indices(context_, Fault::Of::gather, index.as<const std::int64_t>(), index.numel(), rows);
-  const std::int64_t bytes = row_elements(x) * static_cast<std::int64_t>(size_of(x.dtype()));
+  cuda::check_indices(context_, cuda::Fault::Of::gather, index.as<const std::int64_t>(), index.numel(), rows);
+  const std::int64_t bytes = cuda::row_elements(x) * static_cast<std::int64_t>(size_of(x.dtype()));
   if (bytes == 0) return;
   const auto* const from = x.as<const std::byte>();
   auto* const to = y.as<std::byte>();
   const std::uint64_t all =
       reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | static_cast<std::uint64_t>(bytes);
-  const auto gather_by = [&]<class Element>(Element) { gather_as<Element>(context_, from, index, rows, bytes, to); };
-  if (all % sizeof(Pack<std::uint64_t, 2>) == 0)
-    gather_by(Pack<std::uint64_t, 2>{});
+  const auto gather_by = [&]<class Element>(Element) {
+    cuda::gather_as<Element>(context_, from, index, rows, bytes, to);
+  };
+  if (all % sizeof(cuda::Pack<std::uint64_t, 2>) == 0)
+    gather_by(cuda::Pack<std::uint64_t, 2>{});
   else if (all % sizeof(std::uint32_t) == 0)
     gather_by(std::uint32_t{});
   else if (all % sizeof(std::uint16_t) == 0)
@@ -98,9 +106,10 @@ void CudaRows::gather(const Tensor& x, const Tensor& index, Tensor& y) const {
     gather_by(std::uint8_t{});
 }
 
-void CudaRows::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const {
-  check_indices(context_, Fault::Of::scatter, index.as<const std::int64_t>(), index.numel(), y.shape()[0]);
-  visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) { scatter_add_as<T>(context_, x, index, y); });
+template <>
+void RowKernelsOn<cuda::Context>::scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const {
+  cuda::check_indices(context_, cuda::Fault::Of::scatter, index.as<const std::int64_t>(), index.numel(), y.shape()[0]);
+  visit_floating(x.dtype(), "scatter_rows", [&]<class T>(T) { cuda::scatter_add_as<T>(context_, x, index, y); });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

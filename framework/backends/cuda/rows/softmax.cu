@@ -1,6 +1,7 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/row_teams.cuh"
 #include "framework/backends/cuda/rows/indices.h"
-#include "framework/backends/cuda/rows/rows.h"
+#include "framework/kernels/rows.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -146,31 +147,44 @@ void cross_entropy_backward_as(const Context& context, const Tensor& x, const Te
 
 }  // namespace
 
-void CudaRows::softmax(const Tensor& x, Tensor& y) const {
-  visit_floating(x.dtype(), "softmax", [&]<class T>(T) { softmax_as<T>(context_, x, y); });
-}
-
-void CudaRows::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const {
-  visit_floating(y.dtype(), "softmax", [&]<class T>(T) { softmax_backward_as<T>(context_, y, dy, dx); });
-}
-
-void CudaRows::log_sum_exp(const Tensor& x, Tensor& y) const {
-  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_as<T>(context_, x, y); });
-}
-
-void CudaRows::log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, Tensor& dx) const {
-  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { log_sum_exp_backward_as<T>(context_, x, y, dy, dx); });
-}
-
-void CudaRows::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels, Tensor& loss) const {
-  visit_floating(x.dtype(), "cross_entropy",
-                 [&]<class T>(T) { cross_entropy_as<T>(context_, x, log_sums, labels, loss); });
-}
-
-void CudaRows::cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
-                                      const Tensor& dloss, Tensor& dx) const {
-  visit_floating(x.dtype(), "cross_entropy",
-                 [&]<class T>(T) { cross_entropy_backward_as<T>(context_, x, log_sums, labels, dloss, dx); });
-}
-
 }  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void RowKernelsOn<cuda::Context>::softmax(const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "softmax", [&]<class T>(T) { cuda::softmax_as<T>(context_, x, y); });
+}
+
+template <>
+void RowKernelsOn<cuda::Context>::softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const {
+  visit_floating(y.dtype(), "softmax", [&]<class T>(T) { cuda::softmax_backward_as<T>(context_, y, dy, dx); });
+}
+
+template <>
+void RowKernelsOn<cuda::Context>::log_sum_exp(const Tensor& x, Tensor& y) const {
+  visit_floating(x.dtype(), "log_sum_exp", [&]<class T>(T) { cuda::log_sum_exp_as<T>(context_, x, y); });
+}
+
+template <>
+void RowKernelsOn<cuda::Context>::log_sum_exp_backward(const Tensor& x, const Tensor& y, const Tensor& dy,
+                                                       Tensor& dx) const {
+  visit_floating(x.dtype(), "log_sum_exp",
+                 [&]<class T>(T) { cuda::log_sum_exp_backward_as<T>(context_, x, y, dy, dx); });
+}
+
+template <>
+void RowKernelsOn<cuda::Context>::cross_entropy(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                                                Tensor& loss) const {
+  visit_floating(x.dtype(), "cross_entropy",
+                 [&]<class T>(T) { cuda::cross_entropy_as<T>(context_, x, log_sums, labels, loss); });
+}
+
+template <>
+void RowKernelsOn<cuda::Context>::cross_entropy_backward(const Tensor& x, const Tensor& log_sums, const Tensor& labels,
+                                                         const Tensor& dloss, Tensor& dx) const {
+  visit_floating(x.dtype(), "cross_entropy",
+                 [&]<class T>(T) { cuda::cross_entropy_backward_as<T>(context_, x, log_sums, labels, dloss, dx); });
+}
+
+}  // namespace heddle

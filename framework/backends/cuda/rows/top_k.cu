@@ -1,5 +1,6 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/row_teams.cuh"
-#include "framework/backends/cuda/rows/rows.h"
+#include "framework/kernels/rows.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cuda {
@@ -82,13 +83,18 @@ void top_k_as(const Context& context, const Tensor& x, Tensor& values, Tensor& i
 
 }  // namespace
 
-void CudaRows::top_k(const Tensor& x, Tensor& values, Tensor& index) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void RowKernelsOn<cuda::Context>::top_k(const Tensor& x, Tensor& values, Tensor& index) const {
   visit_floating(x.dtype(), "top_k", [&]<class T>(T) {
     if (values.shape().back() == 1)
-      top_k_as<1, T>(context_, x, values, index);
+      cuda::top_k_as<1, T>(context_, x, values, index);
     else
-      top_k_as<8, T>(context_, x, values, index);
+      cuda::top_k_as<8, T>(context_, x, values, index);
   });
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

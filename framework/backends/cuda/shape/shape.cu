@@ -1,5 +1,6 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
-#include "framework/backends/cuda/shape/shape.h"
+#include "framework/kernels/shape.h"
 
 namespace heddle::cuda {
 
@@ -100,22 +101,28 @@ void copy_blocks(const Context& context, const std::byte* x, std::int64_t x_colu
 
 }  // namespace
 
-void CudaShape::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
+}  // namespace heddle::cuda
+
+namespace heddle {
+
+template <>
+void ShapeKernelsOn<cuda::Context>::transpose(const Tensor& x, std::span<const int> order, Tensor& y) const {
   if (x.numel() == 0) return;
-  const Steps steps = steps_of(x.shape(), order);
+  const cuda::Steps steps = cuda::steps_of(x.shape(), order);
   switch (size_of(x.dtype())) {
     case 1:
-      return transpose_as<std::uint8_t>(context_, x, steps, y);
+      return cuda::transpose_as<std::uint8_t>(context_, x, steps, y);
     case 2:
-      return transpose_as<std::uint16_t>(context_, x, steps, y);
+      return cuda::transpose_as<std::uint16_t>(context_, x, steps, y);
     case 4:
-      return transpose_as<std::uint32_t>(context_, x, steps, y);
+      return cuda::transpose_as<std::uint32_t>(context_, x, steps, y);
     default:
-      return transpose_as<std::uint64_t>(context_, x, steps, y);
+      return cuda::transpose_as<std::uint64_t>(context_, x, steps, y);
   }
 }
 
-void CudaShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
+template <>
+void ShapeKernelsOn<cuda::Context>::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& y) const {
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
   if (block.rows == 0 || block.columns == 0) return;
   const auto* const from = x.as<const std::byte>() + block.x_begin * size;
@@ -125,11 +132,11 @@ void CudaShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& 
                             static_cast<std::uint64_t>(block.y_columns * size) |
                             static_cast<std::uint64_t>(block.columns * size);
   const auto copy = [&]<class Element>(Element) {
-    copy_blocks<Element>(context_, from, block.x_columns * size, to, block.y_columns * size, block.rows,
-                         block.columns * size);
+    cuda::copy_blocks<Element>(context_, from, block.x_columns * size, to, block.y_columns * size, block.rows,
+                               block.columns * size);
   };
-  if (all % sizeof(Pack<std::uint64_t, 2>) == 0)
-    copy(Pack<std::uint64_t, 2>{});
+  if (all % sizeof(cuda::Pack<std::uint64_t, 2>) == 0)
+    copy(cuda::Pack<std::uint64_t, 2>{});
   else if (all % sizeof(std::uint32_t) == 0)
     copy(std::uint32_t{});
   else if (all % sizeof(std::uint16_t) == 0)
@@ -138,4 +145,4 @@ void CudaShape::copy_columns(const ColumnBlock& block, const Tensor& x, Tensor& 
     copy(std::uint8_t{});
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle

@@ -1,6 +1,7 @@
+#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/device/draws.cuh"
 #include "framework/backends/cuda/device/sums.cuh"
-#include "framework/backends/cuda/training/training.h"
+#include "framework/kernels/training.h"
 
 namespace heddle::cuda {
 
@@ -119,41 +120,57 @@ void sgd_as(const Context& context, const SgdStep& step, const Tensor& gradient,
 
 }  // namespace
 
-void CudaTraining::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
-                               double deviation) const {
-  visit_floating(y.dtype(), "fill_normal",
-                 [&]<class T>(T) { fill_drawn<NormalDraws, T>(context_, y, key, window, mean, deviation); });
-}
+}  // namespace heddle::cuda
 
-void CudaTraining::fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low,
-                                double high) const {
-  visit_floating(y.dtype(), "fill_uniform",
-                 [&]<class T>(T) { fill_drawn<UniformDraws, T>(context_, y, key, window, low, high - low); });
-}
+namespace heddle {
 
-void CudaTraining::dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window, double probability,
-                           Tensor& y) const {
-  visit_floating(x.dtype(), "dropout", [&]<class T>(T) { dropout_as<T>(context_, x, key, window, probability, y); });
-}
-
-void CudaTraining::add_squared_norm(const Tensor& x, Tensor& result) const {
-  visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) { add_squares<T>(context_, x, result); });
-}
-
-void CudaTraining::clamp(Tensor& x, double bound) const {
-  visit_floating(x.dtype(), "clamp", [&]<class T>(T) { clamp_as<T>(context_, x, bound); });
-}
-
-void CudaTraining::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const {
-  visit_floating(weight.dtype(), "sgd", [&]<class T>(T) { sgd_as<T>(context_, step, gradient, weight, velocity); });
-}
-
-void CudaTraining::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-                         Tensor& square) const {
-  visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
-    using C = Compute<T>;
-    update<T>(context_, gradient, weight, AdamWUpdate<C>(step), mean.as<C>(), square.as<C>());
+template <>
+void TrainingKernelsOn<cuda::Context>::fill_normal(Tensor& y, const DrawKey& key, const DrawWindow& window, double mean,
+                                                   double deviation) const {
+  visit_floating(y.dtype(), "fill_normal", [&]<class T>(T) {
+    cuda::fill_drawn<cuda::NormalDraws, T>(context_, y, key, window, mean, deviation);
   });
 }
 
-}  // namespace heddle::cuda
+template <>
+void TrainingKernelsOn<cuda::Context>::fill_uniform(Tensor& y, const DrawKey& key, const DrawWindow& window, double low,
+                                                    double high) const {
+  visit_floating(y.dtype(), "fill_uniform", [&]<class T>(T) {
+    cuda::fill_drawn<cuda::UniformDraws, T>(context_, y, key, window, low, high - low);
+  });
+}
+
+template <>
+void TrainingKernelsOn<cuda::Context>::dropout(const Tensor& x, const DrawKey& key, const DrawWindow& window,
+                                               double probability, Tensor& y) const {
+  visit_floating(x.dtype(), "dropout",
+                 [&]<class T>(T) { cuda::dropout_as<T>(context_, x, key, window, probability, y); });
+}
+
+template <>
+void TrainingKernelsOn<cuda::Context>::add_squared_norm(const Tensor& x, Tensor& result) const {
+  visit_floating(x.dtype(), "add_squared_norm", [&]<class T>(T) { cuda::add_squares<T>(context_, x, result); });
+}
+
+template <>
+void TrainingKernelsOn<cuda::Context>::clamp(Tensor& x, double bound) const {
+  visit_floating(x.dtype(), "clamp", [&]<class T>(T) { cuda::clamp_as<T>(context_, x, bound); });
+}
+
+template <>
+void TrainingKernelsOn<cuda::Context>::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight,
+                                           Tensor& velocity) const {
+  visit_floating(weight.dtype(), "sgd",
+                 [&]<class T>(T) { cuda::sgd_as<T>(context_, step, gradient, weight, velocity); });
+}
+
+template <>
+void TrainingKernelsOn<cuda::Context>::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight,
+                                             Tensor& mean, Tensor& square) const {
+  visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
+    using C = Compute<T>;
+    cuda::update<T>(context_, gradient, weight, AdamWUpdate<C>(step), mean.as<C>(), square.as<C>());
+  });
+}
+
+}  // namespace heddle

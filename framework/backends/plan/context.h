@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "framework/backends/backend.h"
+#include "framework/kernels/needs.h"
 
 namespace heddle::plan {
 
@@ -44,6 +46,12 @@ class WorkCounter {
  private:
   DeviceProfile profile_;
   PlannedWork work_;
+};
+
+/// What plan's kernels share: the counter, and the needs of the backend that is planned.
+struct Context {
+  WorkCounter counter;
+  std::shared_ptr<KernelNeeds> needs;
 };
 
 }  // namespace heddle::plan
