@@ -12,9 +12,8 @@ namespace {
 
 using Kind = ProgressEngine::Kind;
 
-void combine(Reduction reduction, std::span<const Tensor> operands, Tensor result) {
-  result.device().backend().reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, operands,
-                                                std::span(&result, 1));
+void combine(Reduction reduction, std::span<const Tensor> parts, Tensor result) {
+  heddle::combine(result.device().backend(), reduction, parts, std::span(&result, 1));
 }
 
 }  // namespace
@@ -137,8 +136,8 @@ void CollectiveExchange::reduce(Reduction reduction, Tensor& result) {
   const Tensor mine = offered()[group_->rank];
   if (group_->size() > 1)
     reduce_pieces(reduction, mine.reshape({-1}), result.reshape({-1}));
-  else if (result.bytes() > 0 && mine.data() != result.data())
-    result.copy_from(mine);
+  else if (result.bytes() > 0)
+    combine(reduction, std::span(&mine, 1), result);
 }
 
 void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {

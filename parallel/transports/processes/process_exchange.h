@@ -9,17 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/communicator/transport.h"
+#include "parallel/transports/group.h"
 #include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
-
-struct Group {
-  std::uint64_t id;
-  std::vector<int> members;  // world ranks
-  std::size_t rank;          // this rank's index in `members`
-  std::size_t size() const { return members.size(); }
-};
 
 /// Tensors of at most this many bytes travel within control messages.
 constexpr std::int64_t max_inline_bytes = 8192;
@@ -82,7 +75,6 @@ class Offers : public Endpoint {
 /// A collective, except for how larger tensors move.
 class CollectiveExchange : public Exchange {
  public:
-  /// Keeps the group, because the communicator may be destroyed before its calls are complete.
   CollectiveExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
                      std::int64_t piece_bytes);
 

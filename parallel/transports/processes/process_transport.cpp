@@ -1,6 +1,5 @@
 #include "parallel/transports/processes/process_transport.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "parallel/transports/processes/element_path.h"
@@ -66,54 +65,33 @@ class RecvExchange : public MessageExchange {
   Arrival arrival_;
 };
 
-class ProcessTransport : public Transport {
+class ProcessTransport : public GroupTransport {
  public:
-  ProcessTransport(ProgressEngine& engine, Group group)
-      : engine_(engine), group_(std::make_shared<const Group>(std::move(group))) {}
-
-  int rank() const override { return static_cast<int>(group_->rank); }
-  int size() const override { return static_cast<int>(group_->members.size()); }
-  int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
+  ProcessTransport(ProgressEngine& engine, Group group) : GroupTransport(std::move(group)), engine_(engine) {}
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
-    return engine_.path().start(group_, std::move(call), std::move(offered));
+    return engine_.path().start(group(), std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int /*to*/) override {
-    return std::make_unique<SendExchange>(engine_, group_->id, std::move(call), std::move(x));
+    return std::make_unique<SendExchange>(engine_, group()->id, std::move(call), std::move(x));
   }
   std::unique_ptr<Exchange> start_recv(Call call, int /*from*/) override {
-    return std::make_unique<RecvExchange>(engine_, group_->id, std::move(call));
-  }
-  std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
-    // The same on all members; two groups of a rank get the same number with probability 2^-64.
-    std::uint64_t id = group_->id;
-    for (const std::uint64_t word : {sequence, static_cast<std::uint64_t>(world_rank(members[0]))})
-      id = mixed(id ^ mixed(word + 1));
-    for (int& member : members) member = world_rank(member);
-    return make_process_transport(engine_, id, std::move(members));
+    return std::make_unique<RecvExchange>(engine_, group()->id, std::move(call));
   }
   void abort(std::string_view why) override { engine_.report({Failure::Kind::error, std::string(why)}); }
 
  private:
-  /// SplitMix64.
-  static std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9E3779B97F4A7C15ULL;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-    return x ^ (x >> 31);
+  std::unique_ptr<Transport> connect(Group group) override {
+    return std::make_unique<ProcessTransport>(engine_, std::move(group));
   }
 
   ProgressEngine& engine_;
-  std::shared_ptr<const Group> group_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, std::uint64_t group,
-                                                  std::vector<int> members) {
-  const auto me = std::find(members.begin(), members.end(), engine.rank());
-  const auto rank = static_cast<std::size_t>(me - members.begin());
-  return std::make_unique<ProcessTransport>(engine, Group{group, std::move(members), rank});
+std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, int ranks) {
+  return std::make_unique<ProcessTransport>(engine, world_group(ranks, engine.rank()));
 }
 
 }  // namespace heddle

@@ -1,17 +1,14 @@
-// Ranks as processes: one rank's end of a communicator among them.
+// Ranks as processes: one rank's end of the communicator of all of them.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
 
-/// The communicator of these world ranks, in this order; `group` identifies it, with the same number on all of them.
-std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, std::uint64_t group,
-                                                  std::vector<int> members);
+/// The communicator of world ranks 0 .. ranks-1.
+std::unique_ptr<Transport> make_process_transport(ProgressEngine& engine, int ranks);
 
 }  // namespace heddle

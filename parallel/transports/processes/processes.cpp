@@ -1,7 +1,5 @@
 #include "parallel/transports/processes/processes.h"
 
-#include <numeric>
-
 #include "parallel/transports/processes/process_transport.h"
 #include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/wire_path.h"
@@ -82,9 +80,7 @@ std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::millisecon
   if (engine_->is_broken())
     fail<RankFailed>("the processes cannot go on: some did not answer after an earlier failure");
   engine_->set_timeout(timeout);
-  std::vector<int> members(static_cast<std::size_t>(ranks));
-  std::iota(members.begin(), members.end(), 0);
-  return make_process_transport(*engine_, 0, std::move(members));
+  return make_process_transport(*engine_, ranks);
 }
 
 std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,

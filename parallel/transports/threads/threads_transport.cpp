@@ -1,14 +1,13 @@
 #include "parallel/transports/threads/threads_transport.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "framework/tensors/device.h"
+#include "parallel/transports/group.h"
 #include "parallel/transports/threads/wait_graph.h"
 
 namespace heddle {
@@ -88,18 +87,15 @@ struct Mailbox {
   std::atomic<std::uint64_t> sent{0};
 };
 
-/// The shared side of one communicator.
-struct ThreadGroup {
-  explicit ThreadGroup(std::vector<int> world_ranks)
-      : members(std::move(world_ranks)), slots(members.size()), mailboxes(members.size() * members.size()) {}
+/// What the ranks of one communicator share.
+struct GroupMemory {
+  explicit GroupMemory(std::size_t size) : slots(size), mailboxes(size * size) {}
 
-  std::size_t size() const { return members.size(); }
   Slot& slot(std::size_t rank, std::uint64_t sequence) { return slots[rank][sequence % Transport::max_started]; }
   Mailbox& mailbox(int from, int to) {
-    return mailboxes[static_cast<std::size_t>(from) * size() + static_cast<std::size_t>(to)];
+    return mailboxes[static_cast<std::size_t>(from) * slots.size() + static_cast<std::size_t>(to)];
   }
 
-  std::vector<int> members;
   std::vector<std::array<Slot, Transport::max_started>> slots;
   std::vector<Mailbox> mailboxes;
 };
@@ -108,32 +104,21 @@ struct ThreadGroup {
 
 class ThreadsWorld::Shared {
  public:
-  Shared(int ranks, std::chrono::milliseconds timeout) : waits_(ranks, timeout) {
-    std::vector<int> everybody(static_cast<std::size_t>(ranks));
-    std::iota(everybody.begin(), everybody.end(), 0);
-    world_ = std::make_shared<ThreadGroup>(std::move(everybody));
-  }
+  Shared(int ranks, std::chrono::milliseconds timeout) : ranks_(ranks), waits_(ranks, timeout) {}
 
+  int ranks() const { return ranks_; }
   WaitGraph& waits() { return waits_; }
-  const std::shared_ptr<ThreadGroup>& world() const { return world_; }
-
-  std::shared_ptr<ThreadGroup> split(const ThreadGroup& parent, std::uint64_t sequence,
-                                     const std::vector<int>& members) {
+  /// The same for all members of the group, for as long as the world lives.
+  GroupMemory& memory_of(const Group& group) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<ThreadGroup>& group = groups_[{&parent, sequence, members[0]}];
-    if (group == nullptr) {
-      std::vector<int> world_ranks;
-      for (const int member : members) world_ranks.push_back(parent.members[static_cast<std::size_t>(member)]);
-      group = std::make_shared<ThreadGroup>(std::move(world_ranks));
-    }
-    return group;
+    return memories_.try_emplace(group.id, group.size()).first->second;
   }
 
  private:
+  int ranks_;
   WaitGraph waits_;
-  std::shared_ptr<ThreadGroup> world_;
   std::mutex mutex_;
-  std::map<std::tuple<const ThreadGroup*, std::uint64_t, int>, std::shared_ptr<ThreadGroup>> groups_;
+  std::map<std::uint64_t, GroupMemory> memories_;
 };
 
 namespace {
@@ -142,17 +127,23 @@ using Shared = ThreadsWorld::Shared;
 
 class ThreadsCollective : public Exchange {
  public:
-  ThreadsCollective(WaitGraph& waits, ThreadGroup& group, std::size_t rank, Call call, std::vector<Tensor> offered)
-      : waits_(waits), group_(group), rank_(rank), sequence_(call.sequence), mine_(group.slot(rank, sequence_)) {
+  ThreadsCollective(WaitGraph& waits, GroupMemory& memory, std::shared_ptr<const Group> group, Call call,
+                    std::vector<Tensor> offered)
+      : waits_(waits),
+        memory_(memory),
+        group_(std::move(group)),
+        rank_(group_->rank),
+        sequence_(call.sequence),
+        mine_(memory.slot(rank_, sequence_)) {
     mine_.call = std::move(call);
     publish(std::move(offered));
   }
 
   std::vector<const Call*> calls() override {
     std::vector<const Call*> calls;
-    for (std::size_t p = 0; p < group_.size(); ++p) {
+    for (std::size_t p = 0; p < group_->size(); ++p) {
       wait_for(p, step_);
-      calls.push_back(&group_.slot(p, sequence_).call);
+      calls.push_back(&slot(p).call);
     }
     return calls;
   }
@@ -190,12 +181,12 @@ class ThreadsCollective : public Exchange {
   }
 
  private:
-  Slot& slot(std::size_t p) const { return group_.slot(p, sequence_); }
+  Slot& slot(std::size_t p) const { return memory_.slot(p, sequence_); }
   const Offer& offer_of(std::size_t p) const { return slot(p).offers[step_ - 1]; }
   /// The tensors that all ranks offered to this one in this step.
   std::vector<Tensor> offered(std::uint64_t step) const {
     std::vector<Tensor> tensors;
-    for (std::size_t p = 0; p < group_.size(); ++p) tensors.push_back(slot(p).offers[step - 1].tensors[rank_]);
+    for (std::size_t p = 0; p < group_->size(); ++p) tensors.push_back(slot(p).offers[step - 1].tensors[rank_]);
     return tensors;
   }
 
@@ -204,11 +195,8 @@ class ThreadsCollective : public Exchange {
   void combine(Reduction reduction, const std::vector<Tensor>& parts, std::span<Tensor> results) {
     Backend& mine = parts[rank_].device().backend();
     Borrowed borrowed(mine);
-    for (std::size_t p = 0; p < group_.size(); ++p) borrowed.take(parts[p], offer_of(p).ready);
-    if (parts.size() > 1)
-      mine.reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
-    else if (parts[0].data() != results[0].data())
-      results[0].copy_from(parts[0]);
+    for (std::size_t p = 0; p < group_->size(); ++p) borrowed.take(parts[p], offer_of(p).ready);
+    heddle::combine(mine, reduction, parts, results);
     borrowed.give_back();
   }
 
@@ -219,20 +207,21 @@ class ThreadsCollective : public Exchange {
 
   void enter(std::uint64_t step) {
     mine_.phase.store(4 * sequence_ + step);
-    waits_.notify(group_.members[rank_]);
+    waits_.notify(group_->members[rank_]);
   }
 
   void wait_for_all(std::uint64_t step) const {
-    for (std::size_t p = 0; p < group_.size(); ++p) wait_for(p, step);
+    for (std::size_t p = 0; p < group_->size(); ++p) wait_for(p, step);
   }
 
   void wait_for(std::size_t p, std::uint64_t step) const {
-    const std::atomic<std::uint64_t>& phase = group_.slot(p, sequence_).phase;
-    waits_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_.members[p]);
+    const std::atomic<std::uint64_t>& phase = slot(p).phase;
+    waits_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_->members[p]);
   }
 
   WaitGraph& waits_;
-  ThreadGroup& group_;
+  GroupMemory& memory_;
+  std::shared_ptr<const Group> group_;
   std::size_t rank_;
   std::uint64_t sequence_;
   Slot& mine_;
@@ -241,9 +230,8 @@ class ThreadsCollective : public Exchange {
 
 class ThreadSend : public MessageExchange {
  public:
-  ThreadSend(WaitGraph& waits, ThreadGroup& group, std::shared_ptr<Message> message, int from, int to)
-      : waits_(waits), peer_(group.members[static_cast<std::size_t>(to)]), message_(std::move(message)) {
-    Mailbox& mailbox = group.mailbox(from, to);
+  ThreadSend(WaitGraph& waits, Mailbox& mailbox, std::shared_ptr<Message> message)
+      : waits_(waits), message_(std::move(message)) {
     {
       const std::lock_guard lock(mailbox.mutex);
       mailbox.messages.emplace(message_->call.sequence, message_);
@@ -254,19 +242,18 @@ class ThreadSend : public MessageExchange {
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
   void finish() override {
-    waits_.wait([this] { return message_->taken.load(); }, message_->call, peer_);
+    waits_.wait([this] { return message_->taken.load(); }, message_->call, message_->call.peer);
   }
 
  private:
   WaitGraph& waits_;
-  int peer_;
   std::shared_ptr<Message> message_;
 };
 
 class ThreadReceive : public MessageExchange {
  public:
-  ThreadReceive(WaitGraph& waits, ThreadGroup& group, Call call, int from, int to)
-      : waits_(waits), mailbox_(group.mailbox(from, to)), call_(std::move(call)) {}
+  ThreadReceive(WaitGraph& waits, Mailbox& mailbox, Call call)
+      : waits_(waits), mailbox_(mailbox), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
     waits_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
@@ -290,40 +277,33 @@ class ThreadReceive : public MessageExchange {
   std::shared_ptr<Message> message_;
 };
 
-class ThreadsTransport : public Transport {
+class ThreadsTransport : public GroupTransport {
  public:
-  ThreadsTransport(std::shared_ptr<Shared> shared, std::shared_ptr<ThreadGroup> group, int rank)
-      : shared_(std::move(shared)), group_(std::move(group)), rank_(rank) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(group_->size()); }
-  int world_rank(int rank) const override { return group_->members[static_cast<std::size_t>(rank)]; }
+  ThreadsTransport(std::shared_ptr<Shared> shared, Group group)
+      : GroupTransport(std::move(group)), shared_(std::move(shared)), memory_(shared_->memory_of(*this->group())) {}
 
   std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
-    return std::make_unique<ThreadsCollective>(shared_->waits(), *group_, static_cast<std::size_t>(rank_),
-                                               std::move(call), std::move(offered));
+    return std::make_unique<ThreadsCollective>(shared_->waits(), memory_, group(), std::move(call), std::move(offered));
   }
   std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
     auto message = std::make_shared<Message>();
     message->call = std::move(call);
     message->ready = mark_behind(std::span(&x, 1));
     message->x = std::move(x);
-    return std::make_unique<ThreadSend>(shared_->waits(), *group_, std::move(message), rank_, to);
+    return std::make_unique<ThreadSend>(shared_->waits(), memory_.mailbox(rank(), to), std::move(message));
   }
   std::unique_ptr<Exchange> start_recv(Call call, int from) override {
-    return std::make_unique<ThreadReceive>(shared_->waits(), *group_, std::move(call), from, rank_);
+    return std::make_unique<ThreadReceive>(shared_->waits(), memory_.mailbox(from, rank()), std::move(call));
   }
-  std::unique_ptr<Transport> split(std::uint64_t sequence, std::vector<int> members) override {
-    const auto me = std::find(members.begin(), members.end(), rank_);
-    const int rank = static_cast<int>(me - members.begin());
-    return std::make_unique<ThreadsTransport>(shared_, shared_->split(*group_, sequence, members), rank);
-  }
-  void abort(std::string_view why) override { shared_->waits().failed(world_rank(rank_), why); }
+  void abort(std::string_view why) override { shared_->waits().failed(world_rank(rank()), why); }
 
  private:
+  std::unique_ptr<Transport> connect(Group group) override {
+    return std::make_unique<ThreadsTransport>(shared_, std::move(group));
+  }
+
   std::shared_ptr<Shared> shared_;
-  std::shared_ptr<ThreadGroup> group_;
-  int rank_;
+  GroupMemory& memory_;
 };
 
 }  // namespace
@@ -333,7 +313,7 @@ ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds timeout)
 ThreadsWorld::~ThreadsWorld() = default;
 
 std::unique_ptr<Transport> ThreadsWorld::connect(int rank) {
-  return std::make_unique<ThreadsTransport>(shared_, shared_->world(), rank);
+  return std::make_unique<ThreadsTransport>(shared_, world_group(shared_->ranks(), rank));
 }
 void ThreadsWorld::ended(int rank) {
   shared_->waits().ended(rank);
