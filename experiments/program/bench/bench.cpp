@@ -19,6 +19,12 @@ constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), bench_name
 
 }  // namespace
 
+void BenchRows::add(BenchRow row) {
+  if (row.limit && !row.share) row.share = row.value / *row.limit;
+  on_row_(row);
+  rows_.push_back(std::move(row));
+}
+
 std::span<const std::string_view> bench_names() {
   return bench_name_list;
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -28,6 +29,20 @@ struct BenchSettings {
   /// The processes of `collectives`; without a job its ranks are threads of this process.
   Processes* job = nullptr;
   std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
+};
+
+/// The rows of a benchmark, each reported as soon as it is measured.
+class BenchRows {
+ public:
+  explicit BenchRows(const BenchSettings& settings) : on_row_(settings.on_row) {}
+
+  /// A row with a limit has a share: value / limit, unless it says another.
+  void add(BenchRow row);
+  std::vector<BenchRow> take() { return std::move(rows_); }
+
+ private:
+  const std::function<void(const BenchRow&)>& on_row_;
+  std::vector<BenchRow> rows_;
 };
 
 /// The bytes of one GB.

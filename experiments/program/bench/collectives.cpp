@@ -93,7 +93,7 @@ double seconds_of_call(Communicator& world, Tensor& x, int calls, int rounds, co
 
 class CollectivesBench {
  public:
-  explicit CollectivesBench(const BenchSettings& settings) : settings_(settings) {}
+  explicit CollectivesBench(const BenchSettings& settings) : settings_(settings), rows_(settings) {}
 
   std::vector<BenchRow> run() {
     WorldOptions options;
@@ -112,16 +112,13 @@ class CollectivesBench {
         for (const Collective& collective : collectives) bandwidth(rank, collective, bytes);
       bandwidth(rank, collectives[0], 512 * mib);
     });
-    return std::move(rows_);
+    return rows_.take();
   }
 
  private:
   /// Rank 0 reports what all ranks measure.
   void add(const Rank& rank, BenchRow row) {
-    if (rank.index != 0) return;
-    if (row.limit) row.share = row.value / *row.limit;
-    settings_.on_row(row);
-    rows_.push_back(std::move(row));
+    if (rank.index == 0) rows_.add(std::move(row));
   }
 
   /// Plain copies of a tensor: by one rank alone, and by all ranks at once, each of its own.
@@ -181,7 +178,7 @@ class CollectivesBench {
   const BenchSettings& settings_;
   std::string transport_;
   double copy_rate_ = 0;
-  std::vector<BenchRow> rows_;
+  BenchRows rows_;
 };
 
 }  // namespace

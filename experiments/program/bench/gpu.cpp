@@ -24,7 +24,7 @@ constexpr std::array<DType, 2> dtypes{DType::f32, DType::bf16};
 
 class GpuBench {
  public:
-  explicit GpuBench(const BenchSettings& settings) : settings_(settings) {}
+  explicit GpuBench(const BenchSettings& settings) : settings_(settings), rows_(settings) {}
 
   std::vector<BenchRow> run() {
     on_gpu([this](Rank& rank) { memory(rank.device); });
@@ -38,7 +38,7 @@ class GpuBench {
     }
     constexpr std::int64_t million = 1'000'000;
     for (const std::int64_t millions : {1, 5, 63}) head(millions * million);
-    return std::move(rows_);
+    return rows_.take();
   }
 
  private:
@@ -46,11 +46,7 @@ class GpuBench {
     run_ranks({.backend = "cuda", .threads = settings_.threads}, body);
   }
 
-  void add(BenchRow row) {
-    if (row.limit) row.share = row.value / *row.limit;
-    settings_.on_row(row);
-    rows_.push_back(std::move(row));
-  }
+  void add(BenchRow row) { rows_.add(std::move(row)); }
 
   /// Bytes read and written.
   void memory(Device& device) {
@@ -153,7 +149,7 @@ class GpuBench {
   static std::int64_t peak_bytes(const Rank& rank) { return rank.device.meter().peak().total(); }
 
   const BenchSettings& settings_;
-  std::vector<BenchRow> rows_;
+  BenchRows rows_;
 };
 
 }  // namespace

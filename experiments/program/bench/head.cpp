@@ -103,37 +103,30 @@ std::vector<HeadCase> cases() {
 }  // namespace
 
 std::vector<BenchRow> bench_head(const BenchSettings& settings) {
-  std::vector<BenchRow> rows;
-  const auto add = [&](BenchRow row) {
-    settings.on_row(row);
-    rows.push_back(std::move(row));
-  };
+  BenchRows rows(settings);
   for (const HeadCase& c : cases()) {
     // At most a tenth of the state comes on top for the workspace of a step.
     const double needed = 1.1 * static_cast<double>(c.state_bytes()) / giga;
     if (const double available = static_cast<double>(available_memory()) / giga; needed > available) {
-      add({.name = c.name + ": left out",
-           .value = needed,
-           .unit = "GB",
-           .limit = available,
-           .share = needed / available});
+      rows.add({.name = c.name + ": left out", .value = needed, .unit = "GB", .limit = available});
       continue;
     }
     const Measured measured = measure(c);
-    add({.name = c.name, .value = measured.seconds, .unit = "s"});
-    add({.name = fmt::format("  its {} products", c.products()),
-         .value = c.flops() / measured.seconds / giga,
-         .unit = "GFLOP/s",
-         .limit = measured.tile_rate / giga,
-         .share = measured.share});
-    add({.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
+    rows.add({.name = c.name, .value = measured.seconds, .unit = "s"});
+    rows.add({.name = fmt::format("  its {} products", c.products()),
+              .value = c.flops() / measured.seconds / giga,
+              .unit = "GFLOP/s",
+              .limit = measured.tile_rate / giga,
+              .share = measured.share});
+    rows.add(
+        {.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
     if (c.config.logits != Logits::fused || c.config.stash) continue;
     constexpr auto size = static_cast<double>(sizeof(float));
-    add({.name = "  logits of its classes of a micro-batch, never held",
-         .value = size * c.columns() * static_cast<double>(c.batch / c.micro_batches) / head_ranks / giga,
-         .unit = "GB"});
+    rows.add({.name = "  logits of its classes of a micro-batch, never held",
+              .value = size * c.columns() * static_cast<double>(c.batch / c.micro_batches) / head_ranks / giga,
+              .unit = "GB"});
   }
-  return rows;
+  return rows.take();
 }
 
 }  // namespace heddle

@@ -17,7 +17,7 @@ namespace {
 class OpsBench {
  public:
   explicit OpsBench(const BenchSettings& settings)
-      : settings_(settings), device_(make_backend("cpu", {.threads = settings.threads})) {
+      : settings_(settings), device_(make_backend("cpu", {.threads = settings.threads})), rows_(settings) {
     device_.backend().enter_thread();
   }
 
@@ -31,15 +31,11 @@ class OpsBench {
     batch_norm_rates(bandwidth);
     class_row_times();
     overhead();
-    return std::move(rows_);
+    return rows_.take();
   }
 
  private:
-  void add(BenchRow row) {
-    if (row.limit) row.share = row.value / *row.limit;
-    settings_.on_row(row);
-    rows_.push_back(std::move(row));
-  }
+  void add(BenchRow row) { rows_.add(std::move(row)); }
 
   Tensor ones(const Shape& shape) { return Tensor::full(device_, shape, DType::f32, 1); }
 
@@ -138,7 +134,7 @@ class OpsBench {
 
   const BenchSettings& settings_;
   Device device_;
-  std::vector<BenchRow> rows_;
+  BenchRows rows_;
 };
 
 }  // namespace

@@ -30,11 +30,7 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
   // The middle half: 50 to 150 of 200.
   const ShardRange counted{steps / 4, steps / 2};
   if (counted.size == 0) fail<InputError>("train.steps: expected at least 2 for the protocol, got {}", steps);
-  std::vector<BenchRow> rows;
-  const auto add = [&](BenchRow row) {
-    settings.on_row(row);
-    rows.push_back(std::move(row));
-  };
+  BenchRows rows(settings);
   std::vector<double> rates;
   std::int64_t most_bytes = 0;
   for (std::int64_t run = 1; run <= runs; ++run) {
@@ -46,13 +42,14 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
                                            [](double sum, const StepRecord& step) { return sum + step.seconds; });
     rates.push_back(static_cast<double>(experiment.train.batch * counted.size) / seconds);
     for (const RankResult& rank : result.ranks) most_bytes = std::max(most_bytes, rank.peak.total());
-    add({.name = fmt::format("run {}, steps {} to {}", run, counted.begin, counted.end()),
-         .value = rates.back(),
-         .unit = "images/s"});
+    rows.add({.name = fmt::format("run {}, steps {} to {}", run, counted.begin, counted.end()),
+              .value = rates.back(),
+              .unit = "images/s"});
   }
-  add({.name = fmt::format("median of {} runs of {} steps", runs, steps), .value = median(rates), .unit = "images/s"});
-  add({.name = "largest memory of a rank", .value = static_cast<double>(most_bytes) / giga, .unit = "GB"});
-  return rows;
+  rows.add(
+      {.name = fmt::format("median of {} runs of {} steps", runs, steps), .value = median(rates), .unit = "images/s"});
+  rows.add({.name = "largest memory of a rank", .value = static_cast<double>(most_bytes) / giga, .unit = "GB"});
+  return rows.take();
 }
 
 }  // namespace heddle

@@ -42,7 +42,7 @@ double matmul_rate(int threads) {
 
 std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
   const double rate = matmul_rate(settings.threads);
-  std::vector<BenchRow> rows;
+  BenchRows rows(settings);
   constexpr std::array<std::pair<ModelType, const char*>, 2> backbones{
       {{ModelType::resnet18, "resnet18"}, {ModelType::iresnet18, "iresnet18"}}};
   for (const auto& [type, name] : backbones)
@@ -53,16 +53,13 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
         seconds = shortest_seconds([&] { backbone.step(); }, 5);
       });
       const double limit = rate / flops_of_step(type) * images_per_step;
-      const double value = images_per_step / seconds;
-      rows.push_back(
+      rows.add(
           {.name = fmt::format("{} step, 112 x 112, batch {}{}", name, images_per_step, winograd ? ", Winograd" : ""),
-           .value = value,
+           .value = images_per_step / seconds,
            .unit = "images/s",
-           .limit = limit,
-           .share = value / limit});
-      settings.on_row(rows.back());
+           .limit = limit});
     }
-  return rows;
+  return rows.take();
 }
 
 }  // namespace heddle
