@@ -2,34 +2,12 @@
 
 #include <algorithm>
 
+#include "framework/description/wildcard.h"
 #include "framework/error.h"
 
 namespace heddle {
 
 namespace {
-
-/// `*` stands for any text.
-bool matches(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0;
-  std::size_t n = 0;
-  std::size_t star = std::string_view::npos;
-  std::size_t resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
 
 Shape with_samples(const Shape& sample, std::int64_t samples) {
   std::vector<std::int64_t> dimensions{samples};

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/config/wording.h"
+#include "framework/description/wildcard.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -51,14 +52,6 @@ constexpr std::array<Reduction, 7> reductions{
      {"count", [](const Numbers& x) { return static_cast<double>(x.size()); }},
      {"max_over_mean", [](const Numbers& x) { return greatest(x) / mean_of(x); }},
      {"spread", spread_of}}};
-
-/// `*` stands for any text.
-bool matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern.front() == '*')
-    return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
-  return !text.empty() && pattern.front() == text.front() && matches(pattern.substr(1), text.substr(1));
-}
 
 std::optional<std::int64_t> index_of(std::string_view text) {
   std::int64_t index = 0;
