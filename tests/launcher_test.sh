@@ -292,24 +292,23 @@ is "a closed pipe is no failure of the program" "141/" "$code/$err"
 when_ready() {  # when_ready FILE: until the program has said that it is ready
   for _ in {1..200}; do grep -qs ready "$1" && return; sleep 0.05; done
 }
+signalled() {  # signalled COMMAND SIGNAL TARGET: sends a signal to a call, or to its process group, when it is ready
+  : >"$work/out"
+  "$tree/heddle" "$1" >"$work/out" 2>"$work/err" &
+  local pid=$!
+  when_ready "$work/out"
+  if [[ $3 == group ]]; then kill -s "$2" -- "-$pid"; else kill -s "$2" "$pid"; fi
+  wait "$pid"
+  code=$?
+}
 # Job control, so that a background call does not ignore Ctrl-C and has a process group of its own.
 set -m
 for signal in INT TERM HUP; do
   for target in process group; do
-    : >"$work/out"
-    "$tree/heddle" count >"$work/out" 2>"$work/err" &
-    pid=$!
-    when_ready "$work/out"
-    if [[ $target == group ]]; then kill -s "$signal" -- "-$pid"; else kill -s "$signal" "$pid"; fi
-    wait "$pid"
-    is "SIG$signal to the $target reaches the program once" "0 ready 1 signals" "$? $(cat "$work/out" "$work/err" | xargs)"
-    : >"$work/out"
-    "$tree/heddle" wait >"$work/out" 2>"$work/err" &
-    pid=$!
-    when_ready "$work/out"
-    if [[ $target == group ]]; then kill -s "$signal" -- "-$pid"; else kill -s "$signal" "$pid"; fi
-    wait "$pid"
-    code=$?
+    signalled count "$signal" "$target"
+    is "SIG$signal to the $target reaches the program once" "0 ready 1 signals" \
+      "$code $(cat "$work/out" "$work/err" | xargs)"
+    signalled wait "$signal" "$target"
     is "death by the user's SIG$signal to the $target is quiet" "$((128 + $(kill -l "$signal"))) ready" \
       "$code $(cat "$work/out" "$work/err" | xargs)"
   done

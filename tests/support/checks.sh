@@ -13,6 +13,25 @@ is() {  # is WHAT WANTED GOT; of tests that are run for several MPIs $mpi says f
 has() {  # has WHAT PART TEXT
   if [[ $3 == *"$2"* ]]; then is "$1" ok ok; else is "$1" "...$2..." "$3"; fi
 }
+when() {  # when FILE PATTERN: waits until it is there
+  local end=$((SECONDS + 60))
+  until grep -qs "$2" "$1"; do
+    ((SECONDS < end)) || { is "$2 appears in $1 within 60 s" yes no; cat "$work"/err*; return; }
+    sleep 0.1
+  done
+}
+# The process of an executable whose command line has TEXT, and its environment a line like PATTERN.
+process() {  # process EXECUTABLE TEXT [PATTERN]
+  local folder words
+  for folder in /proc/[0-9]*; do
+    words=()
+    mapfile -d '' words <"$folder/cmdline"  # first, because it starts no process: the job goes on meanwhile
+    [[ ${words[*]} == *"$2"* && $(readlink "$folder/exe") == */$1 ]] || continue
+    [[ ${3-} ]] && ! tr '\0' '\n' <"$folder/environ" | grep -qxE "$3" && continue
+    echo "${folder#/proc/}"
+    return
+  done 2>/dev/null
+}
 at_step() {  # at_step FOLDER STEP: waits until its metrics are there
   when "$1/metrics.jsonl" "\"step\": *$2,"
 }

@@ -21,25 +21,7 @@ call() {  # call RANKS ARGUMENTS..: the launcher on so many ranks; leaves its ou
   code=$?
   out=$(<"$work/out") err=$(<"$work/err")
 }
-when() {  # when FILE PATTERN: waits until it is there
-  local end=$((SECONDS + 60))
-  until grep -qs "$2" "$1"; do
-    ((SECONDS < end)) || { is "$2 appears in $1 within 60 s" yes no; cat "$work/err"; return; }
-    sleep 0.1
-  done
-}
-# The process of this executable and of this test whose environment has a line like PATTERN.
-process() {  # process EXECUTABLE [PATTERN]
-  local folder
-  for folder in /proc/[0-9]*; do
-    [[ $(readlink "$folder/exe") == */$1 ]] || continue
-    grep -qsF "$work" "$folder/cmdline" || continue
-    [[ ${2-} ]] && ! tr '\0' '\n' <"$folder/environ" | grep -qxE "$2" && continue
-    echo "${folder#/proc/}"
-    return
-  done 2>/dev/null
-}
-program_of_rank() { process "heddle_$mpi" "(OMPI_COMM_WORLD|PMI)_RANK=$1"; }
+program_of_rank() { process "heddle_$mpi" "$work" "(OMPI_COMM_WORLD|PMI)_RANK=$1"; }
 
 cat >"$work/small.json" <<'JSON'
 {
@@ -166,7 +148,7 @@ failures() {
 
   on 4 ./heddle run "$work/small.json" --out "$work/ended" --set train.steps=1000000 >"$work/out" 2>"$work/err" &
   when "$work/ended/metrics.jsonl" '"step": *3'
-  kill -TERM "$(process "$(basename "$(readlink -f "$(command -v "mpirun.$mpi")")")")"
+  kill -TERM "$(process "$(basename "$(readlink -f "$(command -v "mpirun.$mpi")")")" "$work")"
   wait $!
   sleep 0.5
   is "ending mpirun leaves no process" "" "$(left_behind)"

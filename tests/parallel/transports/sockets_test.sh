@@ -23,29 +23,7 @@ next_port() {  # below those that the system gives to who connects
   MASTER_PORT=$((MASTER_PORT + 1))
   rm -f "$work"/{out,err,code}.*
 }
-when() {  # when FILE PATTERN: waits until it is there
-  local end=$((SECONDS + 60))
-  until grep -qs "$2" "$1"; do
-    ((SECONDS < end)) || { is "$2 appears in $1 within 60 s" yes no; return; }
-    sleep 0.1
-  done
-}
-program_of_rank() {
-  local folder
-  for folder in /proc/[0-9]*; do
-    [[ $(readlink "$folder/exe") == */experiments/heddle ]] || continue
-    grep -qsF "$work" "$folder/cmdline" || continue
-    tr '\0' '\n' <"$folder/environ" | grep -qx "RANK=$1" && echo "${folder#/proc/}"
-  done 2>/dev/null
-}
-
-program_of_threads() {  # of the run into $work/one
-  local folder
-  for folder in /proc/[0-9]*; do
-    [[ $(readlink "$folder/exe") == */experiments/heddle ]] && grep -qsF "$work/one" "$folder/cmdline" &&
-      echo "${folder#/proc/}"
-  done 2>/dev/null
-}
+program_of_rank() { process experiments/heddle "$work" "RANK=$1"; }
 
 cat >"$work/small.json" <<'JSON'
 {
@@ -112,7 +90,7 @@ next_port
 timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/one" --set mesh.dp=3 --set train.steps=2000 \
   --set timeout=3 >"$work/out.0" 2>"$work/err.0" &
 at_step "$work/one" 100
-stop_for 8 "$(program_of_threads)"
+stop_for 8 "$(process experiments/heddle "$work/one")"
 wait $!
 is "so does one whose ranks are threads" 0 $?
 is "it says nothing of that" "" "$(said 0)"
