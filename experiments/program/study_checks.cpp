@@ -83,10 +83,10 @@ void check_device(const StudyVariant& member) {
 /// Checks that the options of 16-bit types agree with train.dtype.
 void check_types(const StudyVariant& member) {
   const TrainConfig& train = member.root.train;
-  if (train.optimizer.weights == KeptWeights::bf16 && train.dtype != TrainDType::bf16)
+  if (train.optimizer.weights == DType::bf16 && train.dtype != DType::bf16)
     fail<InputError>("{}: expected \"f32\" with train.dtype {}: bf16 weights are multiplied with bf16 activations",
                      member.document.where("/train/optimizer/weights"), name_of(train.dtype));
-  if (train.sets_loss_scale && train.dtype != TrainDType::f16)
+  if (train.sets_loss_scale && train.dtype != DType::f16)
     fail<InputError>("{}: expected none with train.dtype {}: only f16 has a loss scale",
                      member.document.where("/train/loss_scale"), name_of(train.dtype));
 }

@@ -1,6 +1,7 @@
 #include "experiments/training/experiment.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "framework/description/describe.h"
@@ -72,7 +73,8 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
   d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is learned or saved");
-  choice(d, "dtype", c.dtype,
+  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
+  choice(d, "dtype", c.dtype, types,
          "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
          "bf16 and f16 they are f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, "
          "or f64");
@@ -146,17 +148,8 @@ void describe(Describer& d, Experiment& c) {
 }
 
 Precision Experiment::precision() const {
-  switch (train.dtype) {
-    case TrainDType::f32:
-      return DType::f32;
-    case TrainDType::f64:
-      return DType::f64;
-    case TrainDType::f16:
-      return DType::f16;
-    case TrainDType::bf16:
-      break;
-  }
-  return train.optimizer.weights == KeptWeights::bf16 ? Precision(DType::bf16, DType::bf16) : DType::bf16;
+  const bool is_pure = train.dtype == DType::bf16 && train.optimizer.weights == DType::bf16;
+  return is_pure ? Precision(DType::bf16, DType::bf16) : train.dtype;
 }
 
 Mesh mesh_of(const Experiment& experiment) {

@@ -39,15 +39,6 @@ inline constexpr auto enum_names<ClockType> = enum_table<ClockType>({
     {ClockType::virtual_time, "virtual"},
 });
 
-enum class TrainDType { f32, f64, bf16, f16 };
-template <>
-inline constexpr auto enum_names<TrainDType> = enum_table<TrainDType>({
-    {TrainDType::f32, "f32"},
-    {TrainDType::f64, "f64"},
-    {TrainDType::bf16, "bf16"},
-    {TrainDType::f16, "f16"},
-});
-
 /// What ranks with equal copies of the parameters share out.
 enum class ShardedState { none, optimizer };
 template <>
@@ -93,7 +84,7 @@ struct TrainConfig {
   std::int64_t micro_batches = 1;
   std::int64_t steps = 100;
   bool forward_only = false;
-  TrainDType dtype = TrainDType::f32;
+  DType dtype = DType::f32;      // a floating type
   bool sets_loss_scale = false;  // whether the experiment has the key
   LossScaleConfig loss_scale{};  // for f16
   OptimizerConfig optimizer;
@@ -139,7 +130,7 @@ struct Experiment {
   bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }
   /// The precision of the model; the head computes in its `wide()`.
   Precision precision() const;
-  bool has_loss_scale() const { return train.dtype == TrainDType::f16 && !train.forward_only; }
+  bool has_loss_scale() const { return train.dtype == DType::f16 && !train.forward_only; }
 };
 
 void describe(Describer& d, Experiment& experiment);

@@ -10,6 +10,7 @@
 // is called several times for one struct, and also for alternatives that are not chosen.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "framework/description/enum_table.h"
+#include "framework/error.h"
 
 namespace heddle {
 
@@ -115,12 +117,6 @@ class Describer {
   /// The object that is being described has a "type", which decides what further fields it has. `type` is the index of
   /// the chosen alternative, -1 if there is no default. At most once per object.
   virtual void alternatives(int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
-
-  /// A nested object that has nothing but its alternatives.
-  void tagged(Key key, int& type, std::span<const Alternative> kinds, std::string_view help) {
-    object(
-        key, [&](Describer& inner) { inner.alternatives(type, kinds, "which kind it is"); }, help);
-  }
 };
 
 /// One of an enum's names (`enum_names`).
@@ -129,6 +125,19 @@ void choice(Describer& d, Key key, Enum& value, std::string_view help) {
   int index = static_cast<int>(value);
   d.choice(key, index, enum_names<Enum>.rows(), help);
   value = static_cast<Enum>(index);
+}
+
+/// The name of one of `values`, which are some of an enum's. InputError if the default is none of them.
+template <class Enum>
+void choice(Describer& d, Key key, Enum& value, std::type_identity_t<std::span<const Enum>> values,
+            std::string_view help) {
+  std::vector<std::string_view> names;
+  for (const Enum each : values) names.push_back(name_of(each));
+  const auto found = std::find(values.begin(), values.end(), value);
+  if (found == values.end()) fail<InputError>("{}: {} is none of its choices", key.name, name_of(value));
+  auto index = static_cast<int>(found - values.begin());
+  d.choice(key, index, names, help);
+  value = values[static_cast<std::size_t>(index)];
 }
 
 /// The name of one of `values`, or `none` for an empty optional.

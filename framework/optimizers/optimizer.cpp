@@ -1,18 +1,13 @@
 #include "framework/optimizers/optimizer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "framework/description/describe.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
-
-template <>
-inline constexpr auto enum_names<KeptWeights> = enum_table<KeptWeights>({
-    {KeptWeights::f32, "f32"},
-    {KeptWeights::bf16, "bf16"},
-});
 
 namespace {
 
@@ -26,7 +21,8 @@ void describe_sgd(Describer& d, OptimizerConfig& c) {
   describe_common(d, c);
   d.field("momentum", c.momentum, from_to_below(0, 1), "share of the last step's velocity that is kept");
   d.field("nesterov", c.nesterov, "whether to use Nesterov's momentum");
-  choice(d, "weights", c.weights,
+  constexpr std::array types{DType::f32, DType::bf16};
+  choice(d, "weights", c.weights, types,
          "type of the weights of convolutions and linear layers, of their gradients and velocity: f32, or with "
          "train.dtype bf16 also bf16, which halves the bytes and is stepped with stochastic rounding");
 }

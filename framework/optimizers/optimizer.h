@@ -16,21 +16,20 @@ namespace heddle {
 class Describer;
 
 enum class OptimizerType { sgd, adamw };
-/// The type that weights of convolutions and linear layers are kept in, with their gradients and velocity: f32 (f64
-/// with train.dtype f64), or bf16, stepped with stochastic rounding.
-enum class KeptWeights { f32, bf16 };
 
 struct OptimizerConfig {
   OptimizerType type = OptimizerType::sgd;
   double learning_rate = 0.1;
   double weight_decay = 0;
   bool decay_norms_and_biases = true;
-  double momentum = 0.9;                   // sgd
-  bool nesterov = false;                   // sgd
-  KeptWeights weights = KeptWeights::f32;  // sgd
-  double beta1 = 0.9;                      // adamw
-  double beta2 = 0.999;                    // adamw
-  double epsilon = 1e-8;                   // adamw
+  double momentum = 0.9;  // sgd
+  bool nesterov = false;  // sgd
+  /// The type that weights of convolutions and linear layers are kept in, with their gradients and velocity: f32 (f64
+  /// with train.dtype f64), or bf16, stepped with stochastic rounding. sgd only.
+  DType weights = DType::f32;
+  double beta1 = 0.9;     // adamw
+  double beta2 = 0.999;   // adamw
+  double epsilon = 1e-8;  // adamw
 };
 
 /// The tagged union "optimizer": {"type": ..., "lr": ...}.

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/tensors/dtype.h"
+
 namespace heddle {
 
 namespace {
@@ -37,7 +39,8 @@ void describe(Describer& d, Whole& whole) {
   const std::array<Describer::Alternative, 2> kinds{
       {{"first", "", [&](Describer& inner) { inner.field("x", whole.of_first_kind, ""); }},
        {"second", "", [&](Describer& inner) { inner.field("x", whole.of_second_kind, any_number(), ""); }}}};
-  d.tagged("kind", whole.kind, kinds, "");
+  d.object(
+      "kind", [&](Describer& inner) { inner.alternatives(whole.kind, kinds, ""); }, "");
 }
 
 std::string text_of(Whole whole) {
@@ -69,6 +72,13 @@ TEST_CASE("the first change of plain text names the value and what it was and is
   constexpr std::array<std::string_view, 1> count{"count"};
   CHECK(change({}, {.count = 4}, count) == "nothing changed");
   CHECK(change({}, {.count = 4, .kind = 0}, count) == "kind.type was \"second\", is \"first\"");
+}
+
+TEST_CASE("a choice among some values of an enum writes the one that is held, and refuses a value beside them") {
+  constexpr std::array types{DType::f32, DType::bf16};
+  const auto text = [&](DType type) { return plain_text([&](Describer& d) { choice(d, "dtype", type, types, ""); }); };
+  CHECK(text(DType::bf16) == "dtype = \"bf16\"\n");
+  CHECK_THROWS_WITH_AS(text(DType::i8), "dtype: i8 is none of its choices", InputError);
 }
 
 }  // namespace

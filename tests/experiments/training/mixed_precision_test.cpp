@@ -25,10 +25,9 @@ using test::Layout;
 struct Way {
   std::string name;
   DType type;
-  KeptWeights weights = KeptWeights::f32;
+  DType weights = DType::f32;
 };
-constexpr std::array ways{Way{"f16", DType::f16}, Way{"bf16", DType::bf16},
-                          Way{"pure", DType::bf16, KeptWeights::bf16}};
+constexpr std::array ways{Way{"f16", DType::f16}, Way{"bf16", DType::bf16}, Way{"pure", DType::bf16, DType::bf16}};
 
 Experiment experiment_of(const Way& way, std::int64_t batch) {
   Experiment experiment = test::small_experiment(20, batch, 6, way.type);
@@ -100,7 +99,7 @@ TEST_CASE("mixed precision keeps weights, gradients and optimizer state in f32; 
   for (std::int64_t& each : half) each /= 2;
   CHECK(bytes({"f16", DType::f16}) == f32);
   CHECK(bytes({"bf16", DType::bf16}) == f32);
-  CHECK(bytes({"pure", DType::bf16, KeptWeights::bf16}) == half);
+  CHECK(bytes({"pure", DType::bf16, DType::bf16}) == half);
 }
 
 TEST_CASE("pure 16-bit training meters half of f32's bytes of parameters, gradients, optimizer and messages") {
@@ -116,7 +115,7 @@ TEST_CASE("pure 16-bit training meters half of f32's bytes of parameters, gradie
     return of_first;
   };
   const test::Use f32 = use({"f32", DType::f32});
-  const test::Use pure = use({"pure", DType::bf16, KeptWeights::bf16});
+  const test::Use pure = use({"pure", DType::bf16, DType::bf16});
   CHECK(pure.sent > 0);
   CHECK(2 * pure.sent == f32.sent);
   for (const Category category : {Category::parameters, Category::gradients, Category::optimizer}) {
@@ -166,7 +165,7 @@ TEST_CASE("schedules and stages change no bit in 16 bits") {
 
 TEST_CASE("pure weights are rounded by the same draws on every layout, wherever their parts lie") {
   // No gradient, but decay: a step then depends on the weight and its draw alone.
-  Experiment experiment = experiment_of({"pure", DType::bf16, KeptWeights::bf16}, 16);
+  Experiment experiment = experiment_of({"pure", DType::bf16, DType::bf16}, 16);
   constexpr double decay = 0.0005;
   experiment.train.optimizer.weight_decay = decay;
   experiment.train.clip.value = 1e-30;

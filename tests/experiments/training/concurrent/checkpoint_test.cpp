@@ -263,7 +263,7 @@ TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options 
   CHECK(complaint([](Experiment& e) { e.head.classes = 12; }) ==
         "/rank-0.safetensors: head.weight is of f32[11,6], this run needs f32[12,6]");
   CHECK(complaint([](Experiment& e) {
-          e.train.dtype = TrainDType::f64;
+          e.train.dtype = DType::f64;
         }).starts_with("/rank-0.safetensors: conv1.weight is of f32[7,3,3,3], this run needs f64["));
   CHECK(complaint([](Experiment& e) { e.train.optimizer.type = OptimizerType::adamw; }) ==
         ": has no tensor 'mean.conv1.weight'");

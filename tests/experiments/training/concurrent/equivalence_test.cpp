@@ -63,7 +63,7 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;
   experiment.train.bucket_bytes = std::int64_t{1} << draws.below(14);
   experiment.data.augmentation.shift = 1;
-  if (dtype == DType::bf16 && !adamw && draws.below(2) == 0) experiment.train.optimizer.weights = KeptWeights::bf16;
+  if (dtype == DType::bf16 && !adamw && draws.below(2) == 0) experiment.train.optimizer.weights = DType::bf16;
   layout.over = test::random_axes(draws);
   CAPTURE(seed);
   CAPTURE(to_string(layout.over));
