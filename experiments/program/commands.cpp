@@ -104,14 +104,14 @@ IntegerField searched_field(const PlanCommand& command, const StudyVariant& memb
   }
 }
 
-/// The variant with this value of the field. A drawn data set loses the identities for which the head would have no
-/// class; none of their images is used.
+/// The variant with this value of the field. A data set whose number of identities is part of its configuration loses
+/// those for which the head would have no class; none of their images is used.
 StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
                           std::int64_t value) {
   std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
-  const DataConfig& data = member.root.data;
-  if (command.maximise == "head.classes" && data.type == DataType::synthetic_identities)
-    sets.emplace_back(fmt::format("data.identities={}", std::min(value, data.synthetic_identities.identities)));
+  const std::optional<std::int64_t> identities = known_classes(member.root.data);
+  if (command.maximise == "head.classes" && identities)
+    sets.emplace_back(fmt::format("data.identities={}", std::min(value, *identities)));
   StudyVariant varied = with_settings<Experiment>(member, sets);
   prepare_plan(varied);
   return varied;
@@ -122,8 +122,8 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
   const std::int64_t budget = budget_of(command, member);
   RunSettings bytes_only = settings;
   bytes_only.asks_bytes_only = true;
-  // Opening a folder may take longer than all plans together.
-  if (member.root.data.type == DataType::image_folder && !command.maximise.starts_with("data."))
+  // A data set that must be opened to count its identities may take longer than all plans together.
+  if (!known_classes(member.root.data) && !command.maximise.starts_with("data."))
     bytes_only.dataset = make_dataset(member.root.data, {static_cast<std::uint64_t>(member.root.seed)});
   const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
     return run_variant(variant_with(command, member, budget, value).root, member.name, how);
