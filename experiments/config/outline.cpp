@@ -45,7 +45,9 @@ class Outliner final : public Describer {
   }
   void field(Key key, std::string& value, std::string_view help) override { leaf(key, Kind::text, {value}, help); }
   void field(Key key, std::vector<std::int64_t>& value, Range each, Range length, std::string_view help) override {
-    bounded(leaf(key, Kind::integers, list_value(value), help), each, length);
+    Node& node = leaf(key, Kind::integers, list_value(value), help);
+    bounded(node, each, length);
+    node.first.assign(key.first.values.begin(), key.first.values.end());
   }
   void field(Key key, std::vector<double>& value, Range each, Range length, std::string_view help) override {
     bounded(leaf(key, Kind::numbers, list_value(value), help), each, length);
@@ -59,10 +61,11 @@ class Outliner final : public Describer {
     node.names.assign(names.begin(), names.end());
   }
   void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
-              std::string_view help) override {
+              std::size_t least, std::string_view help) override {
     Node& node = leaf(key, Kind::subset, subset_value(value, names, all), help);
     node.names.assign(names.begin(), names.end());
     node.all = all;
+    node.least = least;
   }
   void object(Key key, const Body& body, std::string_view help) override { visit(add(key, Kind::object, help), body); }
   void optional_object(Key key, bool& present, const Body& body, std::string_view help) override {

@@ -25,11 +25,13 @@ struct Node {
   std::string name;
   std::string help;
   bool is_required = false;
-  Value value;                     ///< of a leaf: what the struct holds, which is the default
-  Range each;                      ///< of numbers
-  Range length;                    ///< of lists
-  std::vector<std::string> names;  ///< of a choice or a subset
-  std::string all;                 ///< of a subset: stands for all names
+  Value value;                      ///< of a leaf: what the struct holds, which is the default
+  Range each;                       ///< of numbers
+  std::vector<std::int64_t> first;  ///< of integers: what the first may be; empty: as the others
+  Range length;                     ///< of lists
+  std::vector<std::string> names;   ///< of a choice or a subset
+  std::string all;                  ///< of a subset: stands for all names
+  std::size_t least = 0;            ///< of a subset: the smallest number of names
 
   // Objects.
   std::list<Node> fields;

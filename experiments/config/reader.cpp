@@ -75,8 +75,12 @@ class Reader final : public Describer {
     read_leaf(key, "a string", [&](const Value& given) { return take_text(given, value); });
   }
   void field(Key key, std::vector<std::int64_t>& value, Range each, Range length, std::string_view /*help*/) override {
-    read_list(key, "integer", "an integer", each, length, value,
-              [&](const Value& given, std::int64_t& item) { return take_integer(given, each, item); });
+    const Array* const array =
+        read_list(key, "integer", "an integer", each, length, value,
+                  [&](const Value& given, std::int64_t& item) { return take_integer(given, each, item); });
+    const std::span<const std::int64_t> first = key.first.values;
+    if (array == nullptr || first.empty() || std::find(first.begin(), first.end(), value[0]) != first.end()) return;
+    context_.expected(array->front(), child_pointer(child_pointer(pointer_, key.name), 0), key.first.words);
   }
   void field(Key key, std::vector<double>& value, Range each, Range length, std::string_view /*help*/) override {
     read_list(key, "number", "a number", each, length, value,
@@ -98,7 +102,7 @@ class Reader final : public Describer {
     }
   }
   void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
-              std::string_view /*help*/) override {
+              std::size_t /*least*/, std::string_view /*help*/) override {
     const std::vector<std::string> known(names.begin(), names.end());
     const std::string expected = fmt::format("{} or a list of {}", in_quotes(all), one_of_words(known));
     const Value* const given = take(key, expected);
@@ -214,18 +218,22 @@ class Reader final : public Describer {
     context_.expected(*given, child_pointer(pointer_, key.name), expected);
     return nullptr;
   }
+  /// The list at the key, if it has elements and each of them was taken; else null.
   template <class Item, class Take>
-  void read_list(const Key& key, std::string_view noun, std::string_view one, const Range& each, const Range& length,
-                 std::vector<Item>& value, const Take& take_value) {
+  const Array* read_list(const Key& key, std::string_view noun, std::string_view one, const Range& each,
+                         const Range& length, std::vector<Item>& value, const Take& take_value) {
     const std::string expected = list_words(noun, each, length);
     const Array* const array = take_array(key, expected, length);
-    if (array == nullptr) return;
+    if (array == nullptr) return nullptr;
     const std::string pointer = child_pointer(pointer_, key.name);
     value.assign(array->size(), Item{});
+    bool is_taken = !array->empty();
     for (std::size_t i = 0; i < array->size(); ++i) {
       if (take_value((*array)[i], value[i])) continue;
+      is_taken = false;
       context_.expected((*array)[i], child_pointer(pointer, i), std::string(one) + range_words(each));
     }
+    return is_taken ? array : nullptr;
   }
   static bool take_integer(const Value& given, const Range& range, std::int64_t& value) {
     const std::optional<std::int64_t> integer = as_integer(given);

@@ -130,11 +130,19 @@ class SchemaWriter {
   static Value subset(const Node& node) {
     Object items{{"enum", names(node.names)}};
     Object some{{"type", text("array")}, {"items", {std::move(items)}}, {"uniqueItems", {true}}};
+    add_length(some, at_least(static_cast<double>(node.least)));
     return {Array{{Object{{"const", text(node.all)}}}, {std::move(some)}}};
   }
   static void add_items(Object& schema, std::string_view type, const Node& node) {
     Object items{{"type", text(type)}};
     add_range(items, node.each);
+    if (!node.first.empty()) {
+      Array values;
+      for (const std::int64_t value : node.first) values.push_back({value});
+      Array first;
+      first.push_back({Object{{"enum", {std::move(values)}}}});
+      schema.push_back({"prefixItems", {std::move(first)}});
+    }
     schema.push_back({"items", {std::move(items)}});
     add_length(schema, node.length);
   }

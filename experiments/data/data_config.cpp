@@ -1,5 +1,7 @@
 #include "experiments/data/data_config.h"
 
+#include <algorithm>
+
 #include "framework/description/describe.h"
 #include "framework/error.h"
 
@@ -16,8 +18,8 @@ ImageShape image_shape(const DataConfig& config) {
   const std::vector<std::int64_t>& image = data_sets[config.type].image(config);
   if (image.size() != 3)
     fail<InputError>("data.image: expected [channels, height, width], got {} numbers", image.size());
-  if (image[0] != 1 && image[0] != 3)
-    fail<InputError>("data.image: expected 1 (gray) or 3 (colour) channels, got {}", image[0]);
+  if (std::find(image_channels.begin(), image_channels.end(), image[0]) == image_channels.end())
+    fail<InputError>("data.image: expected {}, got {}", image_channels_in_words, image[0]);
   return {.channels = image[0], .height = image[1], .width = image[2]};
 }
 

@@ -23,7 +23,9 @@ std::span<float> image_at(const Dataset& dataset, std::span<float> nhwc, std::in
 }  // namespace
 
 void describe_image(Describer& d, std::vector<std::int64_t>& image) {
-  d.field("image", image, between(1, 4096), between(3, 3), "[channels, height, width] of an image; 1 or 3 channels");
+  Key key("image");
+  key.first = {image_channels, image_channels_in_words};
+  d.field(key, image, between(1, 4096), between(3, 3), "[channels, height, width] of an image; 1 or 3 channels");
 }
 
 void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_t> indices, std::span<float> nhwc) {

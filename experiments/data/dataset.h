@@ -2,10 +2,12 @@
 // set: every const member may be called from several threads at once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/data/augmentation.h"
@@ -34,6 +36,10 @@ class Dataset {
  private:
   ImageShape image_;
 };
+
+/// The numbers of channels that images may have.
+inline constexpr std::array<std::int64_t, 2> image_channels{1, 3};
+inline constexpr std::string_view image_channels_in_words = "1 (gray) or 3 (colour) channels";
 
 class Describer;
 /// The option `image` of a data set: [channels, height, width].

@@ -105,10 +105,6 @@ void check(const StudyVariant& member) {
   if (e.ranks.speed.size() > ranks)
     fail<InputError>("{}: expected at most {} speed{}, one for each rank, got {}",
                      member.document.where("/ranks/speed"), ranks, ranks == 1 ? "" : "s", e.ranks.speed.size());
-  const std::int64_t channels = data_sets[e.data.type].image(e.data)[0];
-  if (channels != 1 && channels != 3)
-    fail<InputError>("{}: expected 1 (gray) or 3 (colour) channels, got {}", member.document.where("/data/image/0"),
-                     channels);
   if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
     fail<InputError>("{}: expected at least the data's {} identities, got {}", member.document.where("/head/classes"),
                      *identities, e.head.classes);

@@ -61,12 +61,20 @@ struct FormerName {
   std::string_view now;
 };
 
-/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names.
+/// What the first number of a list must be, beyond the bounds of each: one of `values`, which messages call `words`.
+struct FirstNumber {
+  std::span<const std::int64_t> values{};
+  std::string_view words{};
+};
+
+/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names;
+/// a list of integers may restrict its first number.
 struct Key {
   Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
   std::string_view name;
   bool is_required = false;
   std::span<const FormerName> former{};
+  FirstNumber first{};
 };
 inline Key required(const char* name) {
   Key key(name);
@@ -104,9 +112,10 @@ class Describer {
   /// One of `names`; `value` is the index of the chosen one.
   virtual void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view help) = 0;
   /// Some of `names`, each at most once, as a list; or `all`, which stands for all of them. Bit i of `value` stands for
-  /// names[i].
+  /// names[i]. The schema refuses fewer than `least`; the reader leaves these to the check of the struct, which says
+  /// what they would mean.
   virtual void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view all,
-                      std::string_view help) = 0;
+                      std::size_t least, std::string_view help) = 0;
   /// A nested object.
   virtual void object(Key key, const Body& body, std::string_view help) = 0;
   /// A nested object that may be absent. `present` says whether it is there by default, and then whether it was given.

@@ -42,7 +42,7 @@ class PlainTextWriter final : public Describer {
     line(key.name, json_string(names[static_cast<std::size_t>(value)]));
   }
   void subset(Key key, unsigned& value, std::span<const std::string_view> names, std::string_view /*all*/,
-              std::string_view /*help*/) override {
+              std::size_t /*least*/, std::string_view /*help*/) override {
     std::vector<std::string> chosen;
     for (std::size_t i = 0; i < names.size(); ++i)
       if ((value >> i & 1U) != 0) chosen.push_back(json_string(names[i]));

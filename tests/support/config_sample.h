@@ -1,10 +1,12 @@
 // A small experiment of every kind of field, for the tests of the reader.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "experiments/config/document.h"
 #include "framework/description/describe.h"
 
 namespace heddle {
@@ -17,6 +19,8 @@ inline constexpr auto enum_names<SampleDevice> = enum_table<SampleDevice>({
     {SampleDevice::plan, "plan"},
 });
 
+inline constexpr std::array<std::int64_t, 2> sample_channels{1, 3};
+
 struct SampleData {
   int type = -1;  // no default: it must be given
   std::string path;
@@ -25,7 +29,9 @@ struct SampleData {
 };
 inline void describe(Describer& d, SampleData& c) {
   const auto image = [&c](Describer& inner) {
-    inner.field("image", c.image, at_least(1), between(3, 3), "channels, height and width");
+    Key key("image");
+    key.first = {sample_channels, "1 or 3 channels"};
+    inner.field(key, c.image, at_least(1), between(3, 3), "channels, height and width");
   };
   const Describer::Alternative kinds[] = {
       {"synthetic", "drawn images",
@@ -121,6 +127,12 @@ inline void describe(Describer& d, Sample& c) {
 
 inline Describer::Body body_of(Sample& sample) {
   return [&sample](Describer& d) { describe(d, sample); };
+}
+
+inline Sample read_sample(const std::string& text) {
+  Sample sample;
+  read(parse_document(text, "x.json"), body_of(sample));
+  return sample;
 }
 
 }  // namespace heddle

@@ -10,6 +10,7 @@
 #include "experiments/config/schema.h"
 #include "experiments/config/writer.h"
 #include "framework/error.h"
+#include "tests/support/message.h"
 
 namespace heddle::config_subset_test {
 
@@ -19,7 +20,7 @@ constexpr std::array<std::string_view, 3> colours{"red", "green", "blue"};
 constexpr unsigned every = 7;
 
 Describer::Body body_of(unsigned& value) {
-  return [&value](Describer& d) { d.subset("lamps", value, colours, "all", "which are lit"); };
+  return [&value](Describer& d) { d.subset("lamps", value, colours, "all", 0, "which are lit"); };
 }
 
 unsigned read_lamps(const std::string& given, unsigned standard = every) {
@@ -29,12 +30,7 @@ unsigned read_lamps(const std::string& given, unsigned standard = every) {
 }
 
 std::string error_of_lamps(const std::string& given) {
-  try {
-    (void)read_lamps(given);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_of<InputError>([&] { (void)read_lamps(given); });
 }
 
 }  // namespace
@@ -71,6 +67,9 @@ TEST_CASE("config subset: schema and help say both forms") {
     "description": "which are lit"
   })");
   CHECK(schema["properties"]["lamps"] == expected);
+  const auto some = nlohmann::json::parse(
+      schema_text([&](Describer& d) { d.subset("lamps", value, colours, "all", 2, "which are lit"); }, "Lamps"));
+  CHECK(some["properties"]["lamps"]["oneOf"][1]["minItems"] == 2);
   CHECK(help_text(body_of(value), "lamps").find("all or a list of red | green | blue") == std::string::npos);
   const std::string help = help_text(body_of(value), "");
   CHECK(help.find("all or a list of red |") != std::string::npos);

@@ -15,15 +15,10 @@
 #include "experiments/config/writer.h"
 #include "framework/error.h"
 #include "tests/support/config_sample.h"
+#include "tests/support/message.h"
 
 namespace heddle {
 namespace {
-
-Sample sample_of(const std::string& text) {
-  Sample sample;
-  read(parse_document(text, "x.json"), body_of(sample));
-  return sample;
-}
 
 std::string help_of(const std::string& path) {
   Sample sample;
@@ -31,17 +26,13 @@ std::string help_of(const std::string& path) {
 }
 
 std::string help_error(const std::string& path) {
-  try {
-    return help_of(path);
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return message_of<InputError>([&] { (void)help_of(path); });
 }
 
 }  // namespace
 
 TEST_CASE("config writer: every default is filled in, keys in the order of description") {
-  Sample sample = sample_of(R"({"data": {"type": "synthetic"}, "layers": [{"type": "dropout", "rate": 0.25}],
+  Sample sample = read_sample(R"({"data": {"type": "synthetic"}, "layers": [{"type": "dropout", "rate": 0.25}],
                                 "name": "a"})");
   CHECK(write_json(body_of(sample)) == R"({
   "name": "a",
@@ -75,12 +66,12 @@ TEST_CASE("config writer: every default is filled in, keys in the order of descr
 }
 
 TEST_CASE("config writer: what is written reads back the same, numbers to the last bit") {
-  Sample sample = sample_of(R"({"name": "q\"\u0001é", "data": {"type": "image_folder", "path": "p"},
+  Sample sample = read_sample(R"({"name": "q\"\u0001é", "data": {"type": "image_folder", "path": "p"},
     "train": {"clip": {}, "optimizer": {"type": "adamw", "lr": 0.1}}, "seed": 9223372036854775807})");
   sample.train.optimizer.lr = std::nextafter(0.1, 1);
   sample.train.clip_norm = 1e300;
   const std::string text = write_json(body_of(sample));
-  Sample again = sample_of(text);
+  Sample again = read_sample(text);
   CHECK(again.train.optimizer.lr == sample.train.optimizer.lr);
   CHECK(again.train.clip_norm == sample.train.clip_norm);
   CHECK(again.seed == sample.seed);
@@ -159,6 +150,9 @@ TEST_CASE("config schema: types, ranges, defaults, help, unions and recursion ar
   CHECK(optimizer[1]["properties"]["type"]["const"] == "adamw");
   CHECK(optimizer[1]["additionalProperties"] == false);
   CHECK(properties["data"]["oneOf"][1]["required"] == nlohmann::json::array({"type", "path"}));
+  CHECK(properties["data"]["oneOf"][0]["properties"]["image"] == nlohmann::json::parse(R"({
+    "type": "array", "prefixItems": [{"enum": [1, 3]}], "items": {"type": "integer", "minimum": 1}, "minItems": 3,
+    "maxItems": 3, "default": [3, 112, 112], "description": "channels, height and width"})"));
   CHECK(properties["layers"]["items"]["oneOf"][2]["properties"]["layers"]["items"]["$ref"] ==
         "#/properties/layers/items");
   CHECK(properties["variants"]["items"]["required"] == nlohmann::json::array({"name"}));

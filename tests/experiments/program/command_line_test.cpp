@@ -313,6 +313,15 @@ TEST_CASE("wrong calls say what is wrong and exit with 2") {
   CHECK(call({"help", "train.optimiser"}).code == 2);
 }
 
+TEST_CASE("the schema refuses, as the reader does, images of two channels and a head that no axis shares") {
+  const Json schema = Json::parse(call({"schema"}).out);
+  for (const Json& data : schema["properties"]["data"]["oneOf"])
+    CHECK(data["properties"]["image"]["prefixItems"] == Json::parse(R"([{"enum": [1, 3]}])"));
+  const Json& over = schema["properties"]["head"]["properties"]["over"]["oneOf"];
+  REQUIRE(over.size() == 2);
+  CHECK(over[1]["minItems"] == 1);
+}
+
 TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(Json::parse(call({"schema"}).out).contains("properties"));
   std::ifstream shipped(test::source_folder() / "experiments/experiment.schema.json");
