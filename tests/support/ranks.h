@@ -44,6 +44,11 @@ inline Tensor rows_of(Rank& rank, std::int64_t rows, std::int64_t columns) {
   return Tensor::from_host(rank.device, {rows, columns}, values<float>(rank.index, rows * columns));
 }
 
+/// The tensor [count] of f32.
+inline Tensor zeros(Rank& rank, std::int64_t count) {
+  return Tensor::zeros(rank.device, {count}, DType::f32);
+}
+
 inline Tensor numbers(Rank& rank, std::vector<std::int64_t> content) {
   return Tensor::from_host(rank.device, {static_cast<std::int64_t>(content.size())}, content);
 }

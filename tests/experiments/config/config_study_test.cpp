@@ -11,6 +11,7 @@
 #include "experiments/config/writer.h"
 #include "framework/error.h"
 #include "tests/support/config_sample.h"
+#include "tests/support/message.h"
 
 namespace heddle {
 namespace {
@@ -29,12 +30,7 @@ Loaded load(const std::string& text, const std::vector<std::string>& sets = {}) 
 }
 
 std::string error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
-  try {
-    load(text, sets);
-    return "no error";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return message_of<InputError>([&] { (void)load(text, sets); });
 }
 
 const std::string kBase = R"("name": "base", "data": {"type": "synthetic"})";

@@ -239,6 +239,15 @@ TEST_CASE("schedule.csv without stages has one row, however many data-parallel r
   CHECK(to_csv(from_csv(text, "schedule.csv")) == text);
 }
 
+/// What stands in trace.json.
+OrderedJson written_trace(const RunResult& run) {
+  const Scratch scratch;
+  AtomicFile file(scratch / "trace.json");
+  write_trace(file, run);
+  file.commit();
+  return OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+}
+
 TEST_CASE("trace.json: one process per rank, a track for compute and one for messages, variants one after another") {
   RunResult run = run_result();
   const Span compute{.name = "conv\"1\"", .is_communication = false, .begin_seconds = 1, .seconds = 0.5, .bytes = 0};
@@ -246,11 +255,7 @@ TEST_CASE("trace.json: one process per rank, a track for compute and one for mes
       .name = "all_reduce", .is_communication = true, .begin_seconds = 1.5, .seconds = 0.25, .bytes = 77};
   for (VariantResult& variant : run.variants)
     for (RankResult& rank : variant.ranks) rank.trace = {compute, message};
-  const Scratch scratch;
-  AtomicFile file(scratch / "trace.json");
-  write_trace(file, run);
-  file.commit();
-  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  const OrderedJson trace = written_trace(run);
   std::vector<OrderedJson> intervals;
   int processes = 0;
   for (const OrderedJson& event : trace["traceEvents"]) {
@@ -278,11 +283,7 @@ TEST_CASE("trace.json: no span of communication overlaps another on its track, a
   };
   // Two overlap, the third lies within the second, and the last, recorded before it, follows the first at once.
   run.variants[0].ranks[0].trace = {message(1, 2), message(2, 4), message(3, 1), message(2.5, 1), message(6, 1)};
-  const Scratch scratch;
-  AtomicFile file(scratch / "trace.json");
-  write_trace(file, run);
-  file.commit();
-  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  const OrderedJson trace = written_trace(run);
   std::map<int, std::vector<std::pair<double, double>>> tracks;
   std::map<int, std::string> names;
   for (const OrderedJson& event : trace["traceEvents"]) {
@@ -315,11 +316,7 @@ TEST_CASE("trace.json has an arrow from each send to its receive, if both were r
     variant.ranks[1].trace = {span("recv", 0, 2.5, {0, 1, 5}), span("send", 3, 0.5, {1, 0, 1}),
                               span("recv", 3, 1, {0, 1, 7})};
   }
-  const Scratch scratch;
-  AtomicFile file(scratch / "trace.json");
-  write_trace(file, run);
-  file.commit();
-  const OrderedJson trace = OrderedJson::parse(read_file(scratch / "trace.json", mebi));
+  const OrderedJson trace = written_trace(run);
   std::string ends;
   for (const OrderedJson& event : trace["traceEvents"]) {
     if (!event.contains("id")) continue;

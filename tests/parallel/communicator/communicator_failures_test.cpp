@@ -14,10 +14,6 @@ namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
-Tensor zeros(Rank& rank, std::int64_t count) {
-  return Tensor::zeros(rank.device, {count}, DType::f32);
-}
-
 /// A body over a communicator of all ranks that counts its calls anew, after all ranks are there.
 std::function<void(Rank&)> counted_anew(const std::function<void(Rank&, Communicator&)>& body) {
   return [body](Rank& rank) {

@@ -35,9 +35,6 @@ struct Timeline {
 Tensor bytes(Rank& rank, std::int64_t count) {
   return Tensor::zeros(rank.device, {count}, DType::u8);
 }
-Tensor floats(Rank& rank, std::int64_t count) {
-  return Tensor::zeros(rank.device, {count}, DType::f32);
-}
 
 /// Each rank must take so many seconds from the body's begin to its end; all begin at the same time.
 void takes(const std::vector<double>& seconds, const WorldOptions& options, const std::function<void(Rank&)>& body) {
@@ -138,7 +135,7 @@ TEST_CASE("A collective ends on all ranks at the latest call plus the model's se
   // 16 bytes: in each of two phases three messages of four bytes.
   takes(std::vector<double>(4, 3 + 2 * 3 * (latency + 4 * seconds_per_byte)), line.options(), [&](Rank& rank) {
     line.compute(rank, rank.index);
-    (void)rank.world.all_reduce(floats(rank, 4)).wait();
+    (void)rank.world.all_reduce(zeros(rank, 4)).wait();
   });
 }
 
@@ -152,8 +149,8 @@ TEST_CASE("Every verb takes the seconds of what it moves") {
   verb_takes(latency + 12 * seconds_per_byte, [](Rank& rank) {
     (void)rank.world.all_gather(bytes(rank, 8 * (rank.index + 1))).wait();
   });  // rows of 8 and of 16 bytes: half of the whole
-  verb_takes(2 * (latency + 1), [](Rank& rank) { (void)rank.world.reduce(floats(rank, 4), 1).wait(); });
-  verb_takes(latency + 1, [](Rank& rank) { (void)rank.world.reduce_scatter(floats(rank, 4)).wait(); });
+  verb_takes(2 * (latency + 1), [](Rank& rank) { (void)rank.world.reduce(zeros(rank, 4), 1).wait(); });
+  verb_takes(latency + 1, [](Rank& rank) { (void)rank.world.reduce_scatter(zeros(rank, 4)).wait(); });
   verb_takes(latency + 1, [](Rank& rank) {
     const std::vector<Tensor> parts{bytes(rank, 100), bytes(rank, rank.index == 0 ? 8 : 100)};
     (void)rank.world.all_to_all(rank.index == 0 ? parts : std::vector{bytes(rank, 0), bytes(rank, 100)}).wait();

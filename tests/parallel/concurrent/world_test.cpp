@@ -8,24 +8,19 @@
 
 #include "framework/ops/rows.h"
 #include "parallel/transports/transports.h"
-#include "tests/support/devices.h"
+#include "tests/support/ranks.h"
 
 namespace heddle::world_test {
 
 namespace {
 
+using test::zeros;
+
 WorldOptions ranks(int count) {
-  WorldOptions options;
-  options.mesh = Mesh(count);
-  options.backend = test::tested_backend();
-  options.threads = 1;
+  WorldOptions options = test::ranks(count);
   // No test waits so long: failures end the waits.
   options.timeout = std::chrono::minutes(10);
   return options;
-}
-
-Tensor zeros(Rank& rank, std::int64_t count) {
-  return Tensor::zeros(rank.device, {count}, DType::f32);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
+#include "tests/support/schedule_shapes.h"
 
 using namespace heddle;
 
@@ -47,30 +48,9 @@ double bubble(const Simulation& simulation) {
 
 const std::vector<Costs> cost_cases{{1, 1, 1}, {10, 12, 7}, {2, 3, 1}};
 
-/// Visits all shapes that a schedule takes: p 1 to 8, m 1 to 16, v 1 to 4.
-void for_each_shape(std::string_view name, const std::function<void(const ScheduleShape&, const Schedule&)>& test) {
-  for (int p = 1; p <= 8; ++p) {
-    for (int m = 1; m <= 16; ++m) {
-      for (int v = 1; v <= 4; ++v) {
-        Schedule schedule;
-        try {
-          schedule = make_schedule(name, {p, m, v});
-        } catch (const InputError&) {
-          continue;
-        }
-        CAPTURE(name);
-        CAPTURE(p);
-        CAPTURE(m);
-        CAPTURE(v);
-        test({p, m, v}, schedule);
-      }
-    }
-  }
-}
-
 /// Bubble as a formula of shape and costs, for shapes that have at least `least_rounds` p micro-batches.
 void check_bubble(std::string_view name, int least_rounds, double (*formula)(int p, int m, const Costs& costs)) {
-  for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+  test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
     if (shape.micro_batches < least_rounds * shape.ranks) return;
     for (const Costs& costs : cost_cases) {
       const double expected = formula(shape.ranks, shape.micro_batches, costs) / shape.chunks;
@@ -81,7 +61,7 @@ void check_bubble(std::string_view name, int least_rounds, double (*formula)(int
 
 /// The most micro-batches alive on a rank as a formula of shape and rank.
 void check_alive(std::string_view name, double (*formula)(const ScheduleShape& shape, int rank)) {
-  for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+  test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
     const Simulation simulation = simulate(schedule, costs_of({1, 1, 1}, shape.chunks));
     for (int rank = 0; rank < shape.ranks; ++rank) {
       CAPTURE(rank);
@@ -114,13 +94,13 @@ TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothi
     }
     return most;
   };
-  for_each_shape("zb_h2", [&](const ScheduleShape& shape, const Schedule& schedule) {
+  test::for_each_shape("zb_h2", [&](const ScheduleShape& shape, const Schedule& schedule) {
     for (const Costs& c : cost_cases) {
       CHECK(most_idle_in_span(simulate(schedule, costs_of(c, 1))) ==
             doctest::Approx((shape.ranks - 1) * (c.f + c.i - 2 * c.w)).epsilon(1e-9));
     }
   });
-  for_each_shape("zb_v", [&](const ScheduleShape& shape, const Schedule& schedule) {
+  test::for_each_shape("zb_v", [&](const ScheduleShape& shape, const Schedule& schedule) {
     if (shape.micro_batches < 2 * shape.ranks - 1) return;
     const Simulation simulation = simulate(schedule, costs_of({2, 2, 2}, 2));
     CHECK(most_idle_in_span(simulation) == 0);
@@ -131,7 +111,7 @@ TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothi
 
 TEST_CASE("formulas: the bubble of v_half is about half of 1f1b's, that of v_min two thirds") {
   const auto check = [](std::string_view name, int least_micro_batches, double (*most)(int p)) {
-    for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+    test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
       if (shape.ranks < 2 || shape.micro_batches < least_micro_batches) return;
       // 1f1b's is (p - 1) * 6 in stages' units.
       CHECK(2 * bubble(simulate(schedule, costs_of({1, 1, 1}, 2))) <= most(shape.ranks));
@@ -142,7 +122,7 @@ TEST_CASE("formulas: the bubble of v_half is about half of 1f1b's, that of v_min
 }
 
 TEST_CASE("formulas: dualpipe_v's bubble, at uniform costs, whatever a pair overlaps") {
-  for_each_shape("dualpipe_v", [](const ScheduleShape& shape, const Schedule& schedule) {
+  test::for_each_shape("dualpipe_v", [](const ScheduleShape& shape, const Schedule& schedule) {
     for (const double overlap : {0.0, 0.5, 1.0}) {
       SimulationCosts costs = costs_of({2, 2, 2}, 2);
       costs.overlap = overlap;
@@ -172,7 +152,7 @@ TEST_CASE("formulas: the micro-batches alive on each rank") {
 
 TEST_CASE("formulas: the V-shaped schedules need the same on all ranks: p, (p + 1)/2, p/3 and a constant") {
   const auto check = [](std::string_view name, const std::function<double(int p)>& formula, double least) {
-    for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+    test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
       const Simulation simulation = simulate(schedule, costs_of({1, 1, 1}, 2));
       for (const double alive : simulation.peak_activations) {
         CHECK(alive <= std::min(double(shape.micro_batches), formula(shape.ranks)));
@@ -200,7 +180,7 @@ TEST_CASE("formulas: the inputs of r weight parts wait on rank r in zb_h1, of 2r
 
 TEST_CASE("formulas: in every schedule a stage's micro-batches go forward, back and to their weights in order") {
   for (const ScheduleType& type : schedule_types()) {
-    for_each_shape(type.name, [](const ScheduleShape& shape, const Schedule& schedule) {
+    test::for_each_shape(type.name, [](const ScheduleShape& shape, const Schedule& schedule) {
       bool in_order = true;
       for (const auto& list : schedule.ranks) {
         std::vector<int> next(3 * schedule.rank_of.size());

@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/head/head_samples.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -87,10 +86,6 @@ Answer blank_answer(const Problem& problem) {
 }
 
 }  // namespace
-
-Values part(const Values& all, std::int64_t width, const ShardRange& rows) {
-  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
-}
 
 Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches, DType dtype) {
   Answer answer = blank_answer(problem);

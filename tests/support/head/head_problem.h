@@ -9,6 +9,7 @@
 #include "layers/head/head.h"
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
+#include "tests/support/head/head_samples.h"
 
 namespace heddle::test {
 
@@ -31,9 +32,6 @@ struct Answer {
   std::vector<double> weight_gradient;
   std::vector<double> bias_gradient;
 };
-
-/// Selects rows of `width` values.
-std::vector<double> part(const std::vector<double>& all, std::int64_t width, const ShardRange& rows);
 
 /// The head over the ranks of a mesh, or `ranks` ranks along dp, and `micro_batches` micro-batches.
 Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batches = 1, DType dtype = DType::f64);

@@ -1,4 +1,4 @@
-// Which samples the ranks of a head without a backbone see.
+// Which samples the ranks of a head without a backbone see, and their rows.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,11 @@ inline std::vector<ShardRange> shared_samples(const HeadConfig& head, const Mesh
   for (const int sharing : mesh.ranks_over(head.class_axes(), rank))
     samples.push_back(samples_of(mesh, sharing, batch, micro_batches, index));
   return samples;
+}
+
+/// Selects rows of `width` values.
+inline std::vector<double> part(const std::vector<double>& all, std::int64_t width, const ShardRange& rows) {
+  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
 }
 
 }  // namespace heddle::test

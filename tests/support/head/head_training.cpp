@@ -14,10 +14,6 @@ namespace heddle::test {
 
 namespace {
 
-Values rows_in(const Values& all, std::int64_t width, const ShardRange& rows) {
-  return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
-}
-
 void put_values(const Values& values, std::int64_t first, Values& all) {
   std::copy(values.begin(), values.end(), all.begin() + first);
 }
@@ -62,7 +58,7 @@ Learned train(const Training& t, const Mesh& mesh) {
         HeadInput input;
         const ShardRange mine = samples_of(mesh, rank.index, t.batch, t.micro_batches, i);
         input.samples = shared_samples(t.config, mesh, rank.index, t.batch, t.micro_batches, i);
-        input.embedding = tensor(rank.device, {mine.size, d}, rows_in(embeddings, d, mine), t.dtype);
+        input.embedding = tensor(rank.device, {mine.size, d}, part(embeddings, d, mine), t.dtype);
         input.labels =
             std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
         input.global_batch = t.batch;

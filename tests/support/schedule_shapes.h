@@ -1,0 +1,34 @@
+// Every shape of a pipeline schedule, within limits.
+#pragma once
+
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle::test {
+
+/// Visits all shapes that a schedule takes: p 1 to 8, m 1 to 16, v 1 to 4.
+template <class Visit>
+void for_each_shape(std::string_view name, const Visit& visit) {
+  for (int p = 1; p <= 8; ++p)
+    for (int m = 1; m <= 16; ++m)
+      for (int v = 1; v <= 4; ++v) {
+        const ScheduleShape shape{p, m, v};
+        Schedule schedule;
+        try {
+          schedule = make_schedule(name, shape);
+        } catch (const InputError&) {
+          continue;
+        }
+        CAPTURE(name);
+        CAPTURE(p);
+        CAPTURE(m);
+        CAPTURE(v);
+        visit(shape, schedule);
+      }
+}
+
+}  // namespace heddle::test
