@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rules of the house that a compiler does not see. Each broken rule is printed with its places.
+# Rules that a compiler does not check. Each broken rule is printed with its places.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 passed=0 failed=0
@@ -20,7 +20,7 @@ files() {  # files PATTERN FOLDER...
 search() { xargs -d '\n' -r grep -nHE "$1" --; }
 
 rule "an include runs against the arrows between the rooms" "$(tests/style/includes.py arrows)"
-rule "headers include each other" "$(tests/style/includes.py circles)"
+rule "headers include each other" "$(tests/style/includes.py cycles)"
 rule "a name is private to several files of a library, which a unity build may compile as one" "$(
   for library in "${libraries[@]}" experiments/*/ tests; do tests/style/private_names.py "$library"; done)"
 rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' "${all[@]}" | search '#include "\.')"

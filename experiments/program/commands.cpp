@@ -231,8 +231,9 @@ int plan_command(const PlanCommand& command, const Console& console) {
   const auto is_of_gpu = [](const StudyVariant& member) { return member.root.planned == DeviceType::cuda; };
   if (cuda_gpus() == 0 && std::any_of(study.variants.begin(), study.variants.end(), is_of_gpu))
     console.err << fmt::format(
-        "device cuda: no GPU here tells what cuDNN needs: a rank's convolutions, if it has any, may take up to {} of "
-        "workspace that is not counted\n",
+        "device cuda: without a GPU here, cuDNN's workspaces are not counted: the convolutions of a rank may take up "
+        "to "
+        "{}\n",
         format_bytes(most_cudnn_workspace));
   // The GPU is opened once for all plans of a search.
   std::vector<std::shared_ptr<KernelNeeds>> needs;
@@ -283,7 +284,7 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
   std::vector<std::string> errors;
   for (const std::filesystem::path& file : files) {
     if (file.string().ends_with(".schema.json")) {  // so that experiments/*.json may be given
-      console.out << fmt::format("{}: the schema of experiments, passed over\n", file.string());
+      console.out << fmt::format("{}: skipped, because it is the schema of experiments\n", file.string());
       continue;
     }
     try {

@@ -18,11 +18,12 @@ void check_same_call(const std::string& text, const std::string& options, Proces
   job->together([&] {
     for (std::size_t rank = 1; rank < all_texts.size(); ++rank) {
       if (all_options[rank] != options)
-        fail<InputError>("rank {} was called with {}, rank 0 with {}", rank, shortened(all_options[rank]), options);
+        fail<InputError>("rank {} was called with {}, but rank 0 with {}", rank, shortened(all_options[rank]), options);
       if (all_texts[rank] == text) continue;
       const std::optional<Change> change = first_change(text, all_texts[rank]);
-      fail<InputError>("rank {} was given another experiment than rank 0{}", rank,
-                       change ? fmt::format(": {} is {}, there {}", change->key, change->before, change->now) : "");
+      fail<InputError>(
+          "rank {} was given a different experiment from rank 0{}", rank,
+          change ? fmt::format(": {} is {}, on rank 0 it is {}", change->key, change->before, change->now) : "");
     }
   });
 }

@@ -6,8 +6,8 @@ namespace heddle {
 
 std::vector<StepRecord> RunNarrator::on_begin(std::int64_t first_step) {
   if (resumes_)
-    console_.err << (first_step > 0 ? fmt::format("going on after step {}\n", first_step)
-                                    : "no checkpoint there: from the beginning\n")
+    console_.err << (first_step > 0 ? fmt::format("resuming after step {}\n", first_step)
+                                    : "no checkpoint found: starting from the beginning\n")
                  << std::flush;
   progress_.begin(variant_, first_step, train_.steps, train_.batch);
   return folder_->begin_variant(variant_, first_step, train_.batch);

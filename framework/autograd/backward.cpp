@@ -158,7 +158,7 @@ void GraphWalk::visit(Reached reached) {
   GraphNode& node = *reached.node;
   if (!reached.is_left) {
     if (!reached.gradient.defined()) reached.gradient = node.zeros();
-    if (node.freed) fail<InputError>("backward: this graph was already walked and its tensors are freed");
+    if (node.freed) fail<InputError>("backward: this graph was already traversed and its tensors are freed");
     node.freed = true;
   }
   Gradients gradients = ask(reached);

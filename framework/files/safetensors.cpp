@@ -103,7 +103,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
 
   bool key(string_t& value) override {
     if (!(place_ == Place::top ? top_keys_ : inner_keys_).insert(value).second)
-      fail<InputError>("{}: key '{}' comes twice", path_, short_name(value));
+      fail<InputError>("{}: key '{}' appears twice", path_, short_name(value));
     if (place_ == Place::tensor && value != "dtype" && value != "shape" && value != "data_offsets")
       fail_in_tensor("unknown key '{}': expected dtype, shape and data_offsets", short_name(value));
     key_ = std::move(value);
@@ -201,8 +201,8 @@ void check_cover(const std::string& path, std::vector<RawTensor>& tensors, std::
       fail<InputError>("{}: tensor '{}': data_offsets [{}, {}] are not within the data's {} bytes", path, name, begin,
                        end, data_bytes);
     if (begin != end_before)
-      fail<InputError>("{}: tensor '{}': its data begin at {} {} where the data before end at {}", path, name, begin,
-                       begin < end_before ? "and overlap" : "and leave a hole", end_before);
+      fail<InputError>("{}: tensor '{}': its data begin at {} and {} the previous data, which end at {}", path, name,
+                       begin, begin < end_before ? "overlap" : "leave a gap after", end_before);
     const std::uint64_t expected = static_cast<std::uint64_t>(tensor.shape->numel()) * size_of(*tensor.dtype);
     if (end - begin != expected)
       fail<InputError>("{}: tensor '{}': {} needs {} bytes, data_offsets [{}, {}] give {}", path, name,
@@ -210,7 +210,7 @@ void check_cover(const std::string& path, std::vector<RawTensor>& tensors, std::
     end_before = end;
   }
   if (end_before != data_bytes)
-    fail<InputError>("{}: {} bytes after the last tensor belong to none", path, data_bytes - end_before);
+    fail<InputError>("{}: {} bytes after the last tensor belong to no tensor", path, data_bytes - end_before);
 }
 
 std::string header_text(const std::string& path, const std::vector<SafetensorsEntry>& entries,

@@ -44,4 +44,4 @@ if measured:
     if hidden:
         print(f"{len(hidden)} more variants are in memory.csv.")
 else:
-    print("No variant got as far as measuring its memory.")
+    print("No variant has measured its memory.")

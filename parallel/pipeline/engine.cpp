@@ -41,7 +41,7 @@ class UnitBegins {
                                                  : backward_.at({send.stage - 1, send.micro_batch});
   }
   /// The index of the rank's computing action that may wait for an event at `time`: `slack` after the first one that
-  /// begins then or later. It begins later itself, so that there is no circle of waits.
+  /// begins then or later. It begins later itself, so that there is no cycle of waits.
   std::size_t waits_at(std::size_t rank, double time, std::size_t slack) const {
     const auto& begins = begins_[rank];
     const auto number = [&](auto place) { return static_cast<std::size_t>(place - begins.begin()); };

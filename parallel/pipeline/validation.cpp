@@ -92,17 +92,17 @@ class ListChecker {
     }
     if (kind == ActionKind::loss) {
       if (stage != last()) return fmt::format("the loss follows the last stage, {}", last());
-      return losses_[at(micro_batch)] ? "comes twice" : "";
+      return losses_[at(micro_batch)] ? "appears twice" : "";
     }
     if (rank_of(stage) != rank) return fmt::format("stage {} is on rank {}", stage, rank_of(stage));
-    if (has(kind, stage, micro_batch)) return "comes twice";
+    if (has(kind, stage, micro_batch)) return "appears twice";
     const bool whole = has(ActionKind::backward, stage, micro_batch);
     const bool parts = has(ActionKind::backward_input, stage, micro_batch);
     if (kind == ActionKind::backward && parts) {
-      return fmt::format("beside {}", to_string({ActionKind::backward_input, stage, micro_batch}));
+      return fmt::format("in addition to {}", to_string({ActionKind::backward_input, stage, micro_batch}));
     }
     if ((kind == ActionKind::backward_input || kind == ActionKind::backward_weight) && whole) {
-      return fmt::format("beside {}", to_string({ActionKind::backward, stage, micro_batch}));
+      return fmt::format("in addition to {}", to_string({ActionKind::backward, stage, micro_batch}));
     }
     return {};
   }
@@ -243,8 +243,8 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
   return std::nullopt;
 }
 
-/// Checks for ranks that wait for each other, and names each with its cell. Every list is right by itself.
-ScheduleFault circle(const Schedule& schedule, const Walk& walked) {
+/// Checks for ranks that wait for each other, and names each with its cell. Each list is valid by itself.
+ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
   const auto waits_in_loss = [&](int rank, int micro_batch) {
     const int next = walked.reached[at(rank)];
     if (next == static_cast<int>(schedule.ranks[at(rank)].size())) return false;
@@ -273,10 +273,10 @@ ScheduleFault circle(const Schedule& schedule, const Walk& walked) {
   std::rotate(ranks.begin(), std::min_element(ranks.begin(), ranks.end()), ranks.end());
 
   const auto cell = [&](int r) { return schedule.ranks[at(r)][at(walked.reached[at(r)])]; };
-  std::string why = fmt::format("{}: a circle of waits:", to_string(cell(ranks.front())));
+  std::string why = fmt::format("{}: deadlock:", to_string(cell(ranks.front())));
   constexpr std::size_t most_named = 8;
   for (std::size_t i = 0; i < std::min(ranks.size(), most_named); ++i) {
-    why += fmt::format("{} rank {} in {} for {}", i == 0 ? "" : ",", ranks[i], to_string(cell(ranks[i])),
+    why += fmt::format("{} rank {} waits in {} for {}", i == 0 ? "" : ",", ranks[i], to_string(cell(ranks[i])),
                        to_string(walked.waits_for[at(ranks[i])]));
   }
   if (ranks.size() > most_named) why += fmt::format(", and {} more", ranks.size() - most_named);
@@ -298,7 +298,7 @@ std::optional<ScheduleFault> validate(const Schedule& schedule) {
   }
   if (auto fault = wrong_order_of_messages(schedule)) return fault;
   const Walk walked = walk(schedule);
-  if (!walked.complete(schedule)) return circle(schedule, walked);
+  if (!walked.complete(schedule)) return deadlock(schedule, walked);
   return std::nullopt;
 }
 

@@ -12,12 +12,12 @@ struct ScheduleFault {
   int rank = 0;
   /// The index of the wrong cell in ranks[rank]; past the last one if something is missing at the end.
   int index = 0;
-  std::string why;  // `1B3: comes twice`, `0B2: before its input 0F2`
+  std::string why;  // `1B3: appears twice`, `0B2: before its input 0F2`
 };
 
 /// Checks that every stage's F and, unless the schedule is forward only, its B or its I and W stand exactly once for
 /// each micro-batch and on the stage's rank; that nothing comes before its input; that sends and receives of each pair
-/// of ranks match in order; and that no ranks wait for each other in a circle. Takes lists of computing actions only,
+/// of ranks match in order; and that no ranks wait for each other in a cycle. Takes lists of computing actions only,
 /// and those that passes have made.
 std::optional<ScheduleFault> validate(const Schedule& schedule);
 

@@ -2,7 +2,7 @@
 """Checks which file includes which.
 
 usage: includes.py arrows     includes that run against the arrows between the rooms
-       includes.py circles    headers that include each other
+       includes.py cycles     headers that include each other
 """
 
 import pathlib
@@ -62,7 +62,7 @@ def against_the_arrows():
                 yield f'{path}:{number}: {room} includes {included}'
 
 
-def circles():
+def cycles():
     graph = {}
     for path, _, included in includes():
         if path.endswith(('.h', '.cuh')):
@@ -85,5 +85,5 @@ def circles():
         yield from visit(path)
 
 
-for place in {'arrows': against_the_arrows, 'circles': circles}[sys.argv[1]]():
+for place in {'arrows': against_the_arrows, 'cycles': cycles}[sys.argv[1]]():
     print(place)

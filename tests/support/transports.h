@@ -40,7 +40,7 @@ inline bool can_run(int count) {
 }
 
 inline void pass_over(int count) {
-  if (job == nullptr || job->rank() == 0) MESSAGE("passed over: needs " << count << " ranks");
+  if (job == nullptr || job->rank() == 0) MESSAGE("skipped: needs " << count << " ranks");
 }
 
 /// Options of `count` ranks over this process's transport.

@@ -31,20 +31,20 @@ std::string comparison(std::span<const WeighedSchedule> weighed) {
   const WeighedSchedule* const named = first_that_fits(weighed, true);
   const WeighedSchedule* const own = first_that_fits(weighed, false);
   if (named == nullptr) return fmt::format("No named schedule fits; {} does.\n", shape_words(*own));
-  if (own == nullptr) return fmt::format("The best is {}; none of our own fits.\n", shape_words(*named));
+  if (own == nullptr) return fmt::format("The best is {}; no searched schedule fits.\n", shape_words(*named));
   const double gain = named->makespan > 0 ? 100 * (1 - own->makespan / named->makespan) : 0;
   if (own == weighed.data())
     return fmt::format("{} takes {:.2f} % less time than the best named schedule that fits, {}.\n", shape_words(*own),
                        gain, shape_words(*named));
-  return fmt::format("The best is {}; the best of our own, {}, takes {}.\n", shape_words(*named), shape_words(*own),
-                     -gain < 0.005 ? "as long" : fmt::format("{:.2f} % longer", -gain));
+  return fmt::format("The best is {}; the best searched schedule, {}, takes {}.\n", shape_words(*named),
+                     shape_words(*own), -gain < 0.005 ? "as long" : fmt::format("{:.2f} % longer", -gain));
 }
 
 }  // namespace
 
 void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
   if (weighed.front().fits) return;
-  fail<InputError>("--memory: nothing that was weighed fits into {}: the least is {}, of {}",
+  fail<InputError>("--memory: no schedule fits into {}: the smallest peak memory is {}, of {}",
                    plain_number(space.memory.value_or(0)), plain_number(weighed.front().peak_memory),
                    shape_words(weighed.front()));
 }

@@ -188,31 +188,32 @@ class Comparison {
 
   void expect(const std::string& key) const {
     if (!same(key))
-      fail<InputError>("{}: was saved with {} = {}, this run has {}: it would not go on as the same run",
-                       folder_.string(), key, saved(key), here(key));
+      fail<InputError>("{}: was saved with {} = {}, this run has {}: a resumed run must keep it", folder_.string(), key,
+                       saved(key), here(key));
   }
 
   void expect_experiment(SavedHead head) const {
     if (head == SavedHead::kept && !same("experiment"))
       fail<InputError>(
-          "{}: was saved by another experiment{}: what may change is how long it trains, what it saves, how it is "
-          "evaluated and how it lies on its ranks",
+          "{}: was saved by a different experiment{}: only the number of steps, what is saved, the evaluation and the "
+          "layout "
+          "over ranks may change",
           folder_.string(), first_change({}));
     constexpr std::array<std::string_view, 2> of_head{"head", "data"};
     if (!same("backbone"))
-      fail<InputError>("{}: was saved by another experiment{}: with a new head, its head and data may change, too",
+      fail<InputError>("{}: was saved by a different experiment{}: with a new head, head and data may change, too",
                        folder_.string(), first_change(of_head));
   }
 
   std::string difference() const {
     if (same("layout") && same("stages")) return {};
-    std::string text = "resumes on another layout";
+    std::string text = "resumes on a different layout";
     if (!same("mesh") || !same("micro_batches"))
       text += fmt::format(" (saved on {} with micro_batches = {}, now {} with {})", saved("mesh"),
                           saved("micro_batches"), here("mesh"), here("micro_batches"));
     text += ": the losses agree within rounding";
     if (!same("sample_groups"))
-      text += fmt::format("; batch norms took a batch in {} groups, now in {}", saved("sample_groups"),
+      text += fmt::format("; batch norms normalised a batch in {} groups, now in {}", saved("sample_groups"),
                           here("sample_groups"));
     if (!same("sampled_shards"))
       text += fmt::format("; classes were sampled in {} shards, now in {} (head.sample.shards)",

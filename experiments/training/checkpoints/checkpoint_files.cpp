@@ -152,7 +152,7 @@ int size_of_identity(const std::filesystem::path& path, const SafetensorsMetadat
   int size = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), size);
   if (result.ec != std::errc{} || result.ptr != text.data() + text.size() || size < 1)
-    fail<InputError>("{}: does not say how many ranks saved the checkpoint: '{}'", path.string(), shortened(text));
+    fail<InputError>("{}: does not state how many ranks saved the checkpoint: '{}'", path.string(), shortened(text));
   return size;
 }
 
@@ -194,7 +194,7 @@ void CheckpointFiles::add_file(int file) {
   for (const SafetensorsEntry& entry : reader.entries()) {
     const auto told = identity.find(std::string(part_prefix) + entry.name);
     if (told == identity.end())
-      fail<InputError>("{}: does not say which part of a whole its tensor '{}' is", reader.path().string(),
+      fail<InputError>("{}: does not state the part of the whole that its tensor '{}' is", reader.path().string(),
                        shortened(entry.name));
     const std::optional<ParameterPart> part = part_of_text(told->second);
     if (!part || part->held_shape() != entry.shape)
@@ -207,7 +207,7 @@ void CheckpointFiles::add_file(int file) {
     size_ = size_of_identity(reader.path(), identity);
     identity_ = std::move(identity);
   } else if (identity != identity_) {
-    fail<InputError>("{}: is of another checkpoint than {}", reader.path().string(), path_of(0).string());
+    fail<InputError>("{}: belongs to a different checkpoint than {}", reader.path().string(), path_of(0).string());
   }
 }
 
@@ -223,7 +223,7 @@ void CheckpointFiles::check(const StateTensor& wanted) const {
   for (auto one = all.begin(); one != all.end(); ++one) {
     const std::string path = path_of(one->file).string();
     if (one->part.whole != wanted.part.whole || one->dtype != wanted.value.dtype())
-      fail<InputError>("{}: {} is of {}, this run needs {}", path, wanted.name, to_string(one->dtype, one->part.whole),
+      fail<InputError>("{}: {} is {}, but this run needs {}", path, wanted.name, to_string(one->dtype, one->part.whole),
                        to_string(wanted.value.dtype(), wanted.part.whole));
     for (auto other = all.begin(); other != one; ++other)
       for_each_shared_run(other->part, one->part, [&](const SharedRun& run) {
@@ -247,7 +247,7 @@ void CheckpointFiles::verify(int file) const {
     checksum = crc32c(piece, checksum);
   }
   if (checksum_text(checksum) != read_file(checksum_file(folder_, file), 64))
-    fail<InputError>("{}: is damaged: its checksum is not the one beside it", path_of(file).string());
+    fail<InputError>("{}: is damaged: its checksum differs from the saved one", path_of(file).string());
 }
 
 void CheckpointFiles::load(int file, const std::vector<StateTensor>& wanted) const {

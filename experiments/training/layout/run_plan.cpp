@@ -21,7 +21,7 @@ Schedule schedule_of_file(const Experiment& experiment) {
     fail<InputError>("{}: expected train.micro_batches = {} micro-batches, got {}", pipeline.file,
                      experiment.train.micro_batches, schedule.micro_batches);
   if (is_forward_only(schedule) && !experiment.train.forward_only)
-    fail<InputError>("{}: has no backward: it trains nothing", pipeline.file);
+    fail<InputError>("{}: has no backward, so that it cannot train", pipeline.file);
   const std::int64_t stages = experiment.mesh.pp * std::max<std::int64_t>(pipeline.chunks, 1);
   if (pipeline.chunks > 0 && schedule.stages() != stages)
     fail<InputError>("{}: expected mesh.pp * pipeline.chunks = {} stages, got {}", pipeline.file, stages,

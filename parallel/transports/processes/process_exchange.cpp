@@ -78,7 +78,7 @@ void Offers::on_request(int from, const ElementRequest& request) {
   }
   const auto i = static_cast<std::size_t>(std::find(step.to.begin(), step.to.end(), from) - step.to.begin());
   if (i == step.to.size() || request.slice.bytes > step.owed[i])
-    fail<MalformedMessage>("a message that asks for {} bytes that are not its own", request.slice.bytes);
+    fail<MalformedMessage>("a message that requests {} bytes that are not its own", request.slice.bytes);
   const Tensor& x = step.tensors[i];
   const Tensor slice =
       Tensor::view(x.storage(), x.byte_offset() + request.slice.offset, {request.slice.bytes}, DType::u8);

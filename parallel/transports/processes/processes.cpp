@@ -35,7 +35,7 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
   } catch (const std::exception& error) {
     return Failure{Failure::Kind::error, error.what()};
   } catch (...) {
-    return Failure{Failure::Kind::error, "an exception that is no std::exception"};
+    return Failure{Failure::Kind::error, "an exception that is not a std::exception"};
   }
 }
 

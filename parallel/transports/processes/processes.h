@@ -79,7 +79,7 @@ class Processes {
   /// The library's own collective; see `Wire::plain`.
   bool plain(Operation operation, std::span<float> in, std::span<float> out);
 
-  /// The reason why a process is gone that ended before it left: `rank 1: its process is gone`. Nothing for others.
+  /// The reason why a process is gone that ended before it left: `rank 1: its process has ended`. Nothing for others.
   std::optional<std::string> lost(int process) const;
   /// Whether no process is gone.
   bool is_whole() const;

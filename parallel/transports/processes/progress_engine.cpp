@@ -216,7 +216,7 @@ void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, M
   const auto request = message.get<ElementRequest>();
   (void)step_of(request.slice.step);
   if (request.slice.offset < 0 || request.slice.bytes < 0 || request.tag < 0 || request.tag >= Wire::tags)
-    fail<MalformedMessage>("a message that asks for {} bytes from byte {}, tag {}", request.slice.bytes,
+    fail<MalformedMessage>("a message that requests {} bytes from byte {}, tag {}", request.slice.bytes,
                            request.slice.offset, request.tag);
   endpoint->second->on_request(from, request);
 }

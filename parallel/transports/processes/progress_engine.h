@@ -160,7 +160,7 @@ class ProgressEngine {
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
   void leave(int code);
-  /// The reason why a process is gone that ended before it left: `rank 1: its process is gone`.
+  /// The reason why a process is gone that ended before it left: `rank 1: its process has ended`.
   std::optional<std::string> lost(int process) const;
   bool is_whole() const { return lost_.empty(); }
 

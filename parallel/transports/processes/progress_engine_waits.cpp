@@ -78,8 +78,8 @@ void ProgressEngine::wait_patiently(const std::function<bool()>& ready) {
 void ProgressEngine::check_time() {
   const Clock::duration passed = waiting_->time.look();
   if (passed - waiting_->peer_waited <= timeout_ && passed <= timeout_ * size()) return;
-  const std::string why = fmt::format("{}: rank {} did not come within {} s", to_string(waiting_->call),
-                                      waiting_->peer(), std::chrono::duration<double>(timeout_).count());
+  const std::string why = fmt::format("{}: timed out after {} s waiting for rank {}", to_string(waiting_->call),
+                                      std::chrono::duration<double>(timeout_).count(), waiting_->peer());
   if (waiting_->peer() == 0) throw LeaderLate(why);
   throw RankFailed(why);
 }
@@ -93,7 +93,7 @@ void ProgressEngine::check() {
   if (const std::optional<std::string> why = lost(waiting_->peer()))
     fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
   if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::message)
-    fail<RankFailed>("{}: rank {} has ended and will not come", to_string(waiting_->call), peer);
+    fail<RankFailed>("{}: rank {} has already finished", to_string(waiting_->call), peer);
 }
 
 void ProgressEngine::rest(int idle_polls) const {

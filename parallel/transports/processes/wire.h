@@ -48,7 +48,7 @@ class Wire {
 
   struct Gone {
     int process;
-    std::string why;  // `its process is gone`
+    std::string why;  // `its process has ended`
   };
   /// The next process that has ended, after everything that it had sent; each is returned once. For wires without a
   /// launcher that would end the other processes.

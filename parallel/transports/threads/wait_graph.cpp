@@ -70,14 +70,15 @@ void WaitGraph::sleep(std::function<bool()> ready, const Call& call, int peer) {
       fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
     check_for_deadlock(call.rank);
     if (has_ended_[static_cast<std::size_t>(peer)] && !me.is_ready())
-      fail<RankFailed>("{}: rank {} has ended and will not come", to_string(call), peer);
+      fail<RankFailed>("{}: rank {} has already finished", to_string(call), peer);
     // Time in which the peer itself waits is not counted against it. A chain of waits has at most as many links as
     // ranks.
     const Waiter& other = waiters_[static_cast<std::size_t>(peer)];
     const WaitedTime::Clock::duration now = time_.look();
     const auto deadline = std::min(std::max(begin, other.call != nullptr ? now : other.woke) + timeout_,
                                    begin + timeout_ * static_cast<int>(waiters_.size()));
-    if (now >= deadline) fail<RankFailed>("{}: rank {} did not come within {} s", to_string(call), peer, seconds);
+    if (now >= deadline)
+      fail<RankFailed>("{}: timed out after {} s waiting for rank {}", to_string(call), seconds, peer);
     me.woken.wait_for(lock, std::min<WaitedTime::Clock::duration>(slice_, deadline - now));
   }
 }

@@ -49,7 +49,7 @@ TEST_CASE("weights that are not finite are an error, and never replace the last 
     for (const auto& entry : std::filesystem::directory_iterator(folder / "out/checkpoint/small"))
       saved.push_back(entry.path().filename().string());
     CHECK(saved == std::vector<std::string>{"step-000004"});
-    CHECK((called.err.find("going on after step 4") != std::string::npos) == resume);
+    CHECK((called.err.find("resuming after step 4") != std::string::npos) == resume);
   }
 }
 

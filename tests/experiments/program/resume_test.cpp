@@ -60,13 +60,13 @@ TEST_CASE("a checkpoint whose files are of different steps is refused") {
                              in_a + "1.safetensors", std::filesystem::copy_options::overwrite_existing);
   const Called resumed = call({"run", file, "--out", files.path("a"), "--resume"});
   CHECK(resumed.code == 2);
-  CHECK(resumed.err.find(in_a + "1.safetensors: is of another checkpoint than " + in_a + "0.safetensors") !=
+  CHECK(resumed.err.find(in_a + "1.safetensors: belongs to a different checkpoint than " + in_a + "0.safetensors") !=
         std::string::npos);
   std::filesystem::rename(files.path("b") + "/checkpoint/small/step-000003",
                           files.path("b") + "/checkpoint/small/step-000004");
   const Called renamed = call({"run", file, "--out", files.path("b"), "--resume"});
   CHECK(renamed.code == 2);
-  CHECK(renamed.err.find("step-000004: was saved with steps = 3, this run has 4: it would not go on as the same run") !=
+  CHECK(renamed.err.find("step-000004: was saved with steps = 3, this run has 4: a resumed run must keep it") !=
         std::string::npos);
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("resuming on another number of ranks goes on, and says that it may rou
   const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--json", "--set", "mesh.dp=1",
                                "--set", "train.micro_batches=4"});
   REQUIRE(resumed.code == 0);
-  CHECK(resumed.err.find("resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the "
+  CHECK(resumed.err.find("resumes on a different layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the "
                          "losses agree within rounding\n") != std::string::npos);
   const Json losses = summary(whole)["variants"][0]["loss_per_step"];
   const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
@@ -100,7 +100,7 @@ TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
   const Called refused = with(more, {"--resume"});
   CHECK(refused.code == 2);
   CHECK(files.contents("out") == before);
-  CHECK(refused.err.find("rank-0.safetensors: head.weight is of f32[9,5], this run needs f32[13,5]") !=
+  CHECK(refused.err.find("rank-0.safetensors: head.weight is f32[9,5], but this run needs f32[13,5]") !=
         std::string::npos);
   const Called alone = with(more, {"--fresh-head"});
   CHECK(alone.code == 2);
@@ -108,7 +108,7 @@ TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
   const Called begun = with(more, {"--resume", "--fresh-head"});
   CHECK(begun.code == 0);
   CHECK(begun.err.find("begins a new head of 13 classes\n") != std::string::npos);
-  CHECK(begun.err.find("going on after step 2\n") != std::string::npos);
+  CHECK(begun.err.find("resuming after step 2\n") != std::string::npos);
 }
 
 TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
@@ -122,8 +122,8 @@ TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
   const Called other = call(changed);
   CHECK(other.code == 2);
   CHECK(
-      other.err.find("step-000006: was saved by another experiment (train.optimizer.lr was 0.1, is 0.2): what may "
-                     "change is how long it trains, what it saves, how it is evaluated and how it lies on its ranks") !=
+      other.err.find("step-000006: was saved by a different experiment (train.optimizer.lr was 0.1, is 0.2): only the "
+                     "number of steps, what is saved, the evaluation and the layout over ranks may change") !=
       std::string::npos);
   {
     std::fstream weights(folder + "/rank-1.safetensors", std::ios::in | std::ios::out | std::ios::binary);
@@ -134,7 +134,8 @@ TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
   const Called damaged = call(resume);
   CHECK(damaged.code == 2);
   CHECK(files.contents("out") == before);
-  CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum is not the one beside it") != std::string::npos);
+  CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum differs from the saved one") !=
+        std::string::npos);
 }
 
 }  // namespace

@@ -298,7 +298,7 @@ TEST_CASE("--search --csv gives a schedule that is as good when it is read again
 
 TEST_CASE("wrong searches say what was expected and exit with 2") {
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0.5") ==
-        "heddle: --memory: nothing that was weighed fits into 0.5: the least is 1, of naive (m = 8, v = 1)\n");
+        "heddle: --memory: no schedule fits into 0.5: the smallest peak memory is 1, of naive (m = 8, v = 1)\n");
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0") ==
         "heddle: --memory: expected a number > 0, got 0\n");
   CHECK(refused("schedule --search 1f1b --stages 4 --micro-batches 8") ==

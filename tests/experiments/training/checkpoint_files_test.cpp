@@ -176,13 +176,13 @@ TEST_CASE("what is missing from a checkpoint is named") {
   TwoFiles two;
   CHECK(two.complaint() == "no error");
   CHECK(two.complaint(ParameterPart::all_of({12, 3})) ==
-        "DIR/rank-0.safetensors: w is of i64[10,3], this run needs i64[12,3]");
+        "DIR/rank-0.safetensors: w is i64[10,3], but this run needs i64[12,3]");
   CHECK(two.complaint(ParameterPart::all_of({10, 4})) ==
-        "DIR/rank-0.safetensors: w is of i64[10,3], this run needs i64[10,4]");
+        "DIR/rank-0.safetensors: w is i64[10,3], but this run needs i64[10,4]");
   CHECK(two.complaint(ParameterPart::all_of({30})) ==
-        "DIR/rank-0.safetensors: w is of i64[10,3], this run needs i64[30]");
+        "DIR/rank-0.safetensors: w is i64[10,3], but this run needs i64[30]");
   CHECK(two.complaint(TwoFiles::rows(0, 10), "w", DType::f32) ==
-        "DIR/rank-0.safetensors: w is of i64[10,3], this run needs f32[10,3]");
+        "DIR/rank-0.safetensors: w is i64[10,3], but this run needs f32[10,3]");
   CHECK(two.complaint(TwoFiles::rows(0, 10), "v") == "DIR/: has no tensor 'v'");
   std::filesystem::remove(two.path(1));
   CHECK(two.complaint().starts_with("DIR/rank-1.safetensors: cannot be read"));
@@ -238,13 +238,13 @@ TEST_CASE("a part that cannot be is refused, whatever its text") {
     CHECK(two.complaint().starts_with("DIR/rank-1.safetensors: tensor 'w' is i64[6,3]: it cannot be the part '"));
   }
   two.put(1, {{"w", DType::i64, {6, 3}}}, {});
-  CHECK(two.complaint() == "DIR/rank-1.safetensors: does not say which part of a whole its tensor 'w' is");
+  CHECK(two.complaint() == "DIR/rank-1.safetensors: does not state the part of the whole that its tensor 'w' is");
   two.put(1, {{"w", DType::i64, {6, 3}}}, {{"part of w", "[10,3] at [4,0] size [6,3]"}, {"part of v", "?"}});
-  CHECK(two.complaint() == "DIR/rank-1.safetensors: is of another checkpoint than DIR/rank-0.safetensors");
+  CHECK(two.complaint() == "DIR/rank-1.safetensors: belongs to a different checkpoint than DIR/rank-0.safetensors");
   for (const char* ranks : {"", "0", "-1", "two", "2 ", "99999999999999999999"}) {
     two.put(0, {}, {{"ranks", ranks}});
     CHECK(two.complaint() ==
-          fmt::format("DIR/rank-0.safetensors: does not say how many ranks saved the checkpoint: '{}'", ranks));
+          fmt::format("DIR/rank-0.safetensors: does not state how many ranks saved the checkpoint: '{}'", ranks));
   }
 }
 

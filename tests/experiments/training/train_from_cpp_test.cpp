@@ -86,8 +86,8 @@ TEST_CASE("a run from C++ goes on from its checkpoint with the same losses, and 
   const std::string message = message_of<InputError>(
       [&] { (void)run_variant(other, "base", {.checkpoints = folder / "checkpoint", .resume = true}); });
   CHECK(message == (folder / "checkpoint/step-000012").string() +
-                       ": was saved by another experiment (train.optimizer.momentum was 0.9, is 0.5): what may change "
-                       "is how long it trains, what it saves, how it is evaluated and how it lies on its ranks");
+                       ": was saved by a different experiment (train.optimizer.momentum was 0.9, is 0.5): only the "
+                       "number of steps, what is saved, the evaluation and the layout over ranks may change");
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ TEST_CASE("A second backward through a freed graph is refused") {
   const Leaf x(device, {2});
   const Variable y = square(x.variable);
   backward(y);
-  CHECK_THROWS_WITH_AS(backward(y), "backward: this graph was already walked and its tensors are freed", InputError);
-  CHECK_THROWS_WITH_AS(backward(scale(y, 2)), "backward: this graph was already walked and its tensors are freed",
+  CHECK_THROWS_WITH_AS(backward(y), "backward: this graph was already traversed and its tensors are freed", InputError);
+  CHECK_THROWS_WITH_AS(backward(scale(y, 2)), "backward: this graph was already traversed and its tensors are freed",
                        InputError);
   CHECK(x.gradient() == std::vector<double>{4});
 }

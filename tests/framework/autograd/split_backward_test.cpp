@@ -329,7 +329,7 @@ TEST_CASE("A graph walked in part is not walked again, and a root without a grad
   const Variable y = multiply(x.variable, weight.variable);
   WeightBackward weights = backward_inputs({root_of(y), {scale(y, 2), Tensor()}});
   const std::vector<double> gradient = x.gradient();
-  CHECK_THROWS_WITH_AS(backward({root_of(y)}), "backward: this graph was already walked and its tensors are freed",
+  CHECK_THROWS_WITH_AS(backward({root_of(y)}), "backward: this graph was already traversed and its tensors are freed",
                        InputError);
   weights.run();
   CHECK(x.gradient() == gradient);

@@ -183,13 +183,13 @@ TEST_CASE("safetensors: every malformed field is an error that says what is wron
   CHECK(header("{\"a\":null}") == "'a': expected an object, got null");
   CHECK(header("{\"a\":[]}") == "'a': expected an object, got a list");
   CHECK(header("{\"__metadata__\":{\"k\":1}}") == "__metadata__: 'k': expected a string, got a number");
-  CHECK(header("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}") == "key 'k' comes twice");
-  CHECK(header("{}", 3) == "3 bytes after the last tensor belong to none");
+  CHECK(header("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}") == "key 'k' appears twice");
+  CHECK(header("{}", 3) == "3 bytes after the last tensor belong to no tensor");
 
   const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
   CHECK(tensor(good) == "no error");
-  CHECK(tensor(good + ",\"dtype\":\"F32\"") == "key 'dtype' comes twice");
-  CHECK(header("{\"t\":{" + good + "},\"t\":{" + good + "}}", 4) == "key 't' comes twice");
+  CHECK(tensor(good + ",\"dtype\":\"F32\"") == "key 'dtype' appears twice");
+  CHECK(header("{\"t\":{" + good + "},\"t\":{" + good + "}}", 4) == "key 't' appears twice");
   CHECK(tensor(good + ",\"strides\":[1]") ==
         "tensor 't': unknown key 'strides': expected dtype, shape and data_offsets");
   CHECK(tensor("") == "tensor 't': dtype is missing");
@@ -214,10 +214,10 @@ TEST_CASE("safetensors: every malformed field is an error that says what is wron
   CHECK(offsets("[4,0]") == "tensor 't': data_offsets [4, 0] are not within the data's 4 bytes");
   CHECK(offsets("[0,5]") == "tensor 't': data_offsets [0, 5] are not within the data's 4 bytes");
   CHECK(offsets("[0,3]") == "tensor 't': f32[1] needs 4 bytes, data_offsets [0, 3] give 3");
-  CHECK(offsets("[1,4]") == "tensor 't': its data begin at 1 and leave a hole where the data before end at 0");
+  CHECK(offsets("[1,4]") == "tensor 't': its data begin at 1 and leave a gap after the previous data, which end at 0");
   CHECK(header("{\"s\":{" + good + "},\"t\":{" + good + "}}", 4) ==
-        "tensor 't': its data begin at 0 and overlap where the data before end at 4");
-  CHECK(tensor(good, 5) == "1 bytes after the last tensor belong to none");
+        "tensor 't': its data begin at 0 and overlap the previous data, which end at 4");
+  CHECK(tensor(good, 5) == "1 bytes after the last tensor belong to no tensor");
 }
 
 TEST_CASE("safetensors: deep nesting ends early, and a name from a file cannot steer a terminal") {

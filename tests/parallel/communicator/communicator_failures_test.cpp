@@ -163,11 +163,11 @@ TEST_CASE("waiting for a rank that has ended is an error at once") {
     });
   };
   fails_on_ranks(2, first_rank_only([](Rank& rank, Communicator& all) { all.all_reduce(zeros(rank, 4)).wait(); }),
-                 "rank 0, call 1: all_reduce(sum) f32[4]: rank 1 has ended and will not come");
+                 "rank 0, call 1: all_reduce(sum) f32[4]: rank 1 has already finished");
   fails_on_ranks(2, first_rank_only([](Rank& rank, Communicator& all) { all.send(zeros(rank, 4), 1).wait(); }),
-                 "rank 0, message 1: send to rank 1 f32[4]: rank 1 has ended and will not come");
+                 "rank 0, message 1: send to rank 1 f32[4]: rank 1 has already finished");
   fails_on_ranks(2, first_rank_only([](Rank&, Communicator& all) { all.recv(1).wait(); }),
-                 "rank 0, message 1: recv from rank 1: rank 1 has ended and will not come");
+                 "rank 0, message 1: recv from rank 1: rank 1 has already finished");
 }
 
 TEST_CASE("a wait that takes too long names the peer and the operation") {
@@ -181,7 +181,7 @@ TEST_CASE("a wait that takes too long names the peer and the operation") {
         // Long enough to be missed, and not for ever: it is alive and does not communicate.
         std::this_thread::sleep_for(std::chrono::milliseconds(600));
       },
-      "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.2 s");
+      "rank 0, message 1: recv from rank 1: timed out after 0.2 s waiting for rank 1");
 }
 
 TEST_CASE("whom all wait for in the end is named, not who waits for it longest") {
@@ -200,7 +200,7 @@ TEST_CASE("whom all wait for in the end is named, not who waits for it longest")
         }
         std::this_thread::sleep_for(milliseconds(2500));
       },
-      "rank 1, message 1: recv from rank 0: rank 0 did not come within 1 s");
+      "rank 1, message 1: recv from rank 0: timed out after 1 s waiting for rank 0");
 }
 
 TEST_CASE("a rank that has just stopped waiting has its own time to come") {

@@ -109,7 +109,7 @@ TEST_CASE("a receive that is dropped unfinished takes nothing, and its sender fa
           const Work<Tensor> dropped = rank.world.recv(0);
         }
       },
-      "rank 0, message 1: send to rank 1 f32[100,1000]: rank 1 has ended and will not come");
+      "rank 0, message 1: send to rank 1 f32[100,1000]: rank 1 has already finished");
 }
 
 }  // namespace heddle::communicator_sends_test

@@ -134,7 +134,7 @@ TEST_CASE("of several failures the lowest rank's is reported") {
 
 TEST_CASE("an exception of any kind is a failure") {
   CHECK_THROWS_WITH_AS(run_ranks(ranks(1), [](Rank&) { throw 3; }),
-                       "rank 0 failed: an exception that is no std::exception", RankFailed);
+                       "rank 0 failed: an exception that is not a std::exception", RankFailed);
 }
 
 TEST_CASE("a rank that neither waits nor ends is reported once the others have given up") {
@@ -152,7 +152,7 @@ TEST_CASE("a rank that neither waits nor ends is reported once the others have g
     if (rank.index == 0) rank.world.recv(1).wait();
     while (rank.index == 1 && !is_told) std::this_thread::yield();
   };
-  const std::string late = "rank 0, message 1: recv from rank 1: rank 1 did not come within 0.1 s";
+  const std::string late = "rank 0, message 1: recv from rank 1: timed out after 0.1 s waiting for rank 1";
   CHECK_THROWS_WITH_AS(run_ranks(options, body), late.c_str(), RankFailed);
   CHECK(reported == "rank 0 failed: " + late + "; rank 1 did not end within 0.05 s after that");
 }

@@ -69,7 +69,7 @@ TEST_CASE("schedule csv: what is no schedule is named by row and cell") {
   CHECK_THROWS_WITH_AS(read("(0F1)OVERLAP_F_B"),
                        "f.csv:1: cell 1: expected two actions that overlap, got `(0F1)OVERLAP_F_B`", InputError);
   CHECK_THROWS_WITH_AS(read("0F0,0B0\n1F0,1F0"),
-                       "f.csv: rank 1, cell 2: 1F0: comes twice\n"
+                       "f.csv: rank 1, cell 2: 1F0: appears twice\n"
                        "rank 0    0F0      0B0\n"
                        "rank 1    1F0     >1F0<\n",
                        InputError);

@@ -175,7 +175,7 @@ TEST_CASE("validate: names the first wrong cell") {
   CHECK(fault_of(with_cell(small(), 0, 1, {forward, 0, 2})) == "0/1: 0F2: there are 2 micro-batches");
   CHECK(fault_of(with_cell(small(), 0, 1, {forward, -1, 0})) == "0/1: -1F0: there are 2 stages");
   CHECK(fault_of(with_cell(small(), 1, 2, {forward, 0, 1})) == "1/2: 0F1: stage 0 is on rank 0");
-  CHECK(fault_of(with_cell(small(), 0, 1, {forward, 0, 0})) == "0/1: 0F0: comes twice");
+  CHECK(fault_of(with_cell(small(), 0, 1, {forward, 0, 0})) == "0/1: 0F0: appears twice");
   CHECK(fault_of(without_cell(small(), 1, 3)) == "1/3: 1B1: is missing");
   CHECK(fault_of(with_swapped(small(), 1, 0, 1)) == "1/0: 1B0: before its input 1F0");
   CHECK(fault_of({0, {0}, {{}}}) == "0/0: there is nothing to compute");
@@ -187,8 +187,10 @@ TEST_CASE("validate: a backward is one action, or an input part before a weight 
   CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_weight, 0, 0}, {backward_input, 0, 0}})) ==
         "0/1: 0W0: before its input 0I0");
   CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_input, 0, 0}})) == "0/2: 0W0: is missing");
-  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_input, 0, 0}, {backward, 0, 0}})) == "0/2: 0B0: beside 0I0");
-  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {backward_weight, 0, 0}})) == "0/2: 0W0: beside 0B0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward_input, 0, 0}, {backward, 0, 0}})) ==
+        "0/2: 0B0: in addition to 0I0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {backward_weight, 0, 0}})) ==
+        "0/2: 0W0: in addition to 0B0");
 }
 
 TEST_CASE("validate: recomputation lies between forward and backward, the loss before the last stage's backward") {
@@ -199,7 +201,7 @@ TEST_CASE("validate: recomputation lies between forward and backward, the loss b
   Schedule schedule = with_loss(small(), LossRanks::all);
   CHECK(fault_of(without_cell(schedule, 0, 2)) == "0/5: 1H0: is missing");
   CHECK(fault_of(with_cell(schedule, 0, 2, {loss, 0, 0})) == "0/2: 0H0: the loss follows the last stage, 1");
-  CHECK(fault_of(with_cell(schedule, 0, 4, {loss, 1, 0})) == "0/4: 1H0: comes twice");
+  CHECK(fault_of(with_cell(schedule, 0, 4, {loss, 1, 0})) == "0/4: 1H0: appears twice");
 }
 
 TEST_CASE("validate: an overlapped pair is one forward and one backward that need nothing of each other") {
@@ -247,20 +249,20 @@ TEST_CASE("validate: ranks that wait for each other are named with their cells")
   Schedule schedule{2, looped_stages(2, 1), {}};
   schedule.ranks.push_back({{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}});
   schedule.ranks.push_back({{forward, 1, 0}, {forward, 1, 1}, {backward, 1, 0}, {backward, 1, 1}});
-  CHECK(fault_of(schedule) == "0/1: 0B0: a circle of waits: rank 0 in 0B0 for 1B0, rank 1 in 1F1 for 0F1");
+  CHECK(fault_of(schedule) == "0/1: 0B0: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1F1 for 0F1");
   CHECK(fault_of(with_communication(schedule)) ==
-        "0/3: 0B0: a circle of waits: rank 0 in 0B0 for 1SEND_B0, rank 1 in 1F1 for 0SEND_F1");
+        "0/3: 0B0: deadlock: rank 0 waits in 0B0 for 1SEND_B0, rank 1 waits in 1F1 for 0SEND_F1");
 
   // The loss is a collective: rank 0 comes to that of micro-batch 0 only after a gradient that needs it.
   Schedule lossy = with_loss(small(), LossRanks::all);
   std::swap(lossy.ranks[0][2], lossy.ranks[0][3]);
-  CHECK(fault_of(lossy) == "0/2: 0B0: a circle of waits: rank 0 in 0B0 for 1B0, rank 1 in 1H0 for 1H0");
+  CHECK(fault_of(lossy) == "0/2: 0B0: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1H0 for 1H0");
 }
 
 TEST_CASE("check: draws the cells around the fault") {
   CHECK_NOTHROW(check(small(), "small"));
   CHECK_THROWS_WITH_AS(check(with_cell(small(), 1, 2, {forward, 1, 0}), "small"),
-                       "small: rank 1, cell 3: 1F0: comes twice\n"
+                       "small: rank 1, cell 3: 1F0: appears twice\n"
                        "rank 0    0F0      0F1      0B0      0B1\n"
                        "rank 1    1F0      1B0     >1F0<     1B1\n",
                        InputError);

@@ -57,11 +57,11 @@ for victim in 1 0; do
   has "rank $victim and its signal are named" "heddle: rank $victim: process $pid (" "$(said $victim)"
   is "within 10 s" 1 $((SECONDS - before < 10))
   if ((victim)); then
-    has "the results name it" "rank 1: its process is gone" "$(<"$work/killed/summary.json")"
+    has "the results name it" "rank 1: its process has ended" "$(<"$work/killed/summary.json")"
     is "and so does what is printed, which is no further variant's" "1 0" \
-      "$(grep -c 'rank 1: its process is gone' "$work/out.0") $(grep -c second "$work/out.0")"
+      "$(grep -c 'rank 1: its process has ended' "$work/out.0") $(grep -c second "$work/out.0")"
   else
-    is "who is left names rank 0" "heddle: rank 1: rank 0: its process is gone" "$(said 1)"
+    is "who is left names rank 0" "heddle: rank 1: rank 0: its process has ended" "$(said 1)"
   fi
   is "no process is left" "" "$(left_behind)"
   rm -rf "$work/killed"
@@ -102,14 +102,14 @@ at_step "$work/silent" 3
 pid=$(program_of_rank 0)
 before=$EPOCHREALTIME
 kill -STOP "$pid"
-when "$work/err.1" "rank 0 did not come within 4 s"
+when "$work/err.1" "timed out after 4 s waiting for rank 0"
 is "rank 0 is named within 2 s after the timeout" 1 $(($(seconds_since "$before") <= 6))
 when "$work/code.1" 4
 when "$work/code.2" 4
 when "$work/code.3" 4
 is "the others have left within 20 s" 1 $(($(seconds_since "$before") <= 20))
 is "one of them has said why" "1 0 0" "$(grep -c '' "$work/err.1") $(grep -c '' "$work/err.2") $(grep -c '' "$work/err.3")"
-is "with this text" "heddle: rank 1: a rank's call: rank 0 did not come within 4 s" \
+is "with this text" "heddle: rank 1: a rank's call: timed out after 4 s waiting for rank 0" \
   "$(said 1 | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
 kill -KILL "$pid"
 wait
@@ -121,7 +121,7 @@ start 0 2 none
 MASTER_PORT=$((MASTER_PORT + 5000)) start 1 2 none
 wait
 is "two places to meet end the job with 4" "4 4" "$(codes)"
-is "rank 0 names who did not come" "heddle: rank 1 did not come to 127.0.0.1:$MASTER_PORT within 2 s" "$(said 0)"
+is "rank 0 names the rank that did not connect" "heddle: rank 1 did not connect to 127.0.0.1:$MASTER_PORT within 2 s" "$(said 0)"
 is "rank 1 names where it looked" \
   "heddle: rank 1: rank 0 at 127.0.0.1:$((MASTER_PORT + 5000)) cannot be reached: Connection refused" "$(said 1)"
 
@@ -138,15 +138,15 @@ start 0 4 none
 start 1 5 none
 wait
 is "processes of two jobs are wrong input" "2 2" "$(codes)"
-has "both report rank and size" "WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 0)"
-has "both report rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 came from 127.0.0.1:" "$(said 1)"
+has "both report rank and size" "WORLD_SIZE and RANK: rank 1 of 5 connected from 127.0.0.1:" "$(said 0)"
+has "both report rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 connected from 127.0.0.1:" "$(said 1)"
 
 next_port
 start 0 2 none
 start 1 2 none --set seed=7
 wait
 is "other experiments are wrong input" "2 2" "$(codes)"
-is "the key and the rank are named" "heddle: rank 1 was given another experiment than rank 0: seed is 3, there 7" "$(said 0)"
+is "the key and the rank are named" "heddle: rank 1 was given a different experiment from rank 0: seed is 3, on rank 0 it is 7" "$(said 0)"
 next_port
 start 0 2 none
 start 1 2 none --resume

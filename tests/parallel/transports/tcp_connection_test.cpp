@@ -75,7 +75,7 @@ TEST_CASE("sockets: what a process said last is read, though it was gone before 
   REQUIRE(frame);
   CHECK(frame->content == bytes_of("no more thread on the bobbin"));
   CHECK(frame->more_follow);
-  CHECK(connection.why_gone() == "its process is gone");
+  CHECK(connection.why_gone() == "its process has ended");
 }
 
 TEST_CASE("sockets: two that end their writing have read all that the other wrote") {
@@ -104,9 +104,9 @@ TEST_CASE("sockets: a frame that cannot be is refused before anything is done wi
           fmt::format("it sent part of a message, of {} bytes", bytes) + same_build);
   for (const std::int64_t bytes : {std::int64_t{-8}, std::int64_t{0}, std::int64_t{101}, std::int64_t{1} << 60})
     CHECK(refused({Kind::elements, 5, bytes}) ==
-          fmt::format("it sent {} bytes of elements, tag 5, which nobody asked for", bytes) + same_build);
+          fmt::format("it sent {} bytes of elements, tag 5, which were not requested", bytes) + same_build);
   CHECK(refused({Kind::elements, 6, 100}) ==
-        "it sent 100 bytes of elements, tag 6, which nobody asked for" + same_build);
+        "it sent 100 bytes of elements, tag 6, which were not requested" + same_build);
 }
 
 TEST_CASE("sockets: a receive that was given up is written to no more") {

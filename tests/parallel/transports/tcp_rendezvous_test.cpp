@@ -99,7 +99,7 @@ TEST_CASE("sockets: a connection that sends nothing is closed after a while, and
   CHECK(is_sent_away(silent));
   CHECK(TcpSocket::Clock::now() - begin > TcpListener::patience - milliseconds(100));
   CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience + milliseconds(1500));
-  CHECK(first.ended() == fmt::format("rank failed: rank 1 did not come to 127.0.0.1:{} within 5 s", point.port));
+  CHECK(first.ended() == fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 5 s", point.port));
 }
 
 TEST_CASE("sockets: unknown connections delay no other process either") {
@@ -147,12 +147,12 @@ TEST_CASE(
       {other_build,
        "wrong input: a process at FROM speaks version 77 of the protocol between processes, and rank 0 "
        "version 2: all must run the same build of this program"},
-      {hello_of(2, 5), "wrong input: WORLD_SIZE and RANK: rank 2 of 5 came from FROM to rank 0 of 4"},
-      {hello_of(4, 4), "wrong input: WORLD_SIZE and RANK: rank 4 of 4 came from FROM to rank 0 of 4"},
-      {hello_of(0, 4), "wrong input: WORLD_SIZE and RANK: rank 0 of 4 came from FROM to rank 0 of 4"},
-      {hello_of(-1, 4), "wrong input: WORLD_SIZE and RANK: rank -1 of 4 came from FROM to rank 0 of 4"},
+      {hello_of(2, 5), "wrong input: WORLD_SIZE and RANK: rank 2 of 5 connected from FROM to rank 0 of 4"},
+      {hello_of(4, 4), "wrong input: WORLD_SIZE and RANK: rank 4 of 4 connected from FROM to rank 0 of 4"},
+      {hello_of(0, 4), "wrong input: WORLD_SIZE and RANK: rank 0 of 4 connected from FROM to rank 0 of 4"},
+      {hello_of(-1, 4), "wrong input: WORLD_SIZE and RANK: rank -1 of 4 connected from FROM to rank 0 of 4"},
       {hello_of(1, 4), "wrong input: RANK: two processes are rank 1, on loom and on loom"},
-      {hello_of(2, 4, {}), "rank failed: rank 2, which came from FROM, listens at no port"}};
+      {hello_of(2, 4, {}), "rank failed: rank 2, which connected from FROM, names no port at which it listens"}};
   for (const Case& wrong : cases) {
     CAPTURE(wrong.error);
     const RendezvousAddress point{"127.0.0.1", free_port()};
@@ -179,8 +179,8 @@ TEST_CASE("sockets: a process that leaves before all have come ends the rendezvo
   TcpSocket second = connected_to(point.port);
   say(second, hello_of(1, 4));
   second.close();
-  CHECK(first.ended() == "rank failed: rank 1 left while the processes came together");
-  CHECK(refusal_heard_by(third) == "rank 1 left while the processes came together");
+  CHECK(first.ended() == "rank failed: rank 1 disconnected during the rendezvous");
+  CHECK(refusal_heard_by(third) == "rank 1 disconnected during the rendezvous");
 }
 
 TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, says so") {
@@ -204,21 +204,21 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
   const std::string same_build = ": all processes must run the same build of this program";
   const auto web = answered(
       [](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, "HTTP/1.1 400 Bad Request\r\n\r\n"); });
-  CHECK(web.starts_with("wrong input: MASTER_ADDR and MASTER_PORT: what answers at 127.0.0.1:"));
-  CHECK(web.ends_with(" is no process of this program"));
+  CHECK(web.starts_with("wrong input: MASTER_ADDR and MASTER_PORT: the peer at 127.0.0.1:"));
+  CHECK(web.ends_with(" is not a process of this program"));
   CHECK(answered([](const FakeLeader&, const TcpSocket&, const TcpHello&) {}) ==
-        "rank failed: RANK 0 left while the processes came together");
+        "rank failed: RANK 0 disconnected during the rendezvous");
   CHECK(answered([](const FakeLeader&, const TcpSocket& to, const TcpHello&) {
           TcpReply other;
           other.preamble.protocol = 3;
           say(to, other);
-        }) == "rank failed: RANK 0 answered by version 3 of the protocol between processes" + same_build);
+        }) == "rank failed: RANK 0 answered with version 3 of the protocol between processes" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(9, 0)); }) ==
-        "rank failed: RANK 0 answered by something of kind 9" + same_build);
+        "rank failed: RANK 0 answered with something of kind 9" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(0, 4000000000)); }) ==
-        "rank failed: RANK 0 answered by a list of 4000000000 bytes" + same_build);
+        "rank failed: RANK 0 answered with a list of 4000000000 bytes" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(2, 4000000000)); }) ==
-        "rank failed: RANK 0 answered by 4000000000 bytes of text" + same_build);
+        "rank failed: RANK 0 answered with 4000000000 bytes of text" + same_build);
   CHECK(answered([](const FakeLeader& leader, const TcpSocket& to, const TcpHello& hello) {
           leader.answer(to, {hello_of(0, 2), hello_of(0, 2, {htonl(INADDR_LOOPBACK), hello.address.port})});
         }).starts_with("rank failed: RANK 0: its list of processes has rank 0 of 2 at 127.0.0.1:"));
@@ -230,7 +230,8 @@ TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, 
 TEST_CASE("sockets: missing ranks are named, and a wrong rendezvous address is reported") {
   const std::uint16_t port = free_port();
   CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
-                       fmt::format("ranks 1, 2 did not come to 127.0.0.1:{} within 0.2 s", port).c_str(), RankFailed);
+                       fmt::format("ranks 1, 2 did not connect to 127.0.0.1:{} within 0.2 s", port).c_str(),
+                       RankFailed);
   CHECK_THROWS_WITH_AS(join_by_tcp({1, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
                        fmt::format("rank 0 at 127.0.0.1:{} cannot be reached: Connection refused", port).c_str(),
                        RankFailed);
@@ -268,7 +269,7 @@ TEST_CASE("sockets: rank 0 tells those that came who did not") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 3}, point, milliseconds(500));
   Joining second({1, 3}, point, seconds(20));
-  const std::string error = fmt::format("rank failed: rank 2 did not come to 127.0.0.1:{} within 0.5 s", point.port);
+  const std::string error = fmt::format("rank failed: rank 2 did not connect to 127.0.0.1:{} within 0.5 s", point.port);
   CHECK(first.ended() == error);
   CHECK(second.ended() == error);
 }

@@ -113,15 +113,15 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
         const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
         errors[static_cast<std::size_t>(p)] = message_of(meets);
         CHECK_FALSE(job.is_whole());
-        CHECK(job.lost(1) == "rank 1: its process is gone");
+        CHECK(job.lost(1) == "rank 1: its process has ended");
         CHECK_FALSE(job.lost(2 - p));
         // It stays so.
-        CHECK(message_of(meets).ends_with(": rank 1: its process is gone"));
+        CHECK(message_of(meets).ends_with(": rank 1: its process has ended"));
         job.leave(4);
       });
   }
-  CHECK(errors[0] == "rank 1: its process is gone");
-  CHECK(errors[2] == "rank 1: its process is gone");
+  CHECK(errors[0] == "rank 1: its process has ended");
+  CHECK(errors[2] == "rank 1: its process has ended");
 }
 
 TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
@@ -167,7 +167,7 @@ TEST_CASE("sockets: a process that is gone after it ended a section fails the ne
   other_is_gone.count_down();
   first.join();
   CHECK(of_ended == "no error");
-  CHECK(of_next == "rank 1: its process is gone");
+  CHECK(of_next == "rank 1: its process has ended");
 }
 
 TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tells their places") {

@@ -62,7 +62,7 @@ void TcpListener::wait(std::span<const TcpSocket> known, Deadline deadline) cons
     fail("poll: {}", std::strerror(errno));
   for (std::size_t p = 0; p < known.size(); ++p)
     if (watched[watched.size() - known.size() + p].revents != 0)
-      fail<RankFailed>("rank {} left while the processes came together", p);
+      fail<RankFailed>("rank {} disconnected during the rendezvous", p);
 }
 
 }  // namespace heddle

@@ -47,7 +47,7 @@ class Rendezvous {
     if (patience_.on_wait) patience_.on_wait(fmt::format("rank {} waits {}", launch_.rank, what));
   }
   [[noreturn]] static void lost(const std::string& whom) {
-    fail<RankFailed>("{} left while the processes came together", whom);
+    fail<RankFailed>("{} disconnected during the rendezvous", whom);
   }
 
   void describe_self(const TcpSocket& listening);
@@ -57,7 +57,7 @@ class Rendezvous {
   static void answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
   void refuse(TcpReply::Kind kind, std::string_view why);
   [[noreturn]] void fail_reply(const std::string& what) const {
-    fail<RankFailed>("{} answered by {}: all processes must run the same build of this program", leader(), what);
+    fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader(), what);
   }
   void read(std::span<std::byte> bytes, Deadline end);
   std::string read_text(std::uint32_t bytes, Deadline end);
@@ -151,7 +151,7 @@ void Rendezvous::receive(const TcpSocket& listening) {
       continue;
     }
     if (!incoming)
-      fail<RankFailed>("{} did not come to {} within {} s", whom,
+      fail<RankFailed>("{} did not connect to {} within {} s", whom,
                        launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank),
                        seconds_of(patience_.longest));
     TcpHello came = incoming->hello;
@@ -170,14 +170,14 @@ void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
         "must run the same build of this program",
         to_string(from), came.preamble.protocol, launch_.rank, TcpPreamble().protocol);
   if (came.size != launch_.size || came.rank <= launch_.rank || came.rank >= launch_.size)
-    fail<InputError>("WORLD_SIZE and RANK: rank {} of {} came from {} to rank {} of {}", came.rank, came.size,
+    fail<InputError>("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}", came.rank, came.size,
                      to_string(from), launch_.rank, launch_.size);
   const auto r = static_cast<std::size_t>(came.rank);
   if (sockets_[r].is_open())
     fail<InputError>("RANK: two processes are rank {}, on {} and on {}", came.rank, hellos_[r].machine_name(),
                      came.machine_name());
   if (came.address.port == 0)
-    fail<RankFailed>("rank {}, which came from {}, listens at no port", came.rank, to_string(from));
+    fail<RankFailed>("rank {}, which connected from {}, names no port at which it listens", came.rank, to_string(from));
 }
 
 void Rendezvous::answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
@@ -218,7 +218,7 @@ void Rendezvous::read_reply() {
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
   read(bytes.first(sizeof(TcpPreamble)), end);
   if (!header.preamble.is_of_this_program())
-    fail<InputError>("MASTER_ADDR and MASTER_PORT: what answers at {} is no process of this program", place_);
+    fail<InputError>("MASTER_ADDR and MASTER_PORT: the peer at {} is not a process of this program", place_);
   if (!header.preamble.is_of_this_protocol())
     fail_reply(fmt::format("version {} of the protocol between processes", header.preamble.protocol));
   read(bytes.subspan(sizeof(TcpPreamble)), end);

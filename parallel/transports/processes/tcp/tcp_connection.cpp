@@ -127,8 +127,7 @@ bool TcpConnection::read_some() {
     if (count < 0 && may_come_later(errno)) return false;
     lose(count < 0 ? errno : 0);
     const bool is_closed = error_ == 0 || error_ == EPIPE || error_ == ECONNRESET;
-    why_gone_ =
-        is_closed ? "its process is gone" : fmt::format("it does not answer any more: {}", std::strerror(error_));
+    why_gone_ = is_closed ? "its process has ended" : fmt::format("it no longer responds: {}", std::strerror(error_));
     return false;
   }
   const bool had_header = read_ >= sizeof(Header);
@@ -151,7 +150,7 @@ bool TcpConnection::begin_read() {
     case Kind::elements: {
       const auto found = incoming_.find(header_.tag);
       if (bytes <= 0 || bytes > max_elements || found == incoming_.end() || found->second->left < bytes)
-        return refuse(fmt::format("{} bytes of elements, tag {}, which nobody asked for", bytes, header_.tag));
+        return refuse(fmt::format("{} bytes of elements, tag {}, which were not requested", bytes, header_.tag));
       elements_ = found->second;
       return true;
     }

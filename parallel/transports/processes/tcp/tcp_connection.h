@@ -62,7 +62,7 @@ class TcpConnection {
   /// Nothing more will arrive: the peer has closed the connection, died, or sent invalid bytes. What arrived before
   /// that has been read.
   bool is_gone() const { return !why_gone_.empty(); }
-  /// `its process is gone`.
+  /// `its process has ended`.
   const std::string& why_gone() const { return why_gone_; }
   void close() { socket_.close(); }
 

@@ -180,14 +180,16 @@ TEST_CASE("a run that goes on elsewhere is reported by a line which says what ch
     return told;
   };
   CHECK(note({{Mesh(), 4}}) ==
-        "resumes on another layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the losses agree within "
+        "resumes on a different layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the losses agree "
+        "within "
         "rounding");
-  CHECK(note({{Mesh(3), 2}}) ==
-        "resumes on another layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
-        "rounding; batch norms took a batch in 4 groups, now in 6");
+  CHECK(
+      note({{Mesh(3), 2}}) ==
+      "resumes on a different layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
+      "rounding; batch norms normalised a batch in 4 groups, now in 6");
   CHECK(note({{Mesh(2), 2}, {}, ShardedState::none, HeadParallel::replicated}) ==
-        "resumes on another layout: the losses agree within rounding");
-  CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on another layout: the losses agree within rounding");
+        "resumes on a different layout: the losses agree within rounding");
+  CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on a different layout: the losses agree within rounding");
 }
 
 TEST_CASE(
@@ -261,22 +263,22 @@ TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options 
     return message.starts_with(step) ? message.substr(step.size()) : message;
   };
   CHECK(complaint([](Experiment& e) { e.head.classes = 12; }) ==
-        "/rank-0.safetensors: head.weight is of f32[11,6], this run needs f32[12,6]");
+        "/rank-0.safetensors: head.weight is f32[11,6], but this run needs f32[12,6]");
   CHECK(complaint([](Experiment& e) {
           e.train.dtype = DType::f64;
-        }).starts_with("/rank-0.safetensors: conv1.weight is of f32[7,3,3,3], this run needs f64["));
+        }).starts_with("/rank-0.safetensors: conv1.weight is f32[7,3,3,3], but this run needs f64["));
   CHECK(complaint([](Experiment& e) { e.train.optimizer.type = OptimizerType::adamw; }) ==
         ": has no tensor 'mean.conv1.weight'");
   CHECK(complaint([](Experiment& e) { e.train.batch = 25; }) ==
-        ": was saved with batch = 24, this run has 25: it would not go on as the same run");
+        ": was saved with batch = 24, this run has 25: a resumed run must keep it");
   CHECK(complaint([](Experiment& e) { e.seed = 2; }) ==
-        ": was saved with seed = 1, this run has 2: it would not go on as the same run");
+        ": was saved with seed = 1, this run has 2: a resumed run must keep it");
   CHECK(complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }) ==
-        ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): what may change is how long it "
-        "trains, what it saves, how it is evaluated and how it lies on its ranks");
+        ": was saved by a different experiment (train.optimizer.lr was 0.02, is 0.5): only the number of "
+        "steps, what is saved, the evaluation and the layout over ranks may change");
   CHECK(
       complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
-      ": was saved by another experiment (train.optimizer.lr was 0.02, is 0.5): with a new head, its head and data may "
+      ": was saved by a different experiment (train.optimizer.lr was 0.02, is 0.5): with a new head, head and data may "
       "change, too");
   CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no error");
 }

@@ -154,7 +154,7 @@ TEST_CASE("forward only a file's schedule needs no backward; no optimizer is mad
     return plan_run(experiment, model, layout.mesh);
   };
   CHECK(message_of<InputError>([&] { (void)planned(4); }) ==
-        layout.pipeline.file + ": has no backward: it trains nothing");
+        layout.pipeline.file + ": has no backward, so that it cannot train");
   experiment.train.forward_only = true;
   CHECK(message_of<InputError>([&] { (void)planned(3); }) ==
         layout.pipeline.file + ": expected train.micro_batches = 3 micro-batches, got 4");
