@@ -19,7 +19,7 @@
 
 namespace heddle {
 
-/// Why a layer cannot be placed as asked.
+/// The reason why a layer cannot be placed as requested.
 struct Refusal {
   std::string why;
 };

@@ -1,5 +1,5 @@
-// A layer: parameters, buffers and a forward function. It never loops over ranks or micro-batches. What it knows about
-// the run is in the Pass; what it knows about its place on the mesh is in the layout that it was built with.
+// A layer: parameters, buffers and a forward function. It never loops over ranks or micro-batches. The Pass describes
+// the run to it; the layout with which it was built describes its place on the mesh.
 #pragma once
 
 #include <cstdint>

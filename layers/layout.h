@@ -1,4 +1,4 @@
-// How the layers of a model are laid out over the mesh: how each is placed along each axis, and which part of it a rank
+// How the layers of a model are placed on the mesh: how each is placed along each axis, and which part of it a rank
 // holds.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace heddle {
 /// How the ranks along one axis share the work of a layer.
 enum class Parallel {
   replicate,  // every rank does the same work
-  data,       // every rank has other samples; gradients of the parameters are summed
+  data,       // every rank has different samples; gradients of the parameters are summed
   parameter,  // as data, but each rank keeps a part of the parameters and gathers them before use (ZeRO-3, FSDP)
   column,     // each rank computes some output channels with its rows of the weight (Megatron's column parallel)
   row,        // each rank has some input channels; outputs are partial sums (Megatron's row parallel)

@@ -1,6 +1,6 @@
 // A model, or one stage of it, as one rank runs it: a range of the layers of its description, built for the rank's
-// coordinates in a plan. If a layer takes a value in another placement than it was made in, the model redistributes it
-// once for all readers that want that placement.
+// coordinates in a plan. If a layer takes a value in a different placement from the one in which it was made, the model
+// redistributes the value once for all readers that want this placement.
 #pragma once
 
 #include <memory>

@@ -44,8 +44,8 @@ int ModelDescription::then(std::string name, DescriptionPointer layer) {
   return apply(std::move(name), std::move(layer), {last_value()});
 }
 
-void ModelDescription::place(std::string_view pattern, const PlacementWish& wish) {
-  for (Application* application : matching(pattern)) application->wish = wish;
+void ModelDescription::place(std::string_view pattern, const PlacementRequest& request) {
+  for (Application* application : matching(pattern)) application->request = request;
 }
 
 void ModelDescription::recompute(std::string_view pattern) {
@@ -60,8 +60,8 @@ std::vector<ModelDescription::Application*> ModelDescription::matching(std::stri
   return found;
 }
 
-void ModelDescription::forget_wishes() {
-  for (Application& application : applications_) application.wish.reset();
+void ModelDescription::clear_requests() {
+  for (Application& application : applications_) application.request.reset();
 }
 
 std::uint32_t ModelDescription::streams() const {

@@ -10,8 +10,8 @@
 
 namespace heddle {
 
-/// Where the user wants a layer. What is left out is chosen by the planner.
-struct PlacementWish {
+/// The placement that the user requests for a layer. The planner chooses what is not set.
+struct PlacementRequest {
   Parallel kind = Parallel::data;
   std::optional<Axis> over{};  // tp if the mesh has several ranks there, else dp
 };
@@ -22,7 +22,7 @@ class ModelDescription {
     std::string name;
     DescriptionPointer layer;
     std::vector<int> inputs;
-    std::optional<PlacementWish> wish{};
+    std::optional<PlacementRequest> request{};
     std::optional<int> stage{};  // of the pipeline, if the user names one
     bool recomputed = false;     // in the backward pass, rather than kept
   };
@@ -35,10 +35,10 @@ class ModelDescription {
   /// Appends a layer that reads the last value.
   int then(std::string name, DescriptionPointer layer);
   /// Places all applications whose names match, where `*` stands for any text. InputError if there are none.
-  void place(std::string_view pattern, const PlacementWish& wish);
+  void place(std::string_view pattern, const PlacementRequest& request);
   /// Recomputes the values of all matching applications in the backward pass.
   void recompute(std::string_view pattern);
-  void forget_wishes();
+  void clear_requests();
   /// Sets the stage of the layer that makes a value; if empty, it is that of the layer before it.
   void name_stage(int value, std::optional<int> stage) {
     applications_[static_cast<std::size_t>(value) - 1].stage = stage;

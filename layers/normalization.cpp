@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-/// Axes whose ranks hold samples of one group, and axes whose ranks hold other groups.
+/// Axes whose ranks hold samples of one group, and axes whose ranks hold different groups.
 struct StatisticsAxes {
   AxisSet shared;
   AxisSet separate;

@@ -41,7 +41,7 @@ class BatchNorm final : public Layer {
  private:
   BatchNormOptions options_;
   AxisSet shared_;    // axes whose ranks hold samples of one group
-  AxisSet separate_;  // axes whose ranks hold other groups
+  AxisSet separate_;  // axes whose ranks hold different groups
   Parameter gamma_;
   Parameter beta_;
   std::optional<Parameter> slope_;

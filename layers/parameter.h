@@ -41,7 +41,7 @@ struct StateTensor {
   ParameterPart part;  // what this rank holds of the whole
 };
 
-/// What a layer needs in order to be built. `next_stream` gives each parameter its own random stream, in model order.
+/// The arguments with which a layer is built. `next_stream` gives each parameter its own random stream, in model order.
 struct Construction {
   Device& device;
   RandomKey key;

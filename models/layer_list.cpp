@@ -122,7 +122,7 @@ void describe_dropout(Describer& d, LayerConfig& config) {
 void describe_pool(Describer& d, LayerConfig& config) {
   d.field("kernel", config.pool.kernel, between(1, 1024), "height and width of the window");
   d.field("stride", config.pool.stride, between(1, 1024), "pixels from one window to the next");
-  d.field("padding", config.pool.padding, between(0, 512), "rows around the image, at most half the kernel");
+  d.field("padding", config.pool.padding, between(0, 512), "rows of padding around the image, at most half the kernel");
 }
 
 struct LayerRow {

@@ -1,5 +1,5 @@
-// A model that an experiment writes out layer by layer (`"type": "layers"`): what each layer is, what it reads and
-// where it is placed. The sizes of inputs follow from the image.
+// A model that an experiment writes out layer by layer (`"type": "layers"`): the type, the inputs and the placement of
+// each layer. The sizes of inputs follow from the image.
 #pragma once
 
 #include <optional>

@@ -33,10 +33,11 @@ enum class ModelType {
   layers
 };
 
-/// How a ResNet begins: 7 x 7 with stride 2 and max pooling for large images, 3 x 3 with stride 1 for small ones.
+/// The first layers of a ResNet: 7 x 7 with stride 2 and max pooling for large images, 3 x 3 with stride 1 for small
+/// ones.
 enum class Stem { imagenet, small };
 
-/// Where some layers are placed.
+/// The placement of some layers.
 struct PlacementConfig {
   std::string layers;  // a name, in which `*` stands for any text
   Parallel parallel = Parallel::data;

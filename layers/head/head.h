@@ -4,7 +4,7 @@
 //
 //   phase 1, for each micro-batch: gather the embeddings and compute the loss and the embeddings' gradient; keep the
 //            normalised embeddings, labels and log-sum-exps;
-//   phase 2, once per step, when it is known that the step is taken: compute the weights' gradient over all kept rows,
+//   phase 2, once per step, after the check for overflow and NaN: compute the weights' gradient over all kept rows,
 //            class tile by class tile. The optimizer steps each tile while it is in the cache, and the gradient of all
 //            classes is never held.
 //
@@ -72,8 +72,8 @@ struct HeadBytes {
   std::int64_t optimizer = 0;
 };
 
-/// What phase 2 does with the gradients: it clamps each element to [-bound, bound] (0: no bound), multiplies it by
-/// `factor` and takes a step.
+/// The update of phase 2: it clamps each element to [-bound, bound] (0: no bound), multiplies it by `factor` and takes
+/// a step.
 struct HeadUpdate {
   std::int64_t step = 0;
   double learning_rate = 0;
@@ -162,7 +162,7 @@ class Head {
   void weight_tiles(const std::function<void(const ClassTile&, const TileProducts&)>& consumer);
   /// `packed`: the rows of each micro-batch; empty if phase 2 does not go by class.
   TileProducts tile_products(const ClassTile& tile, const std::vector<PackedRows>& packed);
-  /// Whether other ranks hold the same classes and have seen other samples.
+  /// Whether other ranks hold the same classes and have seen different samples.
   bool has_copies() const { return !config_.is_replicated() && copies_.size() > 1; }
   static std::vector<LayerExchange> exchanges_of_copies(const HeadConfig& config, std::int64_t dimension,
                                                         const Mesh& mesh, DType dtype, bool clips_norm);
@@ -195,7 +195,7 @@ class Head {
   Device& device_;
   RandomKey key_;
   Communicator& ranks_;   // the ranks that share the classes
-  Communicator& copies_;  // the ranks that have the same classes and other samples
+  Communicator& copies_;  // the ranks that have the same classes and different samples
   Communicator& all_;     // both
   ShardRange shard_;
   Parameter weight_;  // of a replicated head

@@ -25,12 +25,12 @@ inline constexpr auto enum_names<HeadParallel> = enum_table<HeadParallel>({
     {HeadParallel::replicated, "replicated"},
 });
 
-/// Where the logits live. All give the same loss and gradients.
+/// The ways to hold the logits. All give the same loss and gradients.
 enum class Logits {
   gathered,    // rank 0 concatenates all ranks' logits and computes the loss: the naive way
   transposed,  // an all-to-all gives each rank the logits of all classes for its share of the rows
   sharded,     // they stay where they are; ranks exchange one maximum and two sums per row
-  fused        // nowhere: class tiles are computed, summed up and dropped, and computed again for the weights
+  fused        // never held: class tiles are computed, reduced and dropped, and computed again for the weights
 };
 template <>
 inline constexpr auto enum_names<Logits> = enum_table<Logits>({
@@ -95,7 +95,7 @@ inline constexpr auto enum_names<ProductType> = enum_table<ProductType>({
 /// What a step does to the rows that are not in its sample.
 enum class Unsampled {
   frozen,  // nothing: neither decay nor momentum (InsightFace's first PartialFC, PLSC 2.4)
-  dense,   // a step with a gradient of zero: weights decay, and momentum moves them on (PartialFC 2)
+  dense,   // a step with a gradient of zero: weights decay, and momentum moves them (PartialFC 2)
   lazy     // the same, but all missed steps are taken at once when the row is next needed; only sgd with f32 state
 };
 template <>

@@ -1,4 +1,4 @@
-// What a head holds, computes and sends, computed from its configuration alone.
+// The memory, the operations and the messages of a head, computed from its configuration alone.
 #include <algorithm>
 
 #include "layers/head/head.h"

@@ -15,7 +15,7 @@ class HeadMargin {
   /// `apart`: axes along which the other ranks have no head.
   HeadMargin(const MarginConfig& config, Device& device, AxisSet apart);
 
-  /// Forgets the rows since the last step's end.
+  /// Drops the rows since the end of the last step.
   void begin_step();
   /// The margin of a micro-batch's rows. `inverse_norms` are those of this rank's own embeddings. A collective call.
   RowMargin of_rows(const LogitsInput& input, const Tensor& inverse_norms);

@@ -145,7 +145,8 @@ LogitsResult gathered_logits(const LogitsInput& input) {
     const MemoryScope scope(logits.values.device(), Category::communication);
     return std::vector<Tensor>(input.ranks.gather(logits.values, root));
   }();
-  // This is naive about where the logits go, but not wasteful: the root never holds them more than twice.
+  // This method is naive about the place of the logits, but does not waste memory: the root never holds them more than
+  // twice.
   logits.values = Tensor();
   const auto gathered = [&](const Tensor& x) {
     if (!x.defined()) return Tensor();

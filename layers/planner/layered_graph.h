@@ -39,7 +39,7 @@ struct GraphPath {
   std::int64_t bytes = 0;
 };
 
-/// Of equally short paths, the one whose costs come late. The goal must be reachable.
+/// The shortest path; of equally short ones, the one whose costs come late. The goal must be reachable.
 GraphPath shortest_path(const LayeredGraph& graph);
 GraphPath path_of_fewest_bytes(const LayeredGraph& graph);
 /// The shortest path within the budget; empty if there is none. Keeps a Pareto front of cost and bytes at each node,

@@ -1,6 +1,6 @@
-// What a placement costs a rank in a training step, computed from shapes alone: the time of collectives by the link
-// model, the time of computing by the device's profile, and the bytes held. The planner minimises these figures, and
-// `explain` prints them.
+// The costs of a placement for a rank in a training step, computed from shapes alone: the time of collectives by the
+// link model, the time of computing by the device's profile, and the bytes held. The planner minimises these figures,
+// and `explain` prints them.
 #pragma once
 
 #include <array>
@@ -34,11 +34,11 @@ struct PlannerOptions {
   bool shards_optimizer = false;
   /// The bytes of the model that a rank may hold.
   std::optional<std::int64_t> memory_budget{};
-  /// Every layer may be placed in any way along every axis, whatever the user wished.
+  /// Every layer may be placed in any way along every axis, whatever the user requested.
   bool automatic = false;
 };
 
-/// What a collective carries.
+/// The kind of data that a collective carries.
 enum class Cargo { activations, weights, gradients, statistics };
 template <>
 inline constexpr auto enum_names<Cargo> = enum_table<Cargo>({

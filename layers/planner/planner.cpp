@@ -25,11 +25,11 @@ std::vector<LayerOption> options_along(Axis axis, const ModelDescription& model,
                                        const PlannerOptions& options) {
   const AxisUse use{axis, options.mesh.size(axis)};
   const Axis default_axis = options.mesh.size(Axis::tp) > 1 ? Axis::tp : Axis::dp;
-  const bool is_wished =
-      !options.automatic && application.wish && application.wish->over.value_or(default_axis) == axis;
+  const bool is_requested =
+      !options.automatic && application.request && application.request->over.value_or(default_axis) == axis;
   std::vector<Parallel> kinds{Parallel::data};
-  if (is_wished)
-    kinds = {application.wish->kind};
+  if (is_requested)
+    kinds = {application.request->kind};
   else if (options.automatic || application.layer->follows())
     kinds.assign(all_kinds.begin(), all_kinds.end());
   const std::vector<Shape> inputs = model.input_shapes(application, options.samples);
@@ -93,7 +93,8 @@ class Planner {
     return {communication, computing};
   }
 
-  /// The loader reads what is wanted: along an axis, each rank has other samples, or all have the same.
+  /// The loader reads the samples in either placement: along an axis, each rank has different samples, or all have the
+  /// same.
   void add_input() {
     std::vector<Placements>& made = values_[0].made;
     made.emplace_back();

@@ -6,9 +6,9 @@
 namespace heddle {
 
 /// Chooses how each layer is placed along dp and tp; stage_balance.h divides the layers among stages along pp. A layer
-/// is placed as the user wished along the axis of the wish, else as `data`, or, if it follows its neighbours, in any
-/// way that it offers. With `automatic` every layer may be placed in any way that it offers. No layer is column, row or
-/// group along two axes, nor parameter along two.
+/// is placed as the user requested along the axis of the request, else as `data`, or, if it follows its neighbours, in
+/// any way that it offers. With `automatic` every layer may be placed in any way that it offers. No layer is column,
+/// row or group along two axes, nor parameter along two.
 ///
 /// The plan has the least communication time per step, where a redistribution counts once for all readers that want a
 /// value in the same placement, and of such plans the least computing time; with `automatic` it has the least sum of
@@ -17,7 +17,7 @@ namespace heddle {
 /// possible at once, in which case the cheapest are kept. With a budget (shortest_path_within) it is exact, or within a
 /// bound for models of hundreds of layers.
 ///
-/// InputError names the layer that cannot be placed as wished and gives the reason, or says which budget would be
+/// InputError names the layer that cannot be placed as requested and gives the reason, or says which budget would be
 /// enough.
 PlacementPlan place(const ModelDescription& model, const PlannerOptions& options);
 

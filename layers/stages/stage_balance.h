@@ -1,5 +1,5 @@
-// Where to cut a model into stages: by the number of weighted layers in each stage, by the stage that each layer names,
-// or for the most even load.
+// Cuts a model into stages: by the number of weighted layers in each stage, by the stage that each layer names, or for
+// the most even load.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64
 /// InputError names the first layer that returns to an earlier stage or skips one.
 StageCut cut_as_named(const ModelDescription& model, int stages);
 
-/// How much each application adds to the load of its stage.
+/// The load that each application adds to its stage.
 struct StageLoads {
   std::vector<double> each{};
   /// The load for each micro-batch in flight, of which a stage has `in_flight` at most. If empty: no such load, and one

@@ -59,7 +59,7 @@ TEST_CASE("weights that are gathered before use are held in ranges of their elem
   CHECK(std::all_of(times.begin(), times.end(), [](int t) { return t == 1; }));
 }
 
-TEST_CASE("layers say precisely why they cannot be placed") {
+TEST_CASE("layers give the exact reason why they cannot be placed") {
   const auto convolution = Convolution::describe({.in = 6, .out = 6, .groups = 3});
   const Shape image{2, 8, 8, 6};
   const AxisUse two{Axis::tp, 2};

@@ -1,4 +1,4 @@
-// How the planner places single layers, and what that costs.
+// The placements of single layers, and their costs.
 #include <array>
 #include <string>
 
@@ -46,7 +46,7 @@ TEST_CASE("a row of sharded group convolutions with norms and activations redist
   CHECK(conversions == "group0 takes tp: S(0) -> S(3)\ntail takes tp: S(3) -> S(0)\n");
 }
 
-TEST_CASE("a layer that cannot be placed as wished is named, with the reason") {
+TEST_CASE("a layer that cannot be placed as requested is named, with the reason") {
   ModelDescription model({4, 4, 30});
   model.then("layer1.0.conv1", Convolution::describe({.in = 30, .out = 60, .groups = 30}));
   model.place("layer1.0.conv1", {Parallel::group});

@@ -84,9 +84,9 @@ class Reference {
       for (int k = 0; k < 6; ++k) {
         const auto kind = static_cast<Parallel>(k);
         if (!options_.automatic) {
-          const bool is_wished = application.wish && application.wish->over == axis;
-          if (is_wished && application.wish->kind != kind) continue;
-          if (!is_wished && !application.layer->follows() && kind != Parallel::data) continue;
+          const bool is_requested = application.request && application.request->over == axis;
+          if (is_requested && application.request->kind != kind) continue;
+          if (!is_requested && !application.layer->follows() && kind != Parallel::data) continue;
         }
         const auto option = application.layer->option(kind, {axis, options_.mesh.size(axis)},
                                                       model_.input_shapes(application, options_.samples));
@@ -226,14 +226,14 @@ class Drawing {
     if (coin()) options.links.ranks_per_node = 2;
     return options;
   }
-  void wish(ModelDescription& model, const Mesh& mesh) {
+  void request(ModelDescription& model, const Mesh& mesh) {
     for (const auto& application : model.applications()) {
       const Axis axis = coin() ? Axis::dp : Axis::tp;
-      const PlacementWish wish{static_cast<Parallel>(below(6)), axis};
+      const PlacementRequest request{static_cast<Parallel>(below(6)), axis};
       if (mesh.size(axis) == 1 || coin()) continue;
       const auto option =
-          application.layer->option(wish.kind, {axis, mesh.size(axis)}, model.input_shapes(application, 1));
-      if (std::holds_alternative<LayerOption>(option)) model.place(application.name, wish);
+          application.layer->option(request.kind, {axis, mesh.size(axis)}, model.input_shapes(application, 1));
+      if (std::holds_alternative<LayerOption>(option)) model.place(application.name, request);
     }
   }
 
@@ -269,7 +269,7 @@ class Drawing {
 
 }  // namespace
 
-TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches and budgets included" *
+TEST_CASE("the plan costs what the cheapest of all plans costs, requests, branches and budgets included" *
           doctest::test_suite(test::long_under_sanitizers)) {
   int graphs = 0;
   int budgets = 0;
@@ -279,7 +279,7 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, wishes, branches
     const bool automatic = seed % 3 == 0;
     ModelDescription model = draw.model(automatic ? 4 : 6);
     PlannerOptions options = draw.options(automatic);
-    draw.wish(model, options.mesh);
+    draw.request(model, options.mesh);
     Reference reference(model, options);
     if (reference.count() > 20000) continue;
     ++graphs;

@@ -152,7 +152,7 @@ TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the st
   }
 }
 
-TEST_CASE("of equal cuts the even one is taken, and what loads nothing stays with the layer before it") {
+TEST_CASE("of equal cuts the even one is taken, and layers without load stay with the layer before them") {
   CHECK(most_even_cut({.each = {10, 1, 1, 1, 1, 1, 1, 1, 1}}, 3).begins == std::vector<int>{0, 1, 5});
   CHECK(most_even_cut({.each = {3, 0, 0, 3, 0, 3, 0, 0}}, 3).begins == std::vector<int>{0, 3, 5});
   CHECK(message_of([] {

@@ -1,4 +1,4 @@
-// Models cut into stages: what crosses a cut, and that the stages one after the other give the bits of the whole model.
+// Models cut into stages: the values that cross a cut, and stages that together give the bits of the whole model.
 #include "layers/stages/stage_cut.h"
 
 #include <algorithm>
@@ -202,7 +202,7 @@ std::vector<std::string> crossing_names(const ModelDescription& model, const Val
 
 }  // namespace
 
-TEST_CASE("what crosses a cut is what was made before it and is read after it") {
+TEST_CASE("the values that cross a cut are made before it and read after it") {
   const ModelPointer model = long_skips();
   const PlanPointer plan = plan_on(Mesh(), *model);
   const ValueForms forms(*model, *plan);

@@ -1,4 +1,4 @@
-// The program as its users meet it: arguments in, text and an exit code out.
+// Calls the program as a user does: arguments in, text and an exit code out.
 #pragma once
 
 #include <sstream>

@@ -1,4 +1,4 @@
-# What the tests of scripts check with, and count in $passed and $failed. To be sourced; $work is their folder.
+# The checks of the tests of scripts, which count in $passed and $failed. To be sourced; $work is their folder.
 # shellcheck shell=bash disable=SC2009,SC2034,SC2154
 passed=0 failed=0
 

@@ -39,7 +39,7 @@ inline void describe(Describer& d, SampleData& c) {
          inner.field("identities", c.identities, at_least(2), "how many people are drawn");
          image(inner);
        }},
-      {"image_folder", "one folder an identity",
+      {"image_folder", "one folder per identity",
        [&](Describer& inner) {
          inner.field(required("path"), c.path, "the folder");
          image(inner);

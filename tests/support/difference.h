@@ -1,4 +1,4 @@
-// How far values differ.
+// The difference between values.
 #pragma once
 
 #include <algorithm>

@@ -132,22 +132,22 @@ Tolerance tolerance_of(const Experiment& experiment) {
   }
 }
 
-void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
-                         bool synchronized) {
+void check_against_reference(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
+                             bool synchronized) {
   const Tolerance tolerance = tolerance_of(experiment);
-  const Outcome judge = train(experiment, model, judge_of(layout, synchronized), 3);
+  const Outcome reference = train(experiment, model, reference_of(layout, synchronized), 3);
   const Outcome outcome = train(experiment, model, layout, 3);
   CAPTURE(to_string(layout.mesh));
   CAPTURE(layout.micro_batches);
-  for (std::size_t i = 0; i < judge.losses.size(); ++i)
-    CHECK(outcome.losses[i] == doctest::Approx(judge.losses[i]).epsilon(tolerance.losses));
+  for (std::size_t i = 0; i < reference.losses.size(); ++i)
+    CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance.losses));
   const auto check_all = [&](const Tensors& a, const Tensors& b) {
     const Difference largest = largest_difference(a, b);
     CAPTURE(largest.tensor);
     CHECK(largest.error <= tolerance.norms);
   };
-  check_all(outcome.gradients, judge.gradients);
-  check_all(outcome.weights, judge.weights);
+  check_all(outcome.gradients, reference.gradients);
+  check_all(outcome.weights, reference.weights);
 }
 
 void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b) {

@@ -1,5 +1,5 @@
-// Trains a model under a layout and collects what is compared (docs/conventions.md, convention 2): losses, gradients,
-// weights.
+// Trains a model under a layout and collects the values to compare (docs/conventions.md, convention 2): losses,
+// gradients, weights.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ inline AxisSet random_axes(RandomStream& draws) {
   return AxisSet::of_index(1 + static_cast<unsigned>(draws.below(every_axis.index())));
 }
 
-/// The serial run that judges a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
+/// The serial reference of a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
 /// norms make the groups of a micro-batch one.
-inline Layout judge_of(const Layout& layout, bool synchronized = false) {
+inline Layout reference_of(const Layout& layout, bool synchronized = false) {
   return {Mesh(), layout.micro_batches * (synchronized ? 1 : layout.mesh.size(Axis::dp)), Logits::sharded};
 }
 
@@ -60,10 +60,10 @@ inline Outcome train(const Experiment& experiment, const ModelPointer& model, co
   return train(experiment, model, layout, Course{.end = steps});
 }
 
-/// Compares losses, gradients and weights after three steps with those of the layout's judge, within the tolerance of
-/// the dtype.
-void check_against_judge(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
-                         bool synchronized = false);
+/// Compares losses, gradients and weights after three steps with those of the layout's reference, within the tolerance
+/// of the dtype.
+void check_against_reference(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
+                             bool synchronized = false);
 
 /// The peak bytes of each rank in each category, and the bytes that it sent, in one step; on plan, what the tested
 /// backend would hold and send.
@@ -86,8 +86,8 @@ void check_same_bits(const Experiment& experiment, const ModelPointer& model, co
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
 Difference largest_difference(const Tensors& a, const Tensors& b);
 
-/// How far layouts of an experiment may differ from their judge: 1e-12 in f64 and 2e-5 in f32. With activations of 16
-/// bits whole layers differ in the last bit, which changes what a ReLU lets through and which element of a window is
+/// How far layouts of an experiment may differ from their reference: 1e-12 in f64 and 2e-5 in f32. With activations of
+/// 16 bits whole layers differ in the last bit, which changes what a ReLU lets through and which element of a window is
 /// the largest, in about an epsilon's share of all cases. The norm of the difference is the square root of that share;
 /// the tolerance is four times that. Losses, which this hardly changes, may differ by sixteen epsilons.
 struct Tolerance {

@@ -78,11 +78,12 @@ class Builder {
   void place_at_random() {
     for (const ModelDescription::Application& application : model_.applications()) {
       const Axis axis = draw() ? Axis::dp : Axis::tp;
-      const PlacementWish wish{static_cast<Parallel>(below(6)), axis};
+      const PlacementRequest request{static_cast<Parallel>(below(6)), axis};
       const std::vector<Shape> inputs = model_.input_shapes(application, 1);
       if (mesh_.size(axis) == 1 || application.layer->follows()) continue;
-      if (std::holds_alternative<LayerOption>(application.layer->option(wish.kind, {axis, mesh_.size(axis)}, inputs)))
-        model_.place(application.name, wish);
+      if (std::holds_alternative<LayerOption>(
+              application.layer->option(request.kind, {axis, mesh_.size(axis)}, inputs)))
+        model_.place(application.name, request);
     }
   }
 

@@ -1,4 +1,4 @@
-// Random networks and random placements of their layers, for the tests against the serial judge.
+// Random networks and random placements of their layers, for the tests against the serial reference.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // One suite for every transport. In a process that was started alone, a case runs over `threads`; with
 // HEDDLE_TEST_TRANSPORT=nccl over `nccl`, with stand-ins for NCCL and for the job, and with
 // HEDDLE_TEST_TRANSPORT=sockets over sockets between such stand-ins for processes. In a process of a job the ranks are
-// the job's processes; cases for other numbers of ranks are skipped with a message: the suite is run once for each
+// the job's processes; cases for a different number of ranks are skipped with a message: the suite is run once for each
 // number.
 #pragma once
 

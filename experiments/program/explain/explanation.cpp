@@ -25,7 +25,7 @@ PlanTotals with_head(PlanTotals totals, const LayerCosts& head) {
 PlanTotals totals_of(ModelDescription model, const PlannerOptions& options, const Wanted& wanted) {
   const AxisUse use = options.mesh.size(Axis::tp) > 1 ? AxisUse{Axis::tp, options.mesh.size(Axis::tp)}
                                                       : AxisUse{Axis::dp, options.mesh.size(Axis::dp)};
-  model.forget_wishes();
+  model.clear_requests();
   for (std::size_t i = 0; i < model.applications().size(); ++i) {
     const ModelDescription::Application& application = model.applications()[i];
     if (application.layer->follows()) continue;

@@ -69,7 +69,7 @@ TEST_CASE("a layer names its pipeline stage") {
   CHECK(model.applications()[2].stage == 1);
 }
 
-TEST_CASE("a model written out has the layers, sizes and inputs that it says") {
+TEST_CASE("a model written out has the layers, sizes and inputs that its file names") {
   const ModelDescription model = model_of(residual);
   const auto& layers = model.applications();
   REQUIRE(layers.size() == 18);
@@ -80,33 +80,33 @@ TEST_CASE("a model written out has the layers, sizes and inputs that it says") {
   CHECK(layers[5].layer->parameters() == std::vector<Shape>{{12, 3, 3, 8}, {12}});
   CHECK(layers[17].layer->parameters() == std::vector<Shape>{{6, 16}});
   CHECK(model.sample(model.last_value()) == Shape{6});
-  for (const auto& layer : layers) CHECK_FALSE(layer.wish.has_value());
+  for (const auto& layer : layers) CHECK_FALSE(layer.request.has_value());
 }
 
-TEST_CASE("a model written out trains alike on one rank and on several, its layers placed each in its own way") {
+TEST_CASE("a model written out trains alike on one rank and on several, each of its layers with its own placement") {
   const std::string placements =
       R"([{"layers": "conv2d_2", "parallel": "group"}, {"layers": "conv2d_5", "parallel": "row"},
       {"layers": "linear_13", "parallel": "column"}, {"layers": "fc", "parallel": "parameter"}])";
   const auto model = std::make_shared<ModelDescription>(model_of(residual, placements));
-  test::check_against_judge(test::small_experiment(10, 8, 6, DType::f64), model, {.mesh = Mesh(1, 1, 2)});
-  test::check_against_judge(test::small_experiment(10, 8, 6, DType::f64), model, {.mesh = Mesh(2, 1, 2)});
+  test::check_against_reference(test::small_experiment(10, 8, 6, DType::f64), model, {.mesh = Mesh(1, 1, 2)});
+  test::check_against_reference(test::small_experiment(10, 8, 6, DType::f64), model, {.mesh = Mesh(2, 1, 2)});
 }
 
-TEST_CASE("a layer's placement stands beside it, or in a pattern, which has the last word") {
+TEST_CASE("a layer's placement is given with the layer or by a pattern, which takes precedence") {
   const std::string layers = R"([{"type": "flatten"}, {"type": "linear", "out": 8, "parallel": "column", "over": "dp"},
                                  {"type": "linear", "out": 8, "parallel": "row"}])";
   ModelDescription model = model_of(layers);
-  CHECK_FALSE(model.applications()[0].wish.has_value());
-  CHECK(model.applications()[1].wish->kind == Parallel::column);
-  CHECK(model.applications()[1].wish->over == Axis::dp);
-  CHECK(model.applications()[2].wish->kind == Parallel::row);
-  CHECK_FALSE(model.applications()[2].wish->over.has_value());
+  CHECK_FALSE(model.applications()[0].request.has_value());
+  CHECK(model.applications()[1].request->kind == Parallel::column);
+  CHECK(model.applications()[1].request->over == Axis::dp);
+  CHECK(model.applications()[2].request->kind == Parallel::row);
+  CHECK_FALSE(model.applications()[2].request->over.has_value());
   model = model_of(layers, R"([{"layers": "linear_*", "parallel": "data"}])");
-  CHECK(model.applications()[1].wish->kind == Parallel::data);
-  CHECK(model.applications()[2].wish->kind == Parallel::data);
+  CHECK(model.applications()[1].request->kind == Parallel::data);
+  CHECK(model.applications()[2].request->kind == Parallel::data);
 }
 
-TEST_CASE("a model written out wrongly is refused with the layer, what came and what was expected") {
+TEST_CASE("an invalid written-out model is refused with the layer, the given and the expected value") {
   const std::string stem = R"({"type": "conv2d", "out": 4, "name": "stem"}, )";
   CHECK(error_of("[" + stem + R"({"type": "add", "name": "sum", "inputs": ["strem", "input"]}])") ==
         "model: sum: no layer before it is called \"strem\"; did you mean \"stem\"?");
@@ -144,7 +144,7 @@ TEST_CASE("a model written out wrongly is refused with the layer, what came and 
         "model: no layer's name matches \"fc\"");
 }
 
-TEST_CASE("names that a checkpoint could not tell apart are refused before training") {
+TEST_CASE("names that a checkpoint could not distinguish are refused before training") {
   Experiment experiment = read_layers(R"([{"type": "flatten"}, {"type": "linear", "name": "head", "out": 7}])");
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
@@ -158,7 +158,7 @@ TEST_CASE("names that a checkpoint could not tell apart are refused before train
                        InputError);
 }
 
-TEST_CASE("a backbone without parameters lets the head learn alone") {
+TEST_CASE("with a backbone without parameters, only the head is trained") {
   Experiment experiment = read_layers(R"([{"type": "flatten"}])");
   experiment.train.batch = 4;
   const auto dataset = make_dataset(experiment.data, {1});
@@ -171,7 +171,7 @@ TEST_CASE("a backbone without parameters lets the head learn alone") {
   });
 }
 
-TEST_CASE("the embedding of a model written out is what its last layer gives") {
+TEST_CASE("the embedding of a model written out is the output of its last layer") {
   Experiment experiment = read_layers(R"([{"type": "flatten"}, {"type": "linear", "out": 7}])");
   CHECK(experiment.model.embedding == ModelConfig{}.embedding);
   experiment.train.batch = 4;

@@ -1,4 +1,4 @@
-// Parts of tensors in the files of a checkpoint: whoever reads them finds the same bits, and no broken file passes.
+// Parts of tensors in the files of a checkpoint: every reader finds the same bits, and broken files are refused.
 #include "experiments/training/checkpoints/checkpoint_files.h"
 
 #include <cstring>
@@ -152,7 +152,7 @@ TEST_CASE("a tensor larger than the host buffer is read whole, also in rows with
   }
 }
 
-TEST_CASE("16-bit state keeps its bits, those of no number too") {
+TEST_CASE("16-bit state keeps its bits, also those of NaN") {
   Device device = test::make_device();
   const Scratch folder;
   std::vector<std::uint16_t> bits(1 << 16);
@@ -172,7 +172,7 @@ TEST_CASE("16-bit state keeps its bits, those of no number too") {
   CHECK(std::equal(found.begin(), found.end(), bits.begin() + 128 * 256));
 }
 
-TEST_CASE("what is missing from a checkpoint is named") {
+TEST_CASE("errors name the parts that are missing from a checkpoint") {
   TwoFiles two;
   CHECK(two.complaint() == "no error");
   CHECK(two.complaint(ParameterPart::all_of({12, 3})) ==
@@ -202,7 +202,7 @@ TEST_CASE("parts with a gap, and parts that overlap, are no whole") {
   CHECK(two.complaint() == "DIR/rank-0.safetensors and DIR/rank-1.safetensors: both hold 12 of the same elements of w");
 }
 
-TEST_CASE("a part that cannot be is refused, whatever its text") {
+TEST_CASE("an impossible part is refused, whatever its text") {
   TwoFiles two;
   for (const char* text : {"",
                            "[6,3]",

@@ -1,4 +1,4 @@
-// train.dtype bf16 and f16: what is held and sent in which type, and that layouts, schedules and plan agree.
+// train.dtype bf16 and f16: the types of held and sent tensors, and the agreement of layouts, schedules and plan.
 #include <algorithm>
 #include <string>
 
@@ -126,7 +126,7 @@ TEST_CASE("pure 16-bit training meters half of f32's bytes of parameters, gradie
   }
 }
 
-TEST_CASE("plan knows what layouts in 16 bits hold and send, rank by rank, to the byte") {
+TEST_CASE("plan counts what layouts in 16 bits hold and send, rank by rank, to the byte") {
   for (const Way& way : ways)
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
       RandomStream draws({seed}, Purpose::test, 12, 0);
@@ -170,9 +170,9 @@ TEST_CASE("pure weights are rounded by the same draws on every layout, wherever 
   experiment.train.optimizer.weight_decay = decay;
   experiment.train.clip.value = 1e-30;
   experiment.train.optimizer.learning_rate = 1;
-  const auto trained = [&](const Layout& layout, ShardedState shard, std::optional<PlacementWish> wish) {
+  const auto trained = [&](const Layout& layout, ShardedState shard, std::optional<PlacementRequest> request) {
     ModelDescription model(*matrices());
-    if (wish) model.place("a", *wish);
+    if (request) model.place("a", *request);
     experiment.train.shard = shard;
     return test::train(experiment, std::make_shared<ModelDescription>(model), layout, 3).weights.at("a.weight");
   };
@@ -186,13 +186,13 @@ TEST_CASE("pure weights are rounded by the same draws on every layout, wherever 
   const double expected = 1 - 5.61 * decay + 4.8 * decay * decay;
   CHECK(share / all == doctest::Approx(expected).epsilon(3e-4));
   CHECK(trained({Mesh(3)}, ShardedState::optimizer, {}) == serial);
-  CHECK(trained({Mesh(2)}, ShardedState::none, PlacementWish{Parallel::parameter, Axis::dp}) == serial);
-  CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementWish{Parallel::column, Axis::tp}) == serial);
-  CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementWish{Parallel::row, Axis::tp}) == serial);
-  CHECK(trained({Mesh(3, 1, 2)}, ShardedState::optimizer, PlacementWish{Parallel::row, Axis::tp}) == serial);
+  CHECK(trained({Mesh(2)}, ShardedState::none, PlacementRequest{Parallel::parameter, Axis::dp}) == serial);
+  CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementRequest{Parallel::column, Axis::tp}) == serial);
+  CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementRequest{Parallel::row, Axis::tp}) == serial);
+  CHECK(trained({Mesh(3, 1, 2)}, ShardedState::optimizer, PlacementRequest{Parallel::row, Axis::tp}) == serial);
 }
 
-TEST_CASE("runs in 16 bits go on from a checkpoint with the bits of the one that was not stopped") {
+TEST_CASE("runs in 16 bits resume from a checkpoint with the bits of an uninterrupted run") {
   for (const Way& way : ways) {
     const Scratch scratch;
     const CheckpointFolder folder(scratch / "");
@@ -237,7 +237,7 @@ TEST_CASE("a backend with data trains in 16 bits as the cpu does") {
   }
 }
 
-TEST_CASE("rank 0 sends in a step what the formulas say, in 16 bits, too") {
+TEST_CASE("rank 0 sends in a step the bytes of the formulas, also in 16 bits") {
   for (const Way& way : ways)
     for (const ShardedState shard : {ShardedState::none, ShardedState::optimizer})
       for (const Parallel kind : {Parallel::data, Parallel::parameter, Parallel::column, Parallel::row}) {

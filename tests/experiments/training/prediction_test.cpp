@@ -161,14 +161,14 @@ TEST_CASE("the ideal speed-up over naive is the formula's, for any chunks; recom
   const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
   CHECK(ideal("gpipe", shape, Recompute::always) == doctest::Approx(8 * 13.0 / (3 * 3 + 8 * 4)));
   CHECK(ideal("naive", shape, Recompute::always) == doctest::Approx(1));
-  // A head over all ranks holds nobody up.
+  // A head over all ranks delays none of them.
   for (const LossRanks head : {LossRanks::last_stage, LossRanks::all})
     CHECK(ideal_speedup(with_communication(with_loss(one_f_one_b(shape), head)), Recompute::never) ==
           doctest::Approx(8 * 4 / (8 + 4 - 1.0)));
   CHECK(ideal_speedup(forward_only({0, 1, 2, 3}, 4), Recompute::never) == doctest::Approx(4 * 4.0 / (4 + 3)));
 }
 
-TEST_CASE("what ranks keep for backward is the formulas', inputs alone where the rest is recomputed") {
+TEST_CASE("ranks keep for backward what the formulas say, and only inputs where the rest is recomputed") {
   const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
   const auto kept = [&](const char* name, Recompute recompute = Recompute::never) {
     return kept_micro_batches(

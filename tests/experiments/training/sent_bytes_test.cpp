@@ -1,4 +1,4 @@
-// What a rank sends in a step is what the formulas say, to the byte.
+// A rank sends in a step exactly the bytes of the formulas.
 #include <doctest/doctest.h>
 
 #include "experiments/training/run.h"
@@ -28,7 +28,8 @@ void check_sent(const Experiment& experiment) {
 
 }  // namespace
 
-TEST_CASE("rank 0 sends in a step what the formulas say: micro-batches, clipping, either head, a sharded optimizer") {
+TEST_CASE(
+    "rank 0 sends in a step the bytes of the formulas: micro-batches, clipping, either head, a sharded optimizer") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}, .embedding_norm = true}, 4, 1);
   check_sent(experiment);
   experiment.train.micro_batches = 2;
@@ -42,7 +43,7 @@ TEST_CASE("rank 0 sends in a step what the formulas say: micro-batches, clipping
   check_sent(experiment);
 }
 
-TEST_CASE("rank 0 sends in a step what the formulas say: every head") {
+TEST_CASE("rank 0 sends in a step the bytes of the formulas: every head") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 4, 1);
   experiment.head.classes = 40;
   for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused}) {
@@ -56,7 +57,8 @@ TEST_CASE("rank 0 sends in a step what the formulas say: every head") {
   check_sent(experiment);
 }
 
-TEST_CASE("rank 0 sends in a step what the formulas say: heads beside pipelines, whose embeddings lie on some ranks") {
+TEST_CASE(
+    "rank 0 sends in a step the bytes of the formulas: heads beside pipelines, whose embeddings lie on some ranks") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16, 16, 16}}, 2, 1);
   experiment.mesh.pp = 2;
   experiment.head.classes = 40;
@@ -77,7 +79,7 @@ TEST_CASE("rank 0 sends in a step what the formulas say: heads beside pipelines,
         }
 }
 
-TEST_CASE("rank 0 sends in a step what the formulas say: heads shared along any axes, copies along the others") {
+TEST_CASE("rank 0 sends in a step the bytes of the formulas: heads shared along any axes, copies along the others") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16, 16, 16}}, 2, 2);
   experiment.head.tile = 4;
   for (const std::int64_t stages : {1, 2})
@@ -100,7 +102,8 @@ TEST_CASE("rank 0 sends in a step what the formulas say: heads shared along any 
         }
 }
 
-TEST_CASE("rank 0 sends in a step what the formulas say: copies of what margins learn, biases, centres and samples") {
+TEST_CASE(
+    "rank 0 sends in a step the bytes of the formulas: copies of what margins learn, biases, centres and samples") {
   const auto copied = [](const auto& change) {
     Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 2, 2);
     experiment.head.classes = 60;
@@ -124,7 +127,7 @@ TEST_CASE("rank 0 sends in a step what the formulas say: copies of what margins 
   });
 }
 
-TEST_CASE("what a sample's copies send is not said where it changes from step to step") {
+TEST_CASE("there is no formula for the copies of a sample whose size changes from step to step") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 2, 2);
   experiment.head.classes = 60;
   experiment.head.sample.rate = 0.1;
@@ -149,7 +152,7 @@ TEST_CASE("plan's bytes of all steps are those of steps with a loss and of steps
   CHECK(sent(1000, 101) == with_loss + 100 * without);
 }
 
-TEST_CASE("rank 0 sends in a step what the formulas say: layers placed in every way, along one axis and two") {
+TEST_CASE("rank 0 sends in a step the bytes of the formulas: layers placed in every way, along one axis and two") {
   Experiment experiment = planned({.type = ModelType::iresnet18}, 2, 2);
   check_sent(experiment);
   experiment.model = {.type = ModelType::resnext, .embedding = 8, .stem = Stem::small};

@@ -1,4 +1,4 @@
-// What a researcher writes to train from C++: an experiment as a struct, an observer, and no file, reader or program.
+// Training from C++: an experiment as a struct, an observer, and no file, reader or program.
 #include <filesystem>
 #include <vector>
 
@@ -65,7 +65,8 @@ TEST_CASE("an experiment built in C++ trains on two ranks, and its observer sees
   CHECK(result.evaluation->rank1 > 0.1);  // what guessing gives
 }
 
-TEST_CASE("a run from C++ goes on from its checkpoint with the same losses, and refuses another experiment's") {
+TEST_CASE(
+    "a run from C++ resumes from its checkpoint with the same losses, and refuses that of a different experiment") {
   const Experiment experiment = two_ranks();
   Diary whole;
   (void)run_variant(experiment, "base", {.observer = &whole});

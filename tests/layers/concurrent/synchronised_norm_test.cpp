@@ -11,7 +11,7 @@
 namespace heddle::test {
 namespace {
 
-/// Over all ranks of the world.
+/// Exchanges over all ranks of the world.
 class WorldExchange final : public StatisticsExchange {
  public:
   explicit WorldExchange(Communicator& world) : world_(world) {}
@@ -101,7 +101,7 @@ void add(Values& all, const Values& more) {
   for (std::size_t i = 0; i < more.size(); ++i) all[i] += more[i];
 }
 
-/// What the ranks have together: rows in rank order, parameters' gradients added up.
+/// The results of all ranks: rows in rank order, and sums of parameters' gradients.
 Result run_split(const Case& c, DType dtype, const std::vector<std::int64_t>& shards) {
   std::vector<Result> results(shards.size());
   run_ranks(ranks(static_cast<int>(shards.size())), [&](Rank& rank) {
@@ -128,7 +128,7 @@ Result run_split(const Case& c, DType dtype, const std::vector<std::int64_t>& sh
   return all;
 }
 
-TEST_CASE("A synchronised batch norm over ranks is the serial one of the whole batch, there and back") {
+TEST_CASE("A synchronised batch norm over ranks is the serial one of the whole batch, forward and backward") {
   Device device = make_device();
   for (const auto& [dtype, tolerance] : {std::pair{DType::f64, 1e-12}, {DType::f32, 2e-6}})
     for (const Case& c : cases()) {
@@ -155,7 +155,7 @@ TEST_CASE("A synchronised batch norm over ranks is the serial one of the whole b
     }
 }
 
-TEST_CASE("Ranks none of which has rows make a synchronised batch norm of nothing") {
+TEST_CASE("A synchronised batch norm is legal if no rank has rows") {
   const Result empty = run_split(cases()[2], DType::f32, {0, 0});
   CHECK(empty.y.empty());
   CHECK(empty.dx.empty());
@@ -166,7 +166,8 @@ TEST_CASE("Ranks none of which has rows make a synchronised batch norm of nothin
   CHECK(empty.running_mean == Values(norm_channels, 0.5));
 }
 
-TEST_CASE("One value a channel on a rank is enough if others have more; in all it is refused, on every rank") {
+TEST_CASE(
+    "One value per channel on a rank is enough if other ranks have more; one value over all ranks is refused on each") {
   const auto normalise = [](std::int64_t first, std::int64_t second) {
     return message_of([=] {
       run_ranks(ranks(2), [=](Rank& rank) {
@@ -182,7 +183,7 @@ TEST_CASE("One value a channel on a rank is enough if others have more; in all i
         "batch_norm: f32[0,3] and the other ranks' rows have one value per channel; statistics need two");
 }
 
-TEST_CASE("A synchronised batch norm moves its statistics, and two sums a channel on the way back") {
+TEST_CASE("A synchronised batch norm sends its statistics, and two sums per channel in the backward pass") {
   constexpr std::int64_t wide = 100;
   run_ranks(ranks(2), [](Rank& rank) {
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);
@@ -196,7 +197,7 @@ TEST_CASE("A synchronised batch norm moves its statistics, and two sums a channe
   });
 }
 
-TEST_CASE("A rank that makes nothing of its norm's output still adds to the others' sums on the way back") {
+TEST_CASE("A rank that does not use its norm's output still adds to the other ranks' sums in the backward pass") {
   run_ranks(ranks(2), [](Rank& rank) {
     const auto accumulator = std::make_shared<Accumulator>(Category::gradients);
     const Tensor values = tensor(rank.device, {2, 1}, {1.0 + rank.index, 3});

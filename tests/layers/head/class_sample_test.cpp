@@ -1,4 +1,4 @@
-// PartialFC's sample: published values, and independence of who draws it.
+// PartialFC's sample: published values, and independence of the rank that draws it.
 #include "layers/head/class_sample.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_CASE("a sample is counted without being drawn, also by ranks that share a s
 TEST_CASE("a sample's size changes with the batch where a shard may have more of its classes than are wanted") {
   CHECK_FALSE(varies_in_size({1000, 4, 0.1}, 4, 25));
   CHECK(varies_in_size({1000, 4, 0.1}, 4, 26));
-  CHECK(varies_in_size({1000, 4, 0.1}, 2, 25));  // two shards a rank: the same, but that is not looked into
+  CHECK(varies_in_size({1000, 4, 0.1}, 2, 25));  // two shards per rank: the same, but this case is not examined
   CHECK(varies_in_size({1000, 4, 0}, 4, 1));
   CHECK_FALSE(varies_in_size({1000, 4, 1}, 4, 5000));
   CHECK(varies_in_size({1000, 3, 0.1}, 3, 34));  // of the smallest shard, 333 classes, 33

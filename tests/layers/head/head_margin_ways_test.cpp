@@ -63,7 +63,7 @@ TEST_CASE("every margin trains alike wherever the logits are and however many ra
       CAPTURE(margin.name);
       Training t = training_of(margin, 11);
       t.dtype = dtype;
-      const Learned judge = train(t, 1);
+      const Learned reference = train(t, 1);
       for (const Way& way : every_way)
         for (const int ranks : {1, 2, 3}) {
           if (!goes(margin, way)) continue;
@@ -72,7 +72,7 @@ TEST_CASE("every margin trains alike wherever the logits are and however many ra
           CAPTURE(ranks);
           t.config.logits = way.logits;
           t.config.stash = way.stash;
-          check_alike(train(t, ranks), judge, dtype == DType::f64 ? 1e-12 : 2e-5);
+          check_alike(train(t, ranks), reference, dtype == DType::f64 ? 1e-12 : 2e-5);
         }
     }
 }
@@ -96,13 +96,13 @@ TEST_CASE("running statistics and margins go with sampled classes, on any number
     Training t = training_of(margin, 40);
     t.config.sample = {.rate = 0.3, .correction = true, .shards = 4};
     t.config.logits = Logits::sharded;
-    const Learned judge = train(t, 1);
+    const Learned reference = train(t, 1);
     for (const Way& way : {Way{Logits::sharded}, Way{Logits::fused}, Way{Logits::fused, true}})
       for (const int ranks : {1, 2, 3}) {
         if (!goes(margin, way)) continue;
         t.config.logits = way.logits;
         t.config.stash = way.stash;
-        check_alike(train(t, ranks), judge, 1e-12);
+        check_alike(train(t, ranks), reference, 1e-12);
       }
   }
 }

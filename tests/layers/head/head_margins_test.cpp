@@ -127,7 +127,7 @@ TEST_CASE("psi is the polynomials that L-Softmax and SphereFace publish, continu
   }
 }
 
-TEST_CASE("beyond pi a margin goes on by its cosine, along a line, or not at all") {
+TEST_CASE("beyond pi a margin continues by its cosine, along a line, or not at all") {
   const auto phi = [](BeyondPi beyond, double c) {
     return margin_target(MarginConfig{.m2 = 0.5, .m3 = 0.1, .beyond_pi = beyond}, c).phi;
   };
@@ -344,7 +344,7 @@ TEST_CASE("with loss_reduction reduce_scatter each rank gets its own samples' lo
     }
 }
 
-TEST_CASE("margins that do not go with a head's other settings are refused") {
+TEST_CASE("margins that contradict a head's other settings are refused") {
   const auto said = [](const HeadConfig& config) {
     return message_of<InputError>([&] { check(config, {}, DType::f32); });
   };

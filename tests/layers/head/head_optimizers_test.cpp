@@ -26,8 +26,8 @@ TEST_CASE("adamw and nesterov end alike after three clipped steps, wherever the 
     t.optimizer.type = type;
     t.optimizer.nesterov = true;  // adamw does not read it
     t.optimizer.learning_rate = 0.02;
-    const test::Learned judge = train(t, 1);
-    REQUIRE(judge.norms[0] > t.clip_norm);
+    const test::Learned reference = train(t, 1);
+    REQUIRE(reference.norms[0] > t.clip_norm);
     t.config.tile = 4;
     for (const Way& way : every_way)
       for (const int ranks : {1, 3}) {
@@ -37,7 +37,7 @@ TEST_CASE("adamw and nesterov end alike after three clipped steps, wherever the 
         CAPTURE(ranks);
         t.config.logits = way.logits;
         t.config.stash = way.stash;
-        check_alike(train(t, ranks), judge, 1e-11);
+        check_alike(train(t, ranks), reference, 1e-11);
       }
   }
 }
@@ -57,11 +57,11 @@ TEST_CASE("adamw steps the sampled classes alike on any number of ranks, the oth
   for (const Unsampled unsampled : {Unsampled::frozen, Unsampled::dense}) {
     t.config.sample.unsampled = unsampled;
     t.config.logits = Logits::sharded;
-    const test::Learned judge = train(t, 1);
+    const test::Learned reference = train(t, 1);
     for (const Logits logits : {Logits::sharded, Logits::fused})
       for (const int ranks : {2, 3}) {
         t.config.logits = logits;
-        check_alike(train(t, ranks), judge, 1e-11);
+        check_alike(train(t, ranks), reference, 1e-11);
       }
   }
 }
@@ -82,14 +82,14 @@ TEST_CASE("narrow rows outside the sample get the same bits on any number of ran
       t.config.weights = weights;
       t.config.momentum = weights == WeightState::f16 ? MomentumState::f16 : MomentumState::bf16;
       t.config.sample.unsampled = unsampled;
-      const Values judge = train(t, 1).weights;
+      const Values reference = train(t, 1).weights;
       for (const int ranks : {2, 3, 4}) {
         const Values other = train(t, ranks).weights;
-        CHECK(difference(other, judge) < 5e-2);
+        CHECK(difference(other, reference) < 5e-2);
         for (std::int64_t row = 0; row < t.config.classes; ++row) {
           if (touched.contains(row)) continue;
           for (std::int64_t i = row * t.dimension; i < (row + 1) * t.dimension; ++i)
-            CHECK(other[static_cast<std::size_t>(i)] == judge[static_cast<std::size_t>(i)]);
+            CHECK(other[static_cast<std::size_t>(i)] == reference[static_cast<std::size_t>(i)]);
         }
       }
     }

@@ -85,7 +85,7 @@ TEST_CASE("heads over random axes of random meshes train as that of one rank, an
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     RandomStream draws({seed}, Purpose::test, 11, 0);
     Training t = random_training(draws);
-    const Learned judge = train(t, 1);
+    const Learned reference = train(t, 1);
     t.config.over = random_axes(draws);
     const Mesh mesh = random_mesh(draws, t.config.over);
     draw_way(draws, t.config);
@@ -95,7 +95,7 @@ TEST_CASE("heads over random axes of random meshes train as that of one rank, an
     CAPTURE(to_string(t.config.over));
     CAPTURE(static_cast<int>(t.config.logits));
     const double f64 = t.optimizer.type == OptimizerType::adamw ? 1e-11 : 1e-12;
-    check_alike(train(t, mesh), judge, t.dtype == DType::f64 ? f64 : 2e-5);
+    check_alike(train(t, mesh), reference, t.dtype == DType::f64 ? f64 : 2e-5);
   }
   CHECK(with_copies > 100);
 }
@@ -109,12 +109,12 @@ TEST_CASE("copies of classes in 16 and 8 bits, rounded at random, keep the same 
       t.config.momentum = weights == WeightState::f16 ? MomentumState::f16 : MomentumState::bf16;
       t.config.logits = Logits::fused;
       t.config.tile = 7;
-      const Learned judge = train(t, 1);
+      const Learned reference = train(t, 1);
       t.config.over = over;
       const Mesh mesh(2, over.contains(Axis::pp) ? 2 : 1, 2);
       REQUIRE(mesh.size(t.config.copy_axes()) > 1);
       // `train` compares the copies; a few elements are rounded otherwise than those of one rank.
-      CHECK(test::difference(train(t, mesh).weights, judge.weights) < 5e-2);
+      CHECK(test::difference(train(t, mesh).weights, reference.weights) < 5e-2);
     }
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("no rank with copies holds a gradient of all its classes") {
   CHECK(workspace(100'000) == workspace(1000));
 }
 
-TEST_CASE("each rank gets its own samples' losses, and all the sum, along which axes the classes are shared") {
+TEST_CASE("each rank gets its own samples' losses, and all ranks their sum, whichever axes share the classes") {
   for (const AxisSet& over : {AxisSet{Axis::dp}, AxisSet{Axis::tp}, AxisSet{Axis::pp}, every_axis}) {
     test::Problem problem = test::random_problem(9, 14, 5, 21);
     problem.config.margin = {.m2 = 0.3, .scale = 8};
@@ -162,7 +162,7 @@ TEST_CASE("each rank gets its own samples' losses, and all the sum, along which 
   }
 }
 
-TEST_CASE("what margins learn of the batch is the same on copies, which saw other samples, as on one rank") {
+TEST_CASE("the running statistics of margins on copies, which saw different samples, equal those of one rank") {
   for (const MarginType type : {MarginType::adaface, MarginType::curricularface}) {
     test::Problem problem = test::random_problem(8, 14, 5, 22);
     problem.config.margin = {.type = type, .scale = 8};

@@ -58,14 +58,14 @@ TEST_CASE("products of 16-bit matrices leave their sums in f32") {
 }
 
 TEST_CASE("bf16 products give the losses and gradients of f32's to what rounding their factors does") {
-  const Learned judge = train(in_bf16(ProductType::f32), 1);
+  const Learned reference = train(in_bf16(ProductType::f32), 1);
   Training t = in_bf16(ProductType::bf16);
   const Learned alone = train(t, 1);
   // A cosine of two rounded directions is off by at most one rounding of each, and a logit by that times the scale.
   const double of_logits = 2 * rounding * t.config.margin.scale;
-  CHECK(difference(alone.embedding_gradients, judge.embedding_gradients) > 0);
-  CHECK(difference(alone.embedding_gradients, judge.embedding_gradients) < 2 * of_logits);
-  CHECK(difference(alone.losses, judge.losses) < of_logits);
+  CHECK(difference(alone.embedding_gradients, reference.embedding_gradients) > 0);
+  CHECK(difference(alone.embedding_gradients, reference.embedding_gradients) < 2 * of_logits);
+  CHECK(difference(alone.losses, reference.losses) < of_logits);
   for (const Way& way : every_way)
     for (const int ranks : {1, 2, 3}) {
       CAPTURE(static_cast<int>(way.logits));
@@ -86,14 +86,14 @@ TEST_CASE("sampled classes, sub-centres and adamw take bf16 products, too") {
   const auto check_near = [](const auto& change) {
     Training t = in_bf16(ProductType::f32);
     change(t);
-    const Learned judge = train(t, 1);
+    const Learned reference = train(t, 1);
     t.config.product_type = ProductType::bf16;
     for (const int ranks : {1, 3}) {
       const Learned learned = train(t, ranks);
       const double of_logits = 2 * rounding * t.config.margin.scale;
-      CHECK(difference(learned.embedding_gradients, judge.embedding_gradients) > 0);
-      CHECK(difference(learned.embedding_gradients, judge.embedding_gradients) < 2 * of_logits);
-      CHECK(difference(learned.losses, judge.losses) < of_logits);
+      CHECK(difference(learned.embedding_gradients, reference.embedding_gradients) > 0);
+      CHECK(difference(learned.embedding_gradients, reference.embedding_gradients) < 2 * of_logits);
+      CHECK(difference(learned.losses, reference.losses) < of_logits);
     }
   };
   check_near([](Training& t) {

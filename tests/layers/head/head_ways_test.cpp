@@ -33,8 +33,8 @@ TEST_CASE("three clipped steps of three micro-batches end alike, wherever the lo
     for (const DType dtype : {DType::f64, DType::f32}) {
       Training t = some_training(classes);
       t.dtype = dtype;
-      const Learned judge = train(t, 1);
-      REQUIRE(judge.norms[0] > t.clip_norm);
+      const Learned reference = train(t, 1);
+      REQUIRE(reference.norms[0] > t.clip_norm);
       for (const Way& way : every_way)
         for (const int ranks : {1, 2, 3, 4}) {
           CAPTURE(static_cast<int>(way.logits));
@@ -43,7 +43,7 @@ TEST_CASE("three clipped steps of three micro-batches end alike, wherever the lo
           t.config.logits = way.logits;
           t.config.stash = way.stash;
           t.config.tile = 3;
-          check_alike(train(t, ranks), judge, dtype == DType::f64 ? 1e-12 : 2e-5);
+          check_alike(train(t, ranks), reference, dtype == DType::f64 ? 1e-12 : 2e-5);
         }
     }
   }
@@ -59,13 +59,13 @@ TEST_CASE("fused follows the largest logit where their exponentials could overfl
     t.config.normalize = normalize;
     if (!normalize) t.config.margin = {.scale = 1};
     t.config.logits = Logits::sharded;
-    const Learned judge = train(t, 1);
+    const Learned reference = train(t, 1);
     t.config.logits = Logits::fused;
     t.config.tile = 4;
     for (const bool stash : {false, true})
       for (const int ranks : {1, 3}) {
         t.config.stash = stash;
-        check_alike(train(t, ranks), judge, 1e-11);
+        check_alike(train(t, ranks), reference, 1e-11);
       }
     t.config.stash = false;
   }
@@ -83,14 +83,14 @@ TEST_CASE("fused stays finite with short weights and the largest scale that need
       t.config.margin = {.scale = scale};
       t.config.initial_deviation = deviation;
       t.config.logits = Logits::sharded;
-      const Learned judge = train(t, 2);
+      const Learned reference = train(t, 2);
       t.config.logits = Logits::fused;
       for (const bool stash : {false, true}) {
         t.config.stash = stash;
         const Learned fused = train(t, 2);
-        CHECK(difference(fused.losses, judge.losses) < 2e-5);
-        CHECK(difference(fused.embedding_gradients, judge.embedding_gradients) < 2e-5);
-        CHECK(difference(fused.norms, judge.norms) < 2e-5);
+        CHECK(difference(fused.losses, reference.losses) < 2e-5);
+        CHECK(difference(fused.embedding_gradients, reference.embedding_gradients) < 2e-5);
+        CHECK(difference(fused.norms, reference.norms) < 2e-5);
       }
       t.config.stash = false;
     }
@@ -131,11 +131,11 @@ TEST_CASE("narrow state follows f32 state as closely as its digits let it") {
   t.dtype = DType::f32;
   t.config.logits = Logits::fused;
   t.optimizer.learning_rate = 0.05;
-  const Learned judge = train(t, 1);
+  const Learned reference = train(t, 1);
   const auto apart = [&](WeightState weights, MomentumState momentum) {
     t.config.weights = weights;
     t.config.momentum = momentum;
-    return difference(train(t, 2).weights, judge.weights);
+    return difference(train(t, 2).weights, reference.weights);
   };
   CHECK(apart(WeightState::bf16, MomentumState::bf16) < 3e-2);
   CHECK(apart(WeightState::bf16, MomentumState::bf16) > 1e-5);
@@ -150,12 +150,12 @@ TEST_CASE("a sampled step is the step of a head that has the sampled classes alo
   for (const Unsampled unsampled : {Unsampled::frozen, Unsampled::dense}) {
     t.config.sample.unsampled = unsampled;
     t.config.logits = Logits::sharded;
-    const Learned judge = train(t, 1);
+    const Learned reference = train(t, 1);
     for (const Way& way : {Way{Logits::sharded}, Way{Logits::fused}, Way{Logits::fused, true}})
       for (const int ranks : {1, 2, 3}) {
         t.config.logits = way.logits;
         t.config.stash = way.stash;
-        check_alike(train(t, ranks), judge, 1e-12);
+        check_alike(train(t, ranks), reference, 1e-12);
       }
     t.config.stash = false;
   }
@@ -218,7 +218,7 @@ TEST_CASE("the correction makes the sampled sum of exponentials unbiased") {
   t.config.sample.correction = true;
   double mean = 0;
   constexpr int draws = 40;
-  for (int shards = 1; shards <= draws; ++shards) {  // each samples otherwise
+  for (int shards = 1; shards <= draws; ++shards) {  // each samples differently
     t.config.sample.shards = shards;
     mean += train(t, 2).losses[0] / draws;
   }
@@ -248,7 +248,7 @@ TEST_CASE("an embedding that is not finite is named with its sample and rank") {
   }
 }
 
-TEST_CASE("settings of a head that do not go together are refused") {
+TEST_CASE("settings of a head that contradict each other are refused") {
   const auto said = [](const HeadConfig& config, const OptimizerConfig& optimizer = {}, DType dtype = DType::f32) {
     return message_of<InputError>([&] { check(config, optimizer, dtype); });
   };

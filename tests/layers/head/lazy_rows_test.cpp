@@ -13,7 +13,7 @@ TEST_CASE("lazy rows are dense ones on any number of ranks, for every way that s
     c.optimizer = optimizer;
     c.config.sample = {.rate = 0.1, .shards = 2};
     c.config.tile = 4;
-    const Learned judge = train(c, Unsampled::dense);
+    const Learned reference = train(c, Unsampled::dense);
     for (const bool stash : {false, true})
       for (const Logits logits : {Logits::sharded, Logits::fused}) {
         if (stash && logits == Logits::sharded) continue;
@@ -21,7 +21,7 @@ TEST_CASE("lazy rows are dense ones on any number of ranks, for every way that s
         c.config.stash = stash;
         for (const int ranks : {1, 2, 3}) {
           c.ranks = ranks;
-          CHECK(difference(train(c, Unsampled::lazy), judge) < 1e-12);
+          CHECK(difference(train(c, Unsampled::lazy), reference) < 1e-12);
         }
       }
   }
@@ -34,7 +34,7 @@ TEST_CASE("a lazy head without momentum in its state is a dense one without") {
   CHECK(difference(train(c, Unsampled::lazy), train(c, Unsampled::dense)) < 1e-12);
 }
 
-TEST_CASE("plan holds what a run of a lazy head does") {
+TEST_CASE("plan counts the memory of a run of a lazy head") {
   Case c;
   c.config.sample.rate = 0.1;
   c.ranks = 3;
@@ -45,7 +45,7 @@ TEST_CASE("plan holds what a run of a lazy head does") {
   for (std::size_t rank = 0; rank < 3; ++rank) CHECK(planned.peaks[rank].bytes == ran.peaks[rank].bytes);
 }
 
-TEST_CASE("a stretch of put-off steps is the product of their maps, wherever it begins and ends") {
+TEST_CASE("a range of deferred steps is the product of their maps, wherever it begins and ends") {
   Device device = test::make_device();
   LazyStepTable table(device);
   std::vector<SgdMap> maps;
@@ -68,7 +68,7 @@ TEST_CASE("a stretch of put-off steps is the product of their maps, wherever it 
   }
 }
 
-TEST_CASE("a full table of put-off steps refuses another") {
+TEST_CASE("a full table of deferred steps refuses a further one") {
   Device device = test::make_device();
   LazyStepTable table(device);
   while (!table.is_full()) table.add({});

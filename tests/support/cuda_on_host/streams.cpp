@@ -1,7 +1,7 @@
-// Streams that are as late as they may be: what is put on one is done when the host waits for it, or when another
-// stream comes to where it waits for an event that was recorded behind it, and then by the thread that waits. So a rank
-// that reads what another has not computed yet, or overwrites what another has not read yet, is found out, unless one
-// of the streams waits for the other.
+// Streams that run as late as they may: the work on a stream is done when the host waits for it, or when another stream
+// reaches its wait for an event that was recorded behind the work, and then by the waiting thread. A rank that reads
+// values which another rank has not computed yet, or overwrites values that another has not read yet, is therefore
+// detected, unless one of the streams waits for the other.
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -30,7 +30,8 @@ class Stream {
   void run_to(std::uint64_t end) {
     std::unique_lock lock(mutex_);
     while (done_ < end) {
-      // Who does it may go on to what waits for this thread: only as much as is wanted here is waited for.
+      // The thread that does the work may continue with work that waits for this thread: only as much as is needed here
+      // is waited for.
       if (is_running_) {
         changed_.wait(lock);
         continue;

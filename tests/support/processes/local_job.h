@@ -1,5 +1,5 @@
-// A job whose processes are threads of this one: each has its own end of a wire, as MPI would give it. What it shows of
-// the control messages holds for all transports between processes.
+// A job whose processes are threads of this one: each has its own end of a wire, as MPI would give it. Its results
+// about control messages hold for all transports between processes.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class LocalWires {
   std::unique_ptr<Shared> shared_;
 };
 
-/// What connects these processes.
+/// The wire that connects these processes.
 enum class Connection { memory, sockets };
 
 /// Runs the body in `processes` threads, each as one process of a job. Throws what they threw, which must be the same

@@ -66,7 +66,7 @@ inline TcpHello hello_of(int rank, int size, const TcpAddress& address = {htonl(
   hello.rank = rank;
   hello.size = size;
   hello.address = address;
-  std::string_view("loom").copy(hello.machine.data(), hello.machine.size());
+  std::string_view("node1").copy(hello.machine.data(), hello.machine.size());
   return hello;
 }
 

@@ -1,4 +1,4 @@
-// Everything that communication can move, in one call, to compare transports.
+// Moves every kind of data that communication can move, in one call, to compare transports.
 #pragma once
 
 #include <cstddef>

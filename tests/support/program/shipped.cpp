@@ -22,7 +22,7 @@ bool is_pipeline(const Json& experiment) {
                      [&](const Json& variant) { return has_stages(variant["patch"]); });
 }
 
-/// Over all variants.
+/// The maximum over all variants.
 std::int64_t most_micro_batches(const Json& experiment) {
   const auto of = [](const Json& part) {
     return part.contains("train") ? part["train"].value("micro_batches", std::int64_t{1}) : 1;
@@ -76,7 +76,7 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   // Studies of many sizes show the same with short embeddings.
   constexpr std::size_t many = 50;
   if (experiment.value("variants", Json::array()).size() > many) set("model.embedding=32");
-  // So many classes are for a machine that does nothing else.
+  // So many classes are for an idle machine.
   if (experiment["head"]["classes"] > 1'000'000 && computes) set("head.classes=20000");
   // An evaluation compares all faces with all.
   if (experiment["data"].value("identities", std::int64_t{0}) > 1000 && computes) set("data.identities=1000");

@@ -1,4 +1,4 @@
-// Runs that go on: on the ranks that saved bit for bit, on others with the same bits of all that was saved.
+// Resumed runs: bit for bit on the ranks that saved, and on others with the same bits of everything that was saved.
 #include "experiments/training/checkpoints/checkpoint.h"
 
 #include <limits>
@@ -13,8 +13,9 @@ namespace heddle::checkpoint_test {
 
 using namespace checkpoint_ways;
 
-TEST_CASE("what one layout saves every other loads: the same bits of weights, statistics and optimizer state" *
-          doctest::test_suite(test::long_under_sanitizers)) {
+TEST_CASE(
+    "every layout loads the checkpoints of every other: the same bits of weights, statistics and optimizer state" *
+    doctest::test_suite(test::long_under_sanitizers)) {
   for (const OptimizerType optimizer : {OptimizerType::sgd, OptimizerType::adamw})
     for (const Way& saver : ways()) {
       const Scratch scratch;
@@ -31,7 +32,7 @@ TEST_CASE("what one layout saves every other loads: the same bits of weights, st
     }
 }
 
-TEST_CASE("classes kept in 16 and 8 bits go on over any number of ranks with the same bits, and so do their scales" *
+TEST_CASE("classes kept in 16 and 8 bits, and their scales, resume on any number of ranks with the same bits" *
           doctest::test_suite(test::long_under_sanitizers)) {
   for (const WeightState weights : {WeightState::bf16, WeightState::f16, WeightState::int8})
     for (const int saving_ranks : {1, 2, 3, 4}) {
@@ -90,7 +91,7 @@ TEST_CASE("state that is not finite on any one rank is named, whatever type it h
   is_named(WeightState::int8, "head.weight.scale", infinity);
 }
 
-TEST_CASE("running statistics of margins, biases and sub-centres go on over any layout with the same bits" *
+TEST_CASE("running statistics of margins, biases and sub-centres resume on any layout with the same bits" *
           doctest::test_suite(test::long_under_sanitizers)) {
   const std::vector<std::pair<std::string, std::function<void(HeadConfig&)>>> heads{
       {"head.margin", [](HeadConfig& head) { head.margin = {.type = MarginType::adaface, .scale = 8}; }},
@@ -130,7 +131,7 @@ TEST_CASE("running statistics of margins, biases and sub-centres go on over any 
     }
 }
 
-TEST_CASE("a run that goes on in the same sample groups on other ranks equals the one that was not stopped" *
+TEST_CASE("a run that resumes on different ranks with the same sample groups equals an uninterrupted run" *
           doctest::test_suite(test::long_under_sanitizers)) {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const Way& saver : ways()) {
@@ -154,7 +155,7 @@ TEST_CASE("a run that goes on in the same sample groups on other ranks equals th
     }
 }
 
-TEST_CASE("a run that goes on where it was saved has the bits of the one that was not stopped, without a remark") {
+TEST_CASE("a run that resumes on the same ranks has the bits of an uninterrupted run, without a note") {
   for (const Way& way : ways()) {
     const Scratch scratch;
     const CheckpointFolder folder(scratch / "");
@@ -169,15 +170,15 @@ TEST_CASE("a run that goes on where it was saved has the bits of the one that wa
   }
 }
 
-TEST_CASE("a run that goes on elsewhere is reported by a line which says what changes") {
+TEST_CASE("a run that resumes on a different layout prints a note with the differences") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
   const Way two{{Mesh(2), 2}};
   (void)run(two, experiment_of(two), saving(folder, 1));
   const auto note = [&](const Way& way) {
-    std::string told;
-    (void)run(way, experiment_of(way), resuming(folder, 1, 1, &told));
-    return told;
+    std::string text;
+    (void)run(way, experiment_of(way), resuming(folder, 1, 1, &text));
+    return text;
   };
   CHECK(note({{Mesh(), 4}}) ==
         "resumes on a different layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the losses agree "
@@ -193,7 +194,8 @@ TEST_CASE("a run that goes on elsewhere is reported by a line which says what ch
 }
 
 TEST_CASE(
-    "a class sample goes on in as many shards as were saved, on any ranks, and a line says so; so it does of another "
+    "a class sample resumes with the saved number of shards, on any ranks, and a note says so, as it does for a "
+    "different "
     "number") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
@@ -228,7 +230,7 @@ TEST_CASE(
   CHECK(note.empty());
 }
 
-TEST_CASE("lazy classes are saved as the dense ones that they are, and go on over any number of ranks") {
+TEST_CASE("lazy classes are saved with the values of dense ones, and resume on any number of ranks") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
   const auto sampling = [](const Way& way, Unsampled unsampled) {
@@ -249,7 +251,7 @@ TEST_CASE("lazy classes are saved as the dense ones that they are, and go on ove
   }
 }
 
-TEST_CASE("a checkpoint of other classes, embeddings, types, batches or options is refused, and says why") {
+TEST_CASE("a checkpoint of different classes, embeddings, types, batches or options is refused, with the reason") {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "");
   const Way way{{Mesh(2), 2}};

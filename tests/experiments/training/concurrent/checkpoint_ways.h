@@ -20,7 +20,7 @@ using test::Layout;
 /// A way to train the network below.
 struct Way {
   Layout layout{};
-  std::map<std::string, PlacementWish> wishes{};
+  std::map<std::string, PlacementRequest> requests{};
   ShardedState shard = ShardedState::none;
   HeadParallel head = HeadParallel::sharded;
 };
@@ -33,7 +33,7 @@ inline test::ModelPointer network(const Way& way) {
   model.then("bn2", BatchNorm::describe({.channels = 5, .activation = NormActivation::relu}));
   model.then("flatten", Flatten::describe());
   model.then("fc", Linear::describe({.in = 80, .out = 6}));
-  for (const auto& [name, wish] : way.wishes) model.place(name, wish);
+  for (const auto& [name, request] : way.requests) model.place(name, request);
   return std::make_shared<ModelDescription>(std::move(model));
 }
 
@@ -48,9 +48,9 @@ inline Experiment experiment_of(const Way& way, OptimizerType optimizer = Optimi
 
 /// Every axis, cut and way of holding state, and none.
 inline std::vector<Way> ways() {
-  const PlacementWish column{Parallel::column, Axis::tp};
-  const PlacementWish row{Parallel::row, Axis::tp};
-  const PlacementWish gathered{Parallel::parameter, Axis::dp};
+  const PlacementRequest column{Parallel::column, Axis::tp};
+  const PlacementRequest row{Parallel::row, Axis::tp};
+  const PlacementRequest gathered{Parallel::parameter, Axis::dp};
   PipelineConfig interleaved;
   interleaved.schedule = "interleaved";
   interleaved.chunks = 2;
@@ -79,8 +79,8 @@ inline Course saving(const CheckpointFolder& folder, std::int64_t steps) {
 inline Course resuming(const CheckpointFolder& folder, std::int64_t first, std::int64_t end,
                        std::string* note = nullptr, SavedHead head = SavedHead::kept) {
   return {.first = first, .end = end, .before = [&folder, first, note, head](Trainer& trainer) {
-            const std::string told = folder.load(trainer, first, head);
-            if (note != nullptr && trainer.rank().index == 0) *note = told;
+            const std::string text = folder.load(trainer, first, head);
+            if (note != nullptr && trainer.rank().index == 0) *note = text;
           }};
 }
 

@@ -1,4 +1,4 @@
-// The serial run is the judge (docs/conventions.md, convention 2): layouts give its losses, gradients and weights.
+// The serial run is the reference (docs/conventions.md, convention 2): layouts give its losses, gradients and weights.
 #include <cstdlib>
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ Mesh random_mesh(RandomStream& draws) {
   return Mesh(dp, 1, tp);
 }
 
-/// What is computed in.
+/// The type of the computation.
 struct Types {
   DType (*draw)(RandomStream&);
   /// A norm over two values of a channel gives -1 and 1 whatever they are, and a gradient that is nothing but rounding:
@@ -48,7 +48,7 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   const std::int64_t groups = layout.mesh.size(Axis::dp) * layout.micro_batches;
   const std::int64_t least = options.with_norms ? types.least_normalised * groups : 1;
   std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
-  // A synchronised norm's groups are the micro-batches, which those of the judge cut elsewhere if they are uneven.
+  // A synchronised norm's groups are the micro-batches, which those of the reference cut elsewhere if they are uneven.
   if (options.synchronized) batch -= batch % groups;
   const DType dtype = types.draw(draws);
   Experiment experiment =
@@ -67,7 +67,7 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   layout.over = test::random_axes(draws);
   CAPTURE(seed);
   CAPTURE(to_string(layout.over));
-  test::check_against_judge(experiment, model, layout, options.synchronized);
+  test::check_against_reference(experiment, model, layout, options.synchronized);
 }
 
 /// A number from the environment.
@@ -78,20 +78,20 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 
 }  // namespace
 
-TEST_CASE("random models over random layouts equal their serial judge") {
+TEST_CASE("random models over random layouts equal their serial reference") {
   const std::uint64_t first = setting("HEDDLE_TEST_SEED", 0);
   const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300);
   MESSAGE("layouts of the seeds " << first << " to " << first + cases - 1);
   for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, wide);
 }
 
-TEST_CASE("random models over random layouts equal their serial judge in bf16, mixed and pure, and in f16") {
+TEST_CASE("random models over random layouts equal their serial reference in bf16, mixed and pure, and in f16") {
   constexpr std::uint64_t first = 1000;
   const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300) / 5;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, narrow);
 }
 
-TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the byte") {
+TEST_CASE("plan counts what random layouts hold and send, rank by rank, to the byte") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     RandomStream draws({seed}, Purpose::test, 2, 0);
     Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(2)), Logits::sharded};
@@ -106,12 +106,12 @@ TEST_CASE("plan knows what random layouts hold and send, rank by rank, to the by
   }
 }
 
-TEST_CASE("a network with batch norm over 1, 2 and 4 ranks, gathered and sharded, equals its judge") {
+TEST_CASE("a network with batch norm over 1, 2 and 4 ranks, gathered and sharded, equals its reference") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const int ranks : {1, 2, 4})
       for (const Logits logits : {Logits::gathered, Logits::sharded}) {
         const Experiment experiment = test::small_experiment(33, 16, 6, dtype);
-        test::check_against_judge(experiment, model_of(5, true, Mesh()), {Mesh(ranks), 2, logits});
+        test::check_against_reference(experiment, model_of(5, true, Mesh()), {Mesh(ranks), 2, logits});
       }
 }
 

@@ -35,7 +35,7 @@ TEST_CASE("rank-1 is the share of nearest neighbours by angle, whatever the leng
   CHECK(rank1({gallery, gallery_labels}, {test, test_labels}) == 0.75);
 }
 
-TEST_CASE("rank-1 gives ties to the first, and nothing to embeddings without direction") {
+TEST_CASE("rank-1 resolves ties to the first row, and embeddings without direction match none") {
   const Floats gallery = {1, 0, 1, 0, 0, 0};
   const Labels gallery_labels = {1, 2, 3};
   const Floats test = {1, 0, 0, 0, std::numeric_limits<float>::quiet_NaN(), 1};

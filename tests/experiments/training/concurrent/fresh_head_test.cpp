@@ -33,7 +33,7 @@ TEST_CASE("a fresh head is drawn as a new run draws it, without momentum, and th
   }
 }
 
-TEST_CASE("adamw counts a fresh head's steps from its own first one, also when that run goes on") {
+TEST_CASE("adamw counts a fresh head's steps from its own first one, also when that run is resumed") {
   for (const HeadParallel parallel : {HeadParallel::sharded, HeadParallel::replicated}) {
     const Scratch scratch;
     const CheckpointFolder folder(scratch / "");

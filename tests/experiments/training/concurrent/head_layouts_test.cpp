@@ -40,14 +40,14 @@ TEST_CASE("a replicated head trains as one rank that has all classes and samples
               CAPTURE(norm);
               layout.logits = logits;
               experiment.head.parallel = HeadParallel::sharded;
-              const test::Outcome judge = test::train(experiment, model, test::judge_of(layout), 3);
+              const test::Outcome reference = test::train(experiment, model, test::reference_of(layout), 3);
               experiment.head.parallel = HeadParallel::replicated;
               test::Outcome outcome = test::train(experiment, model, layout, 3);
-              for (std::size_t i = 0; i < judge.losses.size(); ++i)
-                CHECK(outcome.losses[i] == doctest::Approx(judge.losses[i]).epsilon(tolerance));
-              CHECK(outcome.gradients.erase("head.weight") == 1);  // the judge's is never a tensor
-              CHECK(test::largest_difference(outcome.gradients, judge.gradients).error <= tolerance);
-              CHECK(test::largest_difference(outcome.weights, judge.weights).error <= tolerance);
+              for (std::size_t i = 0; i < reference.losses.size(); ++i)
+                CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance));
+              CHECK(outcome.gradients.erase("head.weight") == 1);  // the reference's is never a tensor
+              CHECK(test::largest_difference(outcome.gradients, reference.gradients).error <= tolerance);
+              CHECK(test::largest_difference(outcome.weights, reference.weights).error <= tolerance);
             }
         }
 }
@@ -75,7 +75,7 @@ TEST_CASE("unit rows are drawn alike on all layouts, replicated or sharded, and 
   }
 }
 
-TEST_CASE("plan holds what a run does whose samples are of another size in each step") {
+TEST_CASE("plan counts the memory of a run whose samples differ in size from step to step") {
   Experiment experiment = test::small_experiment(60, 24, 8, DType::f32);
   experiment.data.synthetic_identities.identities = 60;
   experiment.model = {.type = ModelType::mlp, .embedding = 8, .hidden = {}};

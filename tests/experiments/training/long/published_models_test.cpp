@@ -23,7 +23,7 @@ TEST_CASE("a shard of every new model trains as the whole does") {
     Experiment experiment = test::small_experiment(10, 8, 6, DType::f64);
     experiment.data.synthetic_identities.image = {3, 32, 32};
     const auto model = std::make_shared<ModelDescription>(make_model(configs[i], image_shape(experiment.data)));
-    test::check_against_judge(experiment, model, {.mesh = Mesh(1, 1, 2)});
+    test::check_against_reference(experiment, model, {.mesh = Mesh(1, 1, 2)});
   }
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("a loss scale halves at an overflow, doubles after its interval of goo
   CHECK(usual.scale() == 131072);
 }
 
-TEST_CASE("a loss scale goes on from its text, and no other text is one") {
+TEST_CASE("a loss scale resumes from its text, and no other text is accepted") {
   LossScale scale({.init_scale = 3, .backoff_factor = 0.7, .growth_interval = 4});
   for (const bool overflowed : {true, false, false}) scale.end_step(overflowed);
   LossScale again({.growth_interval = 4});
@@ -86,7 +86,7 @@ TEST_CASE("gradients that overflow at every scale end the training") {
       "gradients overflow however small the loss scale is, 6.103515625e-05 now: the training has diverged", RankFailed);
 }
 
-TEST_CASE("the loss scale does not show in gradients and weights, but for what f16 would flush") {
+TEST_CASE("the loss scale does not change gradients and weights, except values that f16 would flush") {
   const test::Outcome small = test::train(experiment_of(64), two_layers(), {}, 3);
   const test::Outcome large = test::train(experiment_of(1024), two_layers(), {}, 3);
   CHECK(test::largest_difference(large.gradients, small.gradients).error < 0x1p-10);
@@ -132,7 +132,7 @@ TEST_CASE("an overflow on one rank is skipped by all: no weight, velocity or cla
     }
 }
 
-TEST_CASE("running statistics learn nothing from a step that is skipped") {
+TEST_CASE("a skipped step does not change running statistics") {
   ModelDescription described({8, 8, 3});
   described.then("flatten", Flatten::describe());
   described.then("first", Linear::describe({.in = 192, .out = 16}));
@@ -172,7 +172,7 @@ TEST_CASE("layouts skip the same steps as one rank") {
       (void)test::train(experiment_of(1 << 20), two_layers(), where, Course{.end = 12, .after = count});
       return steps;
     };
-    const std::int64_t serial = skipped_in(test::judge_of(layout));
+    const std::int64_t serial = skipped_in(test::reference_of(layout));
     CHECK(serial > 2);
     CHECK(serial < 12);
     CHECK(skipped_in(layout) == serial);

@@ -1,4 +1,4 @@
-// Serial is the judge of pipelines, too: stages and schedules do not change a bit.
+// The serial run is the reference for pipelines, too: stages and schedules do not change a bit.
 #include <algorithm>
 #include <cstdlib>
 
@@ -35,7 +35,7 @@ ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int mo
   }
 }
 
-/// Of any kind; of layers all of them, at times.
+/// Recomputation of any kind; sometimes of all layers.
 void draw_recomputation(RandomStream& draws, PipelineConfig& pipeline) {
   pipeline.recompute = static_cast<Recompute>(draws.below(4));
   if (pipeline.recompute == Recompute::never && draws.below(2) == 0) pipeline.recompute_layers = {"*"};
@@ -86,18 +86,18 @@ TEST_CASE("random models give the same bits in random stages under every schedul
   for (std::uint64_t seed = 0; seed < count; ++seed) check_random_case(seed);
 }
 
-TEST_CASE("a head over all ranks of a pipeline equals the serial judge") {
+TEST_CASE("a head over all ranks of a pipeline equals the serial reference") {
   for (const char* const schedule : {"naive", "gpipe", "1f1b", "zb_h1", "zb_v", "dualpipe_v"}) {
     CAPTURE(schedule);
     RandomStream draws({7}, Purpose::test, 5, 0);
     const test::ModelPointer model = test::random_model(draws, {}, Mesh());
     Layout layout{Mesh(1, 3, 1), 6};
     layout.pipeline.schedule = schedule;
-    test::check_against_judge(test::small_experiment(33, 17, 6, DType::f64), model, layout);
+    test::check_against_reference(test::small_experiment(33, 17, 6, DType::f64), model, layout);
   }
 }
 
-TEST_CASE("a head over any axes under any schedule equals the serial judge" *
+TEST_CASE("a head over any axes under any schedule equals the serial reference" *
           doctest::test_suite(test::long_under_sanitizers)) {
   std::uint64_t draw = 0;
   for (const ScheduleType& type : schedule_types())
@@ -116,11 +116,11 @@ TEST_CASE("a head over any axes under any schedule equals the serial judge" *
       CAPTURE(type.name);
       CAPTURE(to_string(over));
       CAPTURE(static_cast<int>(layout.logits));
-      test::check_against_judge(experiment, model, layout);
+      test::check_against_reference(experiment, model, layout);
     }
 }
 
-TEST_CASE("a schedule of a file whose micro-batches go in any order equals the serial judge") {
+TEST_CASE("a schedule of a file with micro-batches in any order equals the serial reference") {
   const Scratch folder;
   Layout layout{Mesh(1, 2, 1), 4};
   layout.pipeline.schedule = "csv";
@@ -134,7 +134,7 @@ TEST_CASE("a schedule of a file whose micro-batches go in any order equals the s
       layout.pipeline.recompute = recompute;
       RandomStream draws({9}, Purpose::test, 7, 0);
       const test::ModelPointer model = test::random_model(draws, {.with_norms = true}, Mesh());
-      test::check_against_judge(test::small_experiment(33, 17, 6, DType::f64), model, layout);
+      test::check_against_reference(test::small_experiment(33, 17, 6, DType::f64), model, layout);
     }
 }
 
@@ -168,7 +168,7 @@ TEST_CASE("forward only a file's schedule needs no backward; no optimizer is mad
   CHECK(uses[0].sent > 0);
 }
 
-TEST_CASE("plan knows what the ranks of pipelines hold and send, to the byte") {
+TEST_CASE("plan counts what the ranks of pipelines hold and send, to the byte") {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     RandomStream draws({seed}, Purpose::test, 6, 0);
     const std::span<const ScheduleType> types = schedule_types();
