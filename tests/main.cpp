@@ -23,7 +23,7 @@ int run_tests(int argc, char** argv) {
   if (!wire) return context.run();
   Processes job(std::move(wire));
   test::job = &job;
-  // One report of what passed; of what failed everybody's.
+  // Rank 0 alone reports the tests that passed; every rank reports those that failed.
   if (job.rank() > 0) context.setOption("minimal", true);
   const int code = context.run();
   job.leave(code);

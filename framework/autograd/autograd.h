@@ -1,6 +1,6 @@
 // Reverse-mode differentiation. An operation is one function: it checks its arguments, computes the result and calls
-// `record`. Nodes are linked by the graph's edges only. Each edge knows whether it leads to a parameter or to a stage
-// input, so that a vjp computes no gradient in vain and a backward pass can be split in two.
+// `record`. Nodes are linked by the graph's edges only. Each edge records whether it leads to a parameter or to a stage
+// input, so that a vjp computes no unused gradient and a backward pass can be split in two.
 //
 //   Variable sigmoid(const Variable& x) {
 //     Tensor y = ...;
@@ -29,15 +29,15 @@ struct Leads {
   bool anywhere() const { return to_parameter || to_input; }
 };
 
-/// The inputs of an operation whose gradients a vjp is asked for. It may return more.
+/// The inputs of an operation whose gradients a vjp must return. It may return more.
 class Wanted {
  public:
-  /// `now` and `later` are sets of bits, one for each input: the gradients that this call is asked for, and those that
-  /// a second call will be asked for unless this one gives them. `node` is the node whose vjp is called.
+  /// `now` and `later` are sets of bits, one for each input: the gradients that this call must return, and those that a
+  /// second call must return unless this one does. `node` is the node whose vjp is called.
   explicit Wanted(std::uint64_t now, std::uint64_t later = 0, const GraphNode* node = nullptr)
       : now_(now), later_(later), node_(node) {}
   bool operator[](std::size_t input) const { return ((now_ >> input) & 1U) != 0; }
-  /// The gradients that this call or a later one is asked for. A vjp that gives all of them is not called again.
+  /// The gradients that this call or a later one must return. A vjp that returns all of them is not called again.
   Wanted ever() const { return Wanted(now_ | later_); }
   /// The gradient that has been accumulated in this input so far, if it is a leaf; else undefined. A vjp may add its
   /// own gradient to it in place, as its last action, and then returns none for this input.
@@ -64,9 +64,9 @@ class Accumulator {
   explicit Accumulator(Category category) : category_(category) {}
   Accumulator(const Accumulator&) = delete;
   Accumulator& operator=(const Accumulator&) = delete;
-  /// Adds a gradient in place to what is there. The first one is taken over if nobody else holds it.
+  /// Adds a gradient in place to the sum so far. The first gradient becomes the sum if no other handle shares it.
   void add(Tensor gradient);
-  /// Undefined if none has arrived since the last clear.
+  /// Undefined if no gradient has arrived since the last clear.
   const Tensor& gradient() const { return gradient_; }
   void set(Tensor gradient) { gradient_ = std::move(gradient); }
   void clear() { gradient_ = Tensor(); }

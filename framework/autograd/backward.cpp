@@ -30,7 +30,7 @@ std::vector<NodePointer> collectives_of(const std::vector<Root>& roots) {
   return found;
 }
 
-/// Adds to the gradient of a node that was not visited yet. Its tensor is reused only if nobody else can see it.
+/// Adds to the gradient of a node that was not visited yet. Its tensor is reused only if no other handle shares it.
 void accumulate(Tensor& sum, Tensor gradient) {
   if (!sum.defined()) {
     sum = std::move(gradient);

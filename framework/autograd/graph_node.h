@@ -32,7 +32,7 @@ class GraphNode {
   std::uint64_t sequence;
   Leads leads;
   bool freed = false;
-  /// Whether the leaves that this node leads to wait for a weight part.
+  /// Whether the leaves to which this node leads wait for a weight part.
   bool is_deferred = false;
   /// Whether this node is a collective, and whether it or a node that it depends on is one.
   bool is_collective = false;

@@ -1,5 +1,5 @@
-// One description of each configuration struct. The reader, the JSON schema, `heddle help` and the error messages are
-// made by Describers that visit it, so that a new option is one line in a `describe` function.
+// Each configuration struct has one description. Describers visit it to make the reader, the JSON schema, `heddle help`
+// and the error messages, so that a new option is one line in a `describe` function.
 //
 //   void describe(Describer& d, OptimizerConfig& c) {
 //     d.field("momentum", c.momentum, between(0, 1), "share of the last step's velocity that is kept");
@@ -198,7 +198,7 @@ void alternatives(Describer& d, Type& type, const EnumTable<Enum, Row>& table, C
   if (index >= 0) type = static_cast<Enum>(index);
 }
 
-/// A nested object that has nothing but the alternatives of a table.
+/// A nested object that has no fields besides the alternatives of a table.
 template <class Enum, class Row, class Config>
 void tagged(Describer& d, Key key, Enum& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
             std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {

@@ -1,5 +1,6 @@
-// A described struct as lines of text, one for each value: `train.optimizer.lr = 0.1`. It tells whether two structs are
-// equal, and where they first differ. `experiments/config` writes the same struct as JSON, which can be read back.
+// A described struct as lines of text, one for each value: `train.optimizer.lr = 0.1`. The text shows whether two
+// structs are equal, and where they first differ. `experiments/config` writes the same struct as JSON, which can be
+// read back.
 #pragma once
 
 #include <optional>

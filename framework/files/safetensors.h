@@ -1,5 +1,5 @@
 // The safetensors format: named tensors in one file that other programs can read. It is written and read in pieces. The
-// reader trusts nothing: whatever is wrong with a file is an InputError that names the file and the place.
+// reader trusts nothing: every fault of a file is an InputError that names the file and the place.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ class SafetensorsWriter {
 
 class SafetensorsReader {
  public:
-  /// Reads the header only. InputError unless the tensors cover the data without overlap or hole, no key comes twice,
+  /// Reads the header only. InputError unless the tensors cover the data without overlap or hole, no key appears twice,
   /// and every tensor has a known dtype and the bytes that its shape needs.
   explicit SafetensorsReader(const std::filesystem::path& path);
 

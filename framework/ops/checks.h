@@ -1,4 +1,5 @@
-// What operations check before they compute. Every message begins with the operation and prints what it got.
+// The checks of operations before they compute. Every message begins with the operation and prints the value that it
+// got.
 #pragma once
 
 #include <string_view>

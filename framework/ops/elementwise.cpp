@@ -64,7 +64,7 @@ Tensor scaled(const Tensor& x, double factor) {
   return y;
 }
 
-/// Kept for the way back only if it will be read there.
+/// Kept for the backward pass only if it will be read there.
 Tensor kept_if(bool is_needed, const Variable& x) {
   return is_needed ? x.value() : Tensor();
 }

@@ -74,7 +74,7 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
   const bool has_residual = epilogue.residual.defined();
   Tensor result = Tensor::empty_like(x);
   x.device().backend().normalization().normalize(norm, epilogue.residual.value(), result);
-  // Where a residual was added, x alone does not tell what the activation let through.
+  // Where a residual was added, x alone does not determine what the activation passed.
   const bool mask_from_output = has_residual && activation == NormActivation::relu;
   const Tensor y = mask_from_output ? result : Tensor();
   Vjp vjp = [=](const Tensor& dy, Wanted asked) {
@@ -82,7 +82,7 @@ Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inver
     const Wanted wanted = asked.ever();
     const NormalizationKernels& kernels = dy.device().backend().normalization();
     const std::int64_t channels = x.shape().back();
-    // A gradient that nobody else holds is overwritten: less memory, and less of it moved.
+    // A gradient that no other handle shares is overwritten, which needs and moves less memory.
     const auto like_gradient = [&] { return dy.is_sole_owner() ? dy : Tensor::empty_like(dy); };
     Tensor passed = mask_from_output ? like_gradient() : Tensor();
     const Tensor& g = mask_from_output ? passed : dy;
@@ -115,7 +115,7 @@ void combine(Tensor& statistics, StatisticsExchange& exchange, const Tensor& x) 
   const MemoryScope scope(x.device(), Category::communication);
   const Tensor groups = exchange.gather(statistics.reshape({1, -1}));
   x.device().backend().normalization().combine_moments(groups, statistics);
-  // Only where this rank cannot tell by itself is the device asked. All ranks see the same, and give up together.
+  // The device is read only where this rank cannot decide by itself. All ranks see the same values, and fail together.
   const bool is_uncertain = x.shape().product(0, x.shape().rank() - 1) < 2 && x.device().has_data();
   if (is_uncertain && statistics.rows(0, 1).item() == 1)
     fail<InputError>("batch_norm: {} and the other ranks' rows have one value per channel; statistics need two",

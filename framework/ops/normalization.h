@@ -15,12 +15,12 @@ struct NormEpilogue {
   Variable residual{};  // like x, or none; with relu or no activation only
 };
 
-/// How the ranks that share the rows of a synchronised batch norm reach each other. They make the same calls in the
-/// same order, those without rows too.
+/// The communication between the ranks that share the rows of a synchronised batch norm. All of them, also those
+/// without rows, make the same calls in the same order.
 class StatisticsExchange {
  public:
   virtual ~StatisticsExchange() = default;
-  /// This rank's row [1, n] -> those of all ranks in rank order, [ranks, n].
+  /// This rank's row [1, n] -> the rows of all ranks in rank order, [ranks, n].
   virtual Tensor gather(const Tensor& row) = 0;
   /// The sum of all ranks' tensors of one shape, the same bits on each.
   virtual Tensor sum(const Tensor& sums) = 0;

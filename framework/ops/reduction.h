@@ -5,10 +5,10 @@
 
 namespace heddle {
 
-/// Over all elements, to shape [].
+/// Reduces all elements, to shape [].
 Variable sum(const Variable& x);
 Variable mean(const Variable& x);
-/// Over one dimension.
+/// Reduces one dimension.
 Variable sum(const Variable& x, int dimension);
 Variable mean(const Variable& x, int dimension);
 /// The gradient goes to the first of equal maxima. InputError if the dimension is empty.

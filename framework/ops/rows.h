@@ -12,7 +12,7 @@ Variable scatter_rows(const Variable& x, const Tensor& index, std::int64_t rows)
 
 /// Over the last dimension.
 Variable softmax(const Variable& x);
-/// Over the last dimension, which disappears. The result is f64 for f64 and f32 for all other types, and so are losses.
+/// Over the last dimension, which disappears. The result, like losses, is f64 for f64 and f32 for all other types.
 Variable log_sum_exp(const Variable& x);
 /// Losses [n] of logits [n, C] for labels i64 [n]. InputError names the sample of a label outside [0, C).
 Variable cross_entropy(const Variable& logits, const Tensor& labels);

@@ -15,7 +15,7 @@ void describe_warm_up(Describer& d, LearningRateConfig& c) {
 }
 
 void describe_final_share(Describer& d, LearningRateConfig& c) {
-  d.field("final_share", c.final_share, between(0, 1), "share of the lr that is left after the last step");
+  d.field("final_share", c.final_share, between(0, 1), "fraction of the lr that remains after the last step");
 }
 
 void describe_step(Describer& d, LearningRateConfig& c) {

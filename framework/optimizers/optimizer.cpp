@@ -19,7 +19,7 @@ void describe_common(Describer& d, OptimizerConfig& c) {
 
 void describe_sgd(Describer& d, OptimizerConfig& c) {
   describe_common(d, c);
-  d.field("momentum", c.momentum, from_to_below(0, 1), "share of the last step's velocity that is kept");
+  d.field("momentum", c.momentum, from_to_below(0, 1), "factor of the previous step's velocity");
   d.field("nesterov", c.nesterov, "whether to use Nesterov's momentum");
   constexpr std::array types{DType::f32, DType::bf16};
   choice(d, "weights", c.weights, types,

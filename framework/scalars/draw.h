@@ -1,4 +1,4 @@
-// What a random draw of an element depends on.
+// The parameters of an element's random draw.
 #pragma once
 
 #include <cstdint>

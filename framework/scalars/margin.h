@@ -78,7 +78,7 @@ struct MarginConfig {
   AdaFaceMargin adaface{};
   CurricularFaceMargin curricularface{};
 
-  /// Whether it leaves the logits as they are.
+  /// Whether it does not change the logits.
   bool is_plain() const {
     return type == MarginType::combined && m1 == 1 && m2 == 0 && m3 == 0 && beyond_pi == BeyondPi::cosine &&
            filter == 0;

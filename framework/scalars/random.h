@@ -35,7 +35,7 @@ inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return {out.word[0], out.word[1], out.word[2], out.word[3]};
 }
 
-/// What a draw is for. Purposes keep the streams of one seed apart.
+/// The purpose of a draw. Different purposes have different streams of one seed.
 enum class Purpose : std::uint32_t {
   initial_weights,
   dropout,

@@ -1,5 +1,5 @@
-// What a rank computes on: its backend, its memory meter and the state of the graph that is being recorded. Each rank
-// has one device, which outlives every tensor made on it.
+// The device on which a rank computes: its backend, its memory meter and the state of the graph that is being recorded.
+// Each rank has one device, which outlives every tensor made on it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace heddle {
 
 class RecomputedSegment;
 
-/// What operations record for the backward pass.
+/// The part of the graph that operations record for the backward pass.
 enum class Recording {
   nothing,
   edges,  // the graph without vjps, for a segment that will be recomputed (recompute.h)

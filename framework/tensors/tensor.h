@@ -37,7 +37,7 @@ class Storage {
   /// Frees the bytes, and everything derived from them, while tensors still share this storage.
   void release();
   /// Takes over the bytes of another storage of the same size and device. The tensors of this storage may be read
-  /// again, those of the other one may not be read any more.
+  /// again; the tensors of the other one may not.
   void refill(Storage& other);
 
   /// The number of in-place changes of the elements, by which derived data such as packed weights are found to be

@@ -24,7 +24,7 @@ struct Leaf {
   std::vector<double> gradient() const { return accumulator->gradient().to_doubles(); }
 };
 
-TEST_CASE("A graph 200,000 nodes deep is walked back and destroyed without recursion") {
+TEST_CASE("A graph 200,000 nodes deep is traversed backwards and destroyed without recursion") {
   Device device = make_device();
   const Leaf x(device, {1});
   const auto chain = [&] {
@@ -108,7 +108,7 @@ TEST_CASE("A tensor is freed as soon as its last reader is done") {
   CHECK(device.meter().live().total() == 2 * bytes + 8);
 }
 
-TEST_CASE("What no gradient needs is not kept") {
+TEST_CASE("Values that no gradient needs are not kept") {
   Device device = make_device();
   const Leaf x(device, std::vector<double>(1000, 0.5));
   const std::int64_t before = device.meter().live().total();
@@ -166,7 +166,7 @@ TEST_CASE("An operation receives which gradients are wanted, and may return more
   CHECK(x.gradient() == std::vector<double>{1});
 }
 
-TEST_CASE("A graph may be walked from several roots at once") {
+TEST_CASE("A graph may be traversed from several roots at once") {
   Device device = make_device();
   const Leaf x(device, {3});
   const Variable y = square(x.variable);
@@ -175,20 +175,20 @@ TEST_CASE("A graph may be walked from several roots at once") {
   CHECK(x.gradient() == std::vector<double>{6 * 21});
 }
 
-TEST_CASE("A leaf is ready once its last reader was walked, before the backward goes on to what lies further back") {
+TEST_CASE("A leaf is ready once its last reader was visited, before the backward pass continues to earlier nodes") {
   Device device = make_device();
   const Leaf first(device, {2});
   const Leaf twice(device, {3});
   const Leaf last(device, {5});
   std::vector<std::string> events;
-  const auto tell = [&events](const Leaf& leaf, const std::string& name) {
+  const auto on_ready = [&events](const Leaf& leaf, const std::string& name) {
     leaf.accumulator->when_ready([&events, name, accumulator = leaf.accumulator.get()] {
       events.push_back(name + " " + std::to_string(accumulator->gradient().item()));
     });
   };
-  tell(first, "first");
-  tell(twice, "twice");
-  tell(last, "last");
+  on_ready(first, "first");
+  on_ready(twice, "twice");
+  on_ready(last, "last");
   Variable y = multiply(first.variable, twice.variable);
   y = record(y.value(), {y}, [&events](const Tensor& dy, Wanted) {
     events.emplace_back("between");
@@ -256,7 +256,7 @@ TEST_CASE("A graph whose backward failed leaves no readers behind") {
   CHECK(x.accumulator->pending_readers() == 0);
 }
 
-TEST_CASE("Gradients reach their leaves while the backward goes on, and are not kept apart until its end") {
+TEST_CASE("Gradients reach their leaves during the backward pass, and are not collected until its end") {
   Device device = make_device();
   constexpr std::int64_t bytes = 8 * 1000;
   std::vector<Leaf> leaves;
@@ -272,10 +272,10 @@ TEST_CASE("Gradients reach their leaves while the backward goes on, and are not 
   device.meter().reset_peak();
   backward(second);
   CHECK(device.meter().live().total() == held + 8);
-  CHECK(device.meter().peak().total() <= held + 4 * bytes);  // never all ten gradients of this walk at once
+  CHECK(device.meter().peak().total() <= held + 4 * bytes);  // never all ten gradients of this pass at once
 }
 
-TEST_CASE("A collective is walked even if no gradient came to it, in its turn and on zeros") {
+TEST_CASE("A collective is visited even if no gradient has reached it, in its order and with zeros") {
   Device device = make_device();
   const Leaf x(device, {1, 2});
   std::vector<std::string> order;

@@ -1,4 +1,4 @@
-// A segment that keeps only its inputs and runs again gives the same results and holds less.
+// A segment that keeps only its inputs and runs again gives the same results with less memory.
 #include "framework/autograd/recompute.h"
 
 #include <string>
@@ -225,7 +225,7 @@ TEST_CASE("A segment that does something else when it runs again is refused") {
   CHECK(device.segment() == nullptr);
 }
 
-TEST_CASE("A chain of 100,000 segments is walked and dropped without recursion") {
+TEST_CASE("A chain of 100,000 segments is traversed and dropped without recursion") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {1}, 1);
   const auto make = [&] {

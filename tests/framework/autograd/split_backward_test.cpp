@@ -123,7 +123,7 @@ TEST_CASE("The input part does the input's share of the work, and the weight par
   for (const Leaf* leaf : {&kernel, &weight, &matrix}) CHECK(leaf->accumulator->gradient().defined());
 }
 
-TEST_CASE("A vjp is asked for the stage inputs first, and later for what it did not give beside them") {
+TEST_CASE("A vjp first returns the gradients of stage inputs, and later those that it did not return with them") {
   Device device = make_device();
   const Leaf given(device, Kind::parameter, {1}, 1);
   const Leaf x(device, Kind::input, {1}, 2);
@@ -157,7 +157,7 @@ TEST_CASE("A vjp is asked for the stage inputs first, and later for what it did 
   CHECK(asked == std::vector<std::string>{"?10?", "0001", "?10?", "1001"});
 }
 
-TEST_CASE("What no weight part needs is freed by the input part, and what it needs by the weight part") {
+TEST_CASE("The input part frees what no weight part needs, and the weight part frees the rest") {
   Device device = make_device();
   constexpr std::int64_t rows = 64;
   constexpr std::int64_t channels = 16;
@@ -187,7 +187,7 @@ TEST_CASE("What no weight part needs is freed by the input part, and what it nee
   CHECK(device.meter().live().total() - leaves == input_gradient + small + weight_bytes);
 }
 
-TEST_CASE("An operation lets go of its weight in the input part: a gathered one does not stay until the weight part") {
+TEST_CASE("An operation frees its weight in the input part: a gathered weight is not held until the weight part") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {2, 4, 4, 3}, 1, DType::f32);
   const auto check_goes = [&](const Shape& shape, const std::function<Variable(const Variable&)>& use) {
@@ -263,7 +263,7 @@ TEST_CASE("A gradient given beside an input waits for those that come to its par
   CHECK(backward_inputs({root_of(y)}).empty());
 }
 
-TEST_CASE("A graph 200,000 nodes deep is walked in two parts, and dropped between them, without recursion") {
+TEST_CASE("A graph 200,000 nodes deep is traversed in two parts, and dropped between them, without recursion") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {1}, 1);
   const Leaf parameter(device, Kind::parameter, {1}, 2);
@@ -293,7 +293,7 @@ TEST_CASE("A graph 200,000 nodes deep is walked in two parts, and dropped betwee
   CHECK(device.meter().live().total() == before);
 }
 
-TEST_CASE("A leaf is ready when its last reader was walked in whichever part; a dropped part makes nothing ready") {
+TEST_CASE("A leaf is ready when its last reader was visited in either part; a dropped part makes nothing ready") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {6, 4}, 1);
   const Leaf gamma(device, Kind::parameter, {4}, 2);
@@ -322,7 +322,7 @@ TEST_CASE("A leaf is ready when its last reader was walked in whichever part; a 
   CHECK(bias.gradient() != before);
 }
 
-TEST_CASE("A graph walked in part is not walked again, and a root without a gradient adds nothing") {
+TEST_CASE("A graph traversed in part is not traversed again, and a root without a gradient adds nothing") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {2}, 1);
   const Leaf weight(device, Kind::parameter, {2}, 2);
@@ -338,7 +338,7 @@ TEST_CASE("A graph walked in part is not walked again, and a root without a grad
   CHECK(again.gradient() == gradient);
 }
 
-TEST_CASE("A collective is run once, in the part that its output leads to, on zeros if nothing came") {
+TEST_CASE("A collective runs once, in the part to which its output leads, with zeros if no gradient has arrived") {
   Device device = make_device();
   const Leaf x(device, Kind::input, {1}, 1);
   const Leaf weight(device, Kind::parameter, {1}, 2);

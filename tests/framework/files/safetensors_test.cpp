@@ -24,7 +24,7 @@ std::string with_header(const std::string& header, std::size_t data_bytes) {
   return text + header + std::string(data_bytes, 'x');
 }
 
-/// What the reader says of a file with these contents, without the path in front.
+/// The reader's error about a file with these contents, without the path in front.
 std::string complaint(const Scratch& scratch, const std::string& contents) {
   const fs::path path = scratch / "a";
   std::ofstream(path, std::ios::binary) << contents;
@@ -70,7 +70,7 @@ TEST_CASE("an atomic file without commit leaves the old one and no temporary") {
   CHECK(scratch.files() == 1);
 }
 
-TEST_CASE("two atomic files of one folder do not disturb each other, and long names are no trouble") {
+TEST_CASE("two atomic files of one folder do not disturb each other, and names may be long") {
   const Scratch scratch;
   const std::string longest(255, 'n');
   AtomicFile first(scratch / "a");
@@ -107,7 +107,7 @@ TEST_CASE("errors of files name the path and the system's reason") {
   CHECK(message_of<InputError>([&] { read_file(file, 3); }) == file + ": has 4 bytes, expected at most 3");
 }
 
-TEST_CASE("safetensors: what was written is read back") {
+TEST_CASE("safetensors: a written file reads back unchanged") {
   const Scratch scratch;
   write_some(scratch / "a");
   const SafetensorsReader reader(scratch / "a");
@@ -160,7 +160,7 @@ TEST_CASE("safetensors: the writer refuses bad names and wrong numbers of bytes"
   CHECK_FALSE(fs::exists(path));
 }
 
-TEST_CASE("safetensors: every malformed field is an error that says what is wrong") {
+TEST_CASE("safetensors: every malformed field is an error that names the fault") {
   const Scratch scratch;
   const auto header = [&](const std::string& text, std::size_t data = 0) {
     return complaint(scratch, with_header(text, data));

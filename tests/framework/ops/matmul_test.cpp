@@ -69,7 +69,7 @@ TEST_CASE("matmul: empty operands") {
   CHECK(c.to_host<float>() == std::vector<float>(4, 10.0F));
 }
 
-TEST_CASE("A packed operand gives gemm's products, also of other numbers of rows, and is planned to the byte") {
+TEST_CASE("A packed operand gives gemm's products, also with different numbers of rows, and is planned to the byte") {
   constexpr std::int64_t rows = 96;
   const auto multiply = [](Device& device, DType dtype, bool transpose, std::int64_t m, double beta, bool packs) {
     const std::int64_t n = 70;

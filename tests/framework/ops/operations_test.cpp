@@ -79,7 +79,7 @@ TEST_CASE("Every operation in f32 and bf16 is f64's to rounding") {
   }
 }
 
-/// What an operation gives for [[0.5, -1.25, 2], [1, 0, -3]].
+/// The results of an operation on [[0.5, -1.25, 2], [1, 0, -3]].
 std::vector<double> at_sample(Device& device, const std::function<Variable(const Variable&)>& operation) {
   return operation(tensor(device, {2, 3}, {0.5, -1.25, 2.0, 1.0, 0.0, -3.0})).value().to_doubles();
 }
@@ -133,7 +133,7 @@ TEST_CASE("top_k gives values and places") {
   CHECK_THROWS_WITH_AS(top_k(top.values, 3), "top_k: the rows of f64[2,2] have no 3 largest", InputError);
 }
 
-TEST_CASE("Tensors without rows go forth and back") {
+TEST_CASE("Tensors without rows pass forward and backward") {
   Device device = make_device();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     const DType parameters = compute_dtype(dtype);
@@ -208,7 +208,7 @@ void run_network(Device& device, DType dtype, std::int64_t samples, std::int64_t
   }
 }
 
-TEST_CASE("Images without samples, and layers of which a rank holds no channels, go forth and back") {
+TEST_CASE("Images without samples, and layers of which a rank holds no channels, pass forward and backward") {
   Device device = make_device();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     run_network(device, dtype, 0, 3, 8);

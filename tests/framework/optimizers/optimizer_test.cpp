@@ -102,7 +102,7 @@ TEST_CASE("State is charged to the optimizer from the start and named after its 
   CHECK(plain->state().empty());
 }
 
-TEST_CASE("Steps go on from copied state bit for bit") {
+TEST_CASE("Steps continue from copied state bit for bit") {
   for (const OptimizerType type : {OptimizerType::sgd, OptimizerType::adamw}) {
     Device device = make_device();
     const OptimizerConfig config{.type = type, .learning_rate = 0.1, .weight_decay = 0.01};

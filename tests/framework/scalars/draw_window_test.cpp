@@ -21,7 +21,7 @@ Shape sizes_of(const Box& box) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-TEST_CASE("Dropout's masks of blocks of samples and channels are the blocks of the whole mask, there and back") {
+TEST_CASE("Dropout's masks of blocks of samples and channels are the blocks of the whole mask, forward and backward") {
   Device device = make_device();
   const Shape whole{5, 3, 4, 700};
   const auto mask = [&](const Shape& shape, const DrawWindow& window) {

@@ -135,7 +135,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("What a format holds is left as it is, and what is not finite or too large keeps its kind") {
+TEST_CASE("Values that a format holds do not change, and values that are not finite or too large keep their kind") {
   const auto check = [](auto type, float largest) {
     using T = decltype(type);
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {

@@ -71,7 +71,7 @@ TEST_CASE("Leading slices and reshapes share the elements") {
   CHECK_FALSE(x.is_sole_owner());
 }
 
-TEST_CASE("A clone is a copy of its own") {
+TEST_CASE("A clone is an independent copy") {
   Device device = make_device();
   Tensor x = tensor(device, {3}, {1, 2, 3}, DType::f32);
   const Tensor copy = x.rows(1, 3).clone();
@@ -91,7 +91,7 @@ TEST_CASE("Every change of the elements is counted") {
   CHECK(x.storage()->version() == before + 3);
 }
 
-TEST_CASE("What does not fit is refused with both shapes") {
+TEST_CASE("Shapes that do not fit are refused, with both shapes") {
   Device device = make_device();
   Tensor x = tensor(device, {2, 3}, counting(6), DType::f32);
   CHECK_THROWS_WITH_AS(x.reshape({4, 2}), "reshape: f32[2,3] cannot be seen as [4,2]", InputError);
@@ -113,7 +113,7 @@ TEST_CASE("A tensor without rows can be filled, copied, sliced and read") {
   CHECK(x.reshape({-1, 4}).shape() == Shape{0, 4});
 }
 
-TEST_CASE("What a tensor was made from may be changed at once") {
+TEST_CASE("The values from which a tensor was made may be changed at once") {
   Device device = make_device();
   constexpr std::int64_t count = (70 << 20) / 4 + 3;  // more than is copied to a GPU at once
   std::vector<float> values(count);

@@ -22,7 +22,7 @@ TEST_CASE("Live bytes are counted by category and released with the last handle"
   CHECK(device.meter().live().total() == 400);
 }
 
-TEST_CASE("The peak is what was held at the largest total, category by category") {
+TEST_CASE("The peak has the categories of the moment of the largest total") {
   Device device = make_device();
   const Tensor kept = Tensor::zeros(device, {10}, DType::u8);
   {
@@ -45,7 +45,7 @@ TEST_CASE("A storage changes its category with its bytes") {
   CHECK(device.meter().live()[Category::activations] == 0);
 }
 
-TEST_CASE("Past its budget a rank gets an error with what it asked for and what it holds, and nothing is charged") {
+TEST_CASE("A rank that exceeds its budget gets an error with the bytes requested and held, and nothing is charged") {
   Device device(make_backend("cpu"), 3, 2048);
   const MemoryScope scope(device, Category::parameters);
   const Tensor held = Tensor::zeros(device, {1536}, DType::u8);
