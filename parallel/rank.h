@@ -1,4 +1,5 @@
-// Everything that belongs to one rank: passed as a reference, never global. It lives as long as the rank's body runs.
+// Everything that belongs to one rank. It is passed as a reference and never global. It lives as long as the rank's
+// body runs.
 #pragma once
 
 #include "framework/scalars/random.h"
@@ -26,7 +27,7 @@ struct Rank {
   const RankClock& clock;
 
   /// The ranks that differ from this one along one axis only, e.g. along dp those that hold the same part of the model
-  /// and other samples. Its rank() is the coordinate.
+  /// and different samples. Its rank() is the coordinate.
   Communicator& along(Axis axis) const { return groups.along(axis); }
   Communicator& over(AxisSet axes) const { return groups.over(axes); }
 };

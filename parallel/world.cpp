@@ -53,7 +53,7 @@ RankClock make_clock(const WorldOptions& options, int rank, const Device& device
   return {rank, model};
 }
 
-/// What the ranks of this process share.
+/// The state that the ranks of this process share.
 struct Process {
   RankClock::Steady::time_point epoch = RankClock::Steady::now();
   std::shared_ptr<CoreLock> core{};  // null: all compute at once

@@ -52,12 +52,12 @@ struct WorldOptions {
   /// a GPU (see BackendOptions).
   bool winograd = false;
   bool tf32 = false;
-  /// How long a wait may take before it names the peer that did not come; multiplied by the number of ranks where one
-  /// computes at a time. Time in which the peer itself waits for others does not count, so that the rank is named that
-  /// all of them wait for.
+  /// How long a wait may take before it fails and names the peer that did not respond; multiplied by the number of
+  /// ranks where one computes at a time. Time in which the peer itself waits for others does not count, so that the
+  /// rank is named that all of them wait for.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// Called once, by the thread of run_ranks, when a rank has failed and another has not ended `patience` later: a
-  /// thread that computes for ever cannot be ended, only the program can. run_ranks goes on waiting.
+  /// thread that computes forever cannot be ended, only the program can. run_ranks keeps waiting.
   std::function<void(const std::string& why)> on_stall{};
   std::chrono::milliseconds patience = std::chrono::minutes(1);
 };

@@ -20,8 +20,8 @@ Tensor token(Communicator& group) {
   return Tensor::empty(group.device(), {0}, DType::f32);
 }
 
-/// For calls that not all ranks put a value into, or that only some differentiate: with an input of its own the graph
-/// holds the call on every rank. Integers have no gradient on any.
+/// For calls to which not all ranks pass a value, or which only some ranks differentiate: an additional input keeps the
+/// call in the graph of every rank. Integers have no gradient on any rank.
 Variable record_everywhere(const Tensor& y, const Variable& x, DType moved, Communicator& group, Vjp vjp) {
   if (!is_floating(moved)) return y;
   const Variable anchor = Variable::input(token(group), std::make_shared<Accumulator>(Category::activations));
@@ -52,7 +52,7 @@ Rows rows_of(std::span<const Tensor> blocks) {
   return rows;
 }
 
-/// The blocks that arrive, as one tensor; `arrived` has their numbers of rows.
+/// The blocks that were received, as one tensor; `arrived` has their numbers of rows.
 Tensor all_to_all_rows(const Tensor& x, std::span<const std::int64_t> rows, Communicator& group,
                        Rows* arrived = nullptr) {
   std::vector<Tensor> blocks;
@@ -64,7 +64,7 @@ Tensor all_to_all_rows(const Tensor& x, std::span<const std::int64_t> rows, Comm
   return concat_tensors(blocks, 0);
 }
 
-/// On the root all rows and how many came from each rank, elsewhere a token.
+/// On the root, all rows and the number of rows from each rank; elsewhere, a token.
 Tensor gather_rows_to(const Tensor& x, int root, Communicator& group, Rows& rows) {
   std::vector<Tensor> blocks;
   {

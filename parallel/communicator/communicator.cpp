@@ -125,7 +125,7 @@ Work<Tensor> Communicator::reduce(const Tensor& x, int root, Reduction reduction
   check_floating("reduce", x);
   Call call = describe(Operation::reduce, root, std::span(&x, 1));
   call.reduction = reduction;
-  // Every rank reduces its slice, and hands it to the root.
+  // Every rank reduces its slice and sends it to the root.
   const std::vector<std::int64_t> sizes = shard_sizes(x.numel(), size());
   return Work<Tensor>(start(std::move(call), split_rows(x.reshape({-1}), sizes),
                             [this_rank = rank(), root, sizes](PendingCall& pending) {
@@ -267,7 +267,7 @@ std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
   Call call = describe(Operation::send, to, std::span(&x, 1));
   call.sequence = ++sent_[static_cast<std::size_t>(to)];
   call.start_seconds = traffic_->clock.departure(call.peer, x.bytes());
-  // The call keeps x, so that it is let go when this rank waits, not when the receiver happens to have it.
+  // The call keeps x, so that x is freed when this rank waits, and not whenever the receiver has it.
   auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_,
                                                [x](PendingCall&) { return std::vector<Tensor>(); });
   pending->start(transport_->start_send(std::move(call), x, to), std::span(&x, 1));

@@ -6,15 +6,15 @@
 //
 // All ranks of a communicator make the same collective calls in the same order. Results are new tensors on the caller's
 // device, charged to the category that was current when the verb was called (the root of a broadcast gets its own
-// tensor back). What is handed over must not be changed before `wait`. Receivers learn shape and dtype from the sender.
-// Zero rows are legal. Reductions run in rank order, rounded to the dtype after each rank, so their bits do not depend
-// on the transport.
+// tensor back). The tensors that a call is given must not be changed before `wait`. Receivers learn shape and dtype
+// from the sender. Zero rows are legal. Reductions run in rank order, rounded to the dtype after each rank, so their
+// bits do not depend on the transport.
 //
-// No wait hangs: it ends with data, or with a RankFailed that says why. Calls that do not match are printed side by
-// side; a rank that throws, ends or does not come is named; ranks that wait for each other in a cycle are printed as a
-// deadlock, each with its call (a collective waits for the first rank that is missing). Sends are never buffered: a
-// send is complete when the receiver has the tensor. So two ranks that both wait for their sends first deadlock, which
-// is reported, on every transport and at every size.
+// No wait hangs: it ends with data, or with a RankFailed that gives the reason. Calls that do not match are both
+// printed. A rank that throws, finishes or does not respond is named. Ranks that wait for each other in a cycle are
+// printed as a deadlock, each with its call (a collective waits for the first rank that is missing). Sends are never
+// buffered: a send is complete when the receiver has the tensor. Two ranks that both wait for their sends first
+// therefore deadlock, on every transport and at every size; the deadlock is reported.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@
 
 namespace heddle {
 
-/// Bytes of elements that this rank handed to the transport for others, and got from others; and when the call began
+/// The bytes of elements that this rank sent to others and received from them, and the times at which the call began
 /// and ended by this rank's clock.
 struct Outcome {
   std::int64_t sent_bytes = 0;
@@ -81,12 +81,13 @@ class ByteCounter : public Hook {
   std::int64_t received_ = 0;
 };
 
-/// A call that was started.
+/// A call that has been started.
 class PendingCall;
-/// Completes the call, and if it is a collective all those that this rank started before it; gives its result once.
+/// Completes the call and returns its result, once. A collective also completes all collectives that this rank started
+/// before it.
 std::vector<Tensor> complete(PendingCall& call);
 
-/// What all communicators of one rank share.
+/// The state that all communicators of one rank share.
 struct RankTraffic {
   explicit RankTraffic(RankClock rank_clock = RankClock()) : clock(std::move(rank_clock)) {}
 
@@ -102,7 +103,7 @@ template <class Result>
 class [[nodiscard("the call is complete only after wait()")]] Work {
  public:
   explicit Work(std::shared_ptr<PendingCall> call) : call_(std::move(call)) {}
-  /// To be called once.
+  /// May be called once.
   Result wait() {
     std::vector<Tensor> result = complete(*call_);
     if constexpr (std::is_same_v<Result, Tensor>) return std::move(result.front());
@@ -126,27 +127,28 @@ class Communicator {
   int size() const;
   Device& device() const { return *device_; }
 
-  /// Root's x on every rank; x is read on the root only and may be undefined elsewhere.
+  /// The root's x on every rank; x is read on the root only and may be undefined elsewhere.
   Work<Tensor> broadcast(const Tensor& x, int root);
-  /// Elementwise over the ranks' x of one shape and floating dtype; on the root the result, elsewhere no tensor.
+  /// Reduces the x of all ranks elementwise; they have one shape and one floating dtype. Returns the result on the
+  /// root, and no tensor elsewhere.
   Work<Tensor> reduce(const Tensor& x, int root, Reduction reduction = Reduction::sum);
-  /// The same, on every rank.
+  /// The same, with the result on every rank.
   Work<Tensor> all_reduce(const Tensor& x, Reduction reduction = Reduction::sum);
-  /// x becomes the result, without a tensor of its size beside it. Until `wait`, x is neither read nor changed. One
-  /// rank may be in place while others are not.
+  /// x becomes the result, without a second tensor of its size. Until `wait`, x is neither read nor changed. One rank
+  /// may be in place while others are not.
   Work<void> all_reduce_in_place(Tensor& x, Reduction reduction = Reduction::sum);
-  /// Concatenates the ranks' rows (dimension 0); the numbers of rows may differ.
+  /// Concatenates the rows (dimension 0) of all ranks; the numbers of rows may differ.
   Work<Tensor> all_gather(const Tensor& x);
-  /// The ranks' x of one shape [rows, ..], reduced; this rank gets its rows: shard(rows, size, rank), or rows[rank] of
-  /// the given numbers of rows in rank order.
+  /// Reduces the x [rows, ..] of all ranks, which have one shape. This rank gets its rows of the result: shard(rows,
+  /// size, rank), or rows[rank] if `rows` gives their numbers in rank order.
   Work<Tensor> reduce_scatter(const Tensor& x, Reduction reduction = Reduction::sum);
   Work<Tensor> reduce_scatter(const Tensor& x, std::span<const std::int64_t> rows,
                               Reduction reduction = Reduction::sum);
   /// parts[p] goes to rank p; element p of the result came from rank p. Any shapes and dtypes.
   Work<std::vector<Tensor>> all_to_all(std::span<const Tensor> parts);
-  /// On the root every rank's x in rank order, elsewhere nothing.
+  /// Returns every rank's x in rank order on the root, and nothing elsewhere.
   Work<std::vector<Tensor>> gather(const Tensor& x, int root);
-  /// Root's parts[rank]; parts are read on the root only.
+  /// Returns the root's parts[rank]; parts are read on the root only.
   Work<Tensor> scatter(std::span<const Tensor> parts, int root);
   Work<void> barrier();
 

@@ -1,6 +1,6 @@
 // A fair lock under which one rank of a process computes at a time. Threads that compute side by side share caches and
 // the execution units of a core, and so need more CPU time than each would alone: without the lock a virtual clock
-// would report other times on another machine.
+// would report different times on a different machine.
 #pragma once
 
 #include <condition_variable>

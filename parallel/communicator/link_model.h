@@ -1,4 +1,4 @@
-// What communication costs: every message takes latency + bytes / bandwidth of the link that it goes over, within a
+// The cost of communication: every message takes latency + bytes / bandwidth of the link that it goes over, within a
 // node or between nodes (the alpha-beta model). The planner, the virtual clock and plan share this one model.
 //
 // A collective is timed as the messages that our transports send: each rank exchanges its share with every other rank

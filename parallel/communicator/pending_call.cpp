@@ -52,7 +52,7 @@ std::int64_t whole_of_parts(std::span<const Call* const> calls) {
              : std::llround(static_cast<double>(busiest) * static_cast<double>(ranks) / static_cast<double>(ranks - 1));
 }
 
-/// The bytes that the link model times a collective by.
+/// The number of bytes from which the link model computes a collective's time.
 std::int64_t whole_bytes(std::span<const Call* const> calls) {
   std::int64_t whole = 0;
   switch (calls[0]->operation) {
@@ -151,7 +151,7 @@ void PendingCall::check_agreement() const {
       fail<RankFailed>("calls do not match: {}, but {}", to_string(*calls_[0]), to_string(*other));
 }
 
-/// Depends on the calls alone, not on when this rank asks.
+/// Depends on the calls alone, not on the time at which this rank asks.
 double PendingCall::virtual_end() const {
   RankClock& clock = traffic_.clock;
   if (call_.operation == Operation::send)

@@ -1,5 +1,5 @@
-// A call between its start and its completion: the exchange under way, what remains to be done with it, and the bytes
-// that it has moved. Internal to the communicator.
+// A call between its start and its completion: its exchange, the steps that remain, and the bytes that it has moved.
+// Internal to the communicator.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace heddle {
 
 class PendingCall {
  public:
-  /// Makes the result out of the exchange; runs within the memory category of the start.
+  /// Makes the result from the exchange; runs within the memory category that was current at the start.
   using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
 
   /// `rank` is this rank of the communicator.
   PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish);
-  /// Takes the exchange that is under way, and counts the bytes offered.
+  /// Takes the exchange that was started, and counts the bytes offered.
   void start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered);
   void run();
   /// Sets a message that is completed together with this one, after it.

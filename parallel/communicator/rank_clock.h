@@ -1,8 +1,7 @@
-// A rank's time: the wall's, or a virtual time that runs while the rank computes and jumps where it waits, so that many
-// ranks report their true timeline on few cores. A virtual clock sees the CPU time of the rank's own thread and not
-// that of the thread teams of OpenMP and oneDNN: with it a rank computes on one thread. Where ranks are threads and
-// their time is CPU time, one of them computes at a time (core_lock.h): from where it leaves a communicator to where it
-// enters the next.
+// A rank's clock: wall time, or a virtual time that advances while the rank computes and jumps where it waits, so that
+// few cores show the true timeline of many ranks. A virtual clock counts the CPU time of the rank's own thread and not
+// that of the thread teams of OpenMP and oneDNN. With it, a rank therefore computes on one thread. Where ranks are
+// threads and their time is CPU time, one of them computes at a time (core_lock.h), between two calls of communicators.
 #pragma once
 
 #include <chrono>
@@ -39,7 +38,8 @@ struct ClockModel {
 class RankClock {
  public:
   using Steady = std::chrono::steady_clock;
-  /// Seconds that the rank has computed so far, from any zero. Its growth within communicators is not counted.
+  /// The seconds that the rank has computed so far, from an arbitrary zero. Its growth within communicators is not
+  /// counted.
   using Computed = std::function<double()>;
 
   /// Wall time since `epoch`.
@@ -56,7 +56,7 @@ class RankClock {
   /// From now on the rank holds this lock while it computes, and releases it while it communicates. A rank that leaves
   /// a communicator by an exception does not wait for the lock, so that no failure is held up.
   void compute_under(std::shared_ptr<CoreLock> core);
-  /// The rank will not compute any more: releases the lock.
+  /// Releases the lock for good: the rank computes nothing more.
   void retire() { stop(); }
 
   /// Advances a virtual clock to `seconds`; does nothing on a wall clock.

@@ -1,4 +1,4 @@
-// How a tensor is spread over ranks, and which part of it each rank holds.
+// How a tensor is distributed over ranks, and which part of it each rank holds.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Records what a rank did and when: spans of computing, and every call of its communicators.
+// Records a rank's timeline: spans of computing, and every call of its communicators.
 #pragma once
 
 #include <compare>
@@ -63,7 +63,7 @@ class Tracer : public Hook {
   void record(Span span) {
     if (recording_) spans_.push_back(std::move(span));
   }
-  /// The time once all work issued before is done: a GPU goes on after its kernels were called.
+  /// The time once all work issued before is done: a GPU is still computing after its kernels were called.
   double settled_now() const;
 
   const RankClock& clock_;

@@ -1,6 +1,6 @@
 // The interface of a transport: it moves the elements of tensors between the ranks of one communicator and makes the
-// ranks' calls known to each other. It knows no hooks, no argument checks and no layout of a collective: these belong
-// to the Communicator, once for all transports.
+// ranks' calls known to each other. Hooks, argument checks and the layout of collectives are implemented in
+// Communicator, once for all transports.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ struct Call {
   int peer = -1;
   /// For `split` only.
   int color = 0;
-  /// The tensors that this rank hands over: one, or one for each receiver; empty if it only receives.
+  /// The tensors that this rank sends: one, or one for each receiver; empty if it only receives.
   std::vector<Part> parts;
   /// The time of the call by the caller's clock; for a send, the time when the message is put on its link.
   double start_seconds = 0;

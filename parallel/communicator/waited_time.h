@@ -1,5 +1,5 @@
-// The duration of a wait, without time in which the process was stopped (SIGSTOP, a suspended machine). A stopped
-// process wakes to waits that seem long, although ranks that were stopped with it have had no time to come.
+// The duration of a wait, without time in which the process was stopped (SIGSTOP, a suspended machine). When a stopped
+// process continues, its waits seem long, although ranks that were stopped with it had no time to respond.
 #pragma once
 
 #include <algorithm>

@@ -106,7 +106,7 @@ class Walker {
     return {kind, stage, micro_batch};
   }
 
-  /// A rank arrives at a collective once, when it first reaches it; on the last stage's rank, the input must be
+  /// A rank arrives at a collective once, when it first reaches it. On the last stage's rank, the input must be
   /// available.
   std::optional<Action> missing_at_loss(int rank, int micro_batch) {
     const int last = schedule_.stages() - 1;
@@ -154,7 +154,7 @@ class Walker {
   std::vector<unsigned char> facts_;
   std::vector<int> arrived_;     // at each H: how many ranks
   std::vector<int> arrived_at_;  // for each rank, the H at which it arrived last
-  std::vector<int> queue_;       // ranks that may go on
+  std::vector<int> queue_;       // ranks that can continue
   std::vector<bool> queued_;
   Additions added_;
   Walk walk_;

@@ -1,4 +1,4 @@
-// What each action of a schedule waits for, and the order in which all lists can be executed.
+// The dependencies of a schedule's actions, and the order in which all lists can be executed.
 //
 // An F needs the F of the stage before; a B or I needs its own F, the gradient from the stage after and, in the last
 // stage, the loss if there is one; a W needs its I; an R needs its F. Overlapped actions begin together: all their
@@ -17,7 +17,7 @@ constexpr bool is_backward(ActionKind kind) {
   return kind == ActionKind::backward || kind == ActionKind::backward_input;
 }
 
-/// What passes have added to the computing actions.
+/// The actions that passes have added to the computing actions.
 struct Additions {
   int loss_ranks = 0;  // number of ranks that have an H
   bool messages = false;

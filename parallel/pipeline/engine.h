@@ -34,7 +34,7 @@ std::shared_ptr<const PipelineProgram> make_program(Schedule schedule);
 /// A schedule of forward passes only, with communication: stage by stage, each for all micro-batches.
 Schedule forward_only(const std::vector<int>& rank_of, int micro_batches);
 
-/// What the engine runs: the stages of this rank and the loss.
+/// The functions that the engine runs: the stages of this rank and the loss.
 class PipelineStages {
  public:
   virtual ~PipelineStages() = default;

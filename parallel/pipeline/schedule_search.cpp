@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-/// The costs of a rank's micro-batch if a step has another number of them.
+/// The costs of a rank's micro-batch if a step has a different number of them.
 StageCosts scaled(StageCosts costs, double factor) {
   for (double StageCosts::*cost :
        {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,

@@ -43,7 +43,7 @@ struct WeighedSchedule {
 /// than can be searched in about a minute.
 std::vector<WeighedSchedule> search_schedules(const SearchSpace& space);
 
-/// The costs by which a schedule of the space is judged.
+/// The costs with which a schedule of the space is simulated.
 SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule);
 
 }  // namespace heddle

@@ -14,7 +14,7 @@ namespace heddle {
 struct ScheduleShape {
   int ranks = 1;
   int micro_batches = 1;
-  /// Stages a rank.
+  /// Stages per rank.
   int chunks = 1;
 };
 

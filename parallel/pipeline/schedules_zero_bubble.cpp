@@ -1,5 +1,5 @@
-// Qi et al. 2023, "Zero bubble pipeline parallelism": the backward in two parts, so that weight parts, which nobody
-// waits for, fill the bubble. These are the paper's handcrafted schedules.
+// Qi et al. 2023, "Zero bubble pipeline parallelism": the backward in two parts, so that weight parts, for which no
+// other action waits, fill the bubble. These are the paper's handcrafted schedules.
 #include <algorithm>
 
 #include "framework/error.h"

@@ -136,7 +136,7 @@ class Simulator {
     for (const Action& action : actions) held_[at(rank)].end(action, costs_of(action.stage));
   }
 
-  /// The time at which all inputs of an action are on its rank.
+  /// The time at which all inputs of an action have arrived at its rank.
   double there(const Action& action) {
     if (action.kind == ActionKind::forward) return input_there_[cell(action)];
     if (is_backward(action.kind)) return gradient_there_[cell(action)];

@@ -1,5 +1,5 @@
-// Simulates what a schedule costs: each rank executes its list in order, and each action begins when the one before it
-// has ended and its input has arrived.
+// Simulates the time and memory of a schedule: each rank executes its list in order, and each action begins when the
+// one before it has ended and its input has arrived.
 #pragma once
 
 #include <cstdint>

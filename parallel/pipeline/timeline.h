@@ -1,5 +1,5 @@
-// When each rank did what. The simulator's prediction and the measurement of a run have this same type, from which the
-// picture, the page and the trace are drawn.
+// The timeline of each rank's actions. A prediction of the simulator and a measurement of a run have this same type,
+// from which the picture, the notebook and the trace are drawn.
 #pragma once
 
 #include <cstdint>

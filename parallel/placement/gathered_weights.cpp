@@ -25,7 +25,7 @@ void check(const GatheredWeight& weight) {
                      to_string(weight.shard.dtype(), weight.whole), to_string(weight.shard.value()));
 }
 
-/// The wholes, all under way before the first is waited for.
+/// The whole weights. All gathers are started before the first one is waited for.
 std::vector<Tensor> gather(std::span<const Captured> weights) {
   std::vector<Work<Tensor>> under_way;
   for (const Captured& weight : weights) {
@@ -42,8 +42,8 @@ void gather_again(std::span<const Captured> weights) {
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i].whole.storage()->refill(*wholes[i].storage());
 }
 
-/// The whole as a variable whose gradient is scattered to the shards. The node does not hold the whole: its bytes go
-/// with the last operation that captured it.
+/// The whole weight as a variable whose gradient is scattered to the shards. The node does not hold the weight, whose
+/// bytes are therefore freed with the last operation that captured it.
 Variable whole_variable(const Tensor& whole, const GatheredWeight& weight) {
   return record_collective(
       whole, {weight.shard}, [ranks = weight.ranks, type = weight.shard.dtype()](const Tensor& gradient, Wanted) {
@@ -75,8 +75,8 @@ Variable with_gathered(std::span<const GatheredWeight> weights,
   for (const Captured& weight : all)
     if (y.value().storage() == weight.whole.storage())
       fail("gathered weight: the result {} is a view of it", to_string(y.value()));
-  // What no operation kept needs no second gathering, and goes here.
-  // A segment that is to run again cannot tell yet, and records the same operations both times.
+  // A weight that no operation has captured is freed here and not gathered again. In a segment that will run again this
+  // is not known yet; it records the same operations both times.
   Device& device = y.device();
   if (device.recording() != Recording::edges)
     std::erase_if(all, [](const Captured& weight) { return weight.whole.is_sole_owner(); });

@@ -20,14 +20,15 @@ struct GatheredWeight {
   Variable shard;
   Shape whole;
   Communicator* ranks = nullptr;
-  /// In which the whole is gathered and used; none: the shard's. Its gradient is summed in the shard's.
+  /// The type in which the whole weight is gathered and used; if empty, the shard's. Gradients are summed in the
+  /// shard's type.
   std::optional<DType> type{};
 };
 
-/// The result of `use`, which is handed the whole weights. They are gathered for it and let go after it; what its
-/// operations have captured of them is gathered again when the backward pass comes to its result, and let go when the
-/// last of these operations was walked. The whole gradients are summed over the ranks and scattered to the shards. All
-/// ranks make the same calls; the result must not be a view of a weight. While whole, weights are charged to
+/// The result of `use`, which is given the whole weights. They are gathered before it and freed after it. Weights that
+/// its operations have captured are gathered again when the backward pass reaches the result, and freed once it has
+/// visited the last of these operations. The gradients of the whole weights are summed over the ranks and scattered to
+/// the shards. All ranks make the same calls; the result must not be a view of a weight. Whole weights are charged to
 /// Category::communication.
 Variable with_gathered(std::span<const GatheredWeight> weights,
                        const std::function<Variable(std::span<const Variable>)>& use);

@@ -27,7 +27,7 @@ GradientBuckets::GradientBuckets(std::vector<PartialGradient> gradients, std::in
 }
 
 void GradientBuckets::assign(std::int64_t bucket_bytes) {
-  // What is reduced alike may share a bucket.
+  // Gradients that are reduced over the same ranks in the same way may share a bucket.
   using Kind = std::tuple<Communicator*, DType, bool>;
   std::map<Kind, std::vector<std::size_t>> open;
   std::vector<std::vector<std::size_t>> closed;
@@ -48,7 +48,7 @@ void GradientBuckets::assign(std::int64_t bucket_bytes) {
   }
   for (auto& [kind, bucket] : open)
     if (!bucket.empty()) closed.push_back(std::move(bucket));
-  // The one whose last gradient is expected first goes first; the order of addresses in the map must not show.
+  // The bucket whose last gradient is expected first comes first; the order must not depend on addresses in the map.
   std::sort(closed.begin(), closed.end(), [](const auto& a, const auto& b) { return a.back() > b.back(); });
   bucket_of_.resize(members_.size());
   for (std::vector<std::size_t>& members : closed) {
@@ -108,7 +108,8 @@ Tensor GradientBuckets::pack(const Bucket& bucket) {
   std::int64_t elements = 0;
   for (const std::size_t m : bucket.members) elements += members_[m].gradient.weight.numel();
   const Tensor all = Tensor::empty(first.weight.device(), {elements}, first.weight.dtype());
-  // Not sharded: one part, the whole of each. Sharded: what rank 0 gets of each, then what rank 1 gets, ..
+  // Without shards there is one part, which has every gradient as a whole. With shards, the first part has rank 0's
+  // elements of each gradient, the second rank 1's, and so on.
   const int parts = first.sharded ? first.ranks->size() : 1;
   std::int64_t at = 0;
   for (int part = 0; part < parts; ++part)
@@ -153,7 +154,7 @@ void GradientBuckets::complete(Bucket& bucket) {
   for (const std::size_t m : bucket.members) {
     const PartialGradient& gradient = members_[m].gradient;
     if (gradient.accumulator->gradient().defined())
-      fail("gradient buckets: a gradient {} came after its sum was under way", to_string(gradient.weight));
+      fail("gradient buckets: a gradient {} arrived after its reduction had started", to_string(gradient.weight));
     const std::int64_t size =
         gradient.sharded ? flat_shard(gradient.weight, *gradient.ranks).numel() : gradient.weight.numel();
     const Tensor view = sum.rows(at, at + size);

@@ -19,7 +19,7 @@ inline constexpr auto enum_names<Axis> = enum_table<Axis>({
     {Axis::tp, "tp"},
 });
 inline constexpr std::array<Axis, 3> all_axes = all_of<Axis>;
-/// Those over which the work of a layer may be shared: along pp lie other layers.
+/// The axes over which the work of a layer may be shared. Ranks along pp have different layers.
 inline constexpr std::array<Axis, 2> layer_axes{Axis::dp, Axis::tp};
 
 /// Some of the axes, visited in the order dp, pp, tp.
@@ -29,7 +29,7 @@ class AxisSet {
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (const Axis axis : axes) insert(axis);
   }
-  /// The set whose index() this is.
+  /// The set that has this index().
   static constexpr AxisSet of_index(unsigned index) {
     AxisSet axes;
     axes.bits_ = index;
@@ -90,7 +90,7 @@ class Mesh {
   int rank(Coordinates at) const { return (at.dp * sizes_.pp + at.pp) * sizes_.tp + at.tp; }
   /// The ranks that differ from `rank` along these axes only, itself included, ascending.
   std::vector<int> ranks_over(AxisSet axes, int rank) const;
-  /// These axes without those of one rank.
+  /// These axes, without the axes that have one rank.
   AxisSet larger_than_one(AxisSet axes) const;
   bool operator==(const Mesh&) const = default;
 

@@ -12,7 +12,7 @@ namespace heddle {
 
 class MeshGroups {
  public:
-  /// All ranks of the world make theirs together; both live as long as this.
+  /// A collective call of all ranks of the world, which must outlive this.
   MeshGroups(Communicator& world, const Mesh& mesh);
 
   /// The ranks that differ from this one along `axis` only; rank() is the coordinate.

@@ -1,5 +1,5 @@
-// How a tensor lies on the mesh: along each axis every rank holds all of it, a part of it, or a term of a sum. A
-// placement says so for the value and for its gradient, because the two may differ:
+// How a tensor is placed on the mesh: along each axis, every rank holds all of it, a part of it, or a term of a sum. A
+// placement covers the value and its gradient, because the two may differ:
 //
 //   R      replicated, its gradient as well (every rank has the whole gradient)
 //   R/P    replicated, its gradient a partial sum: ranks use the value in different ways
@@ -18,7 +18,7 @@ namespace heddle {
 
 class Placement {
  public:
-  /// R.
+  /// Makes the placement R.
   constexpr Placement() = default;
   static constexpr Placement replicate() { return {}; }
   static constexpr Placement replicate_partial() { return {Spread::replicated, Spread::partial, -1}; }
@@ -27,7 +27,7 @@ class Placement {
 
   constexpr Spread value() const { return value_; }
   constexpr Spread gradient() const { return gradient_; }
-  /// Of a shard, counted from the front; -1 else.
+  /// The dimension of a shard, counted from the front; -1 for other kinds.
   constexpr int dimension() const { return dimension_; }
   constexpr bool is_shard_of(int dimension) const { return value_ == Spread::sharded && dimension_ == dimension; }
   constexpr bool operator==(const Placement&) const = default;
@@ -44,20 +44,21 @@ class Placement {
 /// `R`, `R/P`, `S(0)`, `P`.
 std::string to_string(const Placement& placement);
 
-/// Where several axes shard one dimension, they cut it in the order dp, pp, tp: tp's shards are parts of dp's.
+/// Where several axes shard one dimension, they cut it in the order dp, pp, tp: each shard along dp is cut into the
+/// shards along tp.
 using Placements = PerAxis<Placement>;
 
 /// `dp S(0), tp R`: the axes of this mesh that have more than one rank; `R` if none has.
 std::string to_string(const Placements& placements, const Mesh& mesh);
-/// R along axes of one rank, where all placements are the same.
+/// The same placements with R along axes of one rank, where all placements are equivalent.
 Placements normalised(Placements placements, const Mesh& mesh);
 /// InputError unless every sharded dimension is one of this shape's.
 void check_placements(const Shape& whole, const Placements& placements, const Mesh& mesh);
 
-/// Of every dimension of the whole tensor the part that the rank at these coordinates holds.
+/// The part of each dimension that the rank at these coordinates holds: a box of the whole tensor.
 std::vector<ShardRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
                                   const Mesh::Coordinates& at);
-/// The shape of that box. At the coordinates 0, 0, 0 no dimension is smaller than elsewhere.
+/// The shape of that box. The rank at the coordinates 0, 0, 0 has the largest box.
 Shape local_shape(const Shape& whole, const Placements& placements, const Mesh& mesh, const Mesh::Coordinates& at);
 
 }  // namespace heddle

@@ -20,7 +20,7 @@ class Cut {
   int ranks() const { return ranks_; }
   ShardRange range(int rank) const { return shard(outer_[dimension_], ranks_, rank); }
   Shape part_shape(int rank) const { return outer_.with(dimension_, range(rank).size); }
-  /// The parts lie one after the other in the whole.
+  /// The parts are contiguous in the whole tensor, one after the other.
   bool is_of_rows() const { return rows_ == 1; }
   std::vector<std::int64_t> part_sizes() const {
     std::vector<std::int64_t> sizes;

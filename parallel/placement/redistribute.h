@@ -1,5 +1,5 @@
-// A value that lies on the mesh by a placement, and its way to another placement: forward and backward are the
-// collectives of redistribution.h's table.
+// Redistributes a value from one placement on the mesh to another. The forward and the backward pass use the
+// collectives of the table in redistribution.h.
 #pragma once
 
 #include "framework/autograd/autograd.h"
@@ -15,13 +15,13 @@ struct Placed {
   Placements where;
 };
 
-/// All ranks of the mesh that share the value call it together, and its backward runs on all of them: the value leads
-/// to a gradient on all or on none, and every rank has a loss. Slices of rows and what does not change copy nothing.
-/// InputError if the value is not the part that its placement says, or is a sum (P) of integers.
+/// All ranks of the mesh that share the value call it together, and its backward runs on all of them: the value needs a
+/// gradient on all of them or on none, and every rank has a loss. Slices of rows and values that do not change are not
+/// copied. InputError if the value is not the part that its placement says, or is a sum (P) of integers.
 Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups);
 
-/// From data- to model-parallel: S(0) -> S(dimension) along one axis, one all_to_all; and back.
-/// InputError if x is placed otherwise along it.
+/// From data- to model-parallel: S(0) -> S(dimension) along one axis, one all_to_all; and back. InputError if x has a
+/// different placement along it.
 Placed dp2mp(const Placed& x, int dimension, Axis axis, MeshGroups& groups);
 Placed mp2dp(const Placed& x, int dimension, Axis axis, MeshGroups& groups);
 

@@ -30,13 +30,13 @@ std::int64_t volume(const Half& from, const Half& to, std::int64_t whole, std::i
   return (k - 1) * (whole / k);
 }
 
-/// The search for the cheapest way: states are the placements that an axis may take in between.
+/// The search for the cheapest steps: its states are the placements that an axis may have in between.
 class CheapestWay {
  public:
   CheapestWay(const Placements& from, const Placements& to, const Mesh& mesh) : mesh_(mesh) {
     for (const Axis axis : all_axes) {
       candidates_[axis] = {Placement::replicate()};
-      // No way leads over other stages.
+      // A redistribution never involves other stages.
       const bool is_over_stages = axis == Axis::pp && from[axis] == Placement() && to[axis] == Placement();
       if (mesh.size(axis) == 1 || is_over_stages) continue;
       add(axis, from[axis]);
@@ -142,7 +142,7 @@ struct Traffic {
   std::int64_t whole = 0;
 };
 
-/// `outer` is the rank's part when replicated along the axis, on which it is number `me` of `k`.
+/// `outer` is the rank's part when the value is replicated along the axis, on which the rank is number `me` of `k`.
 Traffic traffic_of(const Half& from, const Half& to, const Shape& outer, DType dtype, int k, int me) {
   const std::optional<Operation> operation = operation_between(from, to);
   if (!operation) return {};

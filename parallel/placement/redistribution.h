@@ -16,7 +16,7 @@
 
 namespace heddle {
 
-/// What one of value and gradient does along one axis.
+/// What happens to the value, or to the gradient, along one axis.
 struct Half {
   Spread spread = Spread::replicated;
   int dimension = -1;

@@ -1,5 +1,5 @@
-// Finds the job that started this process: by sockets where the environment names an address at which the processes
-// meet (MASTER_ADDR and MASTER_PORT), otherwise by the MPI that this program was linked with.
+// Finds the job that started this process: by sockets where the environment names an address for the rendezvous
+// (MASTER_ADDR and MASTER_PORT), otherwise by the MPI that this program was linked with.
 #pragma once
 
 #include <functional>

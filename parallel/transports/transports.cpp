@@ -23,7 +23,8 @@ const std::array<TransportType, 3> types{{
      .devices = any_memory},
     {.name = "processes",
      .former_name = "mpi",
-     .description = "each rank is a process of a job, connected by MPI or by sockets, whichever started the job",
+     .description =
+         "each rank is a process of a job, connected by MPI or by sockets, depending on how the job was started",
      .needs_job = true,
      .devices = host_memory,
      .restriction = "MPI and sockets move host memory only"},

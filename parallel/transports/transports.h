@@ -1,5 +1,5 @@
-// The transports by which the ranks of a run communicate. This table is the only place that knows their names: all
-// others ask it what a transport needs.
+// The transports by which the ranks of a run communicate. This table is the only place with their names; all other code
+// looks up there what a transport needs.
 #pragma once
 
 #include <span>
@@ -17,9 +17,9 @@ struct TransportType {
   std::string_view description;
   /// The ranks are the processes of a job (job.h), one each. Otherwise they are threads of one process.
   bool needs_job = false;
-  /// The devices whose memory it moves. The device `plan` holds no data, and goes with every transport.
+  /// The devices whose memory it moves. The device `plan` holds no data and works with every transport.
   std::span<const std::string_view> devices;
-  /// Why it moves the memory of no other device.
+  /// The reason why it moves the memory of no other device.
   std::string_view restriction{};
   /// Each rank of a machine needs a GPU of its own.
   bool needs_own_gpu = false;

@@ -1,6 +1,6 @@
-// Finds processes that wait for each other in a cycle, without one process that sees all waits. Edge chasing (Chandy,
-// Misra, Haas 1983): a rank that waits long sends its wait to the rank that it waits for; a rank that waits too adds
-// its own and sends both on. A chain that returns to its first rank is a cycle.
+// Finds processes that wait for each other in a cycle, although no process sees all waits. Edge chasing (Chandy, Misra,
+// Haas 1983): a rank that waits long sends its wait to the rank that it waits for; a rank that also waits adds its own
+// wait and forwards both. A chain that returns to its first rank is a cycle.
 //
 // A rank that was stopped, or cut off by its link, finds many old probes behind the message that ends its wait, and
 // would answer all of them alike. So a cycle counts only under two conditions. First, each wait in it has been answered

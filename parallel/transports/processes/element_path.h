@@ -1,5 +1,6 @@
-// How the elements of tensors move from the memory of one process to that of another, after control messages have said
-// both what goes where: over the wire that carries these messages (wire_path.h), or from GPU to GPU (nccl/).
+// How the elements of tensors move from the memory of one process to that of another, after control messages have
+// described the move to both processes: over the wire that carries these messages (wire_path.h), or from GPU to GPU
+// (nccl/).
 #pragma once
 
 #include <functional>
@@ -36,7 +37,7 @@ class ElementPath {
   /// A mark behind everything that the device was given so far: elements that are sent with it are read after that.
   /// Where the path waits for the device instead, the mark is null.
   virtual std::shared_ptr<const Mark> mark(Device& device) = 0;
-  /// Whether elements of that process can be received at present. Prepares it, and is to be asked until it is true.
+  /// Whether elements of that process can be received at present. Prepares this, and is called until it returns true.
   virtual bool may_receive(int /*from*/) { return true; }
   /// Moves the bytes of one tensor into another of as many bytes; both must stay valid. The transfers of one pair of
   /// processes match in their order, and have the same tag. The receiver begins, once `may_receive` is true.
@@ -49,9 +50,10 @@ class ElementPath {
   virtual void receive_message(int from, MessageReader& message) = 0;
   /// Makes progress with the path's own work; called whenever the progress engine polls.
   virtual void progress() {}
-  /// A wait has failed, and the other processes know: nothing more begins. When this returns, elements move only in
-  /// tensors that a Transfer of the progress engine holds. Single sends and receives may go on, and keep their tensors
-  /// until the peer is done; what a collective moves in other ways has ended, and its tensors may be freed.
+  /// Called after a wait has failed and the other processes have been informed; nothing more begins. When this returns,
+  /// elements move only in tensors that a Transfer of the progress engine holds. Single sends and receives may
+  /// continue, and keep their tensors until the peer is done; all other transfers of collectives have ended, and their
+  /// tensors may be freed.
   virtual void abandon() noexcept = 0;
   /// The section has ended without a failure, and all ranks are done with the path.
   virtual void close() {}

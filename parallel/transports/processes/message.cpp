@@ -3,7 +3,7 @@
 namespace heddle {
 
 void MessageWriter::put_call(const Call& call) {
-  // A structured binding, so that a new member does not compile until it is sent, too.
+  // A structured binding, so that a new member is a compile error until it is also sent.
   const auto& [rank, sequence, operation, reduction, peer, color, parts, start_seconds] = call;
   put(rank);
   put(sequence);

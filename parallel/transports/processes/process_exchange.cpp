@@ -113,7 +113,7 @@ std::vector<const Call*> CollectiveExchange::calls() {
       calls_.push_back(&call_);
       continue;
     }
-    // Arrivals stay where they are until they are taken, so that the pointers do.
+    // Arrivals stay in place until they are taken, so that pointers to them stay valid.
     Arrival& arrival = arrival_of(p);
     wait_for(p, [&] { return arrival.call.has_value(); });
     calls_.push_back(&*arrival.call);
@@ -167,8 +167,8 @@ void CollectiveExchange::finish() {
     if (p != group_->rank) engine_.take_arrival(offers_.name(), group_->members[p]);
 }
 
-/// Two ranks that all_reduce few elements exchange all of them at once, which are no more than the slices of two
-/// steps, and both reduce them. All that this rank offers, where that is so.
+/// Where two ranks all_reduce few elements, they exchange all of them at once, which are no more than the slices of two
+/// steps, and both reduce them. Returns all elements that this rank then offers.
 Tensor CollectiveExchange::whole_of(const std::vector<Tensor>& offered) const {
   if (call_.operation != Operation::all_reduce || offered.size() != 2) return {};
   const Tensor& first = offered[0];
@@ -210,7 +210,7 @@ void CollectiveExchange::reduce_pieces(Reduction reduction, const Tensor& mine, 
   }
 }
 
-/// Of another rank's elements.
+/// A piece of another rank's elements.
 Tensor CollectiveExchange::row_of(std::size_t p, const Tensor& piece, std::int64_t count) const {
   const auto row = static_cast<std::int64_t>(p < group_->rank ? p : p - 1);
   return piece.rows(row, row + 1).reshape({-1}).rows(0, count);

@@ -1,5 +1,5 @@
-// A rank's part of a call among processes, whatever path its elements take. Tensors of a few KiB travel within the
-// control messages that announce them; larger ones stay where they are until their receiver has the memory for them.
+// A rank's part of a call among processes, whatever path its elements take. Tensors of a few KiB are sent within the
+// control messages that announce them. Larger ones are sent once their receiver has the memory for them.
 #pragma once
 
 #include <array>

@@ -8,8 +8,8 @@ namespace heddle {
 
 namespace {
 
-/// The texts of failed ranks and of ranks without memory name the rank already. Of the others, rank 0's is what the
-/// user expects, and needs no rank.
+/// The texts of failed ranks and of ranks without memory name the rank already. Of all other texts, rank 0's is what
+/// the user expects, and needs no rank.
 [[noreturn]] void raise_for_rank(int rank, Failure failure) {
   const bool names_rank = failure.kind != Failure::Kind::error && failure.kind != Failure::Kind::input_error;
   if (rank != 0 && !names_rank) failure.why = fmt::format("rank {}: {}", rank, failure.why);
@@ -78,7 +78,7 @@ std::string Processes::name() const {
 
 std::unique_ptr<Transport> Processes::connect(int ranks, std::chrono::milliseconds timeout) {
   if (engine_->is_broken())
-    fail<RankFailed>("the processes cannot go on: some did not answer after an earlier failure");
+    fail<RankFailed>("the processes cannot continue: some did not respond after an earlier failure");
   engine_->set_timeout(timeout);
   return make_process_transport(*engine_, ranks);
 }

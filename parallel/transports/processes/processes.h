@@ -1,6 +1,6 @@
 // The processes of a job (mpirun, srun, or connected by sockets), each with one rank. They communicate in sections, one
-// after the other; each section ends on all of them in the same way. A failure in one section is known to all processes
-// before the next begins.
+// after the other; each section ends on all of them in the same way. All processes know of a failure in one section
+// before the next one begins.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace heddle {
 
-/// Rank 0, which reports how the job ends, did not come in time.
+/// Rank 0, which reports how the job ends, did not respond in time.
 class LeaderLate : public RankFailed {
  public:
   using RankFailed::RankFailed;
@@ -68,20 +68,20 @@ class Processes {
   /// A section without a communicator: every process runs the body, and it fails on all, with the same error, or on
   /// none.
   void together(const std::function<void()>& body);
-  /// Between sections: returns what each process gave on rank 0, and nothing elsewhere. Empty for a process that is
-  /// gone.
+  /// Between sections: returns the texts of all processes on rank 0, and nothing elsewhere. The text of a process that
+  /// has ended is empty.
   std::vector<std::string> gather(const std::string& content);
 
   /// What is called on one of the other processes, the lowest that is there, with the error of a section that failed
-  /// because rank 0 did not come in time, once rank 0 has not answered for a second more and so cannot report it.
+  /// because rank 0 did not respond in time, once rank 0 has not responded for a second more and so cannot report it.
   void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader);
 
   /// The library's own collective; see `Wire::plain`.
   bool plain(Operation operation, std::span<float> in, std::span<float> out);
 
-  /// The reason why a process is gone that ended before it left: `rank 1: its process has ended`. Nothing for others.
+  /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others.
   std::optional<std::string> lost(int process) const;
-  /// Whether no process is gone.
+  /// Whether all processes are still running.
   bool is_whole() const;
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,

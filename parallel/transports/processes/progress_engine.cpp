@@ -178,7 +178,7 @@ void ProgressEngine::sort(int from, MessageReader& message) {
       waiting_->peer_waited = waiting_->time.look();
       if (from != waiting_->peer()) return;
       waiting_->answered_in = message.get<std::uint64_t>();
-      // Among several peers, the late one is the one that does not answer.
+      // Among several peers, the one that does not respond is the late one.
       waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
       return;
     case Kind::gathered:

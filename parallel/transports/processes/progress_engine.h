@@ -63,7 +63,7 @@ class Endpoint {
   virtual void on_taken() = 0;
 };
 
-/// What has arrived from one rank for one exchange.
+/// The messages that have arrived from one rank for one exchange.
 struct Arrival {
   std::optional<Call> call;
   /// Small tensors, which travel within control messages: one per step.
@@ -108,7 +108,7 @@ class ProgressEngine {
   ElementPath& path() { return *path_; }
   void add_endpoint(const ExchangeName& name, Endpoint& endpoint);
   void remove_endpoint(const ExchangeName& name);
-  /// What has arrived so far from a rank for an exchange.
+  /// The messages that have arrived so far from a rank for an exchange.
   Arrival& arrival(const ExchangeName& name, int from);
   Arrival take_arrival(const ExchangeName& name, int from);
 
@@ -160,7 +160,7 @@ class ProgressEngine {
   std::map<int, Failure> conclude();
   std::vector<std::string> gather(const std::string& content);
   void leave(int code);
-  /// The reason why a process is gone that ended before it left: `rank 1: its process has ended`.
+  /// The reason why a process has ended before it left: `rank 1: its process has ended`.
   std::optional<std::string> lost(int process) const;
   bool is_whole() const { return lost_.empty(); }
 
@@ -171,8 +171,8 @@ class ProgressEngine {
     std::map<int, Failure> failures;
     int first_failed = -1;
     std::vector<bool> ended;
-    // For a section that failed because rank 0 did not come: the ranks that know it and respond, the time since this
-    // rank knows it, and whether one of them has reported it.
+    // For a section that failed because rank 0 did not respond: the ranks that know this and respond, the time since
+    // this rank knows it, and whether one of them has reported it.
     std::set<int> responsive_ranks;
     std::optional<WaitedTime> silence;
     bool is_reported = false;

@@ -1,6 +1,6 @@
-// The interface to what connects the processes of a job: it carries control messages in frames, and bytes from memory
-// to memory, and knows nothing of ranks, tensors or failures. Nothing here waits, except for joining and leaving the
-// job and where it says so.
+// The interface to the connection between the processes of a job: it carries control messages in frames, and bytes from
+// memory to memory, and knows nothing about ranks, tensors or failures. Nothing here waits, except for joining and
+// leaving the job and where it says so.
 #pragma once
 
 #include <chrono>
@@ -66,8 +66,8 @@ class Wire {
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) = 0;
 
-  /// The library's own collective of f32 among all processes, which ours are measured against. `in` and `out` are the
-  /// library's arguments, with equal parts per process; the same span is reduced in place. `send` is a message from
+  /// The library's own collective of f32 among all processes, with which benchmarks compare ours. `in` and `out` are
+  /// the library's arguments, with equal parts per process; the same span is reduced in place. `send` is a message from
   /// process 0 to 1. Waits; returns false if the library has no such collective.
   virtual bool plain(Operation operation, std::span<float> in, std::span<float> out) = 0;
 

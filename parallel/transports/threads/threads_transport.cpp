@@ -164,7 +164,7 @@ class ThreadsCollective : public Exchange {
   void all_reduce(Reduction reduction, int /*rank*/, std::vector<Tensor> results) override {
     offer(std::move(results));
     wait_for_all(step_);
-    // Only this rank reads and writes these slices of every rank's x and of every rank's result.
+    // No other rank reads or writes these slices of every rank's x and of every rank's result.
     std::vector<Tensor> everywhere = offered(step_);
     if (everywhere[rank_].bytes() > 0) combine(reduction, offered(step_ - 1), everywhere);
   }

@@ -21,7 +21,7 @@
 
 namespace heddle {
 
-/// What the ranks of one run share. It holds tensors that are under way: the devices must outlive it.
+/// The state that the ranks of one run share. It holds tensors that are being sent: the devices must outlive it.
 class ThreadsWorld {
  public:
   ThreadsWorld(int ranks, std::chrono::milliseconds timeout);
@@ -38,7 +38,7 @@ class ThreadsWorld {
   /// The rank's thread is about to end, whether or not the rank failed.
   void returned(int rank);
   /// Waits until ranks 0 .. count-1 have returned. If others have not returned `patience` after one has failed (they
-  /// compute for ever, and cannot be ended), it calls `on_stall` once with the text, and returns.
+  /// compute forever, and cannot be ended), it calls `on_stall` once with the text, and returns.
   void await(int count, std::chrono::milliseconds patience,
              const std::function<void(const std::string& why)>& on_stall);
 

@@ -43,7 +43,8 @@ class WaitGraph::Sleeping {
 WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
     : timeout_(timeout),
       slice_(std::clamp(timeout / 8, least_slice, most_slice)),
-      // A few dozen microseconds: longer than ranks with equal work are apart, and too short to be noticed.
+      // A few dozen microseconds: longer than the difference between ranks with equal work, and too short to be
+      // noticed.
       spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
       time_(2 * slice_),
       waiters_(static_cast<std::size_t>(ranks)),

@@ -129,21 +129,21 @@ TEST_CASE("messages in the graph carry gradients back") {
     });
 }
 
-TEST_CASE("a collective whose result gets no gradient on some rank is passed there, with zeros") {
-  // Rank 1 does not use what it gathers; without its part of the backward rank 0 would wait for ever.
+TEST_CASE("a rank without a gradient for a collective's result takes part in its backward with zeros") {
+  // Rank 1 does not use the result; without its part of the backward pass, rank 0 would wait forever.
   check_gradients(2, true, [](const Variable& x, Rank& rank) {
     const Variable all = all_gather(x, rank.world);
     if (rank.index == 0) return all;
     return record(x.value(), {x, all}, [](const Tensor& dy, Wanted) { return Gradients{dy, Tensor()}; });
   });
-  // Rank 1 gives a constant: nobody wants the gradient that rank 0 sends it, but the call is one of both.
+  // Rank 1 passes a constant: it does not need the gradient that rank 0 sends, but both ranks must make the call.
   check_gradients(2, true, [](const Variable& x, Rank& rank) {
     if (rank.index == 0) return multiply(exchange(x, 1, 1, rank.world), x);
     return exchange(Tensor::full(rank.device, x.shape(), x.dtype(), 2), 0, 0, rank.world);
   });
 }
 
-TEST_CASE("integers go as constants") {
+TEST_CASE("integers are passed as constants") {
   on_ranks(2, [](Rank& rank) {
     const Variable labels = broadcast(rank.index == 0 ? Variable(numbers(rank, {3, 4})) : Variable(), 0, rank.world);
     CHECK(labels.value().to_host<std::int64_t>() == std::vector<std::int64_t>{3, 4});

@@ -1,4 +1,4 @@
-// What communication holds and moves: the meter, the byte counter, plan beside cpu, and hooks.
+// The memory and traffic of communication: the meter, the byte counter, plan compared with cpu, and hooks.
 #include <doctest/doctest.h>
 
 #include "parallel/communicator/communicator.h"
@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
-/// One of everything, with shapes known without reading values.
+/// Every call once, with shapes that are known without reading values.
 void every_verb(Rank& rank) {
   Communicator& world = rank.world;
   const std::int64_t me = rank.index;

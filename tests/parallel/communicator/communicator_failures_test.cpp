@@ -1,4 +1,4 @@
-// Waits that can never end, and how they end: deadlocks, and ranks that throw, abort, leave or stay away.
+// Waits that cannot succeed, and how they end: deadlocks, and ranks that throw, abort, finish or do not respond.
 #include <stdexcept>
 #include <thread>
 
@@ -139,11 +139,11 @@ TEST_CASE("a rank that throws is named on every rank that waits") {
       3,
       [](Rank& rank) {
         rank.world.barrier().wait();
-        if (rank.index == 2) throw std::runtime_error("no more thread on the bobbin");
+        if (rank.index == 2) throw std::runtime_error("a simulated failure");
         if (rank.index == 0) rank.world.all_reduce(zeros(rank, 4)).wait();
         if (rank.index == 1) rank.world.recv(2).wait();
       },
-      "rank 2 failed: no more thread on the bobbin");
+      "rank 2 failed: a simulated failure");
 }
 
 TEST_CASE("abort ends all ranks with its reason") {
@@ -184,7 +184,7 @@ TEST_CASE("a wait that takes too long names the peer and the operation") {
       "rank 0, message 1: recv from rank 1: timed out after 0.2 s waiting for rank 1");
 }
 
-TEST_CASE("whom all wait for in the end is named, not who waits for it longest") {
+TEST_CASE("the rank on which all others depend is named, not the rank that has waited longest") {
   using std::chrono::milliseconds;
   WorldOptions options = on_transport(4);
   options.timeout = milliseconds(1000);

@@ -1,4 +1,4 @@
-// Sends that nobody waits for yet.
+// Sends that have not been waited for yet.
 #include <cstdint>
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
-// Some travel with the words of a call, some are fetched.
+// Small tensors are sent with the call, large ones are requested.
 constexpr std::int64_t sizes[] = {1, 0, 20000, 3, 300, 70000};
 
 std::int64_t size_of_message(std::int64_t i) {
@@ -27,7 +27,7 @@ Tensor message(Rank& rank, int from, std::int64_t i) {
 
 }  // namespace
 
-TEST_CASE("a receiver that takes nothing yet does not delay the sender, whatever the sizes") {
+TEST_CASE("a receiver that does not receive yet does not delay the sender, whatever the sizes") {
   on_ranks(2, [](Rank& rank) {
     constexpr std::int64_t count = 12;
     std::vector<Work<void>> sent;
@@ -42,7 +42,7 @@ TEST_CASE("a receiver that takes nothing yet does not delay the sender, whatever
   });
 }
 
-TEST_CASE("a sent tensor is charged to its sender until the send is waited for, and then let go") {
+TEST_CASE("a sent tensor is charged to its sender until the send is waited for, and then freed") {
   on_ranks(2, [](Rank& rank) {
     rank.world.barrier().wait();
     const std::int64_t before = rank.device.meter().live().total();

@@ -46,7 +46,7 @@ void takes(const std::vector<double>& seconds, const WorldOptions& options, cons
   });
 }
 
-TEST_CASE("A message arrives latency and bytes after its send, and its sender goes on when the last byte has left") {
+TEST_CASE("A message arrives latency and bytes after its send, and its sender continues when the last byte has left") {
   Timeline line(2);
   takes({3 + 16 * seconds_per_byte, 3 + latency + 16 * seconds_per_byte}, line.options(), [&](Rank& rank) {
     line.compute(rank, rank.index == 0 ? 3 : 1);
@@ -64,7 +64,7 @@ TEST_CASE("A message that is there costs its receiver no time") {
   });
 }
 
-TEST_CASE("A receive that was started early ends when the message arrives, and computing goes on meanwhile") {
+TEST_CASE("A receive that was started early ends when the message arrives, and computing continues meanwhile") {
   Timeline line(2);
   takes({4 + 1, 4 + latency + 1 + 1}, line.options(), [&](Rank& rank) {
     if (rank.index == 0) {
@@ -258,7 +258,7 @@ TEST_CASE("What is computed within communicators is not the rank's time") {
   CHECK(clock.busy_seconds() == 3);
 }
 
-TEST_CASE("On plan a rank's clock tells its kernels by the profile and its messages by the links") {
+TEST_CASE("On plan a rank's clock times its kernels by the profile and its messages by the links") {
   Timeline line(2);
   WorldOptions options = line.options();
   options.backend = "plan";

@@ -1,11 +1,11 @@
-// What counts as time of a wait.
+// The duration of a wait.
 #include "parallel/communicator/waited_time.h"
 
 #include <doctest/doctest.h>
 
 namespace heddle::test {
 
-TEST_CASE("waited time: what the process was stopped for does not count") {
+TEST_CASE("waited time: time in which the process was stopped does not count") {
   using std::chrono::milliseconds;
   const WaitedTime::Clock::time_point begin{};
   WaitedTime time(milliseconds(100), begin);

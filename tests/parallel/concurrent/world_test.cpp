@@ -58,7 +58,7 @@ TEST_CASE("cores are divided among the ranks, with at least one thread each") {
 TEST_CASE("a rank that throws is named, and ends the waits of the others") {
   std::atomic<int> stopped = 0;
   const auto body = [&](Rank& rank) {
-    if (rank.index == 2) throw std::runtime_error("no more thread on the bobbin");
+    if (rank.index == 2) throw std::runtime_error("a simulated failure");
     try {
       // One waits for its sums, one for a message, one for its message to be taken.
       if (rank.index == 0) rank.world.all_reduce(zeros(rank, 4)).wait();
@@ -68,11 +68,11 @@ TEST_CASE("a rank that throws is named, and ends the waits of the others") {
       ++stopped;
       if (rank.index == 0)
         CHECK(std::string(error.what()) ==
-              "rank 0, call 2: all_reduce(sum) f32[4]: stopped, because rank 2 failed: no more thread on the bobbin");
+              "rank 0, call 2: all_reduce(sum) f32[4]: stopped, because rank 2 failed: a simulated failure");
       throw;
     }
   };
-  CHECK_THROWS_WITH_AS(run_ranks(ranks(4), body), "rank 2 failed: no more thread on the bobbin", RankFailed);
+  CHECK_THROWS_WITH_AS(run_ranks(ranks(4), body), "rank 2 failed: a simulated failure", RankFailed);
   CHECK(stopped == 3);
 }
 
@@ -222,11 +222,11 @@ TEST_CASE("transports are found by their present names only") {
                        InputError);
 }
 
-TEST_CASE("a transport that does not exist is an error that says which ones do") {
+TEST_CASE("a transport that does not exist is an error that lists the known ones") {
   WorldOptions options = ranks(2);
-  options.transport = "pigeons";
+  options.transport = "unknown";
   CHECK_THROWS_WITH_AS(run_ranks(options, [](Rank&) {}),
-                       "transport: expected one of threads, processes, nccl, got pigeons", InputError);
+                       "transport: expected one of threads, processes, nccl, got unknown", InputError);
 }
 
 }  // namespace heddle::world_test

@@ -15,7 +15,7 @@ namespace heddle::schedule_csv_test {
 using enum ActionKind;
 using namespace std::string_literals;
 
-TEST_CASE("schedule csv: one row a rank, recomputation, the loss and messages left out") {
+TEST_CASE("schedule csv: one row per rank, without recomputation, loss and messages") {
   const Schedule schedule = one_f_one_b({2, 2});
   const std::string text = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
   CHECK(to_csv(schedule) == text);
@@ -23,7 +23,7 @@ TEST_CASE("schedule csv: one row a rank, recomputation, the loss and messages le
   CHECK(from_csv(text, "f") == schedule);
 }
 
-TEST_CASE("schedule csv: idle slots, lines of either kind, messages and sharding are read over") {
+TEST_CASE("schedule csv: idle slots, both kinds of line ends, messages and sharding are skipped") {
   const Schedule schedule = one_f_one_b({2, 2});
   CHECK(from_csv("0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n", "f") == schedule);
   CHECK(from_csv("0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0, 0B1 ,0REDUCE_GRAD,0RESHARD\n1F0,1B0,1F1,1B1", "f") ==
@@ -38,13 +38,13 @@ TEST_CASE("schedule csv: an overlapped pair is one cell") {
   CHECK(to_csv(schedule) == text);
 }
 
-TEST_CASE("schedule csv: a stage's rank is the row that it stands in") {
+TEST_CASE("schedule csv: a stage's rank is the row that contains it") {
   const Schedule schedule = from_csv("0F0,3F0,3I0,3W0,0I0,0W0\n1F0,2F0,2B0,1B0\n", "f");
   CHECK(schedule.rank_of == folded_stages(2));
   CHECK(schedule.micro_batches == 1);
 }
 
-TEST_CASE("schedule csv: what is no schedule is named by row and cell") {
+TEST_CASE("schedule csv: errors name the row and the cell") {
   const auto read = [](std::string_view text) { return from_csv(text, "f.csv"); };
   CHECK_THROWS_WITH_AS(read(""), "f.csv: expected one row per rank, the file is empty", InputError);
   CHECK_THROWS_WITH_AS(read("\r\n\n"), "f.csv: expected one row per rank, the file is empty", InputError);
@@ -75,7 +75,7 @@ TEST_CASE("schedule csv: what is no schedule is named by row and cell") {
                        InputError);
 }
 
-TEST_CASE("schedule csv: no text makes it do anything but read a schedule or refuse it") {
+TEST_CASE("schedule csv: every text is read as a schedule or refused") {
   std::mt19937 random(5);
   const std::string whole = to_csv(gpipe({3, 3})) + "(0F7;7B3)OVERLAP_F_B";
   const std::string letters = "0123456789FBIWSEND_(;),\n\r\0\xff "s;

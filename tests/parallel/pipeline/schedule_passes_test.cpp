@@ -105,7 +105,7 @@ TEST_CASE("with_communication: a pair's receives stand in the order of its sends
   CHECK(walk(sent).complete(sent));
 }
 
-TEST_CASE("walk: says what a rank waits for when the lists cannot be executed") {
+TEST_CASE("walk: reports the action that a rank waits for when the lists cannot be executed") {
   using enum ActionKind;
   Schedule schedule{1, looped_stages(2, 1), {}};
   schedule.ranks.push_back({{forward, 0, 0}, {backward, 0, 0}});

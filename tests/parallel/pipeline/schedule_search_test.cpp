@@ -70,7 +70,7 @@ TEST_CASE("every schedule of the search can be executed, in the order of the mic
   }
 }
 
-TEST_CASE("what fits stands first, by time; then what does not, by memory") {
+TEST_CASE("schedules that fit come first, sorted by time; then those that do not fit, sorted by memory") {
   SearchSpace searched = space(4, 8);
   searched.memory = 3;
   const std::vector<WeighedSchedule> weighed = search_schedules(searched);
@@ -86,7 +86,7 @@ TEST_CASE("what fits stands first, by time; then what does not, by memory") {
   CHECK(!weighed.back().fits);
 }
 
-TEST_CASE("all named schedules are weighed, with every number of stages that they take") {
+TEST_CASE("all named schedules are compared, with every number of stages that they take") {
   const std::vector<WeighedSchedule> weighed = search_schedules(space(2, 4));
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
@@ -98,7 +98,7 @@ TEST_CASE("all named schedules are weighed, with every number of stages that the
   for (const WeighedSchedule& w : search_schedules(one_stage)) CHECK(w.shape.chunks == 1);
 }
 
-TEST_CASE("other numbers of micro-batches cost what the step's samples do") {
+TEST_CASE("different numbers of micro-batches have the costs of the step's samples") {
   SearchSpace searched = space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
   searched.most_micro_batches = 8;
   searched.transfer = {.latency = 1, .occupies = 1};
@@ -128,7 +128,7 @@ TEST_CASE("the searched schedule is the faster one where no named one knows the 
   CHECK(gain(profiled) > 0.02);
 }
 
-TEST_CASE("where a named schedule is the best, it stands first") {
+TEST_CASE("if a named schedule is the best, it comes first") {
   SearchSpace searched = space(8, 32);
   searched.memory = 4;
   CHECK(search_schedules(searched).front().name == "v_min");
@@ -137,7 +137,7 @@ TEST_CASE("where a named schedule is the best, it stands first") {
   CHECK(search_schedules(searched).front().is_named);
 }
 
-TEST_CASE("a search gives the same twice") {
+TEST_CASE("two searches give the same result") {
   const auto names = [] {
     std::vector<std::string> all;
     for (const WeighedSchedule& w : search_schedules(space(4, 8))) all.push_back(w.name);

@@ -1,4 +1,4 @@
-// Which schedules can be executed, and what is reported about those that cannot.
+// Which schedules can be executed, and the errors about those that cannot.
 #include <algorithm>
 #include <initializer_list>
 #include <random>

@@ -48,8 +48,7 @@ TEST_CASE("schedule: naive, gpipe and 1f1b are their papers' pictures") {
   CHECK(text_of(schedule.ranks[2]) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
 }
 
-TEST_CASE(
-    "schedule: several stages a rank, the weight part by itself, and overlapped pairs are their papers' pictures") {
+TEST_CASE("schedule: several stages per rank, separate weight parts, and overlapped pairs are their papers' pictures") {
   CHECK(text_of(interleaved({2, 4, 2}).ranks[0]) == "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3");
   CHECK(text_of(looped_bfs({2, 2, 2}).ranks[1]) == "1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1");
   CHECK(text_of(zb_h1({3, 4}).ranks[2]) == "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3");
@@ -65,7 +64,7 @@ TEST_CASE(
         "1W3\n");
 }
 
-TEST_CASE("schedule: what a schedule cannot be made for is said") {
+TEST_CASE("schedule: an impossible shape of a schedule is an error") {
   CHECK_THROWS_WITH_AS(make_schedule("gpip", {2, 2}), "unknown schedule gpip: did you mean gpipe?", InputError);
   std::vector<std::string_view> names;
   for (const ScheduleType& type : schedule_types()) names.push_back(type.name);

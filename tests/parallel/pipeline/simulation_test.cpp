@@ -83,7 +83,7 @@ TEST_CASE("messages of several stages share the link of their ranks") {
   CHECK(times(simulation, 1) == "1F0 11-12  1F1 45-46  1B0 46-48  1B1 81-83");
 }
 
-TEST_CASE("what stays on its rank is no message") {
+TEST_CASE("a value that stays on its rank is no message") {
   const Schedule schedule = by_hand(1, {0, 1, 1, 0}, {"0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"});
   CHECK(times(simulate(schedule, costs({}, {.latency = 5})), 1) == "1F0 6-7  2F0 7-8  2B0 21-23  1B0 23-25");
 }

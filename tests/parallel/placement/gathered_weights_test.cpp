@@ -34,7 +34,7 @@ struct Weight {
   }
   GatheredWeight gathered() const { return {shard, shape, ranks}; }
 
-  /// The judge sums whole gradients, then takes its part.
+  /// The reference sums whole gradients, then takes its part.
   void check_gradients() const {
     const Tensor sum = ranks->all_reduce(whole_gradient->gradient());
     const Tensor expected = flat_shard(sum, *ranks).reshape({-1});
@@ -62,7 +62,7 @@ TEST_CASE("Gathered weights give the results and gradients of whole ones, for an
       const auto classify = [](const Variable& y, const Variable& w, const Variable& b) {
         return linear(reshape(heddle::tanh(y), {2, -1}), w, b);
       };
-      const auto judge = [&](const Variable& x) {
+      const auto reference = [&](const Variable& x) {
         return classify(convolve(x, kernel.whole), weight.whole, bias.whole);
       };
       const auto gathered = [&](const Variable& x) {
@@ -71,7 +71,7 @@ TEST_CASE("Gathered weights give the results and gradients of whole ones, for an
         return with_gathered(both, [&](Wholes w) { return classify(y, w[0], w[1]); });
       };
       const Variable x = Tensor::from_host(rank.device, {2, 6, 6, 2}, values<float>(rank.index, 144));
-      const Variable expected = judge(x);
+      const Variable expected = reference(x);
       const Variable y = gathered(x);
       CHECK(y.value().to_host<float>() == expected.value().to_host<float>());
       {
@@ -93,12 +93,12 @@ TEST_CASE("A gathered weight may be used twice, within one use and in two, and b
     const auto twice = [](const Variable& y, const Variable& w) {
       return heddle::tanh(linear(heddle::tanh(linear(y, w, {})), w, {}));
     };
-    const auto judge = [&] { return twice(twice(x, weight.whole), weight.whole); };
+    const auto reference = [&] { return twice(twice(x, weight.whole), weight.whole); };
     const auto gathered = [&] {
       const Variable y = with_one(weight, [&](const Variable& w) { return twice(x, w); });
       return with_one(weight, [&](const Variable& w) { return twice(y, w); });
     };
-    backward(sum(judge()));
+    backward(sum(reference()));
     const Variable first = gathered();
     const Variable second = gathered();
     const Tensor seed = Tensor::full(rank.device, first.shape(), DType::f32, 1);
@@ -119,14 +119,14 @@ TEST_CASE("A packed convolution weight is packed anew after each gathering") {
   on_ranks(2, [](Rank& rank) {
     const Weight kernel(rank, {32, 3, 3, 32}, 3);
     const Variable x = Tensor::from_host(rank.device, {1, 8, 8, 32}, values<float>(rank.index, 2048));
-    Variable judge = x;
+    Variable reference = x;
     Variable y = x;
     for (int i = 0; i < 2; ++i) {
-      judge = conv2d(judge, kernel.whole, {}, {.padding = {1, 1}});
+      reference = conv2d(reference, kernel.whole, {}, {.padding = {1, 1}});
       y = with_one(kernel, [&](const Variable& w) { return conv2d(y, w, {}, {.padding = {1, 1}}); });
     }
-    CHECK(y.value().to_host<float>() == judge.value().to_host<float>());
-    backward(sum(judge));
+    CHECK(y.value().to_host<float>() == reference.value().to_host<float>());
+    backward(sum(reference));
     backward(sum(y));
     const Tensor sum = rank.world.all_reduce(kernel.whole_gradient->gradient());
     const std::vector<float> expected = flat_shard(sum, rank.world).to_host<float>();
@@ -134,7 +134,7 @@ TEST_CASE("A packed convolution weight is packed anew after each gathering") {
     double scale = 0;
     for (const float value : expected) scale = std::max(scale, std::abs(static_cast<double>(value)));
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) <= 1e-5 * scale);
-    CHECK(rank.device.meter().live()[Category::workspace] < 2 * 4 * 32 * 32 * 9 + 1);  // the judge's copies only
+    CHECK(rank.device.meter().live()[Category::workspace] < 2 * 4 * 32 * 32 * 9 + 1);  // the reference's copies only
   });
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("A shard of the wrong size and a result that is a view of the weight a
         "rank 0 failed: gathered weight: the result f32[9] is a view of it");
 }
 
-TEST_CASE("Bytes that are given back cannot be read until they are filled again") {
+TEST_CASE("Released bytes cannot be read until they are filled again") {
   on_ranks(1, [](Rank& rank) {
     MemoryMeter& meter = rank.device.meter();
     const Tensor x = Tensor::full(rank.device, {4}, DType::f32, 1);

@@ -48,7 +48,7 @@ struct Weights {
     return all;
   }
 
-  /// The judge: every gradient reduced by itself. Leaves the accumulators empty.
+  /// The reference: every gradient reduced by itself. Leaves the accumulators empty.
   std::vector<Tensor> reduced_one_by_one(Rank& rank) const {
     std::vector<Tensor> sums;
     for (const auto& accumulator : accumulators) {
@@ -92,7 +92,7 @@ TEST_CASE("Sums in buckets of any size have the bits of gradients that are reduc
     });
 }
 
-TEST_CASE("A bucket starts in the midst of the backward, when its last gradient is there") {
+TEST_CASE("A bucket starts during the backward pass, when its last gradient has arrived") {
   on_ranks(2, [](Rank& rank) {
     const Weights weights(rank);
     GradientBuckets buckets(weights.partial(&rank.world), 79);
@@ -128,11 +128,11 @@ TEST_CASE("Gradients that never come count as zeros, also where other ranks have
       backward(weights.loss(rank, 0, rank.index == 0 ? 3 : 4));
       CHECK(buckets.started() < buckets.buckets());
       buckets.finish();
-      const Weights judge(rank);
-      backward(judge.loss(rank, 0));
+      const Weights reference(rank);
+      backward(reference.loss(rank, 0));
       const std::size_t mine = rank.index == 0 ? 3 : 4;
-      judge.accumulators[mine]->set(Tensor::zeros_like(judge.values[mine]));
-      const std::vector<Tensor> expected = judge.reduced_one_by_one(rank);
+      reference.accumulators[mine]->set(Tensor::zeros_like(reference.values[mine]));
+      const std::vector<Tensor> expected = reference.reduced_one_by_one(rank);
       for (std::size_t i = 0; i < expected.size(); ++i)
         CHECK(same_bits(weights.accumulators[i]->gradient(),
                         sharded ? flat_shard(expected[i], rank.world) : expected[i]));
@@ -176,16 +176,16 @@ TEST_CASE("Gradients of several communicators fall into buckets of their own") {
     backward(weights.loss(rank, 1));
     CHECK(buckets.started() == 2);
     buckets.finish();
-    const Weights judge(rank);
-    backward(judge.loss(rank, 1));
+    const Weights reference(rank);
+    backward(reference.loss(rank, 1));
     for (std::size_t i = 0; i < partial.size(); ++i) {
-      const Tensor sum = partial[i].ranks->all_reduce(judge.accumulators[i]->gradient());
+      const Tensor sum = partial[i].ranks->all_reduce(reference.accumulators[i]->gradient());
       CHECK(same_bits(weights.accumulators[i]->gradient(), sum));
     }
   });
 }
 
-TEST_CASE("A gradient that comes after its sum is under way is an error") {
+TEST_CASE("A gradient that arrives after its reduction has started is an error") {
   CHECK(message_of([] {
           run_ranks(ranks(2), [](Rank& rank) {
             const Weights weights(rank);
@@ -195,10 +195,10 @@ TEST_CASE("A gradient that comes after its sum is under way is an error") {
             backward(weights.loss(rank, 1));
             buckets.finish();
           });
-        }) == "rank 0 failed: gradient buckets: a gradient f32[11] came after its sum was under way");
+        }) == "rank 0 failed: gradient buckets: a gradient f32[11] arrived after its reduction had started");
 }
 
-TEST_CASE("One rank needs no buckets, and afterwards nobody listens") {
+TEST_CASE("One rank needs no buckets, and afterwards no callback remains") {
   on_ranks(1, [](Rank& rank) {
     const Weights weights(rank);
     {
@@ -259,7 +259,7 @@ TEST_CASE("An optimizer over flat shards and a gather make the same weights as o
         OptimizerConfig config;
         config.type = type;
         config.weight_decay = 0.1;
-        const auto judge = make_optimizer(config, all);
+        const auto reference = make_optimizer(config, all);
         const std::int64_t before = rank.device.meter().live()[Category::optimizer];
         const auto optimizer = make_optimizer(config, mine);
         const std::int64_t state = rank.device.meter().live()[Category::optimizer] - before;
@@ -267,7 +267,7 @@ TEST_CASE("An optimizer over flat shards and a gather make the same weights as o
         GradientBuckets buckets(split.partial(&rank.world, true), bucket_bytes);
         for (int step = 0; step < 3; ++step) {
           backward(whole.loss(rank, step));
-          judge->step(step, 1e-3, whole.reduced_one_by_one(rank));
+          reference->step(step, 1e-3, whole.reduced_one_by_one(rank));
           buckets.begin();
           backward(split.loss(rank, step));
           buckets.finish();

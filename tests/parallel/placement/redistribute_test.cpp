@@ -1,4 +1,4 @@
-// All ways from one placement to another, against the serial tensor.
+// Redistributions between all placements, compared with the serial tensor.
 #include "parallel/placement/redistribute.h"
 
 #include <doctest/doctest.h>
@@ -66,7 +66,7 @@ double gradient_share(const Placements& where, const Mesh& mesh, const Mesh::Coo
   return share(where, mesh, at, [](const Placement& placement) { return placement.gradient(); });
 }
 
-/// The sum over the partial axes: what the ranks' shares must give, whoever holds which.
+/// The sum over the partial axes, which the ranks' shares must give, whichever rank holds which.
 std::vector<double> summed(const Tensor& x, const Placements& where, Spread (Placement::*half)() const, Rank& rank) {
   Tensor total = x;
   for (const Axis axis : all_axes)
@@ -134,7 +134,7 @@ std::vector<Placement> all_placements(const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("every placement on one axis leads to every other: value, gradient and bytes") {
+TEST_CASE("every placement on one axis is redistributed to every other: value, gradient and bytes") {
   for (const int k : {2, 3, 4})
     for (const Shape& shape : {Shape{5, 7, 3}, Shape{2, 9}, Shape{4, 1, 6}})
       on_mesh(Mesh(1, 1, k), [&](Rank& rank) {
@@ -143,7 +143,7 @@ TEST_CASE("every placement on one axis leads to every other: value, gradient and
       });
 }
 
-TEST_CASE("every placement on two axes leads to every other: value, gradient and bytes") {
+TEST_CASE("every placement on two axes is redistributed to every other: value, gradient and bytes") {
   for (const Mesh& mesh : {Mesh(2, 1, 2), Mesh(2, 1, 3), Mesh(2, 2, 1)})
     for (const Shape& shape : {Shape{7, 5}, Shape{3, 5}})
       on_mesh(mesh, [&](Rank& rank) {
@@ -171,7 +171,7 @@ TEST_CASE("three axes that cut one dimension are undone from within") {
   });
 }
 
-TEST_CASE("the tutorial's re-layout: class-sharded logits become sample-sharded ones") {
+TEST_CASE("class-sharded logits become sample-sharded ones") {
   on_mesh(Mesh(2), [](Rank& rank) {
     // 4 samples x 8 classes; sample i, class j holds 10 i + j.
     std::vector<double> mine;
@@ -210,7 +210,7 @@ TEST_CASE("labels are moved as they are") {
   });
 }
 
-TEST_CASE("what does not change and slices of rows copy nothing") {
+TEST_CASE("unchanged values and slices of rows are not copied") {
   on_mesh(Mesh(1, 1, 2), [](Rank& rank) {
     const Tensor x = Tensor::zeros(rank.device, {1, 6, 2}, DType::f32);
     const auto storage_after = [&](const Placements& from, const Placements& to) {
@@ -223,7 +223,7 @@ TEST_CASE("what does not change and slices of rows copy nothing") {
   });
 }
 
-TEST_CASE("the steps are the cheapest: what an axis need not send it does not") {
+TEST_CASE("the steps are the cheapest: no axis sends more than it must") {
   const Mesh mesh(2, 1, 2);
   const auto steps = [&](const Placements& from, const Placements& to) {
     std::vector<std::string> text;
@@ -243,7 +243,7 @@ TEST_CASE("the steps are the cheapest: what an axis need not send it does not") 
   CHECK(steps({S(0), R, S(0)}, {R, R, R}) == Steps{"tp: S(0) -> R", "dp: S(0) -> R"});
 }
 
-TEST_CASE("placements print in the field's words, and cut a dimension from the outer axis to the inner one") {
+TEST_CASE("placements print as R, S and P, and cut a dimension from the outer axis to the inner one") {
   const Mesh mesh(2, 1, 3);
   CHECK(to_string(Placements{S(0), P, RP}, mesh) == "dp S(0), tp R/P");
   CHECK(to_string(Placements{P, P, R}, mesh) == "dp P, tp R");
@@ -254,7 +254,7 @@ TEST_CASE("placements print in the field's words, and cut a dimension from the o
   CHECK(local_shape({10, 4}, {S(0), R, S(1)}, mesh, {0, 0, 0}) == Shape{5, 2});
 }
 
-TEST_CASE("redistributing what is not there is an error that says what is") {
+TEST_CASE("redistributing a value that does not have its placement is an error that names both shapes") {
   on_mesh(Mesh(2, 1, 2), [](Rank& rank) {
     const auto says = [&](const Placed& x, const Placements& to, const std::string& text) {
       CHECK(message_of([&] { redistribute(x, to, rank.groups); }) == text);

@@ -59,7 +59,7 @@ pipelines() {
   on 3 ./heddle run "$work/pipelines.json" --out "$work/unequal" : \
     -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
     >"$work/out" 2>"$work/err"
-  is "another experiment is wrong input" 2 $?
+  is "a different experiment is wrong input" 2 $?
   has "the rank and the key are reported" "rank 3 was given a different experiment from rank 0: data.identities is 20, on rank 0 it is 19" \
     "$(<"$work/err")"
 }
@@ -69,7 +69,7 @@ failures() {
   is "a missing file is wrong input" 2 "$code"
   is "it is reported once" 1 "$(grep -c 'nothing.json' <<<"$err")"
   call 4 run "$work/small.json" --out "$work/none" --set mesh.dp=2
-  is "a job of another size is wrong input" 2 "$code"
+  is "a job of a different size is wrong input" 2 "$code"
   has "both numbers are reported" "as many processes as the largest mesh has ranks, 2, got 4: mpirun -n 2" "$err"
   if ! nvidia-smi -L >/dev/null 2>&1; then
     call 4 run "$work/small.json" --out "$work/gpu" --set device=cuda
@@ -79,7 +79,7 @@ failures() {
   call 4 run "$work/small.json" --out "$work/memory" --set memory_budget=100000
   is "out of memory keeps its exit code" 3 "$code"
   has "out of memory is in the results of rank 0" '"status": "out_of_memory"' "$(<"$work/memory/summary.json")"
-  has "what the others held is there too" '"rank": 3' "$(<"$work/memory/summary.json")"
+  has "so is the memory of the other ranks" '"rank": 3' "$(<"$work/memory/summary.json")"
   is "where rank 3 held something" 0 "$(grep -c '"peak_bytes":.*"total": 0,' "$work/memory/summary.json")"
 
   local signal pid start
@@ -122,7 +122,7 @@ failures() {
   wait $!
   is "a stopped rank 0 ends the job with 4" 4 $?
   is "within 20 s" 1 $(($(seconds_since "$before") <= 20))
-  is "the lowest of the others says why, and it alone" "heddle: rank 1: a rank's call: timed out after 4 s waiting for rank 0" \
+  is "only the lowest of the others reports it" "heddle: rank 1: a rank's call: timed out after 4 s waiting for rank 0" \
     "$(grep '^heddle: rank' "$work/err" | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
   sleep 0.5
   is "no process is left" "" "$(left_behind)"
@@ -136,15 +136,15 @@ failures() {
     stop_for 5 "$(program_of_rank "${pause%:*}")"
   done
   wait $!
-  is "a job goes on whose ranks were stopped for 5 s, one after the other" 0 $?
-  is "nobody complains" "" "$(grep '^heddle: ' "$work/err")"
+  is "a job continues whose ranks were stopped for 5 s, one after the other" 0 $?
+  is "there is no error" "" "$(grep '^heddle: ' "$work/err")"
   on 3 ./heddle run "$work/small.json" --out "$work/all" --set mesh.dp=3 --set train.steps=200 --set timeout=3 \
     --set train.save=false >"$work/out" 2>"$work/err" &
   at_step "$work/all" 50
   mapfile -t pids < <(for rank in 0 1 2; do program_of_rank "$rank"; done)
   stop_for 8 "${pids[@]}"
   wait $!
-  is "a job goes on that was stopped for longer than its timeout" 0 $?
+  is "a job continues that was stopped for longer than its timeout" 0 $?
 
   on 4 ./heddle run "$work/small.json" --out "$work/ended" --set train.steps=1000000 >"$work/out" 2>"$work/err" &
   when "$work/ended/metrics.jsonl" '"step": *3'
@@ -180,9 +180,9 @@ for mpi; do
   declare -A names=([openmpi]="Open MPI" [mpich]=MPICH)
   has "the summary names the MPI" "\"processes\": \"${names[$mpi]} " "$out"
   call 4 run "$work/small.json" --out "$work/threads" --json --resume --set train.steps=6
-  is "a run of threads goes on in processes" "0 going on" "$code $(grep -o -m 1 'going on' <<<"$err")"
+  is "a run of threads resumes in processes" "0 resuming" "$code $(grep -o -m 1 'resuming' <<<"$err")"
   call 3 run "$work/small.json" --out "$work/threads" --resume --set train.steps=8 --set mesh.dp=3
-  is "three processes go on with what four had" 0 "$code"
+  is "three processes resume the checkpoint of four" 0 "$code"
   has "it is reported" "resumes on a different layout (saved on dp 4" "$err"
   call 4 list models
   is "other commands are done once" 1 "$(grep -c '^models' <<<"$out")"

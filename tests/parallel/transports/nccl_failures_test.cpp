@@ -1,4 +1,4 @@
-// The transport nccl: how it ends when NCCL or a rank fails, and what it cannot run on.
+// The transport nccl: failures of NCCL or of a rank, and devices that it does not support.
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -37,10 +37,10 @@ TEST_CASE("nccl: a rank that fails ends the others, and all abort their communic
       nccl, on_nccl(3, nccl),
       [](Rank& rank) {
         (void)rank.world.all_reduce(large(rank)).wait();
-        if (rank.index == 2) throw std::runtime_error("no more thread on the bobbin");
+        if (rank.index == 2) throw std::runtime_error("a simulated failure");
         (void)rank.world.all_reduce(large(rank)).wait();
       },
-      "rank 2 failed: no more thread on the bobbin");
+      "rank 2 failed: a simulated failure");
   CHECK(nccl.counts().aborted == 3);
   CHECK(nccl.counts().closed == 0);
 }
@@ -54,15 +54,15 @@ TEST_CASE("nccl: a receive that is under way when its sender fails is aborted") 
           for (int i = 0; i < 2; ++i) (void)rank.world.recv(0).wait();
         rank.world.send(large(rank), 1).wait();
         const Work<void> sending = rank.world.send(large(rank), 1);
-        // Until the receiver waits for what never is sent.
+        // Until the receiver waits for a message that is never sent.
         std::this_thread::sleep_for(milliseconds(200));
-        throw std::runtime_error("no more thread on the bobbin");
+        throw std::runtime_error("a simulated failure");
       },
-      "rank 0 failed: no more thread on the bobbin");
+      "rank 0 failed: a simulated failure");
   CHECK(nccl.counts() == Counts{.communicators = 2, .aborted = 2, .exchanges = 3});
 }
 
-TEST_CASE("nccl: what NCCL finds wrong ends all ranks, with the call of the rank that found it") {
+TEST_CASE("nccl: an error of NCCL ends all ranks, with the call of the rank that found it") {
   NcclOnHost nccl;
   nccl.set_fault({.ranks = 3, .rank = 1, .kind = Fault::Kind::error});
   fails(
@@ -117,7 +117,7 @@ TEST_CASE("nccl: a rank's communicators with calls under way are aborted at the 
   CHECK(nccl.is_clean());
 }
 
-TEST_CASE("nccl: of a group that waits for one rank's elements, that rank is named") {
+TEST_CASE("nccl: if a group waits for one rank's elements, that rank is named") {
   NcclOnHost nccl;
   nccl.set_fault({.ranks = 4, .rank = 2, .kind = Fault::Kind::nap, .nap = milliseconds(2500)});
   WorldOptions options = on_nccl(4, nccl);
@@ -129,7 +129,7 @@ TEST_CASE("nccl: of a group that waits for one rank's elements, that rank is nam
   CHECK(nccl.counts().aborted == 4);
 }
 
-TEST_CASE("nccl: after a failure the next section begins anew, with other communicators") {
+TEST_CASE("nccl: after a failure the next section starts with new communicators") {
   NcclOnHost nccl;
   in_processes(2, [&](Processes& job) {
     WorldOptions options = on_nccl(2, nccl);
@@ -189,13 +189,13 @@ TEST_CASE("nccl: two ranks on one GPU are wrong input, on all ranks") {
   NcclOnHost nccl;
   nccl.share_gpu(0, 2);
   CHECK_THROWS_WITH_AS(run_in_processes(on_nccl(4, nccl), [](Rank& rank) { rank.world.barrier().wait(); }),
-                       "transport nccl: ranks 0 and 2 have the same GPU, 0000:00:00.0 of loom: each rank needs one of "
+                       "transport nccl: ranks 0 and 2 have the same GPU, 0000:00:00.0 of node1: each rank needs one of "
                        "its own, by CUDA_VISIBLE_DEVICES and LOCAL_RANK (several ranks on one GPU: transport threads)",
                        InputError);
   CHECK(nccl.counts() == Counts{});
 }
 
-TEST_CASE("a place on the machine that is none is wrong input") {
+TEST_CASE("an invalid LOCAL_RANK is wrong input") {
   const EnvironmentVariable rank("RANK", "1");
   const EnvironmentVariable size("WORLD_SIZE", "2");
   const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");

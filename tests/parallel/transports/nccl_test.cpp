@@ -1,5 +1,5 @@
-// The transport nccl: what it asks of NCCL, and when. NCCL and the processes are stand-ins; the suite of the transports
-// runs over them with HEDDLE_TEST_TRANSPORT=nccl.
+// The transport nccl: its calls of NCCL, and their order. NCCL and the processes are stand-ins; the suite of the
+// transports runs over them with HEDDLE_TEST_TRANSPORT=nccl.
 #include "parallel/transports/processes/nccl/nccl.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST_CASE("nccl: a group has one communicator, and each step of a collective is 
         }) == Counts{.exchanges = 15});
 }
 
-TEST_CASE("nccl: messages of a pair share a communicator, one for each direction, and may cross") {
+TEST_CASE("nccl: messages of a pair share one communicator for each direction, and may cross") {
   const Counts counts = counts_of(2, [](Rank& rank) {
     std::vector<Work<Tensor>> exchanges;
     for (int i = 0; i < 6; ++i)

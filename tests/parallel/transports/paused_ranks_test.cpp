@@ -1,4 +1,4 @@
-// Ranks that are stopped for a while, and links that are down: late, but no deadlock.
+// Ranks that are stopped for a while, and links that are down: they are late, but are no deadlock.
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 /// sends.
 struct Hindrance {
   using Clock = std::chrono::steady_clock;
-  static constexpr int everybody = -1;
+  static constexpr int every_rank = -1;
 
   void begin(int whose, milliseconds length) {
     from = whose;
@@ -32,7 +32,7 @@ struct Hindrance {
   }
   bool is_over() const { return Clock::now() >= until; }
 
-  int from = everybody;
+  int from = every_rank;
   Clock::time_point until{};
 };
 
@@ -52,7 +52,7 @@ class HinderedWire : public Wire {
   }
 
   std::optional<Frame> next_frame() override {
-    if (hindrance_.from == Hindrance::everybody) std::this_thread::sleep_until(hindrance_.until);
+    if (hindrance_.from == Hindrance::every_rank) std::this_thread::sleep_until(hindrance_.until);
     if (hindrance_.is_over() && !held_.empty()) {
       read_ = std::move(held_.front());
       held_.pop_front();
@@ -126,7 +126,7 @@ TEST_CASE("no deadlock: a rank is stopped while it waits, and wakes to the messa
     for (const std::string& error : errors_of(3, connection, [](Rank&rank, Hindrance&own) {
            rank.world.barrier().wait();
            if (rank.index == 2) {
-             own.begin(Hindrance::everybody, milliseconds(3600));
+             own.begin(Hindrance::every_rank, milliseconds(3600));
              rank.world.recv(1).wait();
              std::this_thread::sleep_for(milliseconds(200));
              rank.world.send(one(rank), 1).wait();
@@ -163,7 +163,7 @@ TEST_CASE("no deadlock: a message is held up on its link, while probes go around
 TEST_CASE("a deadlock is found, and reported with the same text, where one of its ranks was stopped meanwhile") {
   const std::vector<std::string> errors = errors_of(3, Connection::sockets, [](Rank& rank, Hindrance& own) {
     rank.world.barrier().wait();
-    if (rank.index == 2) own.begin(Hindrance::everybody, milliseconds(2600));
+    if (rank.index == 2) own.begin(Hindrance::every_rank, milliseconds(2600));
     rank.world.recv((rank.index + 1) % 3).wait();
   });
   for (const std::string& error : errors)
@@ -172,7 +172,7 @@ TEST_CASE("a deadlock is found, and reported with the same text, where one of it
           "for rank 2; rank 2, message 1: recv from rank 0 waits for rank 0");
 }
 
-TEST_CASE("rank 0 that does not come and does not answer is reported by the lowest of the others, once") {
+TEST_CASE("if rank 0 does not respond, the lowest of the other ranks reports it, once") {
   using Clock = std::chrono::steady_clock;
   for (const Connection connection : {Connection::memory, Connection::sockets}) {
     std::atomic<Clock::time_point> last_came;
@@ -205,7 +205,7 @@ TEST_CASE("rank 0 that does not come and does not answer is reported by the lowe
   }
 }
 
-TEST_CASE("rank 0 that is late, and answers before another rank has reported it, does so itself") {
+TEST_CASE("if rank 0 is late, and responds before another rank has reported it, it reports this itself") {
   WorldOptions options = ranks(3);
   options.transport = "processes";
   options.timeout = milliseconds(1000);

@@ -1,4 +1,4 @@
-// What the transports of many processes do alike, over a stand-in for their wire.
+// The common part of the transports between processes, over a stand-in for their wire.
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST_CASE("what is still to arrive when a wait fails arrives in memory that is kept for it") {
+TEST_CASE("data that arrive after a wait has failed are written to memory that is kept for them") {
   WorldOptions options = ranks(3);
   options.transport = "processes";
   const auto body = [](Rank& rank) {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Processes that meet by sockets: a run that must be that of threads; and how each of them ends, with what words, when
-# they cannot meet or one is killed.
-# shellcheck disable=SC2009
+# Processes that connect by sockets: a run that must equal that of threads, and the errors and exit codes of all of them
+# when they cannot connect or one is killed. shellcheck disable=SC2009
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
 unset RANK WORLD_SIZE LOCAL_RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID
@@ -19,7 +18,7 @@ start() {  # start RANK SIZE OUT ARGUMENTS..: in the background; its output and 
 }
 codes() { cat "$work"/code.* | xargs; }  # of all, once they have ended; forgotten then
 said() { grep '^heddle: ' "$work/err.$1"; }
-next_port() {  # below those that the system gives to who connects
+next_port() {  # below the ports that the system gives to connecting sockets
   MASTER_PORT=$((MASTER_PORT + 1))
   rm -f "$work"/{out,err,code}.*
 }
@@ -61,7 +60,7 @@ for victim in 1 0; do
     is "and so does what is printed, which is no further variant's" "1 0" \
       "$(grep -c 'rank 1: its process has ended' "$work/out.0") $(grep -c second "$work/out.0")"
   else
-    is "who is left names rank 0" "heddle: rank 1: rank 0: its process has ended" "$(said 1)"
+    is "the other rank names rank 0" "heddle: rank 1: rank 0: its process has ended" "$(said 1)"
   fi
   is "no process is left" "" "$(left_behind)"
   rm -rf "$work/killed"
@@ -75,8 +74,8 @@ for pause in 2:50 2:100 1:150 0:200; do
   stop_for 5 "$(program_of_rank "${pause%:*}")"
 done
 wait
-is "a job goes on whose ranks were stopped for 5 s, one after the other" "0 0 0" "$(codes)"
-is "nobody complains" "" "$(cat "$work"/err.[12]; said 0)"
+is "a job continues whose ranks were stopped for 5 s, one after the other" "0 0 0" "$(codes)"
+is "there is no error" "" "$(cat "$work"/err.[12]; said 0)"
 
 # The whole job is stopped for longer than a wait may last: with processes, and with threads.
 next_port
@@ -85,7 +84,7 @@ at_step "$work/stopped" 50
 mapfile -t pids < <(for rank in 0 1 2; do program_of_rank $rank; done)
 stop_for 8 "${pids[@]}"
 wait
-is "a job goes on that was stopped for longer than its timeout" "0 0 0" "$(codes)"
+is "a job continues that was stopped for longer than its timeout" "0 0 0" "$(codes)"
 next_port
 timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/one" --set mesh.dp=3 --set train.steps=2000 \
   --set timeout=3 >"$work/out.0" 2>"$work/err.0" &
@@ -93,7 +92,7 @@ at_step "$work/one" 100
 stop_for 8 "$(process experiments/heddle "$work/one")"
 wait $!
 is "so does one whose ranks are threads" 0 $?
-is "it says nothing of that" "" "$(said 0)"
+is "it prints nothing about that" "" "$(said 0)"
 
 # Rank 0, which prints for all, is stopped for good.
 next_port
@@ -108,7 +107,7 @@ when "$work/code.1" 4
 when "$work/code.2" 4
 when "$work/code.3" 4
 is "the others have left within 20 s" 1 $(($(seconds_since "$before") <= 20))
-is "one of them has said why" "1 0 0" "$(grep -c '' "$work/err.1") $(grep -c '' "$work/err.2") $(grep -c '' "$work/err.3")"
+is "one of them has reported the reason" "1 0 0" "$(grep -c '' "$work/err.1") $(grep -c '' "$work/err.2") $(grep -c '' "$work/err.3")"
 is "with this text" "heddle: rank 1: a rank's call: timed out after 4 s waiting for rank 0" \
   "$(said 1 | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
 kill -KILL "$pid"
@@ -120,7 +119,7 @@ export HEDDLE_RENDEZVOUS_SECONDS=2
 start 0 2 none
 MASTER_PORT=$((MASTER_PORT + 5000)) start 1 2 none
 wait
-is "two places to meet end the job with 4" "4 4" "$(codes)"
+is "two rendezvous addresses end the job with 4" "4 4" "$(codes)"
 is "rank 0 names the rank that did not connect" "heddle: rank 1 did not connect to 127.0.0.1:$MASTER_PORT within 2 s" "$(said 0)"
 is "rank 1 names where it looked" \
   "heddle: rank 1: rank 0 at 127.0.0.1:$((MASTER_PORT + 5000)) cannot be reached: Connection refused" "$(said 1)"

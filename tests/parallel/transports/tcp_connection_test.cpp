@@ -1,4 +1,4 @@
-// A connection by sockets between two processes: its end, what must not be on it, and how it is set up.
+// A connection by sockets between two processes: its end, invalid frames, and its set-up.
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 
 #include <functional>
@@ -34,7 +34,7 @@ void progress_until(TcpConnection& connection, const std::function<bool()>& read
   CHECK(ready());
 }
 
-/// Why a connection is gone to which this was said.
+/// The reason why a connection ended after receiving these bytes.
 std::string refused(const TcpConnection::Header& header) {
   Pair pair;
   TcpConnection connection(std::move(pair.one));
@@ -59,26 +59,26 @@ int option_of(const TcpSocket& socket, int level, int option) {
 
 }  // namespace
 
-TEST_CASE("sockets: what a process said last is read, though it was gone before it could be answered") {
+TEST_CASE("sockets: the last message of a process is read, although it ended before it could be answered") {
   Pair pair;
   TcpConnection connection(std::move(pair.one));
   {
     TcpConnection other(std::move(pair.other));
     connection.post(bytes_of("which it never reads"), {}, false);
-    other.post(bytes_of("no more thread"), bytes_of(" on the bobbin"), true);
+    other.post(bytes_of("a simulated"), bytes_of(" failure"), true);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }  // the system tells that there was something left to read: writing now fails
+  }  // the system reports that there was something left to read: writing now fails
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  for (int i = 0; i < 3; ++i) connection.post(bytes_of("to nobody"), {}, false);
+  for (int i = 0; i < 3; ++i) connection.post(bytes_of("unread"), {}, false);
   progress_until(connection, [&] { return connection.is_gone(); });
   const std::optional<TcpConnection::MessageFrame> frame = connection.next_frame();
   REQUIRE(frame);
-  CHECK(frame->content == bytes_of("no more thread on the bobbin"));
+  CHECK(frame->content == bytes_of("a simulated failure"));
   CHECK(frame->more_follow);
   CHECK(connection.why_gone() == "its process has ended");
 }
 
-TEST_CASE("sockets: two that end their writing have read all that the other wrote") {
+TEST_CASE("sockets: two processes that end writing have read everything that the other wrote") {
   Pair pair;
   TcpConnection one(std::move(pair.one));
   TcpConnection other(std::move(pair.other));
@@ -95,7 +95,7 @@ TEST_CASE("sockets: two that end their writing have read all that the other wrot
   CHECK(sheets == 200);
 }
 
-TEST_CASE("sockets: a frame that cannot be is refused before anything is done with it") {
+TEST_CASE("sockets: an invalid frame is refused before it is processed") {
   using Kind = TcpConnection::Kind;
   const std::string same_build = ": all processes must run the same build of this program";
   CHECK(refused({static_cast<Kind>(77), 0, 0}) == "it sent a frame of kind 77" + same_build);
@@ -109,7 +109,7 @@ TEST_CASE("sockets: a frame that cannot be is refused before anything is done wi
         "it sent 100 bytes of elements, tag 6, which were not requested" + same_build);
 }
 
-TEST_CASE("sockets: a receive that was given up is written to no more") {
+TEST_CASE("sockets: the memory of a cancelled receive is no longer written") {
   Pair pair;
   TcpConnection connection(std::move(pair.one));
   std::vector<std::byte> memory(100);
@@ -135,7 +135,7 @@ TEST_CASE("sockets: a receive that was given up is written to no more") {
   CHECK(std::all_of(memory.begin() + 50, memory.end(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
-TEST_CASE("sockets: both ends notice within a minute that the other's machine is gone") {
+TEST_CASE("sockets: both ends notice within a minute that the other's machine no longer responds") {
   const Pair pair;
   for (const TcpSocket* end : {&pair.one, &pair.other}) {
     CHECK(option_of(*end, SOL_SOCKET, SO_KEEPALIVE) != 0);
@@ -147,7 +147,7 @@ TEST_CASE("sockets: both ends notice within a minute that the other's machine is
   }
 }
 
-TEST_CASE("sockets: a socket that has reached itself is known") {
+TEST_CASE("sockets: a socket that has connected to itself is detected") {
   const TcpSocket itself(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -161,13 +161,13 @@ TEST_CASE("sockets: a socket that has reached itself is known") {
   CHECK_FALSE(pair.other.is_with_itself());
 }
 
-TEST_CASE("sockets: who connects where nobody listens reaches nobody, not even itself") {
-  // The system gives even ports to those who connect, one after the other: this one's turn comes several times.
-  const TcpAddress nobody = TcpSocket::address_of("127.0.0.1", static_cast<std::uint16_t>((free_port() + 1) & ~1));
+TEST_CASE("sockets: a connection to a port without a listener fails, and does not reach itself") {
+  // The system gives even ports to connecting sockets, one after the other, and this one several times.
+  const TcpAddress unused = TcpSocket::address_of("127.0.0.1", static_cast<std::uint16_t>((free_port() + 1) & ~1));
   int reached = 0;
   for (int i = 0; i < 40000; ++i) {
     try {
-      (void)TcpSocket::connect(nobody, "nobody", TcpSocket::Clock::now());
+      (void)TcpSocket::connect(unused, "unused", TcpSocket::Clock::now());
       ++reached;
     } catch (const RankFailed&) {  // once, as the deadline is now
     }

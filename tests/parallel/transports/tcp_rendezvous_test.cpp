@@ -1,5 +1,5 @@
-// How processes find each other by sockets, and what unknown connections and processes of other jobs do to that:
-// nothing, or an error that names them.
+// The rendezvous of processes by sockets. Unknown connections and processes of other jobs do not disturb it, or end it
+// with an error that names them.
 #include <cstdlib>
 #include <functional>
 #include <thread>
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// What joining a job ended with, in a thread of its own: the error's text, behind its class.
+/// Joins a job in a thread of its own, and keeps the result: the text of the error, after its class.
 class Joining {
  public:
   Joining(const Launch& launch, const RendezvousAddress& point, milliseconds patience = seconds(20))
@@ -71,7 +71,7 @@ std::string refusal_heard_by(const TcpSocket& socket) {
 
 }  // namespace
 
-TEST_CASE("sockets: unknown connections delay nobody, whether they are silent, send or stop in the middle") {
+TEST_CASE("sockets: unknown connections delay no process, whether they are silent, send or stop in the middle") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 2}, point);
   const TcpSocket silent = connected_to(point.port);
@@ -91,7 +91,7 @@ TEST_CASE("sockets: unknown connections delay nobody, whether they are silent, s
   CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience);
 }
 
-TEST_CASE("sockets: a connection that sends nothing is closed after a while, and counts for no rank") {
+TEST_CASE("sockets: a connection that sends nothing is closed after a while, and counts as no rank") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 2}, point, seconds(5));
   const TcpSocket silent = connected_to(point.port);
@@ -121,7 +121,7 @@ TEST_CASE("sockets: unknown connections delay no other process either") {
   CHECK(second.ended() == "joined");
 }
 
-TEST_CASE("sockets: who came to rank 0 by a loopback address is looked for at rank 0's") {
+TEST_CASE("sockets: a process that connected to rank 0 by a loopback address is reached at rank 0's address") {
   const FakeLeader leader;
   const TcpSocket of_second = TcpSocket::listen(0);
   // On one machine all of 127.0.0.0/8 is here: where the connection arrives shows which address was called.
@@ -135,8 +135,7 @@ TEST_CASE("sockets: who came to rank 0 by a loopback address is looked for at ra
   CHECK(third.ended() == "joined");
 }
 
-TEST_CASE(
-    "sockets: processes of other jobs and builds are recognised, and all that came receive the reason of the end") {
+TEST_CASE("sockets: processes of other jobs and builds are recognised, and all connected processes receive the error") {
   struct Case {
     TcpHello hello;
     std::string error;  // FROM: the address it came from
@@ -151,7 +150,7 @@ TEST_CASE(
       {hello_of(4, 4), "wrong input: WORLD_SIZE and RANK: rank 4 of 4 connected from FROM to rank 0 of 4"},
       {hello_of(0, 4), "wrong input: WORLD_SIZE and RANK: rank 0 of 4 connected from FROM to rank 0 of 4"},
       {hello_of(-1, 4), "wrong input: WORLD_SIZE and RANK: rank -1 of 4 connected from FROM to rank 0 of 4"},
-      {hello_of(1, 4), "wrong input: RANK: two processes are rank 1, on loom and on loom"},
+      {hello_of(1, 4), "wrong input: RANK: two processes are rank 1, on node1 and on node1"},
       {hello_of(2, 4, {}), "rank failed: rank 2, which connected from FROM, names no port at which it listens"}};
   for (const Case& wrong : cases) {
     CAPTURE(wrong.error);
@@ -171,7 +170,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("sockets: a process that leaves before all have come ends the rendezvous at once, by its rank") {
+TEST_CASE("sockets: a process that disconnects early ends the rendezvous at once, with an error that names its rank") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 4}, point);
   const TcpSocket third = connected_to(point.port);
@@ -183,7 +182,7 @@ TEST_CASE("sockets: a process that leaves before all have come ends the rendezvo
   CHECK(refusal_heard_by(third) == "rank 1 disconnected during the rendezvous");
 }
 
-TEST_CASE("sockets: who asks at the wrong place, or is answered what cannot be, says so") {
+TEST_CASE("sockets: a process that connects to a wrong address, or receives an invalid reply, reports this") {
   const auto answered = [](const std::function<void(const FakeLeader&, const TcpSocket&, const TcpHello&)>& answer) {
     const FakeLeader leader;
     Joining second({1, 2}, leader.point);
@@ -251,7 +250,7 @@ TEST_CASE("sockets: missing ranks are named, and a wrong rendezvous address is r
   }
 }
 
-TEST_CASE("sockets: a process that waits for long says once for whom, and goes on waiting") {
+TEST_CASE("sockets: a process that waits for long reports once which ranks are missing, and keeps waiting") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   const auto said_by = [&](int rank) {
     std::vector<std::string> said;
@@ -265,7 +264,7 @@ TEST_CASE("sockets: a process that waits for long says once for whom, and goes o
   CHECK(said_by(1) == std::vector{fmt::format("rank 1 waits for rank 0 at 127.0.0.1:{}", point.port)});
 }
 
-TEST_CASE("sockets: rank 0 tells those that came who did not") {
+TEST_CASE("sockets: rank 0 sends the error about missing ranks to the ranks that connected") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 3}, point, milliseconds(500));
   Joining second({1, 3}, point, seconds(20));
@@ -274,7 +273,7 @@ TEST_CASE("sockets: rank 0 tells those that came who did not") {
   CHECK(second.ended() == error);
 }
 
-TEST_CASE("the environment tells where and how long to meet, and half of it is an error") {
+TEST_CASE("the environment gives the address and the time limit of the rendezvous; incomplete variables are an error") {
   check_rendezvous_of_environment();
   const EnvironmentVariable host("MASTER_ADDR", "node7");
   CHECK_FALSE(rendezvous_address_of_environment());

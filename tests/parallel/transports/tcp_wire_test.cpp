@@ -1,4 +1,4 @@
-// Processes that meet by sockets, without MPI. The suite of the transports runs over them with
+// Processes that connect by sockets, without MPI. The suite of the transports runs over them with
 // HEDDLE_TEST_TRANSPORT=sockets.
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 
@@ -99,7 +99,7 @@ TEST_CASE("sockets: control messages do not wait for elements that are on their 
       Connection::sockets);
 }
 
-TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank") {
+TEST_CASE("sockets: a process that has ended ends the others' waits, with an error that names its rank") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   std::vector<std::string> errors(3);
   {
@@ -107,7 +107,7 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
     for (int p = 0; p < 3; ++p)
       threads.emplace_back([&, p] {
         Processes job(join_by_tcp({p, 3}, point));
-        if (p == 1) return;  // without a word
+        if (p == 1) return;  // without a message
         WorldOptions options = by_sockets(3);
         options.processes = &job;
         const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
@@ -124,7 +124,7 @@ TEST_CASE("sockets: a process that is gone ends the others' waits, by its rank")
   CHECK(errors[2] == "rank 1: its process has ended");
 }
 
-TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner") {
+TEST_CASE("sockets: posted frames have left the process when a flush reports it, and no sooner") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   constexpr int sheets = 4000;  // more than the systems' buffers hold
   std::latch flush_was_tried(1);
@@ -146,7 +146,7 @@ TEST_CASE("sockets: what was posted has left when a flush says so, and no sooner
   CHECK(wire->flush(std::chrono::seconds(20)));
 }
 
-TEST_CASE("sockets: a process that is gone after it ended a section fails the next one, and not that") {
+TEST_CASE("sockets: a process that ends after a section fails the next section, and not that one") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   std::string of_ended;
   std::string of_next;
@@ -170,7 +170,7 @@ TEST_CASE("sockets: a process that is gone after it ended a section fails the ne
   CHECK(of_next == "rank 1: its process has ended");
 }
 
-TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tells their places") {
+TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK numbers them") {
   in_processes(
       3,
       [](Processes& job) {
@@ -182,7 +182,8 @@ TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK tell
   CHECK(join_by_tcp({0, 1, 5}, {"127.0.0.1", free_port()})->local_rank() == 5);
 }
 
-TEST_CASE("sockets: what no process of this program says ends the job, with who said it and what") {
+TEST_CASE(
+    "sockets: data that no process of this program sends end the job, with an error that names the rank and the data") {
   const std::string same_build = ": all processes must run the same build of this program";
   CHECK(error_after([](const TcpSocket& to) {
           say(to, "GET / HTTP/1.1\r\nHost: here\r\n\r\n");
@@ -222,17 +223,17 @@ TEST_CASE("sockets: what no process of this program says ends the job, with who 
         }) == "rank 1 sent a message about 1152921504606846976 tensors" + same_build);
 }
 
-TEST_CASE("sockets: why a process failed is known to the others, though it is gone at once") {
+TEST_CASE("sockets: the other processes receive the reason of a failure, although the failed process ends at once") {
   for (int i = 0; i < 20; ++i)
     CHECK(error_after([](const TcpSocket& to) {
             MessageWriter message = control_message(ProgressEngine::Kind::failed);
             message.put(Failure::Kind::rank_failed);
-            message.put_text("rank 1: no more thread on the bobbin");
+            message.put_text("rank 1: a simulated failure");
             post(to, message);
-          }) == "rank 1: no more thread on the bobbin");
+          }) == "rank 1: a simulated failure");
 }
 
-TEST_CASE("the environment tells a process its rank and where the others are, in this order of names") {
+TEST_CASE("the environment gives a process its rank and its peers, with this precedence of names") {
   CHECK_FALSE(launch_of_environment());
   const EnvironmentVariable slurm_rank("SLURM_PROCID", "3");
   const EnvironmentVariable slurm_size("SLURM_STEP_NUM_TASKS", "4");

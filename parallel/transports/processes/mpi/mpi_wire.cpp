@@ -1,4 +1,4 @@
-// The only file that knows MPI; compiled once for each MPI that is there.
+// The only file that uses MPI; compiled once for each MPI that is installed.
 #include "parallel/transports/processes/mpi/mpi_wire.h"
 
 #include <algorithm>
@@ -65,7 +65,8 @@ class MpiTransfer : public WireTransfer {
 class MpiWire : public Wire {
  public:
   MpiWire() {
-    // Open MPI sends up to 4 KiB at once within a machine, by default: here whole sheets. An own setting stands.
+    // By default, Open MPI sends at most 4 KiB eagerly within a machine. Here it sends whole frames, unless the user
+    // has set the limit.
     ::setenv("OMPI_MCA_btl_vader_eager_limit", "20480", 0);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
@@ -114,7 +115,7 @@ class MpiWire : public Wire {
   }
 
   std::optional<Frame> next_frame() override {
-    // In the order in which they were posted: so sheets of one pair stay in order.
+    // In the order in which they were posted, so that the frames of one pair stay in order.
     Slot& slot = incoming_[next_];
     if (is_read_) {
       check_mpi(MPI_Start(&incoming_[(next_ + incoming_.size() - 1) % incoming_.size()].request), "MPI_Start");
@@ -202,7 +203,7 @@ class MpiWire : public Wire {
   }
 
   void leave() override {
-    // The last sheets may still be on their way to a process that has left its mailbox open for them.
+    // The last frames may still be on their way to a process that keeps its receives posted for them.
     for (Slot& slot : outgoing_) MPI_Wait(&slot.request, MPI_STATUS_IGNORE);
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       MPI_Request& request = incoming_[i].request;

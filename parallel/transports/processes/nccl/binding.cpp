@@ -70,7 +70,7 @@ class BoundCommunicator : public NcclCommunicator {
     int greatest = 0;
     check_cuda(cudaGetDevice(&gpu_), "cudaGetDevice");
     check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    // Its few blocks run before those of computing kernels, because other ranks wait for them.
+    // A high priority: its few blocks run before those of computing kernels, because other ranks wait for them.
     check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "cudaStreamCreate");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;

@@ -5,7 +5,7 @@
 namespace heddle {
 
 void fail_abandoned() {
-  fail<ElementsLost>("NCCL was given up after an earlier failure");
+  fail<ElementsLost>("NCCL was abandoned after an earlier failure");
 }
 
 void Channel::join() {

@@ -17,7 +17,8 @@ namespace heddle {
 /// InputError if the library is not there.
 struct NcclFunctions {
   NcclFunctions() {
-    // One address for all communicators would let them meet each other's ranks: their ids travel in control messages.
+    // With one address for all communicators, each could connect to ranks of another; their ids are sent in control
+    // messages instead.
     ::unsetenv("NCCL_COMM_ID");
     // Rings and trees would be connected by the first collective, when kernels may be under way: see channels.h.
     ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);

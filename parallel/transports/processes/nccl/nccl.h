@@ -44,9 +44,9 @@ struct NcclPiece {
 /// `abort` throw ElementsLost with NCCL's reason.
 ///
 /// It uses a few of the GPU's multiprocessors while it moves elements, at most 8 for collectives and 4 for messages, so
-/// that the others go on computing; NCCL's own choice, up to 32, is for a GPU that does nothing else. NCCL_MAX_CTAS
-/// sets another number. For each multiprocessor and each connection NCCL allocates buffers of about 10 MiB, which the
-/// memory meter and the budget do not see: with NCCL's defaults about 80 (k + 2) MiB in a group of k ranks, each of
+/// that the others continue computing; NCCL's own choice, up to 32, is for a GPU that does nothing else. NCCL_MAX_CTAS
+/// sets a different number. For each multiprocessor and each connection NCCL allocates buffers of about 10 MiB, which
+/// the memory meter and the budget do not see: with NCCL's defaults about 80 (k + 2) MiB in a group of k ranks, each of
 /// which exchanges with all others and has a place in a ring and a tree, and 120 MiB at each end of messages. These
 /// numbers are not measured; NCCL_BUFFSIZE reduces them.
 class NcclCommunicator {

@@ -24,7 +24,7 @@ class NcclPath : public ElementPath {
   NcclPath(const NcclPath&) = delete;
   NcclPath& operator=(const NcclPath&) = delete;
 
-  /// InputError if two ranks are on one GPU, where NCCL would wait for ever.
+  /// InputError if two ranks are on one GPU, where NCCL would wait forever.
   void begin(int ranks) override;
 
   std::shared_ptr<const Mark> mark(Device& device) override { return device.backend().mark(); }

@@ -1,5 +1,5 @@
-// Accepts the connections of other processes, and finds out which process made each. Anything may connect, and may send
-// nothing or anything; nothing waits for such a connection. Internal to the wire of sockets.
+// Accepts the connections of other processes, and identifies the process that made each. Any program may connect, and
+// may send nothing or anything; nothing waits for such a connection. Internal to the wire of sockets.
 #pragma once
 
 #include <array>

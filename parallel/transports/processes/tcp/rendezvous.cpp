@@ -184,7 +184,7 @@ void Rendezvous::answer(const TcpSocket& to, TcpReply::Kind kind, std::span<cons
   TcpReply header;
   header.kind = kind;
   header.bytes = static_cast<std::uint32_t>(content.size());
-  // A process that does not receive it will be missed later.
+  // The loss of a process that does not receive it is noticed later.
   const Deadline end = TcpSocket::Clock::now() + grace;
   if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
 }
@@ -212,7 +212,7 @@ std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
 
 void Rendezvous::read_reply() {
   using Kind = TcpReply::Kind;
-  // Rank 0 may wait for the last rank as long as this process waited for rank 0.
+  // Rank 0 may wait for the last rank for as long as this process waited for rank 0.
   const Deadline end = deadline() + grace;
   TcpReply header;
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));

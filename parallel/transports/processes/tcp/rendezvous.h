@@ -1,5 +1,5 @@
-// The rendezvous of the processes of a job without MPI: each reports to rank 0 where it listens, rank 0 sends the list
-// to all, and each connects to the ranks below its own.
+// The rendezvous of the processes of a job without MPI: each process reports to rank 0 where it listens, rank 0 sends
+// the list to all, and each connects to the ranks below its own.
 #pragma once
 
 #include <cstdint>

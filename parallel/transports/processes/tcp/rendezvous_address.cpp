@@ -44,7 +44,7 @@ void check_rendezvous_of_environment() {
   const char* const host = value_of("MASTER_ADDR");
   const char* const port = value_of("MASTER_PORT");
   if (rank == nullptr && size == nullptr) return;
-  // Other software sets these two for its own purposes; a rank together with several processes means a job.
+  // Other software sets these two for its own purposes; only a rank together with several processes means a job.
   const bool means_job = rank != nullptr && size != nullptr && number_of<int>(size).value_or(1) > 1;
   if (host == nullptr && port == nullptr && !means_job) return;
   const auto given = [](const char* text) { return text != nullptr ? fmt::format("'{}'", text) : "nothing"; };

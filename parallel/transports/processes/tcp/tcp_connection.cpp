@@ -98,7 +98,7 @@ bool TcpConnection::write_some() {
   message.msg_iovlen = parts.size();
   const ssize_t count = ::sendmsg(socket_.number(), &message, MSG_NOSIGNAL);
   if (count < 0) {
-    // What the peer had sent before is still to be read: it may be the reason why it ended.
+    // The data that the peer had sent before are still to be read: they may give the reason why it ended.
     if (!may_come_later(errno)) lose(errno);
     return false;
   }

@@ -11,8 +11,8 @@
 namespace heddle {
 
 /// Connects this process with all others of the launch. It waits for them as long as `patience` says, and as long again
-/// for higher ranks once all are known. RankFailed names the ranks that did not come, or left again; InputError says
-/// what is wrong with the launch or the address, or that these processes are not of one job.
+/// for higher ranks once all are known. RankFailed names the ranks that did not connect, or disconnected; InputError
+/// says what is wrong with the launch or the address, or that these processes are not of one job.
 ///
 /// The end of a process is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,

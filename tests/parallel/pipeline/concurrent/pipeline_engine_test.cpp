@@ -57,12 +57,12 @@ std::shared_ptr<const PipelineProgram> program_of(const char* name, const Schedu
 
 }  // namespace
 
-TEST_CASE("a stage that dies in the midst of a batch ends all ranks with its name") {
+TEST_CASE("a stage that fails in the middle of a batch ends all ranks with an error that names it") {
   class Dying final : public Chain {
    public:
     using Chain::Chain;
     std::vector<Variable> forward(int stage, int micro_batch, std::vector<Variable> inputs, bool recomputing) override {
-      if (stage == 2 && micro_batch == 3) fail("stage 2 ran out of ink");
+      if (stage == 2 && micro_batch == 3) fail("stage 2 failed on purpose");
       return Chain::forward(stage, micro_batch, std::move(inputs), recomputing);
     }
   };
@@ -74,7 +74,7 @@ TEST_CASE("a stage that dies in the midst of a batch ends all ranks with its nam
                                    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
                                    (void)engine.run(stages);
                                  }),
-                       "rank 2 failed: stage 2 ran out of ink", RankFailed);
+                       "rank 2 failed: stage 2 failed on purpose", RankFailed);
 }
 
 TEST_CASE("a slow receiver does not delay the sender's next micro-batch") {
@@ -84,7 +84,7 @@ TEST_CASE("a slow receiver does not delay the sender's next micro-batch") {
     Watched(Device& device, std::atomic<bool>& made) : Chain(device, 2), made_(made) {}
     std::vector<Variable> forward(int stage, int micro_batch, std::vector<Variable> inputs, bool recomputing) override {
       if (stage == 0 && micro_batch == 1) made_.store(true);
-      // Would wait for ever if the sender did.
+      // Would wait forever if the sender waited.
       while (stage == 1 && micro_batch == 0 && !made_.load()) std::this_thread::yield();
       return Chain::forward(stage, micro_batch, std::move(inputs), recomputing);
     }
@@ -102,7 +102,7 @@ TEST_CASE("a slow receiver does not delay the sender's next micro-batch") {
   CHECK(second_was_made.load());
 }
 
-TEST_CASE("what is on its way and what waits for backward is bounded as the schedule says") {
+TEST_CASE("the messages in flight and the values kept for backward are bounded as the schedule says") {
   std::mutex mutex;
   const auto peaks_of = [&](const char* schedule, int micro_batches, Recompute recompute) {
     std::map<int, std::int64_t> peaks;

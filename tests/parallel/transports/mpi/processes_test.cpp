@@ -1,4 +1,4 @@
-// Ranks that are processes: how elements of every size travel, and how the job learns of what fails. Run under mpirun.
+// Ranks that are processes: transfers of every size, and how the job reports failures. Run under mpirun.
 #include "parallel/transports/processes/processes.h"
 
 #include <numeric>
@@ -16,14 +16,15 @@ namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
-WorldOptions everybody() {
+WorldOptions all_processes() {
   return on_transport(job->size());
 }
 
 }  // namespace
 
 TEST_CASE("elements of every size arrive, and reductions have the bits of threads") {
-  // Around what travels with the words, around one piece of a reduction, and several pieces with an uneven end.
+  // Around the sizes that are sent with the call, around one piece of a reduction, and several pieces with an uneven
+  // end.
   for (const std::int64_t count : {0, 1, 2047, 2048, 2049, 8193, 1300001})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
       if (count > 10000 && dtype != DType::f32) continue;
@@ -34,12 +35,12 @@ TEST_CASE("elements of every size arrive, and reductions have the bits of thread
         std::vector<std::byte> came = traffic(rank, count, dtype);
         if (rank.index == job->rank()) of_threads = std::move(came);
       });
-      run_ranks(everybody(), [&](Rank& rank) { CHECK((traffic(rank, count, dtype) == of_threads)); });
+      run_ranks(all_processes(), [&](Rank& rank) { CHECK((traffic(rank, count, dtype) == of_threads)); });
     }
 }
 
 TEST_CASE("several collectives and messages of large tensors may be under way at once") {
-  run_ranks(everybody(), [](Rank& rank) {
+  run_ranks(all_processes(), [](Rank& rank) {
     const Tensor x = Tensor::full(rank.device, {300000}, DType::f32, rank.index + 1);
     const int next = (rank.index + 1) % rank.size;
     const int before = (rank.index + rank.size - 1) % rank.size;
@@ -62,7 +63,7 @@ TEST_CASE("a failure of one rank is the same error on all processes, and the nex
     Work<void> sending =
         rank.world.send(Tensor::zeros(rank.device, {300000}, DType::f32), (rank.index + 1) % rank.size);
     Work<Tensor> started = rank.world.all_reduce(Tensor::zeros(rank.device, {300000}, DType::f32));
-    if (rank.index == 1) throw std::runtime_error("no more thread on the bobbin");
+    if (rank.index == 1) throw std::runtime_error("a simulated failure");
     started.wait();
     sending.wait();
   };
@@ -72,12 +73,12 @@ TEST_CASE("a failure of one rank is the same error on all processes, and the nex
   };
   for (int i = 0; i < 3; ++i) {
     INFO("round " << i);
-    CHECK_THROWS_WITH_AS(run_ranks(everybody(), lost), "rank 1 failed: no more thread on the bobbin", RankFailed);
-    run_ranks(everybody(), sound);
+    CHECK_THROWS_WITH_AS(run_ranks(all_processes(), lost), "rank 1 failed: a simulated failure", RankFailed);
+    run_ranks(all_processes(), sound);
   }
 }
 
-TEST_CASE("ranks that are stopped report by which rank and why") {
+TEST_CASE("ranks that are stopped report the rank that failed and its reason") {
   std::string stopped;
   const auto body = [&](Rank& rank) {
     if (rank.index == 1) throw std::runtime_error("lost");
@@ -88,13 +89,13 @@ TEST_CASE("ranks that are stopped report by which rank and why") {
       throw;
     }
   };
-  CHECK_THROWS_WITH_AS(run_ranks(everybody(), body), "rank 1 failed: lost", RankFailed);
+  CHECK_THROWS_WITH_AS(run_ranks(all_processes(), body), "rank 1 failed: lost", RankFailed);
   if (job->rank() == 0)
     CHECK(stopped == "rank 0, call 2: all_reduce(sum) f32[4]: stopped, because rank 1 failed: lost");
 }
 
 TEST_CASE("out of memory and wrong input keep their kind on all processes") {
-  WorldOptions options = everybody();
+  WorldOptions options = all_processes();
   options.memory_budget = 1024;
   const auto hungry = [](Rank& rank) {
     if (rank.index == 1) Tensor::zeros(rank.device, {1000}, DType::f32);
@@ -105,7 +106,7 @@ TEST_CASE("out of memory and wrong input keep their kind on all processes") {
     if (rank.index == 1) throw InputError("data.path: expected a folder, got a file");
     rank.world.barrier().wait();
   };
-  CHECK_THROWS_WITH_AS(run_ranks(everybody(), wrong), "data.path: expected a folder, got a file", InputError);
+  CHECK_THROWS_WITH_AS(run_ranks(all_processes(), wrong), "data.path: expected a folder, got a file", InputError);
 }
 
 TEST_CASE("of several failures all report the lowest rank's") {
@@ -113,7 +114,7 @@ TEST_CASE("of several failures all report the lowest rank's") {
     rank.world.barrier().wait();
     throw std::runtime_error(fmt::format("cause {}", rank.index));
   };
-  CHECK_THROWS_WITH_AS(run_ranks(everybody(), body), "rank 0 failed: cause 0", RankFailed);
+  CHECK_THROWS_WITH_AS(run_ranks(all_processes(), body), "rank 0 failed: cause 0", RankFailed);
 }
 
 TEST_CASE("abort ends all processes with its reason, however long") {
@@ -122,7 +123,7 @@ TEST_CASE("abort ends all processes with its reason, however long") {
     if (rank.index == 1) rank.world.abort(why);
     rank.world.barrier().wait();
   };
-  CHECK_THROWS_WITH_AS(run_ranks(everybody(), body), ("rank 1 failed: " + why).c_str(), RankFailed);
+  CHECK_THROWS_WITH_AS(run_ranks(all_processes(), body), ("rank 1 failed: " + why).c_str(), RankFailed);
 }
 
 TEST_CASE("a cycle of large messages and a collective is printed as such") {
@@ -139,11 +140,11 @@ TEST_CASE("a cycle of large messages and a collective is printed as such") {
   for (int r = 0; r < last; ++r)
     cycle += fmt::format("rank {}, message 1: send to rank {} f32[300000] waits for rank {}; ", r, r + 1, r + 1);
   cycle += fmt::format("rank {}, call 2: all_reduce(sum) f32[300000] waits for rank 0", last);
-  CHECK_THROWS_WITH_AS(run_ranks(everybody(), ring), cycle.c_str(), RankFailed);
+  CHECK_THROWS_WITH_AS(run_ranks(all_processes(), ring), cycle.c_str(), RankFailed);
 }
 
 TEST_CASE("ranks that wait for a slow one are in no cycle") {
-  run_ranks(everybody(), [](Rank& rank) {
+  run_ranks(all_processes(), [](Rank& rank) {
     if (rank.index == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
     const Tensor sum = rank.world.all_reduce(Tensor::full(rank.device, {300000}, DType::f32, 1));
     CHECK(sum.to_doubles()[0] == rank.size);
@@ -162,7 +163,7 @@ TEST_CASE("a section without ranks fails on all processes or on none") {
 }
 
 TEST_CASE("between sections rank 0 gathers what each process gives, also after a failure") {
-  CHECK_THROWS_AS(run_ranks(everybody(), [](Rank&) { throw 3; }), RankFailed);
+  CHECK_THROWS_AS(run_ranks(all_processes(), [](Rank&) { throw 3; }), RankFailed);
   for (const std::size_t length : {0, 10, 50000}) {
     const std::vector<std::string> all = job->gather(std::string(length, static_cast<char>('a' + job->rank())));
     CHECK(all.size() == static_cast<std::size_t>(job->rank() == 0 ? job->size() : 0));
@@ -170,14 +171,14 @@ TEST_CASE("between sections rank 0 gathers what each process gives, also after a
   }
 }
 
-TEST_CASE("processes beyond the mesh sit out, and learn how it ended") {
+TEST_CASE("processes beyond the mesh take no part, and know how the section ended") {
   bool is_member = false;
   run_ranks(on_transport(1), [&](Rank& rank) { is_member = rank.size == 1; });
   CHECK(is_member == (job->rank() == 0));
   CHECK_THROWS_WITH_AS(run_ranks(on_transport(1), [](Rank&) { throw InputError("wrong"); }), "wrong", InputError);
 }
 
-TEST_CASE("a mesh of more ranks than the job has processes is wrong input that says both numbers") {
+TEST_CASE("a mesh of more ranks than the job has processes is wrong input; the error has both numbers") {
   CHECK_THROWS_WITH_AS(
       run_ranks(on_transport(7), [](Rank&) {}),
       fmt::format("mesh: dp 7 has 7 ranks, but the job has {} processes: start it with mpirun -n 7", job->size())
