@@ -1,4 +1,4 @@
-// The cells of the results' notebook: what it says and the Python that draws it.
+// The cells of the results' notebook: its text and its Python.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ struct NotebookCell {
   std::string source;
 };
 
-/// What a study has besides the figures of every run.
+/// Which additional figures a study has.
 struct StudyFigures {
   bool pipelines = false;   // a model was cut into stages
   bool head_sizes = false;  // heads of three or more numbers of classes
   bool operator==(const StudyFigures&) const = default;
 };
 
-/// All that a results folder's notebook has below its title.
+/// All cells of a results folder's notebook below its title.
 std::vector<NotebookCell> results_cells(const StudyFigures& figures);
 
 }  // namespace heddle

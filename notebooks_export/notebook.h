@@ -1,5 +1,6 @@
-// A results folder as a page: a step's timeline, memory, loss and time, what pipelines gained and how heads grow; a
-// Jupyter notebook with the code that draws it, so that a reader can go on from there, and HTML without.
+// Exports a results folder: the timeline of a step, memory, loss and time, the speed-up of pipelines and the growth of
+// heads. Makes a Jupyter notebook with the code of its figures, which a reader can extend, and an HTML page without the
+// code.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ std::string contents_of(std::FILE* file) {
 
 std::optional<Finished> run_program(const std::string& program, const std::vector<std::string>& arguments,
                                     const std::filesystem::path& folder) {
-  // A file, not a pipe: nobody has to read while the program writes.
+  // A file, not a pipe, which would have to be read while the program writes.
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::tmpfile(), std::fclose);
   if (!output) fail("{}: no temporary file for its output: {}", program, std::generic_category().message(errno));
   std::vector<char*> argv{const_cast<char*>(program.c_str())};

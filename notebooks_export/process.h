@@ -1,4 +1,4 @@
-// Runs another program and waits for it. Arguments are handed over as they are: no shell reads them.
+// Runs another program and waits for it. Arguments are passed unchanged: no shell reads them.
 #pragma once
 
 #include <filesystem>

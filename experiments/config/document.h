@@ -1,5 +1,5 @@
-// A JSON object that is to be read into a described struct. It knows where each value came from: the file, a variant's
-// patch or the command line's --set.
+// A JSON object that is to be read into a described struct. It records where each value came from: the file, a
+// variant's patch or the command line's --set.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ class Document {
   struct Contents;
   explicit Document(std::shared_ptr<const Contents> contents);
 
-  /// Where the value at a JSON pointer came from, for errors that the description cannot know:
-  /// `fail<InputError>("{}: expected a multiple of 4, got 30", document.where("/train/batch"))` says
-  /// `experiment.json: /variants/2/patch/train/batch: expected ...`. A value that is absent counts as its object's.
+  /// Where the value at a JSON pointer came from, for errors that the description cannot find: `fail<InputError>("{}:
+  /// expected a multiple of 4, got 30", document.where("/train/batch"))` says `experiment.json:
+  /// /variants/2/patch/train/batch: expected ...`. A value that is absent counts as its object's.
   std::string where(std::string_view pointer) const;
   const Contents& contents() const { return *contents_; }
 

@@ -35,7 +35,7 @@ struct ParsedJson {
 /// Throws NotJson with line and column, or InputError if the text passes one of the bounds above.
 ParsedJson parse_json(std::string_view text, std::string_view name);
 
-/// Two spaces an indent, lists of scalars on one line, a newline at the end. Numbers read back as they were.
+/// Indents by two spaces, with lists of scalars on one line and a newline at the end. Numbers read back unchanged.
 std::string to_text(const Value& value);
 /// The same on one line without a newline.
 std::string to_line(const Value& value);

@@ -1,4 +1,5 @@
-// What a `describe` function says, as a tree: the writer, the schema, the help and the merging of patches read it.
+// The fields of a `describe` function as a tree, which the writer, the schema, the help and the merging of patches
+// read.
 #pragma once
 
 #include <list>

@@ -1,5 +1,5 @@
-// Merge patches (RFC 7396) that know the description: a changed "type" drops what stood beside the old one, and what a
-// null takes away must be a known key.
+// Merge patches (RFC 7396) that follow the description: a changed "type" drops the keys of the old one, and a null must
+// name a known key.
 #pragma once
 
 #include <cstdint>

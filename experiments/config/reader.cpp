@@ -136,7 +136,7 @@ class Reader final : public Describer {
     const Array* const array = take_array(key, list_words("object", any_number(), length), length);
     if (array == nullptr) return;
     const std::string pointer = child_pointer(pointer_, key.name);
-    value.resize(0);  // elements of the default list must not shine through
+    value.resize(0);  // elements of the default list must not remain
     value.resize(array->size());
     for (std::size_t i = 0; i < array->size(); ++i) {
       read_object(&(*array)[i], child_pointer(pointer, i), [&](Describer& inner) { value.element(inner, i); });

@@ -33,7 +33,7 @@ bool is_folder_name(std::string_view name) {
 
 constexpr std::string_view kFolderName = "a name that a folder can have";
 
-/// Takes apart what stands around the root: "$schema", "variants" and the name.
+/// Reads the keys around the root: "$schema", "variants" and the name.
 class Front {
  public:
   Front(Value root, Source& source, Problems& problems)
@@ -170,7 +170,7 @@ void warn(const std::vector<Discarded>& discarded, const Value& root, const Sour
           std::vector<std::string>& warnings) {
   for (const Discarded& value : discarded) {
     if (value_at(root, value.pointer) != nullptr) continue;
-    std::string line = fmt::format("{}: discarded with the type that it was given for; give it again if it is to stay",
+    std::string line = fmt::format("{}: discarded, because it belongs to the previous type; repeat it to keep it",
                                    source.where(value.origin, value.pointer));
     if (std::find(warnings.begin(), warnings.end(), line) == warnings.end()) warnings.push_back(std::move(line));
   }

@@ -37,7 +37,7 @@ struct ExperimentFile {
 using RootMaker = std::function<Describer::Body()>;
 
 /// Reads all variants of a file, or throws one InputError with all that is wrong. `sets` are `a.b=json`; they come
-/// after the variants' patches. "$schema" and "variants" are read here; everything else, "name" included, is for the
+/// after the variants' patches. "$schema" and "variants" are read here; all other keys, "name" included, belong to the
 /// root.
 ExperimentFile read_experiment_file(const std::filesystem::path& path, std::span<const std::string> sets,
                                     const RootMaker& make_root);

@@ -1,4 +1,4 @@
-// The words of error messages, of `heddle help` and of the JSON schema, in one place so that they agree.
+// The wording of error messages, of `heddle help` and of the JSON schema, in one place so that they agree.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// How many errors of one file are reported together.
+/// The number of errors of one file that are reported together.
 inline constexpr std::size_t kMostProblems = 20;
 
 /// ` >= 1`, ` from 0 to 1`, ` >= 0 and < 1`, or nothing.

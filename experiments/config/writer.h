@@ -1,4 +1,4 @@
-// Described structs to JSON text: the effective experiment, every default filled in.
+// Writes described structs as JSON text: the effective experiment with every default filled in.
 #pragma once
 
 #include <span>

@@ -66,11 +66,11 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   return call.code;
 }
 
-/// `who` begins the message: `heddle: `. Every process prints on `all`; on the other streams only rank 0's does.
+/// `prefix` begins the message: `heddle: `. Every process prints on `all`; only rank 0's prints on the other streams.
 int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
-                  std::ostream& all, const std::string& who) {
-  const auto report = [&console, &who](const std::exception& error, int code) {
-    console.err << who << error.what() << "\n" << std::flush;
+                  std::ostream& all, const std::string& prefix) {
+  const auto report = [&console, &prefix](const std::exception& error, int code) {
+    console.err << prefix << error.what() << "\n" << std::flush;
     return code;
   };
   try {

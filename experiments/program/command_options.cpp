@@ -41,10 +41,10 @@ void add_run(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<RunCommand>();
   add_run_options(app, *command);
   app.add_option("--out", command->out, "results folder (default: results/NAME)")->check(check_folder_name);
-  CLI::Option* const resume =
-      app.add_flag("--resume", command->resume, "go on from the newest checkpoint in the results folder, on any ranks");
+  CLI::Option* const resume = app.add_flag(
+      "--resume", command->resume, "resume from the newest checkpoint in the results folder, on any number of ranks");
   app.add_flag("--fresh-head", command->fresh_head,
-               "with --resume: keep the backbone and begin a new head, also for other classes and data")
+               "with --resume: keep the backbone and begin a new head; classes and data may change")
       ->needs(resume);
   app.callback([&call, command] { call.code = run_command(*command, call.console, call.join()); });
 }
@@ -81,16 +81,18 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ScheduleCommand>();
   app.add_option("NAME", command->name, "one of `heddle list schedules`");
   app.add_option("--file", command->file,
-                 "read the schedule from a file that PyTorch's pipelining wrote, in place of a name")
+                 "instead of a name: read the schedule from a file that PyTorch's pipelining wrote")
       ->type_name("FILE.csv");
-  app.add_flag("--search", command->search,
-               "in place of a name: find the best of all schedules and of those made for these costs; m, v and "
-               "warm-up are varied, and the costs are those of one of --micro-batches micro-batches");
-  app.add_option("--memory", command->memory,
-                 "with --search: how many micro-batches each rank may hold; one counts from its forward to the "
-                 "end of its weight part");
+  app.add_flag(
+      "--search", command->search,
+      "instead of a name: find the best of all named schedules and of schedules made for these costs; m, v and "
+      "warm-up are varied, and --costs are those of a micro-batch when there are --micro-batches of them");
+  app.add_option(
+      "--memory", command->memory,
+      "with --search: the number of micro-batches that each rank may hold; one is held from its forward to the "
+      "end of its weight part");
   app.add_option("--most-micro-batches", command->most_micro_batches,
-                 "with --search: also weigh multiples of m up to this number (default: only its divisors)");
+                 "with --search: also try multiples of m up to this number (default: only its divisors)");
   app.add_option("--stages", command->stages,
                  "p, the number of ranks; with --chunks v the model is cut into p * v stages");
   app.add_option("--micro-batches", command->micro_batches, "m");
@@ -106,10 +108,10 @@ void add_schedule(CLI::App& app, CommandCall& call) {
       {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}};
   app.add_option_function<std::string>(
          "--recompute", [command, modes](const std::string& mode) { command->recompute = modes.at(mode); },
-         "run forward again before backward (R), for all micro-batches or all but the last (default: never)")
+         "run the forward again before the backward (R), for all micro-batches or all but the last (default: never)")
       ->check(CLI::IsMember({"never", "always", "except_last"}));
-  app.add_flag("--csv", command->csv, "print the schedule as PyTorch reads it (without recomputation)");
-  app.add_option("--svg", command->svg, "also draw it into this file")->type_name("FILE");
+  app.add_flag("--csv", command->csv, "print the schedule in PyTorch's format (without recomputation)");
+  app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
   app.add_flag("--json", command->json, "print the figures as JSON");
   app.callback([&call, command] { schedule_command(*command, call.console); });
 }
@@ -143,11 +145,11 @@ void add_bench(CLI::App& app, CommandCall& call) {
   app.add_option("NAME", command->name, fmt::format("{}; without it all but gpu", fmt::join(bench_names(), " or ")));
   CLI::Option* const protocol =
       app.add_option("--protocol", command->protocol,
-                     "with head: in place of its steps, the images/s of a recipe as PLSC measures them (plsc), scaled "
+                     "with head: instead of its steps, the images/s of a recipe as PLSC measures them (plsc), scaled "
                      "down by --set where this machine is small")
           ->check(CLI::IsMember({"plsc"}));
   add_set_option(app, command->sets).description("override one key of the protocol's experiment")->needs(protocol);
-  app.add_option("--runs", command->runs, "how often the protocol is run (default: 5)")
+  app.add_option("--runs", command->runs, "the number of runs of the protocol (default: 5)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}))
       ->needs(protocol);
   app.add_option("--threads", command->threads, "computing threads (default: one per core)")
@@ -161,16 +163,17 @@ void add_bench(CLI::App& app, CommandCall& call) {
 
 void add_reproduce(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ReproduceCommand>();
-  app.add_option("NAME", command->name, "one experiment; without it and without --all or --quick they are listed");
+  app.add_option("NAME", command->name, "one experiment; without it, --all and --quick, all experiments are listed");
   app.add_flag("--all", command->all, "run all of them, one after another");
-  app.add_flag("--quick", command->quick, "run them cut short; all of them then take minutes");
+  app.add_flag("--quick", command->quick, "run shortened experiments; all of them then take minutes");
   app.add_option("--data", command->data, "the ORL database of faces, for the experiments that need it")
       ->type_name("PATH/TO/orl_faces");
-  app.add_option("--out", command->out, "where results go (default: results/reproduce)")->type_name("DIR");
-  app.add_option("--claims", command->claims, "where the claims lie (default: experiments/claims)")->type_name("DIR");
+  app.add_option("--out", command->out, "results folder (default: results/reproduce)")->type_name("DIR");
+  app.add_option("--claims", command->claims, "the folder of the claims (default: experiments/claims)")
+      ->type_name("DIR");
   app.callback([&call, command] {
     if (launch_of_environment())
-      fail<InputError>("reproduce: runs one experiment after another in one process; call it without mpirun");
+      fail<InputError>("reproduce: it runs one experiment after another in one process: call it without mpirun");
     const auto run = [](const std::vector<std::string>& arguments, const Console& inner) {
       std::vector<const char*> words{"heddle"};
       for (const std::string& argument : arguments) words.push_back(argument.c_str());
@@ -198,7 +201,8 @@ struct CommandRow {
 constexpr std::array commands{
     CommandRow{"run", "train and evaluate every variant of an experiment", add_run, true},
     CommandRow{"plan", "memory, traffic and FLOPs of an experiment, without computing", add_plan},
-    CommandRow{"explain", "the model as a table: placements, and what moves between ranks in a step", add_explain},
+    CommandRow{"explain", "the model as a table: placements, and the communication between ranks in a step",
+               add_explain},
     CommandRow{"schedule", "a pipeline schedule: its picture, its figures, or its CSV", add_schedule},
     CommandRow{"validate", "check experiment files", add_validate},
     CommandRow{"schema", "print the JSON Schema of an experiment, for editors", add_schema},

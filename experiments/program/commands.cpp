@@ -167,7 +167,7 @@ int run_command(const RunCommand& command, const Console& console, Processes* jo
                   job);
   together(job, [&] {
     find_devices(study, job);
-    // The resolved value is written: the cores of another machine would give other bits.
+    // The resolved value is written, because the number of cores of a different machine would give different bits.
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
     if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
@@ -224,7 +224,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
   }
   std::optional<ResultsFolder> folder;
   if (!command.out.empty()) {
-    Study<Experiment> written = study;  // a plan of what is written is the same plan
+    Study<Experiment> written = study;  // a plan of the written experiment is the same plan
     for (std::size_t i = 0; i < devices.size(); ++i) written.variants[i].root.device = devices[i];
     folder.emplace(command.out, effective_json(written), false);
   }
@@ -283,7 +283,7 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
                       const Console& console) {
   std::vector<std::string> errors;
   for (const std::filesystem::path& file : files) {
-    if (file.string().ends_with(".schema.json")) {  // so that experiments/*.json may be given
+    if (file.string().ends_with(".schema.json")) {  // so that experiments/*.json may be an argument
       console.out << fmt::format("{}: skipped, because it is the schema of experiments\n", file.string());
       continue;
     }

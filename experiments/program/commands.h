@@ -1,5 +1,4 @@
-// What each command of the command line does. Results go to `out`, narration and progress to `err`; wrong input is an
-// InputError.
+// The commands of the command line. Results go to `out`, notes and progress to `err`; wrong input is an InputError.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct Console {
   std::ostream& out;
   std::ostream& err;
   Terminal terminal;  // of err
-  /// Ends the program although some of its threads never will. Set by main, which may do that.
+  /// Ends the program although some of its threads never end. Set by main, which alone may exit.
   std::function<void(int code)> end_at_once = [](int) {};
   Terminal out_terminal{};
 };
@@ -35,7 +34,7 @@ struct RunCommand {
   bool fresh_head = false;  // when resuming
 };
 
-/// Trains every variant of a file, on the processes of a job if there is one. Gives the exit code: 0, or that of the
+/// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code: 0, or that of the
 /// first variant that ended early.
 int run_command(const RunCommand& command, const Console& console, Processes* job = nullptr);
 struct PlanCommand {
@@ -47,7 +46,7 @@ struct PlanCommand {
   std::filesystem::path out;  // results folder; empty: none is written
 };
 /// Plans the variants of a file. A search prints the plan of each variant with the largest value of a field that fits.
-/// Gives 3 if no value fits for one of them.
+/// Returns 3 if no value fits for one of them.
 int plan_command(const PlanCommand& command, const Console& console);
 
 struct ExplainCommand {

@@ -1,4 +1,4 @@
-// What a run is to the job of processes that mpirun started it in.
+// Relates a run to the job of processes in which mpirun started it.
 #pragma once
 
 #include <string>

@@ -73,8 +73,8 @@ class Search {
       too_large_ = std::move(least);
   }
 
-  /// The largest value that the experiment takes is tried. If it does not fit, bytes rise again somewhere below it:
-  /// the search goes on between it and the largest value that was seen to fit.
+  /// The largest value that the experiment takes is tried. If it does not fit, bytes rise again somewhere below it: the
+  /// search continues between it and the largest value that was found to fit.
   void go_to_the_last() {
     std::optional<Trial> fitted = std::move(fitting_);
     fitting_.reset();

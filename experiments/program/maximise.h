@@ -20,7 +20,7 @@ struct Largest {
   bool fits = false;
   std::int64_t value = 0;
   VariantResult plan;
-  /// Why the next larger value does not fit; if none fits, what the smallest needs.
+  /// The reason why the next larger value does not fit; if none fits, the bytes that the smallest needs.
   std::string why;
 };
 

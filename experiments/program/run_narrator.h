@@ -1,4 +1,4 @@
-// Shows on the console how a variant trains, and writes its steps into the results folder.
+// Prints the progress of a variant's training on the console, and writes its steps into the results folder.
 #pragma once
 
 #include <string>

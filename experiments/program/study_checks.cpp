@@ -73,7 +73,7 @@ void check_device(const StudyVariant& member) {
     return;
   }
   if (e.clock == ClockType::virtual_time)
-    fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes",
+    fail<InputError>("{}: expected \"wall\" with device cuda: a virtual clock sees only the CPU",
                      member.document.where("/clock"));
   if (e.winograd)
     fail<InputError>("{}: expected false with device cuda: cuDNN chooses its own algorithms",
@@ -91,7 +91,7 @@ void check_types(const StudyVariant& member) {
                      member.document.where("/train/loss_scale"), name_of(train.dtype));
 }
 
-/// Checks what no single field can know.
+/// Checks conditions that concern several fields.
 void check(const StudyVariant& member) {
   const Experiment& e = member.root;
   check_types(member);
@@ -118,7 +118,8 @@ void check(const StudyVariant& member) {
                      member.document.where("/train/optimizer/momentum"));
 }
 
-/// Resolves the choices that are left to the machine: another machine might choose otherwise, and give other bits.
+/// Resolves the choices that are left to the machine: a different machine might choose differently, and give different
+/// bits.
 void settle(Experiment& experiment, bool is_bf16_fast) {
   // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
   constexpr std::int64_t rows_of_gpu_tile = 32768;

@@ -1,5 +1,5 @@
-// Studies that were read are checked where no single field can tell, and settled on this machine, before anything is
-// done with them.
+// Checks studies for conditions that concern several fields, and resolves the choices that depend on this machine,
+// before anything runs.
 #pragma once
 
 #include "experiments/config/study.h"
@@ -12,13 +12,13 @@ using StudyVariant = Study<Experiment>::Member;
 /// Whether this machine's CPU multiplies bf16 faster than f32.
 bool is_bf16_fast_here();
 
-/// Checks a study that is to be run. InputError names the place in the file where a variant's model, layout, types or
-/// device cannot be. What is left to the machine (the head's product type and class tile) becomes what it is on this
-/// one.
+/// Checks a study that is to be run. InputError names the place in the file if a variant's model, layout, types or
+/// device are impossible. The choices that are left to the machine (the head's product type and class tile) are
+/// resolved for this one.
 Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast = is_bf16_fast_here());
 
-/// The same of a variant that is only to be planned, by whatever clock or transport: what is counted is what its own
-/// device would hold.
+/// The same for a variant that is only planned. Its clock and transport do not matter; the plan counts the bytes on its
+/// own device.
 void prepare_plan(StudyVariant& member);
 
 }  // namespace heddle

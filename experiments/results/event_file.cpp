@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-/// TensorFlow's guard against checksums of data that hold checksums.
+/// TensorFlow masks checksums, so that data which contain checksums are safe.
 std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
 }

@@ -1,4 +1,4 @@
-// The tables of a run's pipelines. Each is empty where the run has nothing to show in it.
+// The tables of a run's pipelines. A table is empty if the run has no figures for it.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace heddle {
 
-/// The speedup over naive, and how near it comes to what the schedule allows.
+/// The speedup over naive, and its share of the schedule's ideal.
 std::string pipelines_table(const RunResult& run);
 
-/// What each rank keeps for backward: by its schedule, and at its peak memory. The bytes per sample show which
-/// schedules keep the same for each sample and differ in the number of samples only; with recomputation they would mean
-/// nothing.
+/// The activations that each rank keeps for backward: by its schedule, and at its peak memory. The bytes per sample
+/// show which schedules keep the same for each sample and differ in the number of samples only; with recomputation they
+/// would mean nothing.
 std::string kept_table(const RunResult& run);
 
 /// The output of each rank in a forward pass, and how busy it is.

@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// What a stream can show.
+/// The abilities of an output stream.
 struct Terminal {
   bool is_terminal = false;
   bool colour = false;
@@ -35,7 +35,7 @@ class Progress {
   void begin(std::string label, std::int64_t first_step, std::int64_t steps, std::int64_t batch);
   /// After a step. Draws at most ten times a second, and always the last step.
   void step(const StepRecord& record);
-  /// Draws a text instead, for what has no steps: `evaluating`.
+  /// Draws a text instead, for a phase without steps: `evaluating`.
   void show(const std::string& text);
   /// Removes the line, so that other text can be written.
   void clear();

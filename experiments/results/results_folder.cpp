@@ -38,7 +38,7 @@ void make_folder(const fs::path& path) {
 
 /// Removes our file from each of a folder's folders, and those folders that it leaves empty.
 void remove_from_each(const fs::path& folder, std::string_view file) {
-  std::error_code ignored;  // what is not there, or holds other files, stays as it is
+  std::error_code ignored;  // a folder that does not exist, or has other files, is left as it is
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (fs::remove(entry.path() / file, ignored)) fs::remove(entry.path(), ignored);
   }

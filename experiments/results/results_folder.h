@@ -22,10 +22,10 @@ std::string folder_name(std::string_view variant);
 
 class ResultsFolder {
  public:
-  /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. What an earlier run left
-  /// there stays until the first call below, so that a run which never begins (a misspelt path to the data, a
-  /// checkpoint of another experiment) costs nothing. Then experiment.json is written and, unless the run resumes the
-  /// earlier one, the files of that one are removed. `now`: seconds, for write_if_due.
+  /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. The files of an earlier run
+  /// stay until the first call below, so that a run which fails before it begins (a misspelt path to the data, a
+  /// checkpoint of a different experiment) destroys nothing. Then experiment.json is written and, unless the run
+  /// resumes the earlier one, the files of that one are removed. `now`: seconds, for write_if_due.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
                 std::function<double()> now = steady_seconds);
 
@@ -43,12 +43,12 @@ class ResultsFolder {
   /// study of very many short variants is written a number of times that grows with the logarithm of theirs, and no run
   /// that is killed loses more than the last second of its summary.
   void write_if_due(const RunResult& run);
-  /// Writes what the last write did not have yet.
+  /// Writes the variants that the last write did not include.
   void finish(const RunResult& run);
 
  private:
   void begin();
-  /// Error if the folder was removed or replaced since it was made: what would be written now would lack the rest.
+  /// Error if the folder was removed or replaced since it was made: further files would be incomplete.
   void check_that_it_is_there() const;
 
   std::filesystem::path path_;

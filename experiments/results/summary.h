@@ -1,4 +1,4 @@
-// The texts that a results folder holds, each a pure function of what was measured. What was not measured is null.
+// The texts of a results folder, each a pure function of the measurements. A value that was not measured is null.
 #pragma once
 
 #include <string>

@@ -160,7 +160,7 @@ std::string memory_table(const RunResult& run, const Unit& unit) {
   return text;
 }
 
-/// The result of a search, and what ended it.
+/// The result of a search, and the reason why it ended.
 std::string maximised_text(const RunResult& run) {
   std::string text;
   for (const VariantResult& variant : run.variants) {
@@ -292,13 +292,13 @@ std::string results_table(const RunResult& run) {
     text += "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
             pipelines;
   if (const std::string outputs = outputs_table(run); !outputs.empty())
-    text += "\nforward passes: what each rank makes, and the share of the time in which it computes\n" + outputs;
+    text += "\nforward passes: the output of each rank, and the share of the time in which it computes\n" + outputs;
   const Unit memory_unit = unit_of_memory(run);
   if (const std::string memory = memory_table(run, memory_unit); !memory.empty())
     text +=
         fmt::format("\npeak memory of each rank ({}); other: workspace and communication\n", memory_unit.name) + memory;
   if (const std::string kept = kept_table(run); !kept.empty())
-    text += "\nkept for backward at one time, by the schedule, and activations at peak memory\n" + kept;
+    text += "\nkept for backward at the same time, by the schedule, and activations at peak memory\n" + kept;
   const SentTable sent(run);
   if (const std::string rows = sent.to_text(); !rows.empty())
     text += fmt::format("\nbytes that rank 0 sends in one step ({}): counted, and by formula in its parts\n",

@@ -16,7 +16,7 @@ namespace heddle {
 
 namespace {
 
-// Sends have a track of their own: they last while the rank goes on to receive.
+// Sends have a track of their own, because a send lasts while the rank goes on to receive.
 enum Track { compute, communication, sends };
 constexpr int kinds_of_track = 3;
 constexpr std::array<std::string_view, kinds_of_track> track_names{"compute", "communication", "sends"};
@@ -104,7 +104,8 @@ class Writer {
   void interval(const Span& event, int rank, int track, double offset, std::string_view variant) {
     std::string arguments = "\"variant\":" + json_string(variant);
     if (event.is_communication) arguments += fmt::format(",\"bytes\":{}", event.bytes);
-    // Both ends are rounded, not the duration: what ends where the next begins must not overlap it by a nanosecond.
+    // Both ends are rounded, not the duration: a span that ends where the next one begins must not overlap it by a
+    // nanosecond.
     const double begin = std::round((event.begin_seconds + offset) * nanoseconds);
     const double end = std::round((event.begin_seconds + event.seconds + offset) * nanoseconds);
     write(fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",

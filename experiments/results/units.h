@@ -26,7 +26,7 @@ std::string heading(std::string_view what, const Unit& unit);
 /// Three significant digits, at most three of them after the point: `5214`, `36.7`, `9.48`, `0.003`, `0`.
 std::string in_unit(double value, const Unit& unit);
 
-/// The cell of what was not measured.
+/// The cell of a value that was not measured.
 inline constexpr const char* absent = "-";
 
 /// A column of one quantity, some of whose rows may be absent.
@@ -36,7 +36,7 @@ class Column {
     cells_.push_back(value);
     if (value) values_.push_back(*value);
   }
-  /// Those that are not absent.
+  /// The values that are present.
   std::span<const double> values() const { return values_; }
   std::string cell(std::size_t row, const Unit& unit) const {
     return cells_[row] ? in_unit(*cells_[row], unit) : absent;

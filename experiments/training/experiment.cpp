@@ -19,7 +19,7 @@ static void describe(Describer& d, MeshConfig& c) {
 static void describe(Describer& d, LinkModel& c) {
   const Range latency = between(0, 1e6);
   const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
-  d.field("latency", c.within_node.latency, latency, "seconds that a message of any length takes at least");
+  d.field("latency", c.within_node.latency, latency, "seconds that every message takes, whatever its length");
   d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes per second between two ranks of a node");
   d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6), "0: all ranks are on one node");
   d.field("node_latency", c.between_nodes.latency, latency, "the same between ranks of different nodes");
@@ -35,18 +35,17 @@ static void describe(Describer& d, PipelineConfig& c) {
   }();
   int index = static_cast<int>(std::find(schedules.begin(), schedules.end(), c.schedule) - schedules.begin());
   d.choice("schedule", index, schedules,
-           "the order in which each rank works (see heddle list schedules; heddle schedule NAME draws one); csv: read "
+           "the order of each rank's actions (see heddle list schedules; heddle schedule NAME draws one); csv: read "
            "from a file");
   c.schedule = schedules[static_cast<std::size_t>(index)];
   d.field("file", c.file, "the file of the schedule csv, as PyTorch's pipelining writes it");
   d.field("chunks", c.chunks, between(0, 1024),
           "stages of each rank; 0: two for schedules that take several, else the number that the schedule is made for");
   choice(d, "recompute", c.recompute,
-         "run a stage's forward again before its backward, and keep its inputs only: always, or except for the last "
-         "micro-batch; sqrt: keep the ends of about sqrt(n) segments of its n layers");
-  d.field(
-      "recompute_layers", c.recompute_layers, between(0, 10000),
-      "layers whose values are not kept for backward, but computed again there; * stands for any text, as in layer1.*");
+         "run a stage's forward again before its backward, and keep only its inputs: always, or except for the last "
+         "micro-batch; sqrt: keep the inputs of about sqrt(n) segments of its n layers");
+  d.field("recompute_layers", c.recompute_layers, between(0, 10000),
+          "layers whose values are not kept for backward, but recomputed there; * stands for any text, as in layer1.*");
   choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
 }
 
@@ -72,7 +71,7 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("batch", c.batch, between(1, 1e9), "samples in each step, over all ranks and micro-batches");
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
-  d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is learned or saved");
+  d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is trained or saved");
   constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
   choice(d, "dtype", c.dtype, types,
          "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
@@ -84,7 +83,7 @@ static void describe(Describer& d, TrainConfig& c) {
   describe_optimizer(d, "optimizer", c.optimizer);
   describe_learning_rate(d, "schedule", c.schedule);
   object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
-  choice(d, "shard", c.shard, "optimizer: ranks with equal weights share out the optimizer's state and step (ZeRO-1)");
+  choice(d, "shard", c.shard, "optimizer: ranks with equal weights shard the optimizer's state and step (ZeRO-1)");
   d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12),
           "size of the buckets in which gradients are summed over ranks during backward");
   d.field("save", c.save, "whether checkpoints are written; a run without them cannot be resumed");
@@ -128,16 +127,16 @@ void describe(Describer& d, Experiment& c) {
   object(d, "profile", c.profile,
          "the device of each rank whose time plan predicts: a kernel takes as long as its operations or its bytes");
   object(d, "mesh", c.mesh, "the mesh of ranks");
-  object(d, "pipeline", c.pipeline, "how the stages along pp share a step");
-  d.field("seed", c.seed, between(0, largest_exact_integer), "all random numbers follow from it");
+  object(d, "pipeline", c.pipeline, "how the stages along pp execute a step");
+  d.field("seed", c.seed, between(0, largest_exact_integer), "determines all random numbers");
   d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("tf32", c.tf32,
           "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");
   d.field("memory_budget", c.memory_budget, between(0, largest_exact_integer),
-          "bytes that a rank may hold; 0: no bound");
+          "number of bytes that a rank may hold; 0: no limit");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
-          "seconds after which a rank's wait for another is an error");
+          "seconds after which a rank's wait for another one is an error");
   describe_data(d, "data", c.data);
   describe_model(d, c.model);
   object(d, required("head"), c.head, "the classes and their loss");

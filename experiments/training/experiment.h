@@ -39,7 +39,7 @@ inline constexpr auto enum_names<ClockType> = enum_table<ClockType>({
     {ClockType::virtual_time, "virtual"},
 });
 
-/// What ranks with equal copies of the parameters share out.
+/// The state that ranks with equal copies of the parameters shard.
 enum class ShardedState { none, optimizer };
 template <>
 inline constexpr auto enum_names<ShardedState> = enum_table<ShardedState>({
@@ -53,7 +53,7 @@ struct MeshConfig {
   std::int64_t tp = 1;
 };
 
-/// How the stages along pp share a step.
+/// How the stages along pp execute a step.
 struct PipelineConfig {
   std::string schedule = "1f1b";  // a name of schedule_types(), or csv
   std::string file;               // of the schedule csv
@@ -63,7 +63,7 @@ struct PipelineConfig {
   Receives receives = Receives::at_use;
 };
 
-/// What distinguishes ranks for a virtual clock.
+/// The differences between ranks for a virtual clock.
 struct RanksConfig {
   std::vector<double> speed;  // by rank; 1 where there is none
   double jitter = 0;

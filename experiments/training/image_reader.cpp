@@ -16,7 +16,7 @@ Tensor ImageReader::to_device(std::span<const float> pixels, std::int64_t images
 }
 
 Tensor ImageReader::read(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first) {
-  // Piece by piece through a small buffer, for no meter sees the host's.
+  // Piece by piece through a small buffer, because the meter does not count memory of the host.
   constexpr std::int64_t piece_floats = std::int64_t{4} << 20;
   const ImageShape& image = dataset_.image();
   const auto images = static_cast<std::int64_t>(indices.size());

@@ -14,11 +14,11 @@ namespace heddle {
 
 namespace {
 
-// A trace shows the shape of a step; the first ones also show what is built once.
+// A trace shows the structure of a step; the first steps also show the work that is done once.
 constexpr std::int64_t traced_steps = 5;
-// On plan one step is like another, once the optimizer and the kept statistics are there.
+// On plan all steps are equal, once the optimizer and the kept statistics exist.
 constexpr std::int64_t planned_steps = 2;
-// Where the number of sampled classes depends on the batch, steps differ: more of them are walked.
+// Where the number of sampled classes depends on the batch, steps differ, and more of them are simulated.
 constexpr std::int64_t most_planned_steps = 100;
 
 /// Bytes between a rank and the others.
@@ -84,8 +84,8 @@ class RankRun {
   }
   std::int64_t walked_steps() const { return sample_varies() ? most_planned_steps : planned_steps; }
 
-  /// Counts the steps from `end` on: those with a loss are like the first one, the others like the last that was
-  /// walked.
+  /// Counts the steps from `end` on: steps with a loss count as the first one, the others as the last one that was
+  /// simulated.
   void count_unwalked(std::int64_t end) {
     const auto losses_before = [every = experiment_.head.loss_every](std::int64_t step) {
       return (step + every - 1) / every;
@@ -100,7 +100,8 @@ class RankRun {
     if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
   }
 
-  /// The formula holds for training steps that compute everything once, the loss too, and that all send as much.
+  /// The formula holds for training steps that compute everything once, including the loss, and that all send the same
+  /// number of bytes.
   bool has_formula_of_sent_bytes() const {
     const bool sends_sample = rank_.mesh.size(experiment_.head.copy_axes()) > 1;
     if (sends_sample && sample_varies()) return false;
@@ -120,7 +121,8 @@ class RankRun {
                          settings_.checkpoints.string(), first, experiment_.train.steps);
       if (first > 0) load(first);
     } else if (leads() && has_data()) {
-      // What a resumed run finds later must be of this run; the others save only after a barrier with this rank.
+      // Checkpoints that a resumed run finds later must be of this run; the other ranks save only after a barrier with
+      // this rank.
       checkpoints_.clear();
     }
     if (leads()) {
@@ -141,7 +143,7 @@ class RankRun {
 
   void update(StepRecord& record) {
     record.loss = trainer_->compute_gradients(record.step);
-    // Stopped before the weights and an earlier checkpoint are lost to it.
+    // Stops before the weights, and an earlier checkpoint, are lost.
     if (record.loss && !std::isfinite(*record.loss))
       fail<RankFailed>("step {}: the loss is {}: the training has diverged", record.step, *record.loss);
     const Trainer::Update update = trainer_->apply_gradients(record.step);
@@ -212,12 +214,12 @@ class RankRun {
   VariantResult& result_;  // each rank writes its own row, rank 0 the rest
   Rank& rank_;
   std::shared_ptr<Tracer> tracer_;
-  std::optional<Trainer> trainer_;  // made within run: what it holds when memory ends is reported too
+  std::optional<Trainer> trainer_;  // made within run, so that its memory is reported also when it runs out of memory
   CheckpointFolder checkpoints_;
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;
-  Traffic unwalked_;  // of the steps that plan does not walk
+  Traffic unwalked_;  // of the steps that plan does not simulate
   double unwalked_busy_ = 0;
 };
 

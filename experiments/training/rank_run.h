@@ -13,7 +13,7 @@ namespace heddle {
 struct RunSettings;
 class RunObserver;
 
-/// What all ranks of a run share. The observer is rank 0's.
+/// The state that all ranks of a run share. The observer is rank 0's.
 struct RankTask {
   const Experiment& experiment;
   const Dataset& dataset;

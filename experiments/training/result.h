@@ -1,4 +1,4 @@
-// What a run measured: the one type that the summary, the table, the metrics and the notebook are made from.
+// The measurements of a run. The summary, the table, the metrics and the notebook are all made from this type.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +59,9 @@ struct SentInStep {
   StepBytes formula;
 };
 
-/// How a model cut into stages was run, and what was to be expected of it.
+/// How a model that is cut into stages was run, and its expected figures.
 struct PipelineResult {
-  /// As the experiment names them.
+  /// The names that the experiment uses.
   std::string schedule_name;
   std::string recompute;  // empty for a forward pass alone
   int stages = 1;
@@ -74,13 +74,13 @@ struct PipelineResult {
   /// For each rank along pp, by the schedule: micro-batches kept for backward, and inputs kept to recompute from.
   std::vector<double> kept_micro_batches{};
   std::vector<double> kept_inputs{};
-  /// The time of a step, simulated from costs of the stages that were measured apart from the run.
+  /// The time of a step, simulated with costs of the stages that were measured in isolation.
   std::optional<double> predicted_seconds{};
-  /// For each rank along pp, what its last stage makes of the largest micro-batch: `f32[8,28,28,128]`.
+  /// For each rank along pp, the output of its last stage for the largest micro-batch: `f32[8,28,28,128]`.
   std::vector<std::string> outputs{};
 };
 
-/// The large-class head of a variant: what its costs depend on.
+/// The settings of a variant's large-class head on which its costs depend.
 struct HeadResult {
   HeadConfig config{};
   std::int64_t features = 0;
@@ -88,7 +88,7 @@ struct HeadResult {
   int copies = 1;  // the number of ranks that hold each class and see different samples
 };
 
-/// What a search found: the largest value of a field with which every rank stays within a budget.
+/// The result of a search: the largest value of a field with which every rank stays within a budget.
 struct Maximised {
   std::string field;
   std::int64_t budget = 0;

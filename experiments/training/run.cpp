@@ -103,7 +103,8 @@ class VariantRun {
         predicted_seconds(experiment_, *plan_, profile_stages(experiment_, *dataset_, *plan_, stage_profiles_));
   }
 
-  /// After the run from a further profile, too: a machine's speed changes within minutes. The run is done without it.
+  /// After the run also from a second profile, because a machine's speed changes within minutes. The run does not
+  /// depend on it.
   void predict_again() {
     try {
       if (result_.status == VariantResult::Status::ok) predict();
@@ -134,7 +135,7 @@ class VariantRun {
   RunObserver& observer_;
   StageProfiles own_profiles_;
   StageProfiles& layer_profiles_;
-  // What was measured for another variant was measured minutes ago; on plan it is the same.
+  // Profiles of an earlier variant are minutes old; on plan they are the same.
   StageProfiles profiles_of_this_run_;
   StageProfiles& stage_profiles_;
   std::shared_ptr<const Dataset> dataset_;

@@ -1,4 +1,4 @@
-// Runs one experiment on all its ranks: trains, saves, evaluates, and gives what was measured. With this header a
+// Runs one experiment on all its ranks: trains, saves, evaluates, and returns the measurements. With this header a
 // researcher trains from C++, without the program and its files; tests/experiments/training/train_from_cpp_test.cpp is
 // a complete example:
 //
@@ -32,11 +32,11 @@ namespace heddle {
 struct RunSettings {
   /// Where checkpoints go; none are written if empty.
   std::filesystem::path checkpoints{};
-  /// How they write down the experiment.
+  /// How checkpoints record the experiment.
   ExperimentIdentity identity{};
-  /// Go on from the newest checkpoint there, if there is one.
+  /// Whether to resume from the newest checkpoint there, if there is one.
   bool resume = false;
-  /// Then without its head: a new one begins.
+  /// Whether a resumed run starts with a new head.
   bool fresh_head = false;
   /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
   Processes* job = nullptr;
@@ -46,7 +46,7 @@ struct RunSettings {
   bool asks_bytes_only = false;
   /// Costs of stages that earlier variants have measured, to which this run adds; null: all are measured anew.
   StageProfiles* profiles = nullptr;
-  /// Null: nobody watches the run.
+  /// Null: the run is not observed.
   RunObserver* observer = nullptr;
 };
 

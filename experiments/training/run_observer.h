@@ -1,4 +1,4 @@
-// What goes on while a run trains, for whoever shows it, writes it down or stops waiting for it.
+// The events of a run, for a program that prints them, records them or ends a run that hangs.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  /// The first step is about to begin; it is not 0 when the run goes on from a checkpoint. Gives the records of the
+  /// The first step is about to begin; it is not 0 when the run resumes from a checkpoint. Returns the records of the
   /// steps before it, if they are known.
   virtual std::vector<StepRecord> on_begin(std::int64_t /*first_step*/) { return {}; }
   /// A step has ended.
   virtual void on_step(const StepRecord& /*record*/) {}
-  /// Something other than a step begins: "saving".
+  /// A phase other than a step begins: "saving".
   virtual void on_status(const std::string& /*text*/) {}
-  /// A remark that the user should read, such as what a resumed run does otherwise than the one that saved.
+  /// A note for the user, for example about the differences between a resumed run and the run that saved.
   virtual void on_note(const std::string& /*text*/) {}
-  /// A rank has failed and another one will not end, so that the program should end. Called by a thread that is none of
-  /// the ranks', in any process.
+  /// A rank has failed and another one does not end, so that the program should exit. Called in any process, by a
+  /// thread that is not a rank's.
   virtual void on_stall(const std::string& /*why*/) {}
 };
 

@@ -1,4 +1,4 @@
-// What a rank's stages do in one run of the pipeline's engine: a training step, or a forward pass without a graph.
+// The work of a rank's stages in one run of the pipeline's engine: a training step, or a forward pass without a graph.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class StagePass : public PipelineStages {
   std::int64_t step_;
 };
 
-/// What a training pass needs beside the stages.
+/// The parts of a training pass besides the stages.
 struct TrainingTools {
   const Experiment& experiment;
   const Dataset& dataset;

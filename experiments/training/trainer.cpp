@@ -29,7 +29,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
       models_(plan_, rank, construction_),
       images_(experiment, dataset, rank) {
   construction_.next_stream = plan_->model->streams();
-  construction_.precision = construction_.precision.wide();  // what comes after the model
+  construction_.precision = construction_.precision.wide();  // after the model
   if (experiment.head.is_everywhere() || rank.coordinates.pp == plan_->last_rank())
     head_ = std::make_unique<Head>(
         experiment.head, experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
@@ -216,7 +216,7 @@ void Trainer::forward(std::int64_t step) {
   });
   const NoGrad no_grad(rank_.device);
   (void)engine(plan_->forward).run(pass);
-  rank_.device.backend().settle();  // a forward step's time is all that there is to know of it
+  rank_.device.backend().settle();  // a forward step has no result but its time
   rank_.along(Axis::pp).barrier().wait();
 }
 
@@ -263,7 +263,7 @@ bool Trainer::unscale_gradients() {
 }
 
 double Trainer::gradient_norm() {
-  // A square a parameter, added in model order; what several ranks hold alike counts on the first of them.
+  // One square per parameter, added in model order; a part that several ranks hold counts on the first of them.
   std::vector<std::int64_t> numbers = models_.parameter_numbers();
   numbers.push_back(models_.parameters_of_all());  // the head's
   const std::vector<Parameter*> all = parameters();

@@ -1,4 +1,4 @@
-// One rank's training: what happens in a step, in the order in which it happens.
+// One rank's training: the parts of a step, in the order in which they happen.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ class Trainer {
           std::shared_ptr<const RunPlan> plan);
 
   /// Executes the schedule of a step over its micro-batches, then the head's weight part; gradients of replicated
-  /// parameters are summed over the ranks. Gives the loss, the mean over the global batch; nothing on plan, and in
-  /// steps between those of head.loss_every. A collective call.
+  /// parameters are summed over the ranks. Returns the loss, the mean over the global batch; nothing on plan, and
+  /// nothing in steps that head.loss_every leaves out. A collective call.
   std::optional<double> compute_gradients(std::int64_t step);
 
   struct Update {
@@ -30,8 +30,8 @@ class Trainer {
     std::optional<double> loss_scale{};     // that of the step, in f16
     bool is_skipped = false;
   };
-  /// Clips, steps the optimizer, closes the step's running statistics and lets the gradients go. Where a gradient of
-  /// f16 has overflowed, on whichever rank, all ranks skip the step: neither weights nor optimizer state change, the
+  /// Clips the gradients, steps the optimizer, updates the running statistics and frees the gradients. Where a gradient
+  /// of f16 has overflowed, on whichever rank, all ranks skip the step: neither weights nor optimizer state change, the
   /// head's included, and the optimizer does not count it. A collective call.
   Update apply_gradients(std::int64_t step);
 
@@ -54,7 +54,7 @@ class Trainer {
   /// the part that it holds, or with train.shard a range of its elements.
   ParameterPart stepped_part(const Parameter& parameter) const;
   std::vector<Buffer*> buffers() { return models_.buffers(); }
-  /// All state of this rank's stages, and of its classes, that is needed to go on. It includes the optimizer's, which
+  /// All state of this rank's stages, and of its classes, that is needed to resume. It includes the optimizer's, which
   /// there is none of with train.forward_only.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
@@ -82,8 +82,8 @@ class Trainer {
  private:
   PipelineEngine engine(const std::shared_ptr<const PipelineProgram>& program);
   std::vector<std::int64_t> batch_of(std::int64_t step) const;
-  /// The verdict on a step, for which all stages wait: gives all ranks the loss that may be known to the last stage
-  /// only.
+  /// The overflow check of a step, for which all stages wait. It also gives all ranks the loss, which only the last
+  /// stage may know.
   std::optional<double> shared_loss(std::int64_t step, std::optional<double> loss);
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
@@ -99,7 +99,7 @@ class Trainer {
   bool updates_head_early() const;
   void update_head(std::int64_t step, double factor);
   double learning_rate_of(std::int64_t step) const;
-  /// Divides the gradients of the stages' parameters by the loss scale. Gives whether a gradient of any rank is not
+  /// Divides the gradients of the stages' parameters by the loss scale. Returns whether a gradient of any rank is not
   /// finite.
   bool unscale_gradients();
   double gradient_norm();
@@ -109,7 +109,7 @@ class Trainer {
     double factor = 1;
   };
   Clipped clip_gradients();
-  /// Gives the gradients' norm, if they are clipped by it.
+  /// Returns the gradients' norm, if they are clipped by it.
   std::optional<double> step_optimizer(std::int64_t step, double learning_rate);
 
   const Experiment& experiment_;

@@ -1,5 +1,5 @@
 def crossing(exact, sampled):
-    """From which number of classes on the sampled curve lies below the exact one, interpolated between logarithms."""
+    """The number of classes from which the sampled curve is below the exact one, interpolated between logarithms."""
     both = pd.DataFrame({"exact": exact, "sampled": sampled}).dropna().sort_index()
     ratio = both["sampled"] / both["exact"]
     at = len(ratio)

@@ -21,7 +21,7 @@ def logit_bytes(head, batch, copies=1):
 
 
 def head_bytes(head, batch):
-    """What the fullest rank holds: state, logits (of one class tile if fused), rows of a sample, embeddings twice."""
+    """The bytes that the fullest rank holds: state, logits (of one class tile if fused), rows of a sample, embeddings twice."""
     copies = {"gathered": 2 * head["ranks"], "transposed": 3, "sharded": 1, "fused": 1 if head["stash"] else 0}
     tile = min(head["classes"] / head["ranks"], 2**19 / head["features"]) if head["logits"] == "fused" else 0
     sample = head["rate"] * weight_bytes(head) if head["rate"] < 1 and head["logits"] != "fused" else 0

@@ -4,7 +4,7 @@ if len(curves):
     drawn = [name for name in names if (curves["variant"] == name).any()]
     for i, name in enumerate(drawn):
         curve = curves[curves["variant"] == name]
-        # Of a long run the steps are a thin line, and their mean over a hundredth of it a thick one.
+        # In a long run, the steps are a thin line, and their mean over a hundredth of the run is a thick one.
         stretch = max(len(curve) // 100, 1)
         if stretch > 1:
             axis.plot(curve["step"], curve["loss"], color=f"C{i}", linewidth=0.4, alpha=0.25)

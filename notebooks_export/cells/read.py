@@ -15,7 +15,7 @@ class DamagedResults(Exception):
 
 
 def read_results(name, parse):
-    """What `parse` makes of a file's text."""
+    """The result of `parse` on a file's text."""
     try:
         return parse(Path(name).read_text(encoding="utf-8"))
     except FileNotFoundError:

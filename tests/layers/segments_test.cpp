@@ -1,4 +1,4 @@
-// Recomputed segments of a model: where they are, and that they keep less.
+// Recomputed segments of a model: their boundaries and their memory.
 #include "layers/stages/segments.h"
 
 #include <doctest/doctest.h>
@@ -102,7 +102,7 @@ TEST_CASE("an experiment recomputes by segments or by layers with the bits of a 
   pipeline.recompute_layers = {"a.*", "d.*"};
   CHECK(error_of(pipeline) == "model: no layer's name matches \"d.*\"");
   pipeline.recompute = Recompute::sqrt;
-  CHECK(error_of(pipeline) == "expected none, for with pipeline.recompute = sqrt all layers are recomputed");
+  CHECK(error_of(pipeline) == "expected none, because pipeline.recompute = sqrt recomputes all layers");
 }
 
 }  // namespace heddle

@@ -91,7 +91,7 @@ TEST_CASE(
                                               {"head": {"classes": 7}}]})") == of_heads);
 }
 
-TEST_CASE("a program gets its arguments as they are, runs in the folder, and its output and code come back") {
+TEST_CASE("a program gets its arguments unchanged and runs in the folder; its output and exit code are returned") {
   const Scratch scratch;
   const auto finished =
       run_program("sh", {"-c", "echo \"$1\"; pwd; echo oops >&2; exit 3", "sh", "a b; $(x) '\""}, scratch / ".");

@@ -1,5 +1,5 @@
-// `heddle bench`: what the machine can do and what the operations make of it, measured in one run. A figure stands
-// beside the machine's own limit for it, so that rows from different machines can be compared by their share.
+// `heddle bench`: the limits of the machine and the performance of the operations, measured in one run. Each figure has
+// the machine's own limit beside it, so that rows from different machines can be compared by their share.
 #pragma once
 
 #include <functional>

@@ -73,8 +73,8 @@ constexpr Collective collectives[]{
      }},
 };
 
-/// Seconds of one call: the shortest of several rounds of `calls` calls between barriers. Every round has other values,
-/// because memory is faster if the same value, or zero, was there before.
+/// Seconds of one call: the shortest of several rounds of `calls` calls between barriers. Every round has different
+/// values, because memory is faster if the same value, or zero, was there before.
 template <class Call>
 double seconds_of_call(Communicator& world, Tensor& x, int calls, int rounds, const Call& call) {
   using Clock = std::chrono::steady_clock;
@@ -85,7 +85,7 @@ double seconds_of_call(Communicator& world, Tensor& x, int calls, int rounds, co
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < calls; ++i) call();
     world.barrier().wait();
-    // The first round warms up.
+    // The first round is a warm-up.
     if (round > 0) shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - start).count() / calls);
   }
   return shortest;
@@ -121,7 +121,7 @@ class CollectivesBench {
     if (rank.index == 0) rows_.add(std::move(row));
   }
 
-  /// Plain copies of a tensor: by one rank alone, and by all ranks at once, each of its own.
+  /// Plain copies of a tensor: by one rank alone, and by all ranks at once, each of its own tensor.
   void copies(Rank& rank) {
     constexpr std::int64_t bytes = 512 * mib;
     Tensor x = Tensor::empty(rank.device, {bytes / 4}, DType::f32);

@@ -1,5 +1,5 @@
-// What `heddle explain` prints for one variant: where each layer lies on the mesh, what moves between the ranks, and
-// the totals per step and per rank. All of it follows from shapes, the link model and the device's profile.
+// The output of `heddle explain` for one variant: the placement of each layer on the mesh, the communication between
+// ranks, and the totals per step and per rank. All of it follows from shapes, the link model and the device's profile.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct PlannedCut {
 };
 
 struct Explanation {
-  /// Another placement, to compare with.
+  /// A different placement for comparison.
   struct Choice {
     std::string name;
     PlanTotals totals;
@@ -44,7 +44,7 @@ struct Explanation {
   PlacementPlan plan;
   PlanReport report;
   LayerCosts head;
-  AxisSet class_axes;  // along which the head's ranks have other classes
+  AxisSet class_axes;  // along which the head's ranks have different classes
   /// A single stage if there is no pipeline.
   std::vector<PlannedStage> stages;
   std::vector<PlannedCut> cuts;  // before each stage but the first
@@ -57,7 +57,7 @@ struct Explanation {
 /// InputError if no placement fits into the budget.
 Explanation explain(const Experiment& experiment, const std::string& name, bool automatic);
 
-/// The stage that a layer lies in.
+/// The stage that has a layer.
 int stage_of(const Explanation& explanation, std::size_t application);
 /// The layer that makes a value, or `input`.
 std::string value_name(const Explanation& explanation, int value);

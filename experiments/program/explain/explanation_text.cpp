@@ -28,7 +28,7 @@ std::string seconds_or_none(double seconds) {
   return seconds > 0 ? format_seconds(seconds) : absent;
 }
 
-/// One grid for layers and what is on its way between them: `>` forward, `<` backward.
+/// One grid for layers and the communication between them: `>` forward, `<` backward.
 class LayersTable {
  public:
   explicit LayersTable(const Explanation& e) : e_(e), grid_(headers(e)) {}

@@ -39,7 +39,7 @@ apt_install() {
   local lacking=("$@") as_root=()
   say "these Debian packages are missing: ${lacking[*]}"
   if ! command -v apt-get >/dev/null; then
-    say "there is no apt-get here to install them with. Install them (the names are Debian 12's) in your own way,"
+    say "there is no apt-get here to install them. Install them by other means (the names are Debian 12's),"
     say "then call ./heddle again. Where they lie in an unusual place, set CMAKE_PREFIX_PATH to it and"
     die "HEDDLE_SKIP_PACKAGES=1, so that CMake looks for them."
   fi
@@ -51,7 +51,7 @@ apt_install() {
   fi
   say "installing them now with apt-get (log: $log)"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
-  # A failed update need not matter: the lists that are there may do.
+  # A failed update need not matter: the existing lists may suffice.
   logged "${apt[@]}" update
   logged "${apt[@]}" install --no-install-recommends "${lacking[@]}" ||
     { log_end; die "apt-get could not install them. Once it can, call ./heddle again."; }
@@ -63,7 +63,7 @@ apt_install() {
 logged() {
   local code sink
   exec {sink}> >(
-    trap '' INT  # the last lines are wanted most when somebody interrupts
+    trap '' INT  # the last lines matter most when the user interrupts
     follow
   )
   local reader=$!

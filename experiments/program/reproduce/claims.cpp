@@ -50,13 +50,14 @@ void check_command(const Document& document, const std::string& pointer, const C
 }  // namespace
 
 void describe(Describer& d, Claim& claim) {
-  d.field(required("claim"), claim.claim, "what the documents say, in a few words");
+  d.field(required("claim"), claim.claim, "the claim of the documents, in a few words");
   d.field(required("value"), claim.value,
           "an expression over the summary: variants[sharded].ranks.peak_bytes.total.max / 1e6");
   d.field("equals", claim.equals, "the expression that the value equals");
   d.field("at_least", claim.at_least, "the expression that the value is not below");
   d.field("at_most", claim.at_most, "the expression that the value is not above");
-  d.field("tolerance", claim.tolerance, at_least(0), "how far off the value may be, as a share of what is expected");
+  d.field("tolerance", claim.tolerance, at_least(0),
+          "the largest deviation of the value, as a share of the expected value");
   choice(d, "when", claim.when, "whether the claim holds for the full run, with --quick, or always");
 }
 
@@ -65,7 +66,7 @@ void describe(Describer& d, Check& check) {
   d.field("quick", check.quick, any_number(), "settings that --quick adds, each as for --set");
   choice(d, "when", check.when, "whether the command belongs to the full check, to --quick, or to both");
   d.field("exit_code", check.exit_code, between(0, 4), "with which the command ends");
-  list(d, required("claims"), check.claims, at_least(1), "what must come out");
+  list(d, required("claims"), check.claims, at_least(1), "the claims about its results");
 }
 
 void describe(Describer& d, Claims& claims) {
@@ -73,7 +74,7 @@ void describe(Describer& d, Claims& claims) {
   d.field(required("seconds"), claims.seconds, at_least(0), "how long the full check takes on two cores");
   d.field(required("quick_seconds"), claims.quick_seconds, at_least(0), "how long the check takes with --quick");
   d.field("needs_data", claims.needs_data, "the name of the data set that --data must give");
-  list(d, required("checks"), claims.checks, at_least(1), "commands and what must come out of them");
+  list(d, required("checks"), claims.checks, at_least(1), "commands and the claims about their results");
 }
 
 Claims read_claims(const std::filesystem::path& file) {

@@ -1,5 +1,6 @@
-// What the documents claim about a shipped experiment, as data: experiments/claims/NAME.json stands beside
-// experiments/NAME.json and says which commands to run and what must come out. `heddle reproduce` checks it.
+// The claims of the documents about a shipped experiment, as data: experiments/claims/NAME.json belongs to
+// experiments/NAME.json and names the commands to run and the results that they must have. `heddle reproduce` checks
+// them.
 //
 //   {"shows": "three ways to train the same network: equal losses, unequal memory", "seconds": 60, "quick_seconds": 6,
 //    "checks": [{"command": "run experiments/quickstart.json",
@@ -38,7 +39,7 @@ struct Claim {
   When when = When::always;
 };
 
-/// One command and what must come out of it.
+/// One command and the claims about its results.
 struct Check {
   std::string command;             // run, plan or schedule with its arguments
   std::vector<std::string> quick;  // further --set with --quick

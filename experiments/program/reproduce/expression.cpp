@@ -59,7 +59,7 @@ std::optional<std::int64_t> index_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(index) : std::nullopt;
 }
 
-/// What a path has reached: one value, or the several of a list on its way.
+/// The values that a path has reached: one value, or several if it has passed a list.
 struct Reached {
   std::vector<const Value*> values;
   bool is_list = false;

@@ -17,7 +17,7 @@
 
 namespace heddle {
 
-/// InputError with the place in the text if it is no expression.
+/// InputError with the place in the text if it is not an expression.
 void check_syntax(std::string_view expression);
 
 /// A number or a string. InputError that names the path if there is no such value, or more than one.

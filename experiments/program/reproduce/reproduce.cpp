@@ -31,7 +31,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-/// What the command line leaves to us: the settings of --quick, where the data lie, where results go.
+/// The options that the command line adds: the settings of --quick, the folder of the data, and that of the results.
 std::vector<std::string> arguments_of(const ReproduceCommand& command, const Claims& claims, const Check& check) {
   std::vector<std::string> arguments = words_of(check.command);
   const auto set = [&arguments](const std::string& what) { arguments.insert(arguments.end(), {"--set", what}); };
@@ -56,7 +56,7 @@ class Reproduction {
   Reproduction(const ReproduceCommand& command, const Console& console, const CallProgram& call)
       : command_(command), console_(console), call_(call) {}
 
-  /// Runs what belongs to this call, unless that is nothing.
+  /// Runs the checks that belong to this call, if there are any.
   void run(const Claims& claims) {
     if (!claims.needs_data.empty() && command_.data.empty()) {
       not_run_.push_back(fmt::format("{}: needs --data PATH/TO/{}", claims.name, claims.needs_data));
@@ -71,7 +71,7 @@ class Reproduction {
       const std::vector<std::string> arguments = arguments_of(command_, claims, check);
       if (verdicts.empty()) console_.out << fmt::format("{}: {}\n", claims.name, claims.shows);
       console_.out << fmt::format("./heddle {}\n", fmt::join(arguments, " ")) << std::flush;
-      judge_check(check, arguments, command_.out / claims.name / std::to_string(i), verdicts);
+      verify(check, arguments, command_.out / claims.name / std::to_string(i), verdicts);
     }
     if (verdicts.empty()) {
       not_run_.push_back(fmt::format("{}: has no check {} --quick", claims.name, command_.quick ? "with" : "without"));
@@ -95,14 +95,14 @@ class Reproduction {
   }
 
  private:
-  void judge_check(const Check& check, std::vector<std::string> arguments, const std::filesystem::path& folder,
-                   std::vector<Verdict>& verdicts) {
+  void verify(const Check& check, std::vector<std::string> arguments, const std::filesystem::path& folder,
+              std::vector<Verdict>& verdicts) {
     const bool is_schedule = arguments.front() == "schedule";
     if (is_schedule) {
       arguments.emplace_back("--json");
     } else {
       std::error_code ignored;
-      std::filesystem::remove(folder / "summary.json", ignored);  // an earlier call's would be judged
+      std::filesystem::remove(folder / "summary.json", ignored);  // a summary of an earlier call would be checked
       arguments.insert(arguments.end(), {"--out", folder.string()});
     }
     std::ostringstream printed;

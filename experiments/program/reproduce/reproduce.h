@@ -1,4 +1,4 @@
-// `heddle reproduce`: runs the shipped experiments and holds what comes out against what their documents claim.
+// `heddle reproduce`: runs the shipped experiments and compares their results with the claims of the documents.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct ReproduceCommand {
 using CallProgram = std::function<int(const std::vector<std::string>& arguments, const Console& console)>;
 
 /// Prints a table of claims for each experiment; for one experiment what its commands print, too. Without a name, --all
-/// and --quick it prints the list of experiments. Gives the exit code: 0 if all claims hold, 1 if one fails.
+/// and --quick it prints the list of experiments. Returns the exit code: 0 if all claims hold, 1 if one fails.
 int reproduce_command(const ReproduceCommand& command, const Console& console, const CallProgram& call);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Holds what a run gave against what is claimed about it.
+// Compares the results of a run with the claims about it.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ namespace heddle {
 struct Verdict {
   std::string claim;
   std::string expected;
-  std::string got;  // or why there is nothing
+  std::string got;  // or the reason why there is no value
   bool holds = false;
 };
 

@@ -20,9 +20,9 @@ struct ActionLook {
   std::array<int, 2> terminal_colours;
   std::array<std::string_view, 2> web_colours;
 };
-/// The looks of a kind that computes.
+/// The appearance of a kind of action that computes.
 const ActionLook& look_of(ActionKind kind);
-/// The looks that a timeline needs, in the order in which legends explain them.
+/// The appearances that a timeline needs, in the order in which legends explain them.
 std::vector<ActionLook> looks_in(const Timeline& timeline);
 
 /// For each stage the number of earlier stages on its rank.

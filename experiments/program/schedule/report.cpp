@@ -63,8 +63,8 @@ std::string schedule_figures(const ScheduleReport& report) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
   return figure("makespan", plain_number(simulation.makespan), "from the first action to the end of the last") +
          figure("span bubble", percent(simulation.timeline.span_bubble()),
-                "idle between a rank's first action and its last: the papers' figure") +
-         figure("idle", percent(simulation.timeline.idle_fraction()), "of all ranks' time within the makespan") +
+                "idle time between a rank's first and last action, as papers report it") +
+         figure("idle", percent(simulation.timeline.idle_fraction()), "share of all ranks' time within the makespan") +
          fmt::format("{:<20}{}\n", "peak activations", by_rank(simulation.peak_activations)) +
          fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
          "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n";

@@ -1,4 +1,4 @@
-// What `heddle schedule` prints for one schedule.
+// The output of `heddle schedule` for one schedule.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What `heddle schedule --search` prints about the schedules that it compared.
+// The output of `heddle schedule --search` about the schedules that it compared.
 #pragma once
 
 #include <span>

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view step_prefix = "step-";
 /// The step in which the saved head began to train.
 constexpr const char* head_begun = "head_begun";
-/// All that must stay as it was, in the form that follows this.
+/// Everything that must not change, in the form that follows this.
 constexpr std::string_view experiment_prefix = "experiment_";
 /// The state of the loss scale, in f16 only.
 constexpr const char* loss_scale = "loss_scale";
@@ -42,7 +42,8 @@ void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
   for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
 }
 
-/// The experiment less what may change when a run goes on: how long it is, what it saves and measures, what bounds it.
+/// The experiment without the settings that may change when a run resumes: its length, what it saves and measures, and
+/// its limits.
 Experiment without_course(Experiment experiment) {
   const Experiment defaults;
   experiment.name.clear();
@@ -62,7 +63,7 @@ Experiment without_course(Experiment experiment) {
   return experiment;
 }
 
-/// The experiment less its layout, which changes the results by rounding only.
+/// The experiment without its layout, which changes the results by rounding only.
 Experiment without_layout(Experiment experiment) {
   const Experiment defaults;
   experiment.mesh = defaults.mesh;
@@ -89,7 +90,7 @@ Experiment without_layout(Experiment experiment) {
   return experiment;
 }
 
-/// The experiment less its classes and the data that they are learned from.
+/// The experiment without its classes and the data from which they are learned.
 Experiment without_head(Experiment experiment) {
   const Experiment defaults;
   experiment.head = defaults.head;
@@ -158,8 +159,8 @@ std::int64_t saved_count(const SafetensorsMetadata& saved, const std::string& ke
   return count;
 }
 
-/// The number of shards in which a run that goes on samples its classes, where that is not the number that it would
-/// take by itself: what the experiment leaves open stays as it was, however many ranks there are now.
+/// The number of shards in which a resumed run samples its classes, if it differs from the run's default: a number that
+/// the experiment does not set stays as it was, whatever the number of ranks is now.
 std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved) {
   const HeadConfig& head = trainer.experiment().head;
   if (!head.samples() || head.sample.shards > 0) return {};
@@ -302,7 +303,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     if (file % rank.size == rank.index) files.verify(file);
     files.load(file, wanted);
   }
-  // No rank goes on before all files are known to be sound.
+  // No rank continues before all files are known to be sound.
   rank.world.barrier().wait();
   if (head == SavedHead::left) return {};
   std::string remark = comparison.difference();

@@ -1,6 +1,6 @@
-// Checkpoints: all that a run needs to go on, on the same ranks bit for bit, on any others with the same bits of
-// weights and optimizer state. A checkpoint is a folder `step-000020` with one safetensors file for each rank that
-// saved; it appears whole or not at all.
+// Checkpoints: the state from which a run resumes, bit for bit on the same ranks, and on any other layout with the same
+// bits of weights and optimizer state. A checkpoint is a folder `step-000020` with one safetensors file for each rank
+// that saved. It is complete or absent.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace heddle {
 
-/// What a run that goes on does with the head that was saved.
+/// What a resumed run does with the head that was saved.
 enum class SavedHead {
   kept,
-  left  // the run goes on with a new one, as it was drawn; classes and data may be others
+  left  // the run starts with a newly drawn head; classes and data may differ
 };
 
-/// How checkpoints write down the experiment that they are of, so that another one does not go on from them. By default
-/// in lines of plain text; the program writes JSON (`experiments/config/json_identity.h`).
+/// How checkpoints record their experiment, so that a different one does not resume from them. By default they record
+/// lines of plain text; the program records JSON (`experiments/config/json_identity.h`).
 struct ExperimentIdentity {
-  /// The name of this form: texts of another one cannot be compared with this one's.
+  /// The name of this form: texts of a different form cannot be compared with it.
   std::string form = "plain";
   /// Equal texts are equal experiments.
   std::function<std::string(const Experiment&)> text = plain_text_of;
@@ -47,13 +47,13 @@ class CheckpointFolder {
   /// Removes all checkpoints, so that those of an earlier run are not resumed.
   void clear() const;
   /// A collective call. Older checkpoints are removed once this one is whole. Lazy classes are brought up to date: a
-  /// run that saves at other steps rounds them otherwise, but has the same values.
+  /// run that saves at different steps rounds them differently, but has the same values.
   void save(Trainer& trainer, std::int64_t steps_done) const;
   /// A collective call, by any number of ranks in any layout. A class sample keeps the number of its shards unless the
-  /// experiment sets another. Gives a remark for the user: that it does, and why the run will not go on bit for bit.
-  /// The remark is empty if the run will, or has a new head. InputError names the file and what does not fit: another
-  /// model, number of classes, optimizer or batch, a file that is missing or damaged, or parts that do not make up the
-  /// whole.
+  /// experiment sets a different one. Returns a note for the user, which says this and why the run will not continue
+  /// bit for bit. The note is empty if it will, or if the head is new. InputError names the file and the fault: a
+  /// different model, number of classes, optimizer or batch, a file that is missing or damaged, or parts that do not
+  /// make up the whole.
   std::string load(Trainer& trainer, std::int64_t steps_done, SavedHead head = SavedHead::kept) const;
 
  private:

@@ -192,16 +192,16 @@ void CheckpointFiles::add_file(int file) {
   const SafetensorsReader reader(path_of(file));
   SafetensorsMetadata identity = reader.metadata();
   for (const SafetensorsEntry& entry : reader.entries()) {
-    const auto told = identity.find(std::string(part_prefix) + entry.name);
-    if (told == identity.end())
+    const auto text = identity.find(std::string(part_prefix) + entry.name);
+    if (text == identity.end())
       fail<InputError>("{}: does not state the part of the whole that its tensor '{}' is", reader.path().string(),
                        shortened(entry.name));
-    const std::optional<ParameterPart> part = part_of_text(told->second);
+    const std::optional<ParameterPart> part = part_of_text(text->second);
     if (!part || part->held_shape() != entry.shape)
       fail<InputError>("{}: tensor '{}' is {}: it cannot be the part '{}'", reader.path().string(),
-                       shortened(entry.name), to_string(entry.dtype, entry.shape), shortened(told->second));
+                       shortened(entry.name), to_string(entry.dtype, entry.shape), shortened(text->second));
     stored_[entry.name].push_back({file, entry.dtype, *part});
-    identity.erase(told);
+    identity.erase(text);
   }
   if (file == 0) {
     size_ = size_of_identity(reader.path(), identity);

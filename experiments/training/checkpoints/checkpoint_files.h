@@ -25,8 +25,8 @@ void write_rank_file(const std::filesystem::path& folder, int rank, const std::v
 
 class CheckpointFiles {
  public:
-  /// Reads the headers of all files, no elements. InputError names a file that is missing or broken, that belongs to
-  /// another checkpoint than the first, or that has a tensor whose part is absent or impossible.
+  /// Reads the headers of all files, no elements. InputError names a file that is missing or broken, that belongs to a
+  /// different checkpoint from the first, or that has a tensor whose part is absent or impossible.
   explicit CheckpointFiles(std::filesystem::path folder);
 
   const SafetensorsMetadata& identity() const { return identity_; }

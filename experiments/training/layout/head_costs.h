@@ -1,5 +1,4 @@
-// What one rank's part of the head costs, before anything runs: the memory that it holds, its operations and its
-// messages.
+// The costs of one rank's part of the head, before anything runs: memory, operations and messages.
 #pragma once
 
 #include <cstdint>

@@ -40,8 +40,8 @@ double head_load(const LayerCosts& head, BalanceBy by) {
   return static_cast<double>(by == BalanceBy::memory ? head.bytes : head.parameters);
 }
 
-/// The slowness of each stage, that of the slowest of its ranks. Empty where all ranks are alike, as they are by the
-/// wall's clock.
+/// The slowdown of each stage, which is that of its slowest rank. Empty where all ranks have the same speed, as they
+/// have on a wall clock.
 std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
   if (experiment.ranks.speed.empty() || !experiment.is_virtual_time()) return {};
   std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));

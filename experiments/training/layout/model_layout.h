@@ -1,4 +1,4 @@
-// Where an experiment's model lies on its mesh: how its layers are placed, and where it is cut into stages.
+// The layout of an experiment's model on its mesh: how its layers are placed, and where it is cut into stages.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace heddle {
 
-/// What the planner is asked for a run of this experiment on a mesh. Its memory budget is what the head leaves of the
+/// The planner's options for a run of this experiment on a mesh. Its memory budget is what the head leaves of the
 /// experiment's.
 PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh);
 
-/// The placements that a run follows. Where none fit into the budget by the planner's estimate, those that are best
-/// without a budget: the rank's meter has the last word.
+/// The placements of a run. If none fit into the budget by the planner's estimate, these are the best ones without a
+/// budget: the rank's meter then decides whether they fit.
 PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
 
 /// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on

@@ -45,7 +45,7 @@ Schedule computing_of(const Experiment& experiment) {
 ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline) {
   if (pipeline.recompute_layers.empty()) return model;
   if (pipeline.recompute == Recompute::sqrt)
-    fail<InputError>("expected none, for with pipeline.recompute = sqrt all layers are recomputed");
+    fail<InputError>("expected none, because pipeline.recompute = sqrt recomputes all layers");
   for (const std::string& pattern : pipeline.recompute_layers) model.recompute(pattern);
   return model;
 }

@@ -1,5 +1,5 @@
-// What all ranks of a run follow, made once before they start: where every layer lies, how the layers fall to stages,
-// and what each rank does when.
+// The plan that all ranks of a run follow, made once before they start: the placement of every layer, its stage, and
+// the order of each rank's actions.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct RunPlan {
   std::shared_ptr<const ModelDescription> model;
   std::shared_ptr<const PlacementPlan> placements;
   StageCut cut;
-  /// Stages keep the ends of segments of their layers only.
+  /// Stages keep only the inputs of segments of their layers.
   bool has_sqrt_segments = false;
   /// The programs of a training step; with train.forward_only, of a forward pass of as many micro-batches, which is the
   /// same program where the schedule comes from a file without backward; with an evaluation, of a forward pass of

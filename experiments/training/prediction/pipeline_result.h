@@ -1,4 +1,4 @@
-// What is known of a pipeline before it runs: its schedule, its stages, and what both let expect.
+// The part of a pipeline's result that is known before it runs: its schedule, its stages, and the expected figures.
 #pragma once
 
 #include "experiments/training/experiment.h"

@@ -26,19 +26,19 @@ class Prediction {
   double seconds() const {
     const Simulation simulation =
         simulate(schedule_, {.stages = stage_costs(), .transfer = transfers(), .speed = speeds(), .overlap = 0});
-    double verdict = 0;
+    double check_begin = 0;
     double late = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const std::vector<TimedAction>& timed = simulation.timeline.ranks[static_cast<std::size_t>(rank)];
       if (timed.empty()) continue;
-      // A replicated head's gradient is summed before the verdict, the others step their weights after it.
+      // A replicated head's gradient is summed before the overflow check, the other heads step their weights after it.
       const bool is_replicated = experiment_.head.is_replicated();
-      verdict = std::max(verdict, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0));
-      // Ranks that come to their turn later have updated their weights by then.
+      check_begin = std::max(check_begin, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0));
+      // Ranks whose turn comes later have updated their weights by then.
       const double updates = update_seconds(rank) + (is_replicated ? 0 : head_weight_seconds(rank));
       late = std::max(late, updates - timed.front().begin);
     }
-    return verdict + verdict_seconds() + norm_seconds() + late;
+    return check_begin + check_seconds() + norm_seconds() + late;
   }
 
  private:
@@ -99,7 +99,7 @@ class Prediction {
     return head_seconds(profile_.head_weight, rank) + (trains_head(rank) ? sum_seconds() : 0);
   }
 
-  /// The seconds between the verdict and the updates, where gradients are clipped by their common norm.
+  /// The seconds between the overflow check and the updates, where gradients are clipped by their global norm.
   double norm_seconds() const {
     if (experiment_.train.forward_only || experiment_.train.clip.norm == 0) return 0;
     double slowest = 0;
@@ -152,8 +152,8 @@ class Prediction {
     };
   }
 
-  /// All ranks learn whether the step was a good one.
-  double verdict_seconds() const {
+  /// The overflow check: all ranks agree whether the step is taken.
+  double check_seconds() const {
     if (!experiment_.is_virtual_time()) return 0;
     const std::vector<int> ranks = mesh_.ranks_over({Axis::pp}, 0);
     const bool sends_loss = !experiment_.train.forward_only && !head_is_everywhere();
@@ -197,7 +197,7 @@ double ideal_speedup(Schedule schedule, Recompute recompute) {
   const ScheduleShape shape{.ranks = schedule.size()};
   const double naive_seconds =
       is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).makespan;
-  // A rank of several stages has as much to do as one of one.
+  // A rank with several stages has as much work as a rank with one.
   const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.size());
   return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).makespan;
 }

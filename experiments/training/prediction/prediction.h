@@ -1,5 +1,5 @@
-// How long a step of a pipeline will take, before it runs: its schedule simulated with costs of the stages that were
-// measured apart, on the experiment's links.
+// Predicts the time of a pipeline's step: simulates its schedule with costs of the stages that were measured in
+// isolation, on the experiment's links.
 #pragma once
 
 #include <span>

@@ -16,7 +16,7 @@ namespace heddle {
 
 namespace {
 
-/// The first step also builds the kernels, and makes what stays. On plan all others are alike.
+/// The first step also builds the kernels and allocates what stays. On plan all other steps are equal.
 std::int64_t profiled_steps(const Experiment& experiment) {
   return experiment.device == DeviceType::plan ? 2 : 4;
 }
@@ -27,7 +27,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The experiment as one rank does it, on micro-batches as large as the largest ones of its ranks.
+/// The experiment on one rank, with micro-batches as large as the largest ones of its ranks.
 Experiment serial_experiment(const Experiment& experiment) {
   Experiment serial = experiment;
   serial.transport = Experiment().transport;
@@ -45,8 +45,8 @@ Experiment serial_experiment(const Experiment& experiment) {
   return serial;
 }
 
-/// All stages on one rank, one micro-batch after the other, as a rank does the layers of its stage: each finds its
-/// weights in the cache, or not, as it would there.
+/// All stages on one rank, one micro-batch after the other, in the order in which a rank computes the layers of its
+/// stage, so that weights are in the cache, or not, as they would be there.
 Schedule one_by_one(int stages, int micro_batches) {
   Schedule schedule{micro_batches, std::vector<int>(static_cast<std::size_t>(stages), 0), {{}}};
   std::vector<Action>& list = schedule.ranks[0];
@@ -170,7 +170,7 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
   return steps;
 }
 
-/// The measured steps of this experiment and cut; none if it was not measured yet.
+/// The measured steps of this experiment and cut; none if they were not measured yet.
 std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& plan, StageProfiles& known) {
   std::string key = plain_text([copy = serial](Describer& d) mutable { describe(d, copy); });
   key += name_of(serial.planned);

@@ -1,5 +1,5 @@
-// What the stages of an experiment's pipeline cost, measured apart from the run: one rank, alone, does what all ranks
-// of the pipeline would do in a step, in the order of their schedule, by the same trainer, engine and kernels.
+// Measures the costs of the stages of an experiment's pipeline, before and after the run: one rank alone does the work
+// of all ranks of the pipeline in a step, in the order of their schedule, with the same trainer, engine and kernels.
 #pragma once
 
 #include <map>
@@ -33,8 +33,8 @@ struct StageProfile {
 using StageProfiles = std::map<std::string, std::vector<StageProfile>>;
 
 /// Measures steps of the plan's stages, with as many threads as each of the experiment's ranks has. Each call adds a
-/// few to those that `known` has (but on plan, where all are alike) and gives them all: measured before and after a
-/// run, they show the machine as it was then. Layers that are split over tp are measured whole.
+/// few steps to those in `known` (except on plan, where all are equal) and returns them all. Steps measured before and
+/// after a run show the speed of the machine at that time. Layers that are split over tp are measured whole.
 const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
                                                 const RunPlan& plan, StageProfiles& known);
 

@@ -15,8 +15,8 @@ namespace {
 template <class T>
 concept Plain = std::is_arithmetic_v<T> || std::same_as<T, MessageName>;
 
-// The members of each struct, in one list for both directions. They are bound, so that a further member does not
-// compile until it travels too.
+// The members of each struct, in one list for both directions. They are bound, so that a new member is a compile error
+// until it is also sent.
 
 template <class Archive, class T>
 requires std::same_as<std::remove_const_t<T>, Span>

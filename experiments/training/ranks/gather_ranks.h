@@ -1,4 +1,4 @@
-// With one process for each rank, every process knows its own row of a result only: rank 0 gathers them.
+// With one process per rank, every process knows only its own row of a result: rank 0 gathers the rows.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace heddle {
 
-/// On rank 0 fills in the other processes' rows, also after a failure; a process that is gone leaves an empty one. A
-/// call of all processes between their sections.
+/// On rank 0, fills in the other processes' rows, also after a failure; the row of a process that has ended stays
+/// empty. All processes call it, between their sections.
 void gather_ranks(VariantResult& result, Processes& job);
 
-/// What a process measured of its row, as it travels, and back: all but what follows from the mesh.
+/// The measurements of a process's row as they are sent, and back: all members except those that follow from the mesh.
 std::string serialized(const RankResult& row);
 void deserialize(std::string_view text, RankResult& row);
 

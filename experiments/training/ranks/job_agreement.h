@@ -1,5 +1,5 @@
-// What the processes of a job do alike, between the sections in which their ranks communicate. Without a job (null)
-// there is one process, which agrees with itself.
+// Calls on which all processes of a job agree, between the sections in which their ranks communicate. Without a job
+// (null) there is only this process.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace heddle {
 /// Runs the body on every process; it fails on all of them, by the same error, or on none.
 void together(Processes* job, const std::function<void()>& body);
 
-/// Gives rank 0's numbers on all processes.
+/// Returns rank 0's numbers on all processes.
 std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
 
 /// InputError unless this process has as many images of as many identities as rank 0, with the same labels.

@@ -24,7 +24,7 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
   if (experiment.device == DeviceType::plan) {
-    // The bytes are those of a run with its own clock and threads; the time is always the model's.
+    // The bytes are those of a run with its own clock and threads; the time always follows from the model.
     options.threads = threads_per_rank(options);
     options.clock.is_virtual = true;
     // Every transport moves the same bytes; without a job there are no processes to plan on.

@@ -1,4 +1,4 @@
-// What a user is told of two experiments that should be one.
+// The text that reports the first difference between two experiments.
 #include <array>
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ std::string words(std::string_view before, std::string_view now, std::span<const
 
 }  // namespace
 
-TEST_CASE("the first value that two experiments differ in is named, with what it was") {
+TEST_CASE("the first value in which two experiments differ is named, with its values") {
   CHECK(words(R"({"a": 1, "b": {"c": [1, 2.5]}})", R"({"a": 1, "b": {"c": [1, 2.5]}})").empty());
   CHECK(words(R"({"a": 1, "b": {"c": true}})", R"({"a": 1, "b": {"c": false}})") == "b.c was true, is false");
   CHECK(words(R"({"a": [{"b": 1}, {"b": 2}]})", R"({"a": [{"b": 1}, {"b": 3}]})") == "a.1.b was 2, is 3");
@@ -25,7 +25,7 @@ TEST_CASE("the first value that two experiments differ in is named, with what it
   CHECK(words(R"({"a": 1, "b": "x"})", R"({"a": 1})") == "b was \"x\", is nothing");
 }
 
-TEST_CASE("what need not be alike, or cannot be read, is no difference") {
+TEST_CASE("keys that may differ, and texts that cannot be read, are no difference") {
   constexpr std::array<std::string_view, 1> except{"a"};
   CHECK(words(R"({"a": 1, "b": 2})", R"({"a": 3, "b": 2})", except).empty());
   CHECK(words(R"({"a": 1, "b": 2})", R"({"a": 3, "b": 4})", except) == "b was 2, is 4");

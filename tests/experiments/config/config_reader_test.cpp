@@ -26,7 +26,7 @@ std::string error_with(const std::string& members) {
 
 }  // namespace
 
-TEST_CASE("config reader: every kind of field is read, and what is left out keeps its default") {
+TEST_CASE("config reader: every kind of field is read, and absent keys keep their defaults") {
   const Sample sample = read_sample(R"({
     "name": "a", "device": "plan", "seed": -3, "tags": ["x", "y\u00e9"],
     "data": {"type": "image_folder", "path": "p", "image": [1, 56, 64]},
@@ -53,7 +53,7 @@ TEST_CASE("config reader: every kind of field is read, and what is left out keep
   CHECK(sample.train.optimizer.betas == std::vector<double>{0, 0.5});
 }
 
-TEST_CASE("config reader: a wrong type names file, pointer, what was expected and what came") {
+TEST_CASE("config reader: an error about a wrong type names the file, the pointer, the expected and the given value") {
   CHECK(error_with(R"("train": {"batch": "many"})") == R"(x.json: /train/batch: expected an integer >= 1, got "many")");
   CHECK(error_with(R"("train": {"shuffle": 1})") == "x.json: /train/shuffle: expected true or false, got 1");
   CHECK(error_with(R"("train": {"optimizer": {"lr": null}})") ==
@@ -146,7 +146,8 @@ TEST_CASE("config reader: the message about an unknown key names the nearest kno
         R"(x.json: /train/: unknown key; expected "batch", "shuffle", "clip" or "optimizer")");
 }
 
-TEST_CASE("config reader: the message about a key of another alternative says where it belongs") {
+TEST_CASE(
+    "config reader: the message about a key of a different alternative names the alternative to which it belongs") {
   CHECK(error_with(R"("train": {"optimizer": {"betas": [0.1, 0.2]}})") ==
         R"(x.json: /train/optimizer/betas: unknown key for type "sgd"; it belongs to type "adamw")");
 }
@@ -161,7 +162,7 @@ TEST_CASE("config reader: the message about an unknown name or type names the ne
         R"(x.json: /data/type: expected "synthetic" or "image_folder", got 7)");
 }
 
-TEST_CASE("config reader: what is required and missing is reported") {
+TEST_CASE("config reader: missing required keys are reported") {
   CHECK(error_of_sample(R"({"data": {"type": "synthetic"}})") == "x.json: /name: expected a string, got nothing");
   CHECK(error_of_sample(R"({"name": "a"})") == "x.json: /data: expected an object, got nothing");
   CHECK(error_of_sample(R"({"name": "a", "data": {}})") ==
@@ -170,12 +171,12 @@ TEST_CASE("config reader: what is required and missing is reported") {
         "x.json: /data/path: expected a string, got nothing");
 }
 
-TEST_CASE("config reader: a key that stands twice is an error") {
+TEST_CASE("config reader: a duplicate key is an error") {
   CHECK(error_with(R"("train": {"batch": 1, "batch": 2})") ==
         "x.json: /train/batch: duplicate key; expected each key once in an object");
 }
 
-TEST_CASE("config reader: all problems of a file come together, in its order, at most twenty") {
+TEST_CASE("config reader: all problems of a file are reported together, in its order, at most twenty") {
   CHECK(error_of_sample(R"({"train": {"batch": 0, "shufle": true}, "data": {"type": "x"}, "name": 4})") ==
         "x.json: /train/batch: expected an integer >= 1, got 0\n"
         "x.json: /train/shufle: unknown key; did you mean \"shuffle\"?\n"
@@ -188,12 +189,12 @@ TEST_CASE("config reader: all problems of a file come together, in its order, at
   CHECK(error.ends_with("\n... and 10 more"));
 }
 
-TEST_CASE("config reader: an optional object is absent by null") {
+TEST_CASE("config reader: null makes an optional object absent") {
   CHECK_FALSE(read_sample(R"({"name": "a", "data": {"type": "synthetic"}, "train": {"clip": null}})").train.has_clip);
   CHECK(read_sample(R"({"name": "a", "data": {"type": "synthetic"}, "train": {"clip": {}}})").train.has_clip);
 }
 
-TEST_CASE("config reader: the message about bad JSON has line, column, pointer and what was expected") {
+TEST_CASE("config reader: the message about bad JSON has the line, the column, the pointer and the expected token") {
   CHECK(error_of_sample("") == "x.json: line 1, column 1: expected a value, got the end");
   CHECK(error_of_sample("{\n  \"a\": 1\n  \"b\": 2\n}") == "x.json: line 3, column 5: expected '}', got a string");
   CHECK(error_of_sample("{\"a\": {\"b\": [1, 2}}") == "x.json: line 1, column 18: /a/b/2: expected ']', got '}'");

@@ -18,7 +18,7 @@ namespace {
 
 struct Loaded {
   ExperimentFile file;
-  std::deque<Sample> samples;  // one a variant
+  std::deque<Sample> samples;  // one per variant
 };
 
 Loaded load(const std::string& text, const std::vector<std::string>& sets = {}) {
@@ -73,7 +73,7 @@ TEST_CASE("config study: each variant is the base with its own patch") {
   CHECK(loaded.samples[2].tags == std::vector<std::string>{"t"});
 }
 
-TEST_CASE("config study: a patch that changes a type drops what stood beside the old one") {
+TEST_CASE("config study: a patch that changes a type drops the keys of the old one") {
   const std::string base = kBase + R"(, "train": {"optimizer": {"lr": 0.5, "momentum": 0.3}})";
   const auto optimizer = [&](const std::string& patch) {
     return load(with_patch(R"({"train": {"optimizer": )" + patch + "}}", base)).samples.at(0).train.optimizer;
@@ -93,7 +93,7 @@ TEST_CASE("config study: a changed type names the values that it discards, unles
   const auto warnings = [&](const std::string& patch, const std::vector<std::string>& sets = {}) {
     return load(with_patch(R"({"train": {"optimizer": )" + patch + "}}", base), sets).file.warnings;
   };
-  const std::string after = ": discarded with the type that it was given for; give it again if it is to stay";
+  const std::string after = ": discarded, because it belongs to the previous type; repeat it to keep it";
   using Lines = std::vector<std::string>;
   CHECK(warnings(R"({"type": "sgd"})").empty());
   CHECK(warnings(R"({"type": "adamw"})") ==
@@ -106,7 +106,7 @@ TEST_CASE("config study: a changed type names the values that it discards, unles
         Lines{"x.json: /train/optimizer/momentum" + after});
 }
 
-TEST_CASE("config study: an error in what a patch brought points into the patch") {
+TEST_CASE("config study: an error in a value from a patch points into the patch") {
   CHECK(error_of("{" + kBase + R"(, "variants": [{"name": "a"}, {"name": "b"},
                   {"name": "c", "patch": {"train": {"batch": "many"}}}]})") ==
         R"(x.json: /variants/2/patch/train/batch: expected an integer >= 1, got "many")");
@@ -125,7 +125,7 @@ TEST_CASE("config study: a wrong value of the base is reported once, not once fo
         R"(x.json: /seed: expected an integer, got "s")");
 }
 
-TEST_CASE("config study: the variants' own form is checked") {
+TEST_CASE("config study: the form of the list of variants is checked") {
   const auto error = [](const std::string& variants) {
     return error_of("{" + kBase + R"(, "variants": )" + variants + "}");
   };
@@ -147,7 +147,7 @@ TEST_CASE("config study: the variants' own form is checked") {
         R"(x.json: /variants/0/patch/variants: a patch cannot change "variants")");
 }
 
-TEST_CASE("config study: what stands around the root is checked too") {
+TEST_CASE("config study: the keys around the root are checked, too") {
   CHECK(error_of("{" + kBase + R"(, "$schema": 1})") == "x.json: /$schema: expected a string, got 1");
   CHECK(error_of("{" + kBase + R"(, "varients": []})") ==
         R"(x.json: /varients: unknown key; did you mean "variants"?)");
@@ -155,7 +155,7 @@ TEST_CASE("config study: what stands around the root is checked too") {
         R"(x.json: /name: expected a name that a folder can have, got "a/b")");
 }
 
-TEST_CASE("config study: --set comes after the patches, and what is not JSON is a string") {
+TEST_CASE("config study: --set is applied after the patches, and a value that is not JSON is a string") {
   const Loaded loaded = load(with_patch(R"({"train": {"batch": 4}})"), {"train.batch=2", "name=new", "tags=[\"5\"]"});
   CHECK(loaded.samples[0].train.batch == 2);
   CHECK(loaded.file.name == "new");
@@ -167,7 +167,7 @@ TEST_CASE("config study: --set comes after the patches, and what is not JSON is 
   CHECK_FALSE(with_sets({"train.clip=null"}, R"(, "train": {"clip": {}})").train.has_clip);
 }
 
-TEST_CASE("config study: --set can say a type and its fields in any order") {
+TEST_CASE("config study: --set accepts a type and its fields in any order") {
   const SampleOptimizer optimizer = with_sets({"train.optimizer.lr=0.7", "train.optimizer.type=adamw"}).train.optimizer;
   CHECK(optimizer.type == 1);
   CHECK(optimizer.lr == 0.7);
@@ -202,7 +202,7 @@ TEST_CASE("config study: an error in a --set names it") {
         "--set train: /batch: duplicate key; expected each key once in an object");
 }
 
-TEST_CASE("config study: a document says where a value came from, for errors that no description knows") {
+TEST_CASE("config study: a document knows the origin of a value, for errors that no description finds") {
   const Loaded loaded = load(with_patch(R"({"train": {"batch": 4, "optimizer": {"lr": 1}}})"), {"seed=2"});
   const Document& document = loaded.file.variants[0].document;
   CHECK(document.where("/train/batch") == "x.json: /variants/0/patch/train/batch");

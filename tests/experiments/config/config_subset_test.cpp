@@ -35,7 +35,7 @@ std::string error_of_lamps(const std::string& given) {
 
 }  // namespace
 
-TEST_CASE("config subset: some names are a list in any order, all of them one word, and both come back") {
+TEST_CASE("config subset: some names are a list in any order, all names are one word, and both are written back") {
   CHECK(read_lamps("\"all\"", 1) == every);
   CHECK(read_lamps("[\"blue\", \"red\"]") == 5);
   CHECK(read_lamps("[\"green\", \"blue\", \"red\"]", 1) == every);
@@ -46,7 +46,7 @@ TEST_CASE("config subset: some names are a list in any order, all of them one wo
   CHECK(written(0) == "{\n  \"lamps\": []\n}\n");
 }
 
-TEST_CASE("config subset: what is no list, an unknown name and a name that comes twice are reported") {
+TEST_CASE("config subset: a value that is not a list, an unknown name and a duplicate name are reported") {
   CHECK(error_of_lamps("3") == R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got 3)");
   CHECK(error_of_lamps("\"red\"") ==
         R"(x.json: /lamps: expected "all" or a list of "red", "green" or "blue", got "red")");
@@ -57,7 +57,7 @@ TEST_CASE("config subset: what is no list, an unknown name and a name that comes
         R"(x.json: /lamps/2: expected each name once, got "red" again)");
 }
 
-TEST_CASE("config subset: schema and help say both forms") {
+TEST_CASE("config subset: schema and help show both forms") {
   unsigned value = 5;
   const auto schema = nlohmann::json::parse(schema_text(body_of(value), "Lamps"));
   const nlohmann::json expected = nlohmann::json::parse(R"({

@@ -65,7 +65,7 @@ TEST_CASE("config writer: every default is filled in, keys in the order of descr
 )");
 }
 
-TEST_CASE("config writer: what is written reads back the same, numbers to the last bit") {
+TEST_CASE("config writer: a written text reads back unchanged, numbers to the last bit") {
   Sample sample = read_sample(R"({"name": "q\"\u0001é", "data": {"type": "image_folder", "path": "p"},
     "train": {"clip": {}, "optimizer": {"type": "adamw", "lr": 0.1}}, "seed": 9223372036854775807})");
   sample.train.optimizer.lr = std::nextafter(0.1, 1);
@@ -126,7 +126,7 @@ TEST_CASE("config description: a key that is described twice is an error") {
   CHECK_THROWS_WITH_AS(write_json(body), "the key \"a\" is described twice", Error);
 }
 
-TEST_CASE("config schema: types, ranges, defaults, help, unions and recursion are all there") {
+TEST_CASE("config schema: it contains types, ranges, defaults, help, unions and recursion") {
   Sample sample;
   const auto schema = nlohmann::json::parse(schema_text(body_of(sample), "Experiment"));
   CHECK(schema["$schema"] == "https://json-schema.org/draft/2020-12/schema");
@@ -202,7 +202,7 @@ TEST_CASE("config help: an object shows its fields as a table") {
   name  value                     default   meaning
   type  synthetic | image_folder  required  where the images come from
 
-type "image_folder": one folder an identity
+type "image_folder": one folder per identity
   name   value                    default        meaning
   path   string                   required       the folder
   image  list of 3 integers >= 1  [3, 112, 112]  channels, height and width
@@ -226,7 +226,7 @@ TEST_CASE("config help: every page fits 100 columns") {
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
 }
 
-TEST_CASE("config help: a wrong path is answered with the nearest one") {
+TEST_CASE("config help: the error about a wrong path names the nearest one") {
   CHECK(help_error("train.bacth") == R"(help train.bacth: no such option; did you mean "train.batch"?)");
   CHECK(help_error("train.optimizer.adam") ==
         R"(help train.optimizer.adam: no such option; did you mean "train.optimizer.adamw"?)");

@@ -89,7 +89,7 @@ TEST_CASE("PNG keeps every pixel and JPEG comes near, gray and colour") {
   }
 }
 
-TEST_CASE("what is not a usable image is refused by name and reason") {
+TEST_CASE("unusable images are refused with name and reason") {
   refuses({}, "image \"a\": the file is empty");
   refuses(bytes_of("GIF89a"), "image \"a\": not a PGM, PPM, PNG or JPEG file (its first bytes are 47 49 46 38)");
   refuses(bytes_of("P5 2 2 255\nabc"),

@@ -62,7 +62,7 @@ TEST_CASE("bench: PLSC's protocol gives each run's middle half of the steps, and
   CHECK(rows[4]["value"] > 0);
 }
 
-TEST_CASE("bench: what a protocol does not take is refused") {
+TEST_CASE("bench: options that do not apply to a protocol are refused") {
   const auto said = [](const std::vector<std::string>& arguments) {
     const Called called = call(arguments);
     CHECK(called.code == 2);
@@ -84,14 +84,14 @@ TEST_CASE("bench: what a protocol does not take is refused") {
   CHECK(said({"bench", "head", "--protocol", "plsc", "--threads", "1"}).find("--protocol") != std::string::npos);
 }
 
-TEST_CASE("bench: a protocol that runs out of memory says so as a run does") {
+TEST_CASE("bench: a protocol that runs out of memory reports it as a run does") {
   CHECK(call({"bench", "head", "--protocol", "plsc", "--runs", "1", "--set", "memory_budget=1000", "--set",
               "model.type=mlp", "--set", "data.image=[1,4,4]", "--set", "head.classes=93431", "--set", "train.steps=2"})
             .code == 3);
 }
 
 TEST_CASE("bench: the protocol's own experiment is PLSC's recipe") {
-  // Its plan: 128 images a rank, all classes of MS1MV3, a tenth of them in a step.
+  // Its plan: 128 images per rank, all classes of MS1MV3, a tenth of them in a step.
   const auto study = read_study_text<Experiment>(plsc_experiment(), "plsc");
   const Experiment& experiment = study.variants.at(0).root;
   CHECK(experiment.train.steps == 200);

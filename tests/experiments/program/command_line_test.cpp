@@ -1,4 +1,4 @@
-// The program as its users meet it: arguments in; text, files and an exit code out.
+// The program as a user calls it: arguments in; text, files and an exit code out.
 #include "experiments/program/command_line.h"
 
 #include <fstream>
@@ -68,7 +68,7 @@ TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the 
   CHECK(variants[1]["status"] == "ok");
 }
 
-TEST_CASE("a model that does not fit is reported with what was held of it") {
+TEST_CASE("a model that does not fit is reported with the memory that was held") {
   Files files;
   const Called called =
       call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set", "memory_budget=3200"});
@@ -79,7 +79,7 @@ TEST_CASE("a model that does not fit is reported with what was held of it") {
   CHECK(held > 0);
 }
 
-TEST_CASE("plan's operations a step are the training's, with or without an evaluation") {
+TEST_CASE("plan counts the same operations per step as a training, with or without an evaluation") {
   Files files;
   const std::string file = files.write(small_study());
   const auto operations = [](const Called& called) {
@@ -91,7 +91,7 @@ TEST_CASE("plan's operations a step are the training's, with or without an evalu
   CHECK(operations(call({"plan", file, "--json", "--set", "train.steps=2"})) == alone);
 }
 
-TEST_CASE("ranks that wait too long end the run with exit code 4 and the name of whom they waited for") {
+TEST_CASE("ranks that wait too long end the run with exit code 4, and the error names the awaited rank") {
   Files files;
   const Called called =
       call({"run", files.write(small_study()), "--out", files.path("out"), "--json", "--set", "timeout=1e-9"});
@@ -121,7 +121,7 @@ TEST_CASE("a batch too small for the embedding's batch norm is refused before an
         "of the batch, and there are dp * micro_batches = 4 parts\n");
 }
 
-TEST_CASE("validate names what is wrong with every file, and says which are valid") {
+TEST_CASE("validate reports the errors of every file, and names the valid ones") {
   Files files;
   const std::string good = files.write(small_study());
   const Called called = call({"validate", "no/such.json", good, "nor/this.json"});
@@ -140,7 +140,7 @@ TEST_CASE("two runs do not write into one folder at the same time") {
   CHECK(second.err.find("another run is writing its results there") != std::string::npos);
 }
 
-TEST_CASE("plan counts the traffic of all steps, though it walks two") {
+TEST_CASE("plan counts the traffic of all steps, although it simulates two") {
   Files files;
   const std::string file = files.write(small_study());
   const auto sent = [&](const char* steps) {
@@ -150,7 +150,7 @@ TEST_CASE("plan counts the traffic of all steps, though it walks two") {
   CHECK(sent("train.steps=3000000000") == 3'000'000'000 * sent("train.steps=1"));
 }
 
-TEST_CASE("plan holds the bytes of a run, to the byte, and computes nothing") {
+TEST_CASE("plan counts the memory of a run to the byte, and computes nothing") {
   Files files;
   Json experiment = small_study();
   experiment["evaluation"] = Json::object();
@@ -201,7 +201,7 @@ TEST_CASE("plan's time of a step is its operations at the profile's rate, and it
         doctest::Approx(sending["ranks"][0]["sent_bytes"].get<double>() / 6 / 1e3));
 }
 
-TEST_CASE("tables say which times are not the wall's") {
+TEST_CASE("tables say which times are not wall times") {
   Files files;
   const std::string file = files.write(small_study());
   const auto notes = [&](const Called& called) {
@@ -218,7 +218,7 @@ TEST_CASE("tables say which times are not the wall's") {
         "times are virtual: each rank's own CPU time, and messages by `links`\n");
 }
 
-TEST_CASE("with a virtual clock a run tells the time that its links would take") {
+TEST_CASE("with a virtual clock a run reports the time that its links would take") {
   Files files;
   Json experiment = small_study();
   experiment["clock"] = "virtual";
@@ -229,7 +229,7 @@ TEST_CASE("with a virtual clock a run tells the time that its links would take")
   CHECK(run["ranks"][0]["busy_seconds"].get<double>() < 1000);
 }
 
-TEST_CASE("layers to recompute that cannot be are found in every variant before the first one runs") {
+TEST_CASE("impossible layers to recompute are found in every variant before the first one runs") {
   Files files;
   Json experiment = small_study();
   const auto error = [&](const Json& pipeline) {
@@ -249,10 +249,10 @@ TEST_CASE("layers to recompute that cannot be are found in every variant before 
   };
   CHECK(error({{"recompute_layers", {"*", "no.such"}}}) == "model: no layer's name matches \"no.such\"\n");
   CHECK(error({{"recompute", "sqrt"}, {"recompute_layers", {"*"}}}) ==
-        "expected none, for with pipeline.recompute = sqrt all layers are recomputed\n");
+        "expected none, because pipeline.recompute = sqrt recomputes all layers\n");
 }
 
-TEST_CASE("errors of an experiment name file, place and what was expected; exit code 2") {
+TEST_CASE("errors of an experiment name the file, the place and the expected value; exit code 2") {
   Files files;
   const std::string file = files.write(small_study());
   const auto error = [&](const std::string& set) {
@@ -301,7 +301,7 @@ TEST_CASE("a transport's former name is read, and written back as its present na
                        "--set transport: expected \"threads\", \"processes\" or \"nccl\", got \"mpj\"", InputError);
 }
 
-TEST_CASE("wrong calls say what is wrong and exit with 2") {
+TEST_CASE("wrong calls print the error and exit with 2") {
   CHECK(call({"run", "any.json", "--out", ""}).err.starts_with("--out: expected a folder, got \"\"\n"));
   CHECK(call({}).code == 2);
   CHECK(call({"fly"}).code == 2);

@@ -27,7 +27,7 @@ std::string experiment_in(const Scratch& folder, const std::string& more = {}) {
   return file.string();
 }
 
-TEST_CASE("what the GPU does not do is refused") {
+TEST_CASE("options that the GPU does not support are refused") {
   const Scratch folder;
   const std::string file = experiment_in(folder);
   const auto error = [&](const std::string& set) {
@@ -36,7 +36,7 @@ TEST_CASE("what the GPU does not do is refused") {
     return called.err;
   };
   CHECK(error("clock=virtual") ==
-        "heddle: --set clock: expected \"wall\" with device cuda: a virtual clock sees what the CPU computes\n");
+        "heddle: --set clock: expected \"wall\" with device cuda: a virtual clock sees only the CPU\n");
   CHECK(error("transport=mpi") ==
         "heddle: --set transport: expected \"threads\" or \"nccl\" with device cuda: MPI and sockets move host memory "
         "only\n");
@@ -70,7 +70,7 @@ bool has_gpu() {
   }
 }
 
-TEST_CASE("a run on a GPU writes down the large class tiles that it computes with") {
+TEST_CASE("a run on a GPU records the large class tiles with which it computes") {
   if (!has_gpu()) return;
   const Scratch folder;
   const auto tile_of = [&](const std::vector<std::string>& sets) {
@@ -85,7 +85,7 @@ TEST_CASE("a run on a GPU writes down the large class tiles that it computes wit
   CHECK(tile_of({"head.tile=7"}) == 7);
 }
 
-TEST_CASE("a run on a GPU writes down how its convolutions were computed, a run without one does not") {
+TEST_CASE("a run on a GPU records how its convolutions were computed, a run without one does not") {
   const Scratch folder;
   const auto convolutions_on = [&](const char* device) {
     const std::filesystem::path out = folder / device;
@@ -110,7 +110,7 @@ TEST_CASE("a run on a GPU writes down how its convolutions were computed, a run 
   CHECK(parts == std::set<std::string>{"backward_weight", "forward"});
 }
 
-TEST_CASE("plan of a GPU's experiment holds what the GPU does, or says what only a GPU can tell") {
+TEST_CASE("plan of a GPU's experiment counts the memory of the GPU, or says which part only a GPU can report") {
   const Scratch folder;
   const std::string file = experiment_in(folder);
   const std::string model = R"(model={"type": "layers", "layers": [{"type": "conv2d", "out": 4, "bias": true},
@@ -134,7 +134,7 @@ TEST_CASE("plan of a GPU's experiment holds what the GPU does, or says what only
   }
 }
 
-TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, says so and writes nothing") {
+TEST_CASE("a run on a GPU without a GPU, or in a program without CUDA, reports this and writes nothing") {
   if (has_gpu()) return;
   const Scratch folder;
   const std::string out = (folder / "out").string();
@@ -151,7 +151,7 @@ TEST_CASE("a run on a GPU where there is none, or in a program without CUDA, say
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
-TEST_CASE("a place on the machine that is none is reported by the process that was given it") {
+TEST_CASE("an invalid LOCAL_RANK is reported by the process that has it") {
   const EnvironmentVariable rank("RANK", "1");
   const EnvironmentVariable size("WORLD_SIZE", "2");
   const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");

@@ -1,4 +1,4 @@
-// Trainings whose weights are not finite any more, as their users meet them.
+// Trainings whose weights are no longer finite, as a user sees them.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -32,7 +32,7 @@ std::string written_to(const std::filesystem::path& file, const nlohmann::json& 
 
 }  // namespace
 
-TEST_CASE("weights that are not finite are an error, and never replace the last checkpoint, which goes on") {
+TEST_CASE("weights that are not finite are an error, and never replace the last checkpoint, from which a run resumes") {
   const Scratch folder;
   nlohmann::json experiment = diverging_study();
   experiment["train"]["schedule"] = {{"type", "step"}, {"milestones", {5}}, {"factor", 1e39}};

@@ -1,4 +1,4 @@
-// `heddle explain`: the planner's figures as a user meets them, beside what a run sends.
+// `heddle explain`: the planner's figures as a user sees them, compared with the bytes that a run sends.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -63,7 +63,7 @@ void add_collectives(const Json& json, Json& sums) {
 
 }  // namespace
 
-TEST_CASE("explain prints layers, what moves between them, and the sums") {
+TEST_CASE("explain prints layers, the communication between them, and the sums") {
   const Called called = call({"explain"}, two_layers());
   CHECK(called.code == 0);
   CHECK(called.out == R"(small: tp 2, 4 samples in each of 2 micro-batches
@@ -140,7 +140,7 @@ TEST_CASE("explain counts the products that a head's way computes, and those for
   CHECK(forward["collectives"].empty());
 }
 
-TEST_CASE("explain's head that samples touches the sampled classes alone") {
+TEST_CASE("explain counts only the sampled classes of a head that samples") {
   const auto seconds = [](double rate) {
     Json experiment = large_head(R"({"profile": {"flops": 1e18, "bandwidth": 1e6}})");
     experiment["head"]["classes"] = 1000000;
@@ -150,7 +150,7 @@ TEST_CASE("explain's head that samples touches the sampled classes alone") {
   CHECK(seconds(0.1) / seconds(1) == doctest::Approx(0.1).epsilon(1e-3));
 }
 
-TEST_CASE("a replicated head's gradient is what explain says it is on its way as") {
+TEST_CASE("explain lists the gradient of a replicated head as it is sent") {
   const Json head = explained(large_head(R"({"head": {"parallel": "replicated"}})"))["head"];
   std::map<std::string, std::int64_t> bytes;
   for (const Json& collective : head["collectives"]) bytes[collective["of"]] += collective["bytes"].get<std::int64_t>();
@@ -158,7 +158,7 @@ TEST_CASE("a replicated head's gradient is what explain says it is on its way as
   CHECK(bytes["activations"] == 2 * 3 * 4);  // the loss of each micro-batch
 }
 
-TEST_CASE("explain's totals are the sums of what its rows say") {
+TEST_CASE("explain's totals are the sums of its rows") {
   Json experiment = two_layers();
   experiment["mesh"]["dp"] = 2;
   experiment["model"]["embedding_norm"] = true;
@@ -174,7 +174,7 @@ TEST_CASE("explain's totals are the sums of what its rows say") {
   }
 }
 
-TEST_CASE("what explain says that a rank sends in a step, it sends") {
+TEST_CASE("a rank sends in a step the bytes that explain prints") {
   const std::vector<std::string> sets{"{}", R"({"mesh": {"dp": 2, "tp": 2}})",
                                       R"({"mesh": {"dp": 2, "tp": 1}, "train": {"shard": "optimizer"}})",
                                       R"({"mesh": {"dp": 2}, "model": {"embedding_norm": true}})",
@@ -195,7 +195,7 @@ TEST_CASE("what explain says that a rank sends in a step, it sends") {
   }
 }
 
-TEST_CASE("explain says along which axes the classes are shared, and what copies of them add up") {
+TEST_CASE("explain names the axes along which the classes are shared, and counts the sums over their copies") {
   Json experiment = two_layers();
   experiment["mesh"] = {{"dp", 2}, {"tp", 2}};
   experiment["head"]["over"] = {"tp"};
@@ -223,7 +223,7 @@ Json two_stages() {
   return experiment;
 }
 
-TEST_CASE("explain prints stages and what crosses between them") {
+TEST_CASE("explain prints stages and the messages between them") {
   const Called called = call({"explain"}, two_stages());
   CHECK(called.code == 0);
   CHECK(called.out == R"(small: pp 2, 4 samples in each of 2 micro-batches
@@ -264,7 +264,7 @@ TEST_CASE("a cut by time leaves a slow rank less to do") {
   CHECK(second_begins_with() == "layers.0");
 }
 
-TEST_CASE("what explain says that crosses a cut, the ranks on its sides send") {
+TEST_CASE("the ranks on both sides of a cut send the bytes that explain prints") {
   const Json experiment = two_stages();
   const auto sent = [&](int steps) {
     const Called called = call({"plan", "--json", "--set", fmt::format("train.steps={}", steps)}, experiment);
@@ -309,7 +309,7 @@ TEST_CASE("placements auto are no slower than the plain choices that fit, and st
   }
 }
 
-TEST_CASE("explain says what does not fit, and where") {
+TEST_CASE("explain reports what does not fit, and where") {
   Json experiment = two_layers();
   experiment["memory_budget"] = 5000;
   CHECK(call({"explain", "--placements", "auto"}, experiment).err ==

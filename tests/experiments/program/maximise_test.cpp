@@ -96,7 +96,7 @@ TEST_CASE("the search finds the last value that fits, whatever the bytes grow by
   CHECK(search(5'000'001'000, {1000, 2, 10'000'000'000}, kinds[0].second).trials <= 5);
 }
 
-TEST_CASE("the search says what keeps the next value out") {
+TEST_CASE("the search gives the reason why the next value does not fit") {
   const Bytes bytes = [](std::int64_t v) { return 5 * v; };
   CHECK(search(1003, {7, 1, 10'000}, bytes).largest.why == "with 201, rank 1 needs 1005 B");
   const Found whole = search(1003, {7, 1, 150}, bytes);
@@ -127,7 +127,7 @@ TEST_CASE("values that the experiment refuses bound the search on both sides") {
   CHECK_THROWS_WITH_AS(refusing(5000, 20), "20 is no value", InputError);
 }
 
-TEST_CASE("where a larger value holds less, the largest that is taken is planned at once") {
+TEST_CASE("if a larger value may hold less, the largest possible value is planned at once") {
   const Bytes shared = [](std::int64_t ranks) { return 1'000'000 / ranks + 50; };
   const CheckOf up_to_700 = [](std::int64_t value) {
     if (value > 700) fail<InputError>("{} is no value", value);
@@ -139,7 +139,7 @@ TEST_CASE("where a larger value holds less, the largest that is taken is planned
     CHECK(fitting.largest.value == 700);
     CHECK(fitting.largest.why == "701 is refused: 701 is no value");
     CHECK(fitting.trials <= 3);
-    // Only many enough fit, which is for the largest value to say.
+    // Only very large values fit, which the trial of the largest value shows.
     CHECK(search(2000, {start, 1, 1'000'000}, shared, up_to_700).largest.value == 700);
     const Found none = search(1000, {start, 1, 1'000'000}, shared, up_to_700);
     CHECK_FALSE(none.largest.fits);
@@ -148,7 +148,7 @@ TEST_CASE("where a larger value holds less, the largest that is taken is planned
   CHECK(search(10'000'000, {8, 1, 1024}, shared).largest.why == "its range ends here");
 }
 
-TEST_CASE("where bytes fall and rise again, what was seen to fit is never given up") {
+TEST_CASE("where bytes fall and rise again, a value that was found to fit is never abandoned") {
   const Bytes valley = [](std::int64_t v) { return 1000 + 10 * (v - 20) * (v - 20); };
   for (const std::int64_t start : {12, 15, 18, 20, 25}) {
     CAPTURE(start);
@@ -238,7 +238,7 @@ TEST_CASE("plan --maximise searches every variant, by its own memory_budget if n
         std::string::npos);
 }
 
-TEST_CASE("a search says so where a field's range or the experiment ends it") {
+TEST_CASE("a search reports if a field's range or the experiment ends it") {
   Files files;
   const std::string file = files.write(small());
   const auto searched = [&](const std::string& field) {
@@ -264,7 +264,7 @@ TEST_CASE("a search over a thousand million classes is exact") {
   CHECK(fullest(variant) > 1'499'999'990'000);
 }
 
-TEST_CASE("wrong searches say what is wrong and exit with 2") {
+TEST_CASE("wrong searches print the error and exit with 2") {
   Files files;
   const std::string file = files.write(small());
   const auto error = [&](const std::string& field, const std::string& budget) {

@@ -1,4 +1,4 @@
-// What PLSC and MegEngine publish of the memory of large heads, as plan counts it.
+// The figures that PLSC and MegEngine publish for the memory of large heads, as plan counts them.
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ TEST_CASE("plan gives the published bytes of weights: 10, 40 and 1 million class
 }
 
 TEST_CASE("plan gives the published bytes of logits: 512 samples by 5 million classes, all and a tenth of them") {
-  // Of one rank's classes alone: what activations grow by is B * C.
+  // For the classes of one rank: activations grow by B * C.
   const auto logits = [](double rate, int ranks) {
     const auto activations = [&](std::int64_t batch) {
       Json experiment = head_alone(5'000'000 * ranks, 16, ranks, batch);

@@ -90,8 +90,8 @@ TEST_CASE("a claim computes with numbers and paths") {
   CHECK(number("2e-5*variants[0].loss.last") == doctest::Approx(4e-5));
 }
 
-TEST_CASE("an expression that names nothing, or too much, says so") {
-  CHECK(refused("variants[nobody].loss.last") == "the summary has no variants[nobody]");
+TEST_CASE("an expression that names no value, or several, is an error") {
+  CHECK(refused("variants[missing].loss.last") == "the summary has no variants[missing]");
   CHECK(refused("variants[0].los.last") == "the summary has no variants[0].los");
   CHECK(refused("variants[0].seconds.min") == "the summary has no variants[0].seconds.min");
   CHECK(refused("variants.loss.last") ==
@@ -109,7 +109,7 @@ TEST_CASE("an expression that names nothing, or too much, says so") {
   CHECK(syntax("'ok") == "expected a text that ends with ' at character 1 of \"'ok\"");
 }
 
-TEST_CASE("a verdict is that of the bound and its tolerance, and fails where there is no value") {
+TEST_CASE("a verdict follows from the bound and its tolerance, and fails if there is no value") {
   const auto holds = [](const Claim& c) { return judge(c, study()).holds; };
   CHECK(holds(claim("variants[0].loss.last", "2")));
   CHECK_FALSE(holds(claim("variants[0].loss.last", "2.01")));
@@ -169,13 +169,13 @@ TEST_CASE("reproduce runs the commands of a claims file and ends with 1 where a 
   const test::Called failed = failing.call({"study"});
   CHECK(failed.code == 1);
   CHECK(failed.out.ends_with("1 experiment: 1 claims hold, 1 fail (study)\n"));
-  // Of one experiment the run's own table, too.
+  // For a single experiment, the run's own table is printed, too.
   CHECK(failed.out.find("\npeak memory of each rank (") != std::string::npos);
   CHECK(held.out.find("\npeak memory of each rank (") == std::string::npos);
   CHECK(failing.call({"study", "--quick"}).out.find("only in the quick run") != std::string::npos);
 }
 
-TEST_CASE("a command that ends otherwise than its claims say fails, and so do its claims, with no old summary") {
+TEST_CASE("a command with an unexpected exit code fails, and so do its claims, without an old summary") {
   const Claimed claims(R"({"shows": "x", "seconds": 1, "quick_seconds": 1, "checks": [
     {"command": "plan no/such.json", "claims": [{"claim": "runs", "value": "variants.count", "equals": "1"}]}]})");
   std::filesystem::create_directories(claims / "out/study/0");
@@ -190,7 +190,7 @@ runs                      1  the summary has no variants    FAILS
 )") != std::string::npos);
 }
 
-TEST_CASE("an experiment whose data do not ship is not run, and says what it needs") {
+TEST_CASE("an experiment whose data are not shipped is not run, and its data are named") {
   const Claimed claims(R"({"shows": "x", "seconds": 1, "quick_seconds": 1, "needs_data": "orl_faces", "checks": [
     {"command": "run a.json", "claims": [{"claim": "runs", "value": "variants.count", "equals": "1"}]}]})");
   const test::Called all = claims.call({"--quick"});
@@ -203,7 +203,7 @@ TEST_CASE("an experiment whose data do not ship is not run, and says what it nee
   CHECK(given.out.find("./heddle run a.json --set data.path=faces\n") != std::string::npos);
 }
 
-TEST_CASE("wrong claims files say where and what was expected") {
+TEST_CASE("errors of claims files name the place and the expected value") {
   const auto error = [](const std::string& check) {
     const Claimed claims(R"({"shows": "x", "seconds": 1, "quick_seconds": 1, "checks": [)" + check + "]}");
     const test::Called called = claims.call({});

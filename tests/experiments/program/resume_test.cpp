@@ -1,4 +1,4 @@
-// Runs that go on from a checkpoint, and those that may not.
+// Runs that resume from a checkpoint, and runs that may not.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -70,7 +70,7 @@ TEST_CASE("a checkpoint whose files are of different steps is refused") {
         std::string::npos);
 }
 
-TEST_CASE("resuming on another number of ranks goes on, and says that it may round otherwise") {
+TEST_CASE("a run resumes on a different number of ranks, and notes that it may round differently") {
   Files files;
   const std::string file = files.write(small_study());
   const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
@@ -87,7 +87,7 @@ TEST_CASE("resuming on another number of ranks goes on, and says that it may rou
     CHECK(rest[i].get<double>() == doctest::Approx(losses[i].get<double>()).epsilon(2e-5));
 }
 
-TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
+TEST_CASE("--fresh-head resumes with different classes, and only with --resume") {
   Files files;
   const std::string file = files.write(small_study());
   REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
@@ -111,7 +111,7 @@ TEST_CASE("--fresh-head goes on with other classes, and only with --resume") {
   CHECK(begun.err.find("resuming after step 2\n") != std::string::npos);
 }
 
-TEST_CASE("a checkpoint of another experiment, or a damaged one, is refused") {
+TEST_CASE("a checkpoint of a different experiment, or a damaged one, is refused") {
   Files files;
   const std::string file = files.write(small_study());
   const std::string folder = files.path("out") + "/checkpoint/small/step-000006";

@@ -1,4 +1,4 @@
-// `heddle schedule`: pictures, figures and files as a user meets them.
+// `heddle schedule`: pictures, figures and files as a user sees them.
 #include <fstream>
 #include <sstream>
 
@@ -45,7 +45,8 @@ Timeline timeline_of(const Schedule& schedule, const StageCosts& costs = {}) {
 
 }  // namespace
 
-TEST_CASE("the picture off a terminal: a row a rank, letters and micro-batches, a legend, and the figures below") {
+TEST_CASE(
+    "the picture outside a terminal: one row per rank, letters and micro-batches, a legend, and the figures below") {
   CHECK(printed("schedule gpipe --stages 3 --micro-batches 4") ==
         "gpipe: 3 ranks, 4 micro-batches\n"
         "\n"
@@ -58,14 +59,14 @@ TEST_CASE("the picture off a terminal: a row a rank, letters and micro-batches, 
         "F0: the forward of micro-batch 0\n"
         "\n"
         "makespan            18          from the first action to the end of the last\n"
-        "span bubble         33.33 %     idle between a rank's first action and its last: the papers' figure\n"
-        "idle                33.33 %     of all ranks' time within the makespan\n"
+        "span bubble         33.33 %     idle time between a rank's first and last action, as papers report it\n"
+        "idle                33.33 %     share of all ranks' time within the makespan\n"
         "peak activations    4 on every rank\n"
         "peak weight inputs  0 on every rank\n"
         "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n");
 }
 
-TEST_CASE("on a terminal colours tell the kinds of action, and numbers the micro-batches") {
+TEST_CASE("on a terminal, colours show the kinds of action, and numbers the micro-batches") {
   const std::string text = printed("schedule gpipe --stages 2 --micro-batches 1", {true, true, 80});
   CHECK(text.find("   0  \x1b[38;5;16;48;5;75m0 \x1b[0m. . . \x1b[38;5;16;48;5;114m0   \x1b[0m\n") !=
         std::string::npos);
@@ -75,7 +76,7 @@ TEST_CASE("on a terminal colours tell the kinds of action, and numbers the micro
   CHECK(plain.find("   0  F0 .  .  .  B0---\n") != std::string::npos);
 }
 
-TEST_CASE("what is too wide for names is drawn a character a unit of time, then several units a character") {
+TEST_CASE("a picture too wide for names has one character per unit of time, then several units per character") {
   const std::string units = printed("schedule 1f1b --stages 4 --micro-batches 8", {true, false, 60});
   CHECK(units.find("   1  .FFF....BBFBBFBBFBBFBBFBB.BB.BB..\n") != std::string::npos);
   CHECK(units.find("a character is a time of 1\n") != std::string::npos);
@@ -88,7 +89,7 @@ TEST_CASE("what is too wide for names is drawn a character a unit of time, then 
   CHECK(count < 50);
 }
 
-TEST_CASE("the middle one of many ranks are left out of the terminal's picture, which says so") {
+TEST_CASE("the terminal's picture leaves out the middle ranks if there are many, and says so") {
   const std::string text = printed("schedule gpipe --stages 40 --micro-batches 2");
   CHECK(text.find("\n  15  ") != std::string::npos);
   CHECK(text.find("\n      (8 ranks are not drawn)\n  24  ") != std::string::npos);
@@ -115,7 +116,7 @@ TEST_CASE("actions that overlap share their place") {
   CHECK(picture_text(timeline, rank_of, {}).find("   0  F0 F1&B0\n") != std::string::npos);
 }
 
-TEST_CASE("with several stages a rank an action is named with its stage, or by small letters in every other one") {
+TEST_CASE("with several stages per rank, an action is named with its stage, or by small letters in every second one") {
   Timeline timeline;
   timeline.ranks = {{{{ActionKind::forward, 0, 0}, 0, 1}, {{ActionKind::backward_input, 2, 0}, 1, 2}},
                     {{{ActionKind::forward, 1, 0}, 1, 2}}};
@@ -191,7 +192,7 @@ TEST_CASE("recomputation takes a forward's time, and keeps one micro-batch's act
             printed("schedule gpipe --stages 1 --micro-batches 4 --recompute except_last --json"))["makespan"] == 15);
 }
 
-TEST_CASE("a schedule's CSV comes back as the same schedule") {
+TEST_CASE("a schedule's CSV reads back as the same schedule") {
   const Scratch folder;
   const std::string file = (folder / "schedule.csv").string();
   const std::string csv = printed("schedule 1f1b --stages 3 --micro-batches 5 --csv");
@@ -224,7 +225,7 @@ TEST_CASE("a file with a wrong cell is refused with the grid around it") {
   CHECK(error.find(">1B1<") != std::string::npos);
 }
 
-TEST_CASE("wrong calls say what was expected and exit with 2") {
+TEST_CASE("wrong calls print the expected value and exit with 2") {
   CHECK(refused("schedule") ==
         "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search\n");
   CHECK(refused("schedule 1f1b --micro-batches 4") == "heddle: schedule: expected --stages, the number of ranks\n");
@@ -260,7 +261,7 @@ TEST_CASE("wrong calls say what was expected and exit with 2") {
         std::string::npos);
 }
 
-TEST_CASE("--search prints what it weighed, what the searched one gains, and the best one's picture") {
+TEST_CASE("--search prints the compared schedules, the gain of the searched one, and the best one's picture") {
   const std::string text = printed("schedule --search --stages 8 --micro-batches 32 --memory 6");
   CHECK(
       text.starts_with("schedule                  m  v  makespan  bubble (%)  peak memory  fits\n"
@@ -296,7 +297,7 @@ TEST_CASE("--search --csv gives a schedule that is as good when it is read again
   CHECK(read["peak_activations"] == best["peak_activations"]);
 }
 
-TEST_CASE("wrong searches say what was expected and exit with 2") {
+TEST_CASE("wrong searches print the expected value and exit with 2") {
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0.5") ==
         "heddle: --memory: no schedule fits into 0.5: the smallest peak memory is 1, of naive (m = 8, v = 1)\n");
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0") ==
@@ -312,7 +313,7 @@ TEST_CASE("wrong searches say what was expected and exit with 2") {
         "micro-batches and up to 4 chunks\n");
 }
 
-TEST_CASE("schedules are listed with what they are") {
+TEST_CASE("schedules are listed with their descriptions") {
   const std::string list = printed("list schedules");
   CHECK(list.starts_with("schedules (pipeline.schedule)\n"));
   for (const ScheduleType& type : schedule_types())

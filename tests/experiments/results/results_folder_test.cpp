@@ -1,4 +1,4 @@
-// What a results folder holds while a run goes on, after it, and after the next.
+// The content of a results folder during a run, after it, and after the next one.
 #include "experiments/results/results_folder.h"
 
 #include <filesystem>
@@ -150,7 +150,8 @@ class Replaced {
   ino_t inode_ = 0;
 };
 
-TEST_CASE("what a study of many short variants writes grows with their number, and the last write has all of them") {
+TEST_CASE(
+    "the bytes written by a study of many short variants grow with their number, and the last write has all of them") {
   const auto bytes_of = [](int variants) {
     const Scratch scratch;
     ResultsFolder folder(scratch / "a", "{}\n", false, [] { return 0.0; });

@@ -1,4 +1,4 @@
-// What results say of pipelines: the gain over naive, the bubble, the schedule.
+// The figures of pipelines in results: the speed-up over naive, the bubble, the schedule.
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -83,7 +83,7 @@ TEST_CASE("the bubble is the idle share of the median step; a resumed run's is t
   CHECK_FALSE(bubble_fraction(variant));
 }
 
-TEST_CASE("how long a GPU's ranks were busy is not known, and null") {
+TEST_CASE("the busy time of ranks on a GPU is not known, and null") {
   RunResult run;
   run.variants = {pipeline_variant("gpipe", "gpipe", 2, 4, 0.75, 1.5)};
   const auto written = [&] { return OrderedJson::parse(summary_json(run))["variants"][0]; };

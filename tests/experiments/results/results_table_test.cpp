@@ -65,7 +65,7 @@ TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and larg
   run.variants.back().error = std::string(300, 'x') + " and " + name + name;
   const std::string table = results_table(run);
   CHECK(widest_line(table) <= 100);
-  // Shortened in the middle: the ends still tell the variants apart.
+  // Shortened in the middle: the ends still distinguish the variants.
   for (const char* const end : {"one ", "two ", "f\u00FCnf "}) CHECK(table.find(end) != std::string::npos);
 }
 
@@ -89,7 +89,7 @@ zb_h1, recomputed  4  2        -   3.00               -   0.250
 
 peak memory of each rank)") != std::string::npos);
   CHECK(table.find(R"(
-kept for backward at one time, by the schedule, and activations at peak memory
+kept for backward at the same time, by the schedule, and activations at peak memory
 variant            rank  micro-batches  inputs  samples  activations (MiB)  per sample (KiB)
 gpipe                 0              2       -       64               1.00              16.0
 gpipe                 1              2       -       64               2.00              32.0
@@ -110,7 +110,7 @@ gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
   CHECK(widest_line(table) <= 100);
 }
 
-TEST_CASE("a study of which a part is only planned says which times are whose") {
+TEST_CASE("a study that is planned in part says which times are planned") {
   RunResult run;
   run.variants = {pipeline_variant("run", "gpipe", 2, 4, 0.5, 1.6), pipeline_variant("plan", "gpipe", 2, 4, 0.5, 1.6)};
   for (VariantResult& variant : run.variants) variant.clock = "virtual";
@@ -120,21 +120,21 @@ TEST_CASE("a study of which a part is only planned says which times are whose") 
         std::string::npos);
 }
 
-TEST_CASE("a forward pass shows what each rank makes and how busy it was") {
+TEST_CASE("a forward pass shows the output of each rank and how busy it was") {
   RunResult run;
   run.variants = {pipeline_variant("m 4", "gpipe", 2, 4, 0.5, 1.6)};
   run.variants[0].pipeline->recompute.clear();
   run.variants[0].pipeline->outputs = {"f32[8,28,28,128]", "f32[8,256]"};
   run.variants[0].ranks[1].busy_in_step = {9, 3, 3};
   CHECK(results_table(run).find(R"(
-forward passes: what each rank makes, and the share of the time in which it computes
+forward passes: the output of each rank, and the share of the time in which it computes
 variant  rank  output of a micro-batch  busy (%)
 m 4         0         f32[8,28,28,128]      50.0
 m 4         1               f32[8,256]      75.0
 )") != std::string::npos);
 }
 
-TEST_CASE("neighbouring ranks that read alike share a row") {
+TEST_CASE("neighbouring ranks with equal rows share one") {
   RunResult run;
   run.variants = {variant_result("a", 8, 1)};
   for (RankResult& rank : run.variants[0].ranks) rank = rank_result(rank.rank, rank.rank == 0 ? 9 * mebi : mebi);
@@ -145,7 +145,7 @@ TEST_CASE("neighbouring ranks that read alike share a row") {
   CHECK(table.find("\n2  ") == std::string::npos);
 }
 
-TEST_CASE("a table of variants that measured nothing is a table all the same") {
+TEST_CASE("variants without measurements have a table, too") {
   RunResult run;
   run.variants = {failed_variant("a")};
   CHECK(results_table(run) == R"(variant  loss  step time (ms)  images/s  peak memory (MiB)  max/mean  bytes sent (MiB)
@@ -193,7 +193,7 @@ TEST_CASE("progress writes nothing off a terminal") {
   CHECK_FALSE(terminal_of(-1).is_terminal);
 }
 
-TEST_CASE("progress shows step, loss, images a second and time left, at most ten times a second") {
+TEST_CASE("progress shows step, loss, images per second and time left, at most ten times per second") {
   std::ostringstream out;
   Clock clock;
   Progress progress(out, {.is_terminal = true, .colour = false, .columns = 80}, clock.now());

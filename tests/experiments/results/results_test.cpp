@@ -108,7 +108,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].evaluation.verification.tar_at_far.1e-4"});
 }
 
-TEST_CASE("summary.json gives what was measured: times without the first step, speed against the first variant") {
+TEST_CASE("summary.json has the measurements: times without the first step, speed relative to the first variant") {
   const OrderedJson summary = OrderedJson::parse(summary_json(run_result()));
   CHECK(summary["name"] == "study");
   const OrderedJson& sharded = summary["variants"][1];
@@ -143,7 +143,7 @@ TEST_CASE("summary.json gives what was measured: times without the first step, s
   CHECK(rank["busy_seconds"] == 1.5);
 }
 
-TEST_CASE("what was not measured is null, also in a variant that failed and where a loss is no number") {
+TEST_CASE("values that were not measured are null, also in a variant that failed and if a loss is not a number") {
   RunResult run = run_result();
   run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();
   run.variants[0].evaluation->verification.reset();
@@ -198,7 +198,7 @@ TEST_CASE("summary.json says how convolutions were computed where that was chose
                                                                {"adds_bias", true}}});
 }
 
-TEST_CASE("a rank's row travels between processes as it was measured") {
+TEST_CASE("a rank's row is sent between processes unchanged") {
   RankResult sent = rank_result(1, mebi);
   sent.busy_in_step = {0.5, 0.25};
   sent.trace = {{"conv", false, 1, 0.5, 0, {}}, {"send", true, 1.5, 0.25, 77, MessageName{0, 1, 5}}};

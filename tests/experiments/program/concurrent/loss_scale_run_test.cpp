@@ -1,4 +1,4 @@
-// What a run in f16 writes about its loss scale, and what an experiment may say of 16-bit types.
+// The output of a run in f16 about its loss scale, and the errors of an experiment about 16-bit types.
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -24,8 +24,7 @@ constexpr const char* small_f16 = R"({
 
 }  // namespace
 
-TEST_CASE(
-    "the loss scale stands in the metrics, the summary counts the skipped steps, and a run that goes on knows both") {
+TEST_CASE("the metrics have the loss scale, the summary counts the skipped steps, and a resumed run continues both") {
   using Json = nlohmann::json;
   const Scratch folder;
   const std::string file = (folder / "small.json").string();
@@ -58,7 +57,7 @@ TEST_CASE(
   CHECK(run("bf16", {"--set", "train.dtype=bf16", "--set", "train.loss_scale=null"})["skipped_steps"].is_null());
 }
 
-TEST_CASE("what is said of 16-bit types goes with train.dtype; errors name file and place") {
+TEST_CASE("options of 16-bit types must match train.dtype; errors name file and place") {
   const Scratch folder;
   const std::string file = (folder / "small.json").string();
   write_file_atomically(file, small_f16);

@@ -1,4 +1,4 @@
-// A run whose files may not grow: what the program itself does, with the process's own limits.
+// A run whose files may not grow: the program's behaviour at the process's own limits.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

@@ -1,5 +1,5 @@
-// The shipped experiments on a GPU beside the CPU. Without a GPU, and with kernels on the host, the program itself says
-// that there is none; then nothing is compared.
+// The shipped experiments on a GPU beside the CPU. Without a GPU, and with kernels on the host, the program reports
+// that there is none, and nothing is compared.
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -38,7 +38,8 @@ bool finds_gpu(const Scratch& scratch) {
   return false;
 }
 
-/// One line for each variant: what plan counts for all ranks, what they held at most, and what the allocator took.
+/// One line for each variant: the bytes that plan counts for all ranks, their peak, and the bytes that the allocator
+/// reserved.
 void tell_memory(const Json& planned, const Json& ran, const std::string& name) {
   const auto sum = [](const Json& ranks) {
     std::int64_t total = 0;
@@ -53,7 +54,7 @@ void tell_memory(const Json& planned, const Json& ran, const std::string& name) 
 
 }  // namespace
 
-TEST_CASE("shipped experiments lose on a GPU what they lose on the CPU, and hold what plan says") {
+TEST_CASE("shipped experiments have the same losses on a GPU as on the CPU, and hold the bytes that plan counts") {
   Scratch scratch;
   if (tested_backend() != "cuda" || !finds_gpu(scratch)) return;
   write_faces(scratch / "faces");

@@ -38,7 +38,7 @@ std::int64_t ranks_of_largest(const Json& summary) {
   return static_cast<std::int64_t>(most);
 }
 
-/// What became of a shipped experiment.
+/// The result of a shipped experiment.
 struct Shipped {
   std::string file;
   Json experiment;
@@ -75,11 +75,11 @@ std::vector<Shipped> run_shipped(const Scratch& scratch) {
 
 }  // namespace
 
-TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stays near the metered") {
+TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stays close to the metered memory") {
   Scratch scratch;
   for (const auto& [file, experiment, ran, planned] : run_shipped(scratch)) {
     CAPTURE(file);
-    // Who does not fit into the budget is a result of studies on plan.
+    // Variants that do not fit into the budget are a result of studies on plan.
     const int most_code = experiment.value("device", "cpu") == "plan" ? 3 : 0;
     REQUIRE((ran.code == 0 || ran.code == most_code));
     REQUIRE(planned.code == ran.code);
@@ -129,7 +129,7 @@ TEST_CASE("the first loss of a head is what random weights must give") {
   CHECK(ran.summary["variants"][0]["loss"]["first"].get<double>() == doctest::Approx(expected).epsilon(0.01));
 }
 
-TEST_CASE("layers placed in other ways train as their serial judge at every step") {
+TEST_CASE("layers placed in other ways train as their serial reference at every step") {
   Scratch scratch;
   for (const char* name : {"chains", "three_convolutions"}) {
     CAPTURE(name);
@@ -161,7 +161,7 @@ TEST_CASE("features are cheaper to move than weights until the batch is as large
   }
 }
 
-TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only gathering burdens rank 0") {
+TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only with gathered logits rank 0 holds more") {
   Scratch scratch;
   const Ended ran = run_program(
       {"run", experiment_file("quickstart"), "--json", "--set", "train.steps=10", "--out", (scratch / "out").string()},
