@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show, in one call of under eight minutes: the tests with the cuda backend,
 # compute-sanitizer on the small ones, the shipped experiments on both devices, and the benchmark beside PyTorch, where
-# that is installed. Writes what came of it as JSON; the exit code is 1 if a step failed.
+# that is installed. Writes the results as JSON; the exit code is 1 if a step failed.
 #
 #   tests/gpu_check.sh [FILE]      default: experiments/results/gpu/DATE_DEVICE.json
 #
@@ -78,7 +78,7 @@ step "operations and kernels" 60 "$tests" --source-file="$kernels" --test-case-e
 step "head" 45 "$tests" --source-file='*/layers/head/head_*,*/layers/head/concurrent/*'
 # Layouts of up to eight ranks on this one card.
 step "layouts" 60 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator_*,*/parallel/pipeline/concurrent/*'
-step "experiments beside the cpu and plan" 100 "$tests" --test-case='shipped experiments lose on a GPU*'
+step "experiments beside the cpu and plan" 100 "$tests" --test-case='shipped experiments have the same losses on a GPU*'
 memory=$(sed -n 's/^memory: //p' "$logs/experiments beside the cpu and plan" | paste -sd , -)
 if command -v compute-sanitizer >/dev/null; then
   small='*/cuda_rows_*,*/cuda_training_*,*/cuda_class_rows_*'

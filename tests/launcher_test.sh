@@ -216,7 +216,7 @@ rm -rf "$tree/build"
 call run --set 'device="cuda"'
 is "asked for by a value in quotes" "cuda" "$out"
 call setup cuda opennpi
-is "setup knows its words" "2/heddle: setup: expected cuda, openmpi or mpich, got opennpi" "$code/$err"
+is "setup refuses unknown arguments" "2/heddle: setup: expected cuda, openmpi or mpich, got opennpi" "$code/$err"
 
 # ---- packages ------------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ echo 'const int value = 5;' >"$tree/framework/value.h"
 err=$(PATH="$work/bare" "$tree/heddle" value 2>&1)
 is "without apt it stops with 1" 1 $?
 has "without apt it lists the packages" "these Debian packages are missing: g++ cmake ninja-build" "$err"
-has "without apt it says how to go on" "then call ./heddle again" "$err"
+has "without apt it explains how to continue" "then call ./heddle again" "$err"
 cat >"$work/bare/apt-get" <<END
 #!/bin/bash
 echo "\${@: -1}: \$*" >>"$work/apt"
@@ -241,7 +241,7 @@ for tool in as ld cc c++ ar ranlib strip nm objcopy objdump uname ls; do
 done
 err=$(PATH="$work/bare" "$tree/heddle" value 2>&1)
 has "with apt it says what it is about to install" "installing them now with apt-get" "$err"
-is "with apt it goes on to run" 5 "${err##*$'\n'}"
+is "with apt it then runs the program" 5 "${err##*$'\n'}"
 is "apt's lists are refreshed first" "update" "$(head -n 1 "$work/apt" | cut -d: -f1)"
 has "recommended packages are left out" "install --no-install-recommends g++ cmake ninja-build" "$(tail -n 1 "$work/apt")"
 
@@ -279,7 +279,7 @@ for name in "OMPI_COMM_WORLD_RANK=0 openmpi" "PMI_RANK=0 mpich" "PMIX_RANK=0 ope
 done
 err=$(SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$tree/heddle" value 2>&1)
 is "srun without an MPI is wrong input" 2 $?
-has "srun is told how" "srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)" "$err"
+has "the launcher explains how srun gets an MPI" "srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)" "$err"
 err=$(SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 MASTER_ADDR=here MASTER_PORT=1 "$tree/heddle" raise 9 2>&1)
 has "processes that meet by sockets need no MPI's program" "/experiments/heddle raise 9) was killed" "$err"
 err=$(HEDDLE_SKIP_PACKAGES=1 OMPI_COMM_WORLD_RANK=3 "$tree/heddle" raise 9 2>&1)

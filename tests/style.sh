@@ -45,7 +45,7 @@ rule "a cell of the notebook is not Python" "$(  # lines that begin with % are J
   for cell in notebooks_export/cells/*.py; do
     sed 's/^%/#%/' "$cell" | python3 -c 'import sys; compile(sys.stdin.read(), sys.argv[1], "exec")' "$cell" 2>&1
   done)"
-if command -v pyflakes3 >/dev/null; then  # a cell goes on from the names of those before it
+if command -v pyflakes3 >/dev/null; then  # a cell uses the names of the cells before it
   rule "the notebook has names that nothing defines or uses" "$(
     cd notebooks_export/cells && sed -s 's/^%/#%/' read.py overview.py errors.py heads_read.py heads.py heads_pay.py \
       timeline.py gain.py prediction.py memory.py loss.py time.py | pyflakes3 2>&1)"

@@ -23,7 +23,7 @@ ARROWS = {
     'experiments/program': ['experiments/config', 'experiments/results', 'notebooks_export'],
     'tests': ['experiments/program'],
 }
-# Who trains from C++ needs neither the JSON reader nor the command line.
+# A program that trains from C++ needs neither the JSON reader nor the command line.
 LIBRARIES = {
     'nlohmann/': ['framework', 'notebooks_export', 'experiments/config', 'experiments/results', 'experiments/program',
                   'tests'],

@@ -33,7 +33,7 @@ def tokens_of(text):
 
 
 class File:
-    """The names at namespace level that a file keeps to itself."""
+    """The names at namespace level that are private to a file."""
 
     def __init__(self, path):
         self.path = path
