@@ -36,7 +36,7 @@ struct LayerExchange {
   When when = When::forward;
   Operation operation = Operation::all_reduce;
   AxisSet axes{};
-  std::int64_t elements = 0;  // of the tensor that link_model.h's table counts in bytes
+  std::int64_t elements = 0;  // the elements of the tensor that link_model.h's table counts in bytes
   DType dtype = DType::f32;
   std::optional<std::int64_t> sent{};  // elements that rank 0 passes to the transport; if empty: those of even parts
   std::int64_t times = 1;              // how often it is repeated

@@ -31,7 +31,7 @@ void for_each_run(const ParameterPart& part, const std::function<void(const Elem
   for (int d = 0; d < split; ++d) outer *= part.box[static_cast<std::size_t>(d)].size;
   const ShardRange wanted = part.elements.value_or(ShardRange{0, outer * length});
   for (std::int64_t i = length > 0 ? wanted.begin / length : outer; i < outer && i * length < wanted.end(); ++i) {
-    std::int64_t index = 0;  // of the row's first element, in the whole
+    std::int64_t index = 0;  // the index of the row's first element, in the whole
     std::int64_t rest = i;
     std::int64_t stride = split > 0 ? part.whole[split] * inner : 0;
     index = rows.begin * inner;

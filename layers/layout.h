@@ -52,7 +52,7 @@ struct ParameterPart {
   std::vector<ShardRange> box;           // one range per dimension
   AxisSet sharded;                       // axes along which the ranks hold different parts, or none
   AxisSet partial;                       // axes along which gradients are partial sums
-  std::optional<ShardRange> elements{};  // of the box, row-major; if empty: all of it
+  std::optional<ShardRange> elements{};  // a range of the box, row-major; if empty: all of it
   std::optional<Axis> gathered{};        // the axis whose ranks gather their elements before use
 
   /// The part of a rank that holds the whole parameter.

@@ -64,7 +64,7 @@ Model::Model(std::shared_ptr<const ModelDescription> description, std::shared_pt
 }
 
 void Model::take_forms(const ValueForms& all) {
-  std::map<std::size_t, std::size_t> known;  // from indices in `all` to indices in forms_
+  std::map<std::size_t, std::size_t> known;  // maps indices in `all` to indices in forms_
   const auto place_of = [&](std::size_t form) {
     const auto [place, is_new] = known.try_emplace(form, forms_.size());
     if (is_new) forms_.push_back(all.all()[form]);

@@ -56,7 +56,7 @@ class Model {
     ShardRange applications{};
     std::vector<std::size_t> inputs{};
     std::vector<std::size_t> outputs{};
-    std::vector<int> readers{};  // of each form, within the section
+    std::vector<int> readers{};  // the readers of each form, within the section
   };
   struct Values;
 
@@ -76,7 +76,7 @@ class Model {
   std::shared_ptr<const PlacementPlan> plan_;
   ShardRange range_;
   std::vector<LayerPointer> layers_;
-  std::vector<ValueForm> forms_;  // those of the range; `origin` is an index into them
+  std::vector<ValueForm> forms_;  // the forms of the range; `origin` is an index into them
   // The forms that each layer reads, and the one that it makes.
   std::vector<std::vector<std::size_t>> reads_;
   std::vector<std::size_t> made_;

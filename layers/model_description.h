@@ -23,7 +23,7 @@ class ModelDescription {
     DescriptionPointer layer;
     std::vector<int> inputs;
     std::optional<PlacementRequest> request{};
-    std::optional<int> stage{};  // of the pipeline, if the user names one
+    std::optional<int> stage{};  // the pipeline stage, if the user names one
     bool recomputed = false;     // in the backward pass, rather than kept
   };
 

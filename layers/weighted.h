@@ -12,7 +12,7 @@ struct WeightedLayer {
   Parallel kind = Parallel::data;
   AxisUse use{};
   int channel_dimension = 1;    // of input and output
-  int weight_in_dimension = 1;  // of the weight, whose dimension 0 is the outputs
+  int weight_in_dimension = 1;  // the weight's dimension of inputs; its dimension 0 is the outputs
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool bias = false;

@@ -12,7 +12,7 @@ namespace {
 struct Variant {
   std::vector<std::int64_t> blocks;  // number in each stage
   bool bottleneck = false;
-  std::int64_t groups = 1;  // of the bottlenecks' 3 x 3 convolutions
+  std::int64_t groups = 1;  // the groups of the bottlenecks' 3 x 3 convolutions
   std::int64_t width = 64;  // channels per group of these, in the first stage
 };
 

@@ -37,7 +37,7 @@ int run_tests(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return heddle::run_tests(argc, argv);
-  } catch (const heddle::Error& error) {  // of the job that it was to join
+  } catch (const heddle::Error& error) {  // errors of the job that it was to join
     std::cerr << "heddle_tests: " << error.what() << "\n";
     return 2;
   }

@@ -28,7 +28,7 @@ class Document {
 
 /// Throws InputError if the text is not one JSON object; `name` begins the messages.
 Document parse_document(std::string_view text, std::string name);
-/// The same of a file of at most 16 MiB.
+/// The same for a file of at most 16 MiB.
 Document read_document(const std::filesystem::path& path);
 /// A file's text. Throws InputError if it cannot be read or is larger than 16 MiB.
 std::string read_config_text(const std::filesystem::path& path);

@@ -19,7 +19,7 @@ using Kind = Node::Kind;
 using Row = std::array<std::string, 4>;  // name, value, default, meaning
 
 constexpr std::size_t kWidth = 100;
-constexpr std::array<std::size_t, 3> kWidest = {24, 28, 16};  // of all columns but the last
+constexpr std::array<std::size_t, 3> kWidest = {24, 28, 16};  // the widths of all columns but the last
 
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines(1);

@@ -146,7 +146,7 @@ class Outliner final : public Describer {
   }
 
   Node& object_;
-  std::list<Node>* fields_ = nullptr;  // of the alternative being described
+  std::list<Node>* fields_ = nullptr;  // the fields of the alternative being described
   Scope scope_;
   std::vector<const Node*>& lists_;  // the lists around, so that one inside itself ends
 };

@@ -26,13 +26,13 @@ struct Node {
   std::string name;
   std::string help;
   bool is_required = false;
-  Value value;                      ///< of a leaf: what the struct holds, which is the default
-  Range each;                       ///< of numbers
-  std::vector<std::int64_t> first;  ///< of integers: what the first may be; empty: as the others
-  Range length;                     ///< of lists
-  std::vector<std::string> names;   ///< of a choice or a subset
-  std::string all;                  ///< of a subset: stands for all names
-  std::size_t least = 0;            ///< of a subset: the smallest number of names
+  Value value;                      ///< leaves only: the value that the struct holds, which is the default
+  Range each;                       ///< numbers only
+  std::vector<std::int64_t> first;  ///< lists of integers only: the values that the first may have; empty: all
+  Range length;                     ///< lists only
+  std::vector<std::string> names;   ///< choices and subsets only
+  std::string all;                  ///< subsets only: the word that stands for all names
+  std::size_t least = 0;            ///< subsets only: the smallest number of names
 
   // Objects.
   std::list<Node> fields;
@@ -66,7 +66,7 @@ enum class Scope { everything, chosen };
 /// A node of kind object. Throws Error if a description says a key twice.
 Node outline(const Describer::Body& body, Scope scope);
 
-/// What the struct holds as JSON, every default filled in, in the order of description.
+/// The struct as JSON, with every default filled in, in the order of description.
 Value to_value(const Node& chosen);
 
 }  // namespace heddle

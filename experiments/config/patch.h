@@ -13,14 +13,14 @@
 
 namespace heddle {
 
-/// A value that a merge took away, because it stood beside a "type" that was changed.
+/// A value that a merge discarded, because the "type" beside it was changed.
 struct Discarded {
   std::uint32_t origin;
   std::string pointer;  ///< where it stood in the merged experiment
 };
 
-/// Merges `patch` into `target`. `shape` describes `target`; null where nothing is described. What a changed "type"
-/// takes away and the patch does not give again is added to `discarded`; `pointer` is where `target` stands.
+/// Merges `patch` into `target`. `shape` describes `target`; null where nothing is described. Values that a changed
+/// "type" discards and that the patch does not give again are added to `discarded`; `pointer` is the place of `target`.
 void merge(Value& target, const Value& patch, const Node* shape, std::vector<Discarded>& discarded,
            const std::string& pointer = "");
 

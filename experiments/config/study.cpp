@@ -165,7 +165,8 @@ void apply_settings(const std::vector<Setting>& settings, Value& root, const Nod
   }
 }
 
-/// Adds a line for each discarded value that nothing gave again; what every variant lost of the base is one line.
+/// Adds a line for each discarded value that was not given again. A value of the base that every variant discards is
+/// one line.
 void warn(const std::vector<Discarded>& discarded, const Value& root, const Source& source,
           std::vector<std::string>& warnings) {
   for (const Discarded& value : discarded) {

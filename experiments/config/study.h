@@ -1,7 +1,7 @@
 // An experiment file: one experiment, or a study of variants, each a merge patch on the base.
 //
-//   Study<Experiment> study = read_study<Experiment>("experiments/quickstart.json", sets);  // of --set
-//   for (const auto& variant : study.variants) run(variant.root);
+//   Study<Experiment> study = read_study<Experiment>("experiments/quickstart.json", sets);  // `sets`: the --set
+//   options for (const auto& variant : study.variants) run(variant.root);
 #pragma once
 
 #include <deque>
@@ -28,7 +28,7 @@ struct Variant {
 struct ExperimentFile {
   std::string name;
   std::vector<Variant> variants;
-  /// One line for each value that the file gives and a patch or --set takes away, because it changes the "type" beside.
+  /// One line for each value of the file that a patch or --set discards, because it changes the "type" beside it.
   std::vector<std::string> warnings;
 };
 
@@ -36,12 +36,11 @@ struct ExperimentFile {
 /// for each variant, in order, to read it. The structs must outlive the call.
 using RootMaker = std::function<Describer::Body()>;
 
-/// Reads all variants of a file, or throws one InputError with all that is wrong. `sets` are `a.b=json`; they come
-/// after the variants' patches. "$schema" and "variants" are read here; all other keys, "name" included, belong to the
-/// root.
+/// Reads all variants of a file, or throws one InputError with all errors. `sets` are `a.b=json`; they come after the
+/// variants' patches. "$schema" and "variants" are read here; all other keys, "name" included, belong to the root.
 ExperimentFile read_experiment_file(const std::filesystem::path& path, std::span<const std::string> sets,
                                     const RootMaker& make_root);
-/// The same of a text; `file` begins the messages.
+/// The same for a text; `file` begins the messages.
 ExperimentFile read_experiment_text(std::string_view text, const std::string& file, std::span<const std::string> sets,
                                     const RootMaker& make_root);
 
@@ -83,13 +82,13 @@ Study<Root> read_study(const std::filesystem::path& path, std::span<const std::s
   return study_of<Root>([&](const RootMaker& maker) { return read_experiment_file(path, sets, maker); });
 }
 
-/// The same of a text; `file` begins the messages.
+/// The same for a text; `file` begins the messages.
 template <class Root>
 Study<Root> read_study_text(std::string_view text, const std::string& file, std::span<const std::string> sets = {}) {
   return study_of<Root>([&](const RootMaker& maker) { return read_experiment_text(text, file, sets, maker); });
 }
 
-/// The same of a variant that was read.
+/// The same for a variant that was read.
 template <class Root>
 typename Study<Root>::Member with_settings(const typename Study<Root>::Member& member,
                                            std::span<const std::string> sets) {

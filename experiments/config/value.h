@@ -14,7 +14,7 @@ namespace heddle {
 struct Value;
 struct Member;
 using Array = std::vector<Value>;
-using Object = std::vector<Member>;  // in the file's order
+using Object = std::vector<Member>;  // members in the file's order
 
 /// A number that is written with a fraction or an exponent, or that no 64-bit integer holds; `text` is as written.
 struct Real {
@@ -22,7 +22,7 @@ struct Real {
   std::string text;
 };
 
-/// What a patch's null leaves behind: absent, but its key must still be a known one.
+/// The trace of a patch's null: the key is absent, but must still be a known one.
 struct Removed {};
 
 struct Value {
@@ -63,7 +63,7 @@ inline Value* find(Object& object, std::string_view key) {
 /// A JSON pointer (RFC 6901) to a member or an element of what `pointer` points to.
 std::string child_pointer(std::string_view pointer, std::string_view key);
 std::string child_pointer(std::string_view pointer, std::size_t index);
-/// What a JSON pointer within `root` points to; null if there is nothing.
+/// The value to which a JSON pointer within `root` points; null if there is none.
 const Value* value_at(const Value& root, std::string_view pointer);
 
 }  // namespace heddle

@@ -189,7 +189,7 @@ void add_notebook(CLI::App& app, CommandCall& call) {
   app.callback([&call, results] { notebook_command(*results, call.console); });
 }
 
-/// A command: what adds its options and its callback, and whether the processes of a job run it together.
+/// A command: the function that adds its options and its callback, and whether the processes of a job run it together.
 struct CommandRow {
   std::string_view name;
   std::string_view help;

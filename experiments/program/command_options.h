@@ -16,7 +16,7 @@ namespace heddle {
 /// One call of the program.
 struct CommandCall {
   const Console& console;
-  /// Joins the job that the environment describes, and gives its processes; null if there is none.
+  /// Joins the job that the environment describes, and returns its processes; null if there is none.
   std::function<Processes*()> join;
   int code = 0;  // the exit code, set by the command
 };

@@ -19,7 +19,7 @@ namespace heddle {
 struct Console {
   std::ostream& out;
   std::ostream& err;
-  Terminal terminal;  // of err
+  Terminal terminal;  // the terminal of err
   /// Ends the program although some of its threads never end. Set by main, which alone may exit.
   std::function<void(int code)> end_at_once = [](int) {};
   Terminal out_terminal{};
@@ -65,7 +65,7 @@ struct ScheduleCommand {
   std::optional<std::int64_t> stages;
   std::optional<std::int64_t> micro_batches;
   std::optional<std::int64_t> chunks;  // none: the least that the schedule takes; in a search the most, none: 4
-  std::optional<std::int64_t> most_micro_batches;  // of a search; none: micro_batches
+  std::optional<std::int64_t> most_micro_batches;  // a search only; none: micro_batches
   std::optional<double> memory;                    // of a search
   std::string costs = "1,1,1,0";                   // F,I,W,c
   Recompute recompute = Recompute::never;
@@ -86,7 +86,7 @@ void list_command(const std::string& kind, const Console& console);
 struct BenchCommand {
   std::string name;               // empty: all
   std::string protocol;           // of head: plsc; empty: none
-  std::vector<std::string> sets;  // of a protocol's experiment
+  std::vector<std::string> sets;  // for a protocol's experiment
   std::int64_t runs = 5;          // of a protocol
   std::int64_t threads = 0;       // 0: one a core
   bool json = false;

@@ -219,7 +219,7 @@ void ResultsFolder::write(const RunResult& run) {
 
 void ResultsFolder::write_if_due(const RunResult& run) {
   constexpr double least_seconds = 1;
-  constexpr std::size_t least_share = 16;  // of the variants written before
+  constexpr std::size_t least_share = 16;  // at least 1/16 of the variants written before
   const std::size_t more = run.variants.size() - std::min(written_variants_, run.variants.size());
   if (written_variants_ == 0 || more * least_share >= written_variants_ || now_() - written_at_ >= least_seconds)
     write(run);

@@ -23,7 +23,7 @@ std::string percent(double share) {
 }
 
 struct PeakMemory {
-  std::int64_t largest = 0;  // of all ranks
+  std::int64_t largest = 0;  // over all ranks
   double over_mean = 1;
 };
 
@@ -221,7 +221,7 @@ class SentTable {
  private:
   struct Part {
     std::string name;
-    std::int64_t most = 0;  // of all variants
+    std::int64_t most = 0;  // over all variants
   };
 
   static std::vector<std::int64_t> bytes_of(const StepBytes& formula) {

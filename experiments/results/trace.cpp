@@ -45,7 +45,7 @@ class Tracks {
   }
 
  private:
-  std::array<std::vector<double>, kinds_of_track> ends_;  // of the last span on each track
+  std::array<std::vector<double>, kinds_of_track> ends_;  // the end of the last span on each track
 };
 
 /// The track of each span of a rank, in the order of the spans. Spans may be recorded when they end.

@@ -65,7 +65,7 @@ struct PipelineConfig {
 
 /// The differences between ranks for a virtual clock.
 struct RanksConfig {
-  std::vector<double> speed;  // by rank; 1 where there is none
+  std::vector<double> speed;  // one per rank; missing ones are 1
   double jitter = 0;
 
   double speed_of(int rank) const {

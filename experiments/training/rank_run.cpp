@@ -219,7 +219,7 @@ class RankRun {
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;
-  Traffic unwalked_;  // of the steps that plan does not simulate
+  Traffic unwalked_;  // the traffic of the steps that plan does not simulate
   double unwalked_busy_ = 0;
 };
 

@@ -100,7 +100,7 @@ struct VariantResult {
   std::string name;
   enum class Status { ok, out_of_memory, failed } status = Status::ok;
   std::string error;
-  std::int64_t first_step = 0;  // past 0 when resumed
+  std::int64_t first_step = 0;  // greater than 0 when resumed
   std::int64_t batch = 0;
   std::int64_t micro_batches = 1;
   std::vector<StepRecord> steps;

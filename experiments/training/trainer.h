@@ -125,7 +125,7 @@ class Trainer {
   // These are null without training.
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<GradientBuckets>
-      head_buckets_;  // of a replicated head, whose gradient comes after all backward passes
+      head_buckets_;  // for a replicated head, whose gradient comes after all backward passes
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
   bool has_overflowed_ = false;

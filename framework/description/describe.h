@@ -2,7 +2,7 @@
 // and the error messages, so that a new option is one line in a `describe` function.
 //
 //   void describe(Describer& d, OptimizerConfig& c) {
-//     d.field("momentum", c.momentum, between(0, 1), "share of the last step's velocity that is kept");
+//     d.field("momentum", c.momentum, between(0, 1), "factor of the previous step's velocity");
 //     choice(d, "nesterov_style", c.style, "which published form of Nesterov's momentum");
 //   }
 //
@@ -85,7 +85,7 @@ inline Key required(const char* name) {
 class Describer {
  public:
   using Body = std::function<void(Describer&)>;
-  /// One alternative of a tagged union: the value of "type" and the fields that stand beside it.
+  /// One alternative of a tagged union: the value of "type" and the fields beside it.
   struct Alternative {
     std::string_view type;
     std::string_view help;
@@ -97,7 +97,7 @@ class Describer {
     std::function<void(std::size_t)> resize;  ///< new elements hold their defaults
     std::function<void(Describer&, std::size_t index)> element;
     Body blank;                ///< describes an element that holds its defaults
-    std::type_index identity;  ///< of the element's type, so that recursive lists come to an end
+    std::type_index identity;  ///< identifies the element's type, so that recursive lists come to an end
   };
 
   virtual ~Describer() = default;

@@ -67,7 +67,7 @@ class SafetensorsReader {
  private:
   FileDescriptor file_;
   std::vector<SafetensorsEntry> entries_;
-  std::vector<std::uint64_t> positions_;  // in the file
+  std::vector<std::uint64_t> positions_;  // positions in the file
   std::map<std::string, std::size_t, std::less<>> by_name_;
   SafetensorsMetadata metadata_;
 };

@@ -175,7 +175,7 @@ Variable prelu(const Variable& x, const Variable& slope) {
   Tensor y = Tensor::empty_like(x.value());
   kernels_of(y).prelu(x.value(), slope.value(), y);
   return record(y, {x, slope}, [x = x.value(), slope = slope.value()](const Tensor& dy, Wanted asked) {
-    const Wanted wanted = asked.ever();  // in one pass; then neither x nor dy is kept
+    const Wanted wanted = asked.ever();  // all gradients in one pass; then neither x nor dy is kept
     Tensor dx = wanted[0] ? Tensor::empty_like(x) : Tensor();
     Tensor dslope = wanted[1] ? Tensor::empty_like(slope) : Tensor();
     kernels_of(dy).prelu_backward(x, slope, dy, dx, dslope);

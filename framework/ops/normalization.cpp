@@ -186,7 +186,7 @@ Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& be
   x.device().backend().normalization().layer_norm(x.value(), gamma.value(), beta.value(), epsilon, y, statistics);
   return record(y, {x, gamma, beta},
                 [x = x.value(), gamma = gamma.value(), statistics, channels](const Tensor& dy, Wanted asked) {
-                  const Wanted wanted = asked.ever();  // in one pass; then neither x nor dy is kept
+                  const Wanted wanted = asked.ever();  // all gradients in one pass; then neither x nor dy is kept
                   const auto parameter = [&] { return Tensor::empty(x.device(), channels, statistics.dtype()); };
                   Tensor dx = wanted[0] ? Tensor::empty_like(x) : Tensor();
                   Tensor dgamma = wanted[1] ? parameter() : Tensor();

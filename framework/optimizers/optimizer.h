@@ -44,7 +44,7 @@ struct WeightRows {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t whole = 0;   // its row-major index in the whole parameter
-  std::int64_t stride = 0;  // from a row's beginning to the next one's, in the whole
+  std::int64_t stride = 0;  // the distance between the beginnings of rows, in the whole
 };
 
 /// The random draws with which a step of a 16-bit weight is rounded: each element has its own, whichever rank holds it.

@@ -13,7 +13,7 @@ struct DrawKey {
   RandomKey key;
   Purpose purpose = Purpose::initial_weights;
   std::uint32_t step = 0;
-  std::uint32_t layer = 0;  // which parameter, or which dropout layer
+  std::uint32_t layer = 0;  // the number of the parameter or dropout layer
 };
 
 /// Where the elements of a block lie in the whole tensor: in runs of `run` neighbours, each run `stride` elements after

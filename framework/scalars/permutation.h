@@ -29,7 +29,7 @@ class Permutation {
   int half_bits_ = 1;
   PhiloxBlock key_;
   std::uint64_t number_;
-  std::vector<std::uint32_t> table_;  // of every round and half
+  std::vector<std::uint32_t> table_;  // the outputs of every round and half
 };
 
 }  // namespace heddle

@@ -31,7 +31,7 @@ std::int64_t sampled_of(double rate, std::int64_t classes);
 struct ClassSample {
   std::int64_t size = 0;                  // the number of rows
   std::vector<std::int64_t> rows{};       // ascending
-  std::vector<std::int64_t> positives{};  // those rows that are classes of the batch, ascending
+  std::vector<std::int64_t> positives{};  // the rows that are classes of the batch, ascending
   /// For each row, -ln of the probability that it was drawn; 0 for the batch's classes. Added to the row's logit, it
   /// makes the sum of exponentials over the sample an unbiased estimate of the sum over all classes.
   std::vector<double> corrections{};

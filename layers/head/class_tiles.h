@@ -23,7 +23,7 @@ Tensor given(Device& device, const std::vector<T>& values, std::int64_t size) {
 inline constexpr double norm_epsilon = 1e-12;
 
 struct ClassTile {
-  std::int64_t index = 0;  // of this tile among all tiles
+  std::int64_t index = 0;  // the number of this tile
   std::int64_t begin = 0;  // its first row among those of this rank
   Tensor rows{};           // [t, d]; a view of the table if that is kept in the type of the products
   Tensor inverse_norm{};   // [t]: 1 / |w|; undefined if nothing is normalised

@@ -198,7 +198,7 @@ class Head {
   Communicator& copies_;  // the ranks that have the same classes and different samples
   Communicator& all_;     // both
   ShardRange shard_;
-  Parameter weight_;  // of a replicated head
+  Parameter weight_;  // a replicated head's
   ParameterPart part_;
   std::uint32_t stream_;
   bool draws_aside_;

@@ -24,7 +24,7 @@ struct LogitsInput {
   const HeadConfig& config;
   Communicator& ranks;
   const ClassTiles& classes;        // this rank's columns
-  std::vector<ShardRange> columns;  // of each rank, among those of all ranks
+  std::vector<ShardRange> columns;  // each rank's columns among those of all ranks
   Tensor rows;                      // [B, d]
   Tensor factors;                   // the rows in the type of the products
   Tensor labels;                    // [B], columns among those of all ranks

@@ -208,7 +208,7 @@ class FrontSearch {
   };
   std::size_t labels_ = 0;  // number made so far
   std::vector<Followed> followed_;
-  std::vector<Front> fronts_;  // of each node
+  std::vector<Front> fronts_;  // one per node
   GraphPath best_;
   double reach_ = 0;  // paths that are not certainly cheaper than this get no label
 };

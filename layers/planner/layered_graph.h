@@ -34,7 +34,7 @@ struct LayeredGraph {
 };
 
 struct GraphPath {
-  std::vector<std::uint32_t> choices{};  // of its edges
+  std::vector<std::uint32_t> choices{};  // the choices of its edges
   PathCost cost{};
   std::int64_t bytes = 0;
 };

@@ -23,7 +23,7 @@ namespace heddle {
 
 struct PlannerOptions {
   Mesh mesh{};
-  std::int64_t samples = 1;  // in a micro-batch, over all its ranks
+  std::int64_t samples = 1;  // the samples of a micro-batch, over all its ranks
   std::int64_t micro_batches = 1;
   LinkModel links{};
   DeviceProfile profile{};

@@ -151,7 +151,7 @@ class Builder {
   std::vector<std::size_t> alive_;
   Level level_;
   Level next_;
-  std::vector<LayeredGraph::Edge> edges_;  // of the level, to nodes of the next
+  std::vector<LayeredGraph::Edge> edges_;  // the edges of the level, to nodes of the next one
   std::vector<std::size_t> first_edge_;
   std::vector<std::uint32_t> new_index_;
   LayeredGraph graph_;

@@ -182,7 +182,7 @@ class Planner {
   PlannerOptions options_;
   PlanCosts costs_;
   std::vector<Value> values_;
-  std::vector<std::vector<PerAxis<LayerOption>>> layers_;  // of each application's choices
+  std::vector<std::vector<PerAxis<LayerOption>>> layers_;  // one list per application: its choices
   Placements output_{};
   PlanProblem problem_;
 };

@@ -57,7 +57,7 @@ class ValueForms {
   std::size_t read(int value, const Placements& where, int reader);
 
   std::vector<ValueForm> forms_;
-  std::vector<std::vector<std::size_t>> inputs_;  // of each application
+  std::vector<std::vector<std::size_t>> inputs_;  // one list per application
   std::vector<std::size_t> made_;                 // of each value: its first form
   std::size_t result_ = 0;
 };

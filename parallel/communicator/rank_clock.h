@@ -91,7 +91,7 @@ class RankClock {
   std::shared_ptr<CoreLock> core_;
   bool has_core_ = false;
   std::map<int, double> link_is_free_;                       // by receiver
-  std::map<std::vector<int>, double> collective_has_ended_;  // by the ranks that took part
+  std::map<std::vector<int>, double> collective_has_ended_;  // keyed by the ranks that took part
 };
 
 /// While an object of this class lives, its rank communicates and does not compute. May be nested.

@@ -29,7 +29,7 @@ struct Span {
   double begin_seconds = 0;  // by the rank's clock
   double seconds = 0;
   std::int64_t bytes = 0;                // communication: bytes sent
-  std::optional<MessageName> message{};  // of a send or a receive
+  std::optional<MessageName> message{};  // for a send or a receive
 };
 
 class Tracer : public Hook {

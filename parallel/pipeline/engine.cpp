@@ -138,7 +138,7 @@ class PipelineEngine::Execution {
   };
   /// The state of one micro-batch in one stage, from its forward to its last action.
   struct Passage {
-    std::vector<Tensor> inputs;  // from F to R
+    std::vector<Tensor> inputs;  // kept from F to R
     std::vector<Leaf> leaves;
     std::vector<Variable> outputs;
     std::vector<Tensor> output_gradients;

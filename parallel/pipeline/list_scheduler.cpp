@@ -161,7 +161,7 @@ class ListScheduler {
   double transfer_;
   std::vector<Stage> stages_;
   std::vector<Rank> ranks_;
-  std::vector<Choice> choices_;  // of each rank
+  std::vector<Choice> choices_;  // one per rank
   Schedule schedule_;
 };
 

@@ -241,11 +241,11 @@ class Simulator {
   bool has_messages_ = false;
   std::vector<int> loss_ranks_;
   double slowest_at_loss_ = not_yet;
-  std::vector<double> input_there_;     // of each stage and micro-batch: when
-  std::vector<double> gradient_there_;  // that of its output
+  std::vector<double> input_there_;     // per stage and micro-batch: when its input arrives
+  std::vector<double> gradient_there_;  // the same for the gradient of its output
   std::vector<bool> is_recomputed_;
-  std::vector<double> loss_begin_;                   // of each micro-batch
-  std::vector<double> free_;                         // of each rank: the end of its last action
+  std::vector<double> loss_begin_;                   // per micro-batch
+  std::vector<double> free_;                         // per rank: the end of its last action
   std::map<std::pair<int, int>, double> link_free_;  // for each ordered pair of ranks
   std::vector<Held> held_;
   Timeline timeline_;
@@ -254,7 +254,7 @@ class Simulator {
 }  // namespace
 
 std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of) {
-  std::map<int, int> stages;  // of each rank
+  std::map<int, int> stages;  // the number of each rank's stages
   for (const int r : rank_of) ++stages[r];
   std::vector<StageCosts> costs;
   for (const int r : rank_of) {

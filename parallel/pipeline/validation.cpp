@@ -200,7 +200,7 @@ class ListChecker {
   std::vector<std::uint16_t> seen_;  // the kinds that each cell has
   bool trains_;
   Additions added_;
-  std::vector<bool> losses_;  // of the rank being checked
+  std::vector<bool> losses_;  // the losses of the rank being checked
   std::vector<std::vector<int>> stages_of_;
 };
 
@@ -212,7 +212,7 @@ int other_stage(const Action& message) {
 
 /// Checks that each receive matches the next send of its pair of ranks.
 std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
-  std::map<std::pair<int, int>, std::vector<Action>> sent;  // by sender and receiver
+  std::map<std::pair<int, int>, std::vector<Action>> sent;  // keyed by sender and receiver
   const auto rank_of = [&](int stage) { return schedule.rank_of[at(stage)]; };
   for (int rank = 0; rank < schedule.size(); ++rank) {
     for (const Action& action : schedule.ranks[at(rank)]) {

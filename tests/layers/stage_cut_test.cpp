@@ -47,7 +47,7 @@ struct StepOutcome {
 
 /// How the stages of a run are visited.
 struct Visit {
-  std::vector<std::int64_t> order{0, 1, 2};  // of the micro-batches
+  std::vector<std::int64_t> order{0, 1, 2};  // the order of the micro-batches
   bool recomputes = false;
   bool has_segments = false;
 };
@@ -55,7 +55,7 @@ struct Visit {
 /// One stage's pass over a micro-batch: leaves for the inputs whose gradients are wanted, and the outputs.
 struct Traversal {
   std::vector<Variable> inputs{};
-  std::vector<std::shared_ptr<Accumulator>> gradients{};  // of the inputs; null: not wanted
+  std::vector<std::shared_ptr<Accumulator>> gradients{};  // one per input; null: not wanted
   std::vector<Variable> outputs{};
 };
 
@@ -351,7 +351,7 @@ TEST_CASE("stages on the ranks of a mesh with pp pass on their parts and give th
   const Mesh mesh(1, 2, 2);
   const ModelPointer model = test::random_model(draws, {.with_norms = true}, mesh);
   const std::vector<int> begins{0, model->last_value() / 2};
-  std::map<int, StepOutcome> whole;  // by the coordinate along tp
+  std::map<int, StepOutcome> whole;  // keyed by the coordinate along tp
   std::mutex mutex;
   WorldOptions options{.mesh = Mesh(1, 1, 2)};
   options.threads = 1;

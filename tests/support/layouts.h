@@ -21,7 +21,7 @@ struct Layout {
   std::int64_t micro_batches = 1;
   Logits logits = Logits::sharded;
   PipelineConfig pipeline{};
-  AxisSet over = every_axis;  // of the head
+  AxisSet over = every_axis;  // the axes of the head
 };
 
 /// Draws at least one axis.
@@ -39,7 +39,7 @@ using Tensors = std::map<std::string, std::vector<double>>;
 
 struct Outcome {
   std::vector<double> losses;
-  Tensors gradients;  // of the first step, before clipping
+  Tensors gradients;  // after the first step, before clipping
   Tensors weights;    // after the last step, running statistics included
   Tensors state;      // all that a checkpoint keeps, after the last step
 };

@@ -19,8 +19,8 @@ struct BenchRow {
   std::string name;
   double value = 0;
   std::string unit;
-  std::optional<double> limit{};  // what the machine can do, in the same unit
-  std::optional<double> share{};  // value / limit, or what is said in the benchmark's file
+  std::optional<double> limit{};  // the machine's limit, in the same unit
+  std::optional<double> share{};  // value / limit, unless the benchmark's file defines another share
   std::optional<double> peer{};   // the same work in another program, if it was given
 };
 
@@ -64,7 +64,7 @@ std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 std::vector<BenchRow> bench_head(const BenchSettings& settings);
-/// On the first GPU; InputError without one.
+/// The benchmark of the first GPU; InputError without a GPU.
 std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 
 /// The default experiment of PLSC's protocol: its recipe (R50, 112 x 112, 128 images per rank, a tenth of the 93,431

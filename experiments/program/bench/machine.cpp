@@ -93,7 +93,7 @@ double peak_flops(int threads) {
 }
 
 double peak_bandwidth(int threads) {
-  constexpr std::size_t bytes = std::size_t{512} << 20;  // past the largest caches of servers
+  constexpr std::size_t bytes = std::size_t{512} << 20;  // larger than the largest caches of servers
   const std::unique_ptr<std::byte[]> from(new std::byte[bytes]());
   const std::unique_ptr<std::byte[]> to(new std::byte[bytes]());
   const std::size_t part = bytes / static_cast<std::size_t>(threads);

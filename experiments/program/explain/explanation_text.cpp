@@ -52,7 +52,7 @@ class LayersTable {
 
  private:
   static constexpr std::size_t type_width = 16;
-  static constexpr std::size_t name_width = 28;  // of the values that cross a cut
+  static constexpr std::size_t name_width = 28;  // the width of the names of values that cross a cut
 
   static std::vector<Axis> axes_of(const Mesh& mesh) {
     std::vector<Axis> axes;

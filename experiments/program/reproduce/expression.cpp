@@ -119,7 +119,8 @@ void select(Reached& reached, std::string_view selector, std::string_view path) 
 
 Value reduced(Reached reached, const Reduction& reduction, std::string_view path) {
   spread_lists(reached);
-  if (reduction.name == "count") return static_cast<double>(reached.values.size());  // of anything
+  if (reduction.name == "count")
+    return static_cast<double>(reached.values.size());  // also of values that are not numbers
   Numbers numbers;
   for (const Value* value : reached.values) {
     if (!value->is_number()) lacks(fmt::format("number at {}", path));

@@ -14,7 +14,7 @@ struct ReproduceCommand {
   std::string name;  // empty: all of them, or their list
   bool all = false;
   bool quick = false;          // cut to seconds; without a name: all of them
-  std::filesystem::path data;  // of the experiments that need a data set; empty: those are not run
+  std::filesystem::path data;  // for the experiments that need a data set; empty: these are not run
   std::filesystem::path out = "results/reproduce";
   std::filesystem::path claims = "experiments/claims";
 };

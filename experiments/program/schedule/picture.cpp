@@ -47,7 +47,7 @@ std::vector<ActionLook> looks_in(const Timeline& timeline) {
 }
 
 std::vector<int> chunks_of_stages(std::span<const int> rank_of) {
-  std::map<int, int> stages;  // of a rank, so far
+  std::map<int, int> stages;  // the number of each rank's stages so far
   std::vector<int> chunks;
   for (const int rank : rank_of) chunks.push_back(stages[rank]++);
   return chunks;

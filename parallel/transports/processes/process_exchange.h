@@ -68,7 +68,7 @@ class Offers : public Endpoint {
   std::array<Step, 2> steps_;
   std::vector<std::pair<int, ElementRequest>> early_;
   Transfers sent_;
-  std::vector<std::byte> content_;  // of the tensor that was last sent within a control message
+  std::vector<std::byte> content_;  // the bytes of the tensor that was last sent within a control message
   bool is_taken_ = false;
 };
 

@@ -55,7 +55,7 @@ class Processes {
   /// This process's end of the communicator of the section's ranks, which are the first `ranks` processes. A wait lasts
   /// at most `timeout`. RankFailed if the job is broken.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
-  /// The same, with elements that move to and from this device by a path of the section's own. The device outlives the
+  /// The same, with elements that move to and from this device by the section's own path. The device outlives the
   /// section. Throws what ElementPath::begin does.
   std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
                                      const Device& device);

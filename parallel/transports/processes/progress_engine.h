@@ -45,7 +45,7 @@ struct ExchangeName {
 
 /// A part of an offered tensor, which its receiver requests once it has the memory for it.
 struct Slice {
-  int step = 0;  // of the exchange, 0 or 1
+  int step = 0;  // the step of the exchange, 0 or 1
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
 };

@@ -33,7 +33,7 @@ class Wire {
 
   struct Frame {
     int from;
-    std::span<const std::byte> content;  // until the next call
+    std::span<const std::byte> content;  // valid until the next call
     bool more_follow;                    // frames of this message
   };
 

@@ -63,7 +63,7 @@ class WaitGraph {
   std::mutex mutex_;
   WaitedTime time_;  // runs while any rank sleeps
   std::atomic<int> asleep_{0};
-  std::vector<Waiter> waiters_;  // by world rank, like the next members
+  std::vector<Waiter> waiters_;  // one per world rank, like the next members
   std::vector<bool> has_ended_;
   std::vector<bool> is_away_;  // true until its thread ends
   std::condition_variable news_;

@@ -122,7 +122,7 @@ TEST_CASE(
     head.margin = {.scale = 1};
   });
   copied([](HeadConfig& head) {
-    head.sample.rate = 0.6;  // of a rank's 30 classes more than the batch can have
+    head.sample.rate = 0.6;  // more of a rank's 30 classes than the batch can have
     head.logits = Logits::fused;
   });
 }

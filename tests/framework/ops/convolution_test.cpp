@@ -221,10 +221,10 @@ TEST_CASE("conv2d: errors print the shapes") {
 }
 
 TEST_CASE("conv2d: gradients of a weight that is used again are added with the bits of a sum, in no more memory") {
-  for (const std::int64_t channels : {3, 64}) {  // with 64 channels the gradient is computed in another layout
+  for (const std::int64_t channels : {3, 64}) {  // with 64 channels the gradient is computed in a different layout
     CAPTURE(channels);
     Device device = test::make_device();
-    const auto thirds = [&](const Shape& of, std::uint64_t index) {  // whose sums are rounded
+    const auto thirds = [&](const Shape& of, std::uint64_t index) {  // values whose sums are rounded
       std::vector<double> values = draw(of.numel(), index);
       for (double& value : values) value /= 3;
       return test::tensor(device, of, values, DType::f32);

@@ -168,7 +168,7 @@ TEST_CASE("A bf16 weight's step is rounded by each element's own draw, however i
   CHECK(whole != rounded({{.rows = 1, .columns = 2100}}, 2));
   // The columns 233 .. 465 of a [3, 700], as a rank holds them.
   const std::vector<double> part = rounded({{.rows = 3, .columns = 233, .whole = 233, .stride = 700}});
-  for (std::size_t row = 0; row < 6; ++row)  // of the velocity, too
+  for (std::size_t row = 0; row < 6; ++row)  // the rows of the velocity follow those of the weight
     for (std::size_t column = 0; column < 233; ++column)
       CHECK(part[row * 233 + column] == whole[row * 700 + 233 + column]);
 }

@@ -71,7 +71,7 @@ TEST_CASE("a sample's size changes with the batch where a shard may have more of
   CHECK(varies_in_size({1000, 4, 0.1}, 2, 25));  // two shards per rank: the same, but this case is not examined
   CHECK(varies_in_size({1000, 4, 0}, 4, 1));
   CHECK_FALSE(varies_in_size({1000, 4, 1}, 4, 5000));
-  CHECK(varies_in_size({1000, 3, 0.1}, 3, 34));  // of the smallest shard, 333 classes, 33
+  CHECK(varies_in_size({1000, 3, 0.1}, 3, 34));  // the smallest shard of 333 classes draws 33
 }
 
 TEST_CASE("rate 0 keeps the batch's classes alone, rate 1 all") {

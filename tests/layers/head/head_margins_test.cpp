@@ -223,9 +223,9 @@ TEST_CASE("AdaFace has the gradient of its loss with the norm held, where the an
   Problem problem = four_rows(adaface());
   problem.running = {2.5, 1};
   check_gradients(problem);
-  problem.running = {0.1, 0.1};  // all of quality 1
+  problem.running = {0.1, 0.1};  // all have quality 1
   check_around(problem, {std::cos(0.401), -0.9});
-  problem.running = {100, 1};  // of quality -1
+  problem.running = {100, 1};  // all have quality -1
   check_around(problem, {std::cos(pi - 0.401), 0.9});
 }
 

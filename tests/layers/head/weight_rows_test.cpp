@@ -41,7 +41,7 @@ TEST_CASE("rows of a weight are its held elements, few of them whatever part is 
   part.box[0] = {7, 30};
   check_rows(2);
   part.box[3] = {4, 3};
-  check_rows(1);  // by three channels each
+  check_rows(1);  // three channels each
   part.elements = {100, 401};
   check_rows(3);  // its ends are parts of a row
   part.elements = {2, 0};

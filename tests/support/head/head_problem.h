@@ -27,7 +27,7 @@ struct Problem {
 
 struct Answer {
   double loss = 0;
-  std::vector<double> losses;  // of each row, if loss_reduction is reduce_scatter
+  std::vector<double> losses;  // one per row, if loss_reduction is reduce_scatter
   std::vector<double> embedding_gradient;
   std::vector<double> weight_gradient;
   std::vector<double> bias_gradient;

@@ -41,10 +41,10 @@ struct Learned {
   Values losses;
   std::vector<bool> has_loss;
   Values norms;
-  Values embedding_gradients;  // of all steps
+  Values embedding_gradients;  // over all steps
   Values weights;
   Values momentum;
-  Values square;  // of adamw
+  Values square;  // adamw only
   std::vector<std::int64_t> sent;
   std::vector<MemoryUse> peaks;
 };

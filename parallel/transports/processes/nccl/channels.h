@@ -37,7 +37,7 @@ class ProgressEngine;
 /// Identifies a channel; all of its ranks use the same name.
 struct ChannelName {
   NcclUse use = NcclUse::collectives;
-  std::uint64_t group = 0;  // of collectives
+  std::uint64_t group = 0;  // for collectives
   int sender = -1;          // of messages, by world rank
   int receiver = -1;
   auto operator<=>(const ChannelName&) const = default;

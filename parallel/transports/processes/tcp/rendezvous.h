@@ -25,7 +25,7 @@ struct TcpReply {
 };
 
 struct RendezvousResult {
-  std::vector<TcpSocket> sockets;  // by rank; this process's own is closed
+  std::vector<TcpSocket> sockets;  // one per rank; this process's own is closed
   int local_rank = 0;              // among the processes of this machine
   int local_size = 1;
 };

@@ -73,7 +73,7 @@ class TcpConnection {
     Header header;
     std::vector<std::byte> message;
     std::shared_ptr<Elements> elements;
-    std::size_t at = 0;  // of the header and what follows
+    std::size_t at = 0;  // bytes of the header and the content so far
   };
 
   bool begin_frame();
@@ -91,7 +91,7 @@ class TcpConnection {
   Frame frame_;
   std::map<int, std::shared_ptr<Elements>> incoming_;
   Header header_;
-  std::size_t read_ = 0;  // of the header and what follows
+  std::size_t read_ = 0;  // bytes of the header and the content so far
   std::vector<std::byte> incoming_frame_;
   std::vector<std::byte> dropped_;
   std::shared_ptr<Elements> elements_;
