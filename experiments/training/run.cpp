@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "experiments/training/experiment_checks.h"
 #include "experiments/training/prediction/pipeline_result.h"
 #include "experiments/training/prediction/prediction.h"
 #include "experiments/training/rank_run.h"
@@ -49,6 +50,10 @@ class VariantRun {
         result_(empty_result(experiment, name)) {}
 
   VariantResult run() {
+    together(settings_.job, [&] {
+      check(experiment_);
+      if (experiment_.device != DeviceType::plan) check_device(experiment_);
+    });
     open_data();
     if (cuts_by_time()) profile_layers();
     plan();

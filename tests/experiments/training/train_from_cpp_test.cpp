@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "experiments/training/experiment_checks.h"
 #include "experiments/training/run.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
@@ -63,6 +64,22 @@ TEST_CASE("an experiment built in C++ trains on two ranks, and its observer sees
   CHECK(diary.notes.empty());
   REQUIRE(result.evaluation);
   CHECK(result.evaluation->rank1 > 0.1);  // what guessing gives
+}
+
+TEST_CASE("a run from C++ refuses fields that contradict each other, and names the key") {
+  const auto error_of = [](void (*change)(Experiment&)) {
+    Experiment experiment = two_ranks();
+    change(experiment);
+    return message_of<KeyError>([&] { (void)run_variant(experiment, "base"); });
+  };
+  CHECK(error_of([](Experiment& e) {
+          e.clock = ClockType::virtual_time;
+          e.threads = 4;
+        }) == "threads: expected 1, got 4: a virtual clock sees the CPU time of a rank's own thread only");
+  CHECK(error_of([](Experiment& e) { e.tf32 = true; }) ==
+        "tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores");
+  CHECK(error_of([](Experiment& e) { e.head.classes = 9; }) ==
+        "head.classes: expected at least the data's 10 identities, got 9");
 }
 
 TEST_CASE(

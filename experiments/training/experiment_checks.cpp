@@ -1,0 +1,127 @@
+#include "experiments/training/experiment_checks.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/run_plan.h"
+#include "parallel/transports/transports.h"
+
+namespace heddle {
+
+namespace {
+
+/// Whether a batch norm would see only one value per channel and sample.
+bool normalises_vectors(const ModelDescription& model) {
+  return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
+    return application.layer->type() == "batch_norm" &&
+           model.sample(application.inputs[0]).numel() == model.sample(application.inputs[0]).back();
+  });
+}
+
+/// What `make` gives; its errors concern this key.
+template <class Make>
+auto located(const char* pointer, const Make& make) {
+  try {
+    return make();
+  } catch (const InputError& error) {
+    throw KeyError(pointer, error.what());
+  }
+}
+
+template <class... Args>
+[[noreturn]] void refuse(const char* pointer, fmt::format_string<Args...> format, Args&&... args) {
+  throw KeyError(pointer, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
+/// layers that are to be recomputed.
+void check_model(const Experiment& e) {
+  const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
+  const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
+  const ModelDescription model = located("/model", [&] {
+    ModelDescription made = make_model(e.model, image_shape(e.data));
+    (void)cut_of(made, e, plan_of(made, e, mesh_of(e)), schedule);
+    return made;
+  });
+  (void)located("/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
+  if (normalises_vectors(model) && e.train.batch / groups < 2)
+    refuse("/train/batch",
+           "expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
+           "batch, and there are dp * micro_batches = {} parts",
+           2 * groups, e.train.batch, groups);
+}
+
+/// Checks that the transport moves the memory of the device.
+void check_transport(const Experiment& e) {
+  const std::string_view device = name_of(e.device);
+  const TransportType& transport = transport_type(e.transport);
+  if (transport.moves_memory_of(device)) return;
+  std::vector<std::string> others;
+  for (const TransportType& other : transport_types())
+    if (other.moves_memory_of(device)) others.push_back(fmt::format("\"{}\"", other.name));
+  refuse("/transport", "expected {} with device {}: {}", fmt::join(others, " or "), device, transport.restriction);
+}
+
+/// Checks that the options of 16-bit types agree with train.dtype.
+void check_types(const Experiment& e) {
+  const TrainConfig& train = e.train;
+  if (train.optimizer.weights == DType::bf16 && train.dtype != DType::bf16)
+    refuse("/train/optimizer/weights",
+           "expected \"f32\" with train.dtype {}: bf16 weights are multiplied with bf16 activations",
+           name_of(train.dtype));
+  if (train.sets_loss_scale && train.dtype != DType::f16)
+    refuse("/train/loss_scale", "expected none with train.dtype {}: only f16 has a loss scale", name_of(train.dtype));
+}
+
+/// `/train/batch` as `train.batch`.
+std::string dotted(std::string_view pointer) {
+  std::string key(pointer.substr(1));
+  std::replace(key.begin(), key.end(), '/', '.');
+  return key;
+}
+
+}  // namespace
+
+KeyError::KeyError(std::string pointer, const std::string& text)
+    : InputError(fmt::format("{}: {}", dotted(pointer), text)), pointer_(std::move(pointer)), text_(text) {}
+
+void check(const Experiment& e) {
+  check_types(e);
+  if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
+    refuse("/mesh", "expected at most {} ranks, got {} x {} x {}", most_ranks, e.mesh.dp, e.mesh.pp, e.mesh.tp);
+  if (e.clock == ClockType::virtual_time && e.threads > 1)
+    refuse("/threads", "expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only", e.threads);
+  const auto ranks = static_cast<std::size_t>(mesh_of(e).size());
+  if (e.ranks.speed.size() > ranks)
+    refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
+           e.ranks.speed.size());
+  if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
+    refuse("/head/classes", "expected at least the data's {} identities, got {}", *identities, e.head.classes);
+  check_model(e);
+  (void)located("/head", [&] {
+    check(e.head, e.train.optimizer, e.precision().wide());
+    return true;
+  });
+  if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
+    refuse("/train/optimizer/momentum", "expected a momentum > 0, got 0: Nesterov's method looks ahead along it");
+}
+
+void check_device(const Experiment& e) {
+  check_transport(e);
+  if (e.device != DeviceType::cuda) {
+    if (e.tf32)
+      refuse("/tf32", "expected false with device {}: TF32 is the arithmetic of a GPU's tensor cores",
+             name_of(e.device));
+    return;
+  }
+  if (e.clock == ClockType::virtual_time)
+    refuse("/clock", "expected \"wall\" with device cuda: a virtual clock sees only the CPU");
+  if (e.winograd) refuse("/winograd", "expected false with device cuda: cuDNN chooses its own algorithms");
+}
+
+}  // namespace heddle
