@@ -10,6 +10,7 @@ namespace heddle {
 void describe_data(Describer& d, const char* key, DataConfig& config) {
   tagged(d, key, config.type, data_sets, config, "the images to train and to test on",
          [](Describer& inner, DataConfig& c) {
+           object(inner, "preprocessing", c.preprocessing, "how images become what the network takes");
            object(inner, "augmentation", c.augmentation, "random changes to training images");
          });
 }
@@ -23,12 +24,16 @@ ImageShape image_shape(const DataConfig& config) {
   return {.channels = image[0], .height = image[1], .width = image[2]};
 }
 
+Preprocessing preprocessing_of(const DataConfig& config) {
+  return Preprocessing(image_shape(config), config.preprocessing);
+}
+
 std::optional<std::int64_t> known_classes(const DataConfig& config) {
   return data_sets[config.type].known_classes(config);
 }
 
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed) {
-  return data_sets[config.type].open(config, image_shape(config), seed);
+  return data_sets[config.type].open(config, preprocessing_of(config), seed);
 }
 
 }  // namespace heddle

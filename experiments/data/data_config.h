@@ -10,7 +10,8 @@
 #include "experiments/data/augmentation.h"
 #include "experiments/data/dataset.h"
 #include "experiments/data/image_folder.h"
-#include "experiments/data/synthetic_identities.h"
+#include "experiments/data/preprocessing.h"
+#include "experiments/data/synthetic/synthetic_identities.h"
 #include "framework/description/enum_table.h"
 
 namespace heddle {
@@ -21,6 +22,7 @@ struct DataConfig {
   DataType type = DataType::synthetic_identities;
   SyntheticIdentitiesConfig synthetic_identities{};
   ImageFolderConfig image_folder{};
+  PreprocessingConfig preprocessing{};
   AugmentationConfig augmentation{};
 };
 
@@ -31,7 +33,7 @@ struct DataSetRow {
   void (*describe)(Describer&, DataConfig&);
   const std::vector<std::int64_t>& (*image)(const DataConfig&);
   std::optional<std::int64_t> (*known_classes)(const DataConfig&);
-  std::unique_ptr<const Dataset> (*open)(const DataConfig&, const ImageShape&, RandomKey seed);
+  std::unique_ptr<const Dataset> (*open)(const DataConfig&, const Preprocessing&, RandomKey seed);
 };
 
 /// The row of a data set whose configuration is a member of DataConfig with its own `describe`, `image`,
@@ -43,8 +45,8 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
           .describe = [](Describer& d, DataConfig& config) { describe(d, config.*member); },
           .image = [](const DataConfig& config) -> const std::vector<std::int64_t>& { return (config.*member).image; },
           .known_classes = [](const DataConfig& config) { return (config.*member).known_classes(); },
-          .open = [](const DataConfig& config, const ImageShape& image,
-                     RandomKey seed) { return open_data(config.*member, image, seed); }};
+          .open = [](const DataConfig& config, const Preprocessing& preprocessing,
+                     RandomKey seed) { return open_data(config.*member, preprocessing, seed); }};
 }
 
 inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
@@ -60,6 +62,9 @@ void describe_data(Describer& d, const char* key, DataConfig& config);
 
 /// The [channels, height, width] of the chosen data set, without opening anything.
 ImageShape image_shape(const DataConfig& config);
+
+/// How images become what the network takes. InputError if `preprocessing` and `image` do not agree.
+Preprocessing preprocessing_of(const DataConfig& config);
 
 /// The number of identities of the chosen data set, where it is known without opening anything.
 std::optional<std::int64_t> known_classes(const DataConfig& config);

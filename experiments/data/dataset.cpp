@@ -31,8 +31,17 @@ void describe_image(Describer& d, std::vector<std::int64_t>& image) {
 void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_t> indices, std::span<float> nhwc) {
   check_batch(dataset, indices.size(), nhwc.size());
   parallel_for(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i) {
-    dataset.read(split, indices[static_cast<std::size_t>(i)], image_at(dataset, nhwc, i));
+    const std::span<float> pixels = image_at(dataset, nhwc, i);
+    dataset.read(split, indices[static_cast<std::size_t>(i)], pixels);
+    dataset.preprocessing().normalise(pixels);
   });
+}
+
+void read_training_image(const Dataset& dataset, std::int64_t index, const AugmentationConfig& augmentation,
+                         const RandomStream& draws, std::span<float> pixels) {
+  dataset.read(Split::train, index, pixels);
+  augment(augmentation, dataset.image(), draws, pixels);
+  dataset.preprocessing().normalise(pixels);
 }
 
 void read_training_batch(const Dataset& dataset, std::span<const std::int64_t> indices,
@@ -40,11 +49,9 @@ void read_training_batch(const Dataset& dataset, std::span<const std::int64_t> i
                          std::span<float> nhwc) {
   check_batch(dataset, indices.size(), nhwc.size());
   parallel_for(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i) {
-    const std::span<float> pixels = image_at(dataset, nhwc, i);
-    dataset.read(Split::train, indices[static_cast<std::size_t>(i)], pixels);
     const RandomStream draws(key, Purpose::augmentation, static_cast<std::uint64_t>(step),
                              static_cast<std::uint64_t>(first + i));
-    augment(augmentation, dataset.image(), draws, pixels);
+    read_training_image(dataset, indices[static_cast<std::size_t>(i)], augmentation, draws, image_at(dataset, nhwc, i));
   });
 }
 

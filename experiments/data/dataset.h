@@ -8,9 +8,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "experiments/data/augmentation.h"
+#include "experiments/data/preprocessing.h"
 #include "framework/scalars/random.h"
 
 namespace heddle {
@@ -19,22 +21,25 @@ enum class Split { train, test };
 
 class Dataset {
  public:
-  explicit Dataset(ImageShape image) : image_(image) {}
+  explicit Dataset(Preprocessing preprocessing) : preprocessing_(std::move(preprocessing)) {}
   virtual ~Dataset() = default;
 
+  /// How its images become what a network takes; images from elsewhere that the network is to see need the same.
+  const Preprocessing& preprocessing() const { return preprocessing_; }
   /// What read() writes: height x width rows of `channels` interleaved floats.
-  const ImageShape& image() const { return image_; }
+  const ImageShape& image() const { return preprocessing_.image(); }
   /// Labels are 0 .. classes()-1, the same in both splits.
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size(Split split) const = 0;
   virtual std::int64_t label(Split split, std::int64_t index) const = 0;
   /// The name of a sample in messages: a file, or "identity 3, training image 5".
   virtual std::string sample_name(Split split, std::int64_t index) const = 0;
-  /// Writes one image, pixels (x / 255 - 0.5) / 0.5. Raises InputError with the file's name if it is broken.
+  /// Writes one image in the colours and values that augmentation changes: RGB, (x / 255 - 0.5) / 0.5. What then
+  /// follows is preprocessing().normalise(). Raises InputError with the file's name if the image is broken.
   virtual void read(Split split, std::int64_t index, std::span<float> pixels) const = 0;
 
  private:
-  ImageShape image_;
+  Preprocessing preprocessing_;
 };
 
 /// The numbers of channels that images may have.
@@ -45,12 +50,17 @@ class Describer;
 /// The option `image` of a data set: [channels, height, width].
 void describe_image(Describer& d, std::vector<std::int64_t>& image);
 
-/// The images at `indices`, in their order, into [indices.size(), height, width, channels] floats. Runs on the calling
-/// thread's OpenMP team.
+/// The images at `indices`, in their order, into [indices.size(), height, width, channels] floats, as the network takes
+/// them. Runs on the calling thread's OpenMP team.
 void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_t> indices, std::span<float> nhwc);
 
-/// The same from the training split, augmented. `indices` is a slice of the global batch of `step` that begins at its
-/// element `first`: an image's draws depend on its place in the global batch, not on the rank that reads it.
+/// One image of the training split, augmented by `draws`, as the network takes it.
+void read_training_image(const Dataset& dataset, std::int64_t index, const AugmentationConfig& augmentation,
+                         const RandomStream& draws, std::span<float> pixels);
+
+/// The images of a slice of the training split, augmented. `indices` is a slice of the global batch of `step` that
+/// begins at its element `first`: an image's draws depend on its place in the global batch, not on the rank that reads
+/// it.
 void read_training_batch(const Dataset& dataset, std::span<const std::int64_t> indices,
                          const AugmentationConfig& augmentation, RandomKey key, std::int64_t step, std::int64_t first,
                          std::span<float> nhwc);

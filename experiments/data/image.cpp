@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "experiments/data/image_codecs.h"
+#include "experiments/data/codecs/image_codecs.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -38,7 +38,7 @@ Format format_of(std::span<const std::uint8_t> bytes, std::string_view name) {
 }
 
 /// The first `limit` bytes of a regular file, and the size of the whole.
-std::vector<std::uint8_t> read_file(const std::string& path, std::size_t limit, std::size_t& file_bytes) {
+std::vector<std::uint8_t> read_beginning(const std::string& path, std::size_t limit, std::size_t& file_bytes) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) fail<InputError>("image \"{}\": no such file", path);
@@ -123,21 +123,25 @@ ImageHeader decode_image_header(std::span<const std::uint8_t> bytes, std::size_t
   return pnm_header(bytes, file_bytes, name);
 }
 
-Image load_image(const std::string& path) {
+std::vector<std::uint8_t> read_image_file(const std::string& path) {
   std::size_t file_bytes = 0;
-  return decode_image(read_file(path, maximum_file_bytes, file_bytes), path);
+  return read_beginning(path, maximum_file_bytes, file_bytes);
+}
+
+Image load_image(const std::string& path) {
+  return decode_image(read_image_file(path), path);
 }
 
 ImageHeader load_image_header(const std::string& path) {
   std::size_t file_bytes = 0;
-  const std::vector<std::uint8_t> beginning = read_file(path, header_bytes, file_bytes);
+  const std::vector<std::uint8_t> beginning = read_beginning(path, header_bytes, file_bytes);
   try {
     return decode_image_header(beginning, file_bytes, path);
   } catch (const InputError&) {
     // A JPEG may carry a preview picture, a PNM a long comment, before its size.
     if (file_bytes <= header_bytes) throw;
   }
-  return decode_image_header(read_file(path, maximum_file_bytes, file_bytes), file_bytes, path);
+  return decode_image_header(read_image_file(path), file_bytes, path);
 }
 
 Image with_channels(Image image, int channels) {

@@ -36,6 +36,9 @@ Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name);
 /// binary PGM or PPM is found too.
 ImageHeader decode_image_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name);
 
+/// The bytes of a regular file. InputError, which names the file, if it cannot be read or has more than 1 GiB.
+std::vector<std::uint8_t> read_image_file(const std::string& path);
+
 /// decode_image of a regular file.
 Image load_image(const std::string& path);
 

@@ -63,8 +63,9 @@ void describe(Describer& d, ImageFolderConfig& c) {
   d.field("test_per_identity", c.test_per_identity, between(0, 1e6), "how many of the rest are for testing; 0: all");
 }
 
-std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const ImageShape& image, RandomKey /*seed*/) {
-  return std::make_unique<ImageFolder>(config, image);
+std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const Preprocessing& preprocessing,
+                                         RandomKey /*seed*/) {
+  return std::make_unique<ImageFolder>(config, preprocessing);
 }
 
 bool natural_less(std::string_view a, std::string_view b) {
@@ -86,8 +87,8 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a < b;  // "1" and "01" are one number, yet two names
 }
 
-ImageFolder::ImageFolder(const ImageFolderConfig& config, ImageShape image)
-    : Dataset(image), path_(config.path), train_per_identity_(config.train_per_identity) {
+ImageFolder::ImageFolder(const ImageFolderConfig& config, Preprocessing preprocessing)
+    : EncodedImages(std::move(preprocessing)), path_(config.path), train_per_identity_(config.train_per_identity) {
   list_identities();
   for (Identity& identity : identities_) list_files(identity, config.test_per_identity);
   probe();
@@ -167,9 +168,10 @@ std::string ImageFolder::sample_name(Split split, std::int64_t index) const {
   return path_of(place(split, index));
 }
 
-void ImageFolder::read(Split split, std::int64_t index, std::span<float> pixels) const {
-  const Image decoded = with_channels(load_image(sample_name(split, index)), static_cast<int>(image().channels));
-  resize_to_floats(decoded, static_cast<int>(image().height), static_cast<int>(image().width), pixels);
+std::span<const std::uint8_t> ImageFolder::encoded(Split split, std::int64_t index,
+                                                   std::vector<std::uint8_t>& buffer) const {
+  buffer = read_image_file(sample_name(split, index));
+  return buffer;
 }
 
 }  // namespace heddle

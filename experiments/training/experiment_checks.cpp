@@ -100,6 +100,10 @@ void check(const Experiment& e) {
   if (e.ranks.speed.size() > ranks)
     refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
            e.ranks.speed.size());
+  (void)located("/data", [&] {
+    check(e.data);
+    return true;
+  });
   if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
     refuse("/head/classes", "expected at least the data's {} identities, got {}", *identities, e.head.classes);
   check_model(e);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "experiments/data/synthetic_face.h"
+#include "experiments/data/synthetic/synthetic_face.h"
 
 namespace heddle {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/data/synthetic_face.h"
+#include "experiments/data/synthetic/synthetic_face.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 
 #include <turbojpeg.h>
 
-#include "experiments/data/image_codecs.h"
+#include "experiments/data/codecs/image_codecs.h"
 #include "framework/error.h"
 
 namespace heddle {

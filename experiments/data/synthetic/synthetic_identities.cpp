@@ -1,8 +1,8 @@
-#include "experiments/data/synthetic_identities.h"
+#include "experiments/data/synthetic/synthetic_identities.h"
 
 #include <fmt/core.h>
 
-#include "experiments/data/synthetic_face.h"
+#include "experiments/data/synthetic/synthetic_face.h"
 #include "framework/description/describe.h"
 #include "framework/error.h"
 
@@ -15,13 +15,17 @@ void describe(Describer& d, SyntheticIdentitiesConfig& c) {
   d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each");
 }
 
-std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const ImageShape& image,
+std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const Preprocessing& preprocessing,
                                          RandomKey seed) {
-  return std::make_unique<SyntheticIdentities>(config, image, seed);
+  if (preprocessing.config().crop > 0)
+    fail<InputError>("data.preprocessing.crop: expected 0, got {}: faces are drawn in the size of data.image",
+                     preprocessing.config().crop);
+  return std::make_unique<SyntheticIdentities>(config, preprocessing, seed);
 }
 
-SyntheticIdentities::SyntheticIdentities(const SyntheticIdentitiesConfig& config, ImageShape image, RandomKey seed)
-    : Dataset(image),
+SyntheticIdentities::SyntheticIdentities(const SyntheticIdentitiesConfig& config, Preprocessing preprocessing,
+                                         RandomKey seed)
+    : Dataset(std::move(preprocessing)),
       identities_(config.identities),
       train_per_identity_(config.train_per_identity),
       test_per_identity_(config.test_per_identity),

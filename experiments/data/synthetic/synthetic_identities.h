@@ -25,12 +25,12 @@ struct SyntheticIdentitiesConfig {
 };
 void describe(Describer& d, SyntheticIdentitiesConfig& config);
 /// `seed` draws the identities.
-std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const ImageShape& image,
+std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const Preprocessing& preprocessing,
                                          RandomKey seed);
 
 class SyntheticIdentities final : public Dataset {
  public:
-  SyntheticIdentities(const SyntheticIdentitiesConfig& config, ImageShape image, RandomKey seed);
+  SyntheticIdentities(const SyntheticIdentitiesConfig& config, Preprocessing preprocessing, RandomKey seed);
 
   std::int64_t classes() const override { return identities_; }
   std::int64_t size(Split split) const override { return identities_ * per_identity(split); }

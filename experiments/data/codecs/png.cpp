@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "experiments/data/image_codecs.h"
+#include "experiments/data/codecs/image_codecs.h"
 #include "framework/error.h"
 
 namespace heddle {
