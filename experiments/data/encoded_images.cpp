@@ -8,7 +8,8 @@ Image EncodedImages::decode(Split split, std::int64_t index) const {
 }
 
 void EncodedImages::read(Split split, std::int64_t index, std::span<float> pixels) const {
-  preprocessing().resize(decode(split, index), sample_name(split, index), pixels);
+  std::vector<std::uint8_t> buffer;
+  preprocessing().resize(encoded(split, index, buffer), sample_name(split, index), pixels);
 }
 
 }  // namespace heddle

@@ -18,19 +18,21 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// The size that a header announces.
+/// The size that a header announces, before the picture is turned upright.
 struct ImageHeader {
   int height = 0;
   int width = 0;
   int channels = 0;
+  bool is_jpeg = false;
 };
 
 /// Larger images are refused by their header, before memory is allocated.
 inline constexpr std::int64_t maximum_image_pixels = 64'000'000;
 
-/// Decodes an image held in memory to its own 1 or 3 channels (alpha is dropped, 16-bit PNG is cut to 8). `name` stands
-/// in error messages.
-Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name);
+/// Decodes an image held in memory to its own 1 or 3 channels, upright as its EXIF says. Alpha is dropped, samples of
+/// 16 bits are cut to 8, and CMYK becomes RGB. `name` stands in error messages. A `reduction` of 2, 4 or 8 divides the
+/// sides of a JPEG, rounded up, which is faster than to decode it whole and to shrink it; other formats do not know it.
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name, int reduction = 1);
 
 /// Reads the header only. `file_bytes` is the whole file's size where `bytes` is its beginning, so that a shortened
 /// binary PGM or PPM is found too.
@@ -44,12 +46,5 @@ Image load_image(const std::string& path);
 
 /// decode_image_header of a regular file; reads a few kilobytes where they suffice.
 ImageHeader load_image_header(const std::string& path);
-
-/// Gray to RGB by repetition, RGB to gray by luma (0.299, 0.587, 0.114); `channels` is 1 or 3.
-Image with_channels(Image image, int channels);
-
-/// Stretches the image to height x width and scales pixels to (x / 255 - 0.5) / 0.5, rows of interleaved channels.
-/// Bilinear; a shrinking axis is averaged over as wide a triangle as it shrinks, so that nothing aliases.
-void resize_to_floats(const Image& image, int height, int width, std::span<float> pixels);
 
 }  // namespace heddle

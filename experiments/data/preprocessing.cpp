@@ -2,26 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
+#include "experiments/data/resize.h"
 #include "framework/description/describe.h"
 #include "framework/error.h"
 
 namespace heddle {
 namespace {
-
-Image centre_crop(const Image& image, int size) {
-  Image cut{.height = size, .width = size, .channels = image.channels, .pixels = {}};
-  const auto channels = static_cast<std::size_t>(image.channels);
-  const std::size_t row = static_cast<std::size_t>(size) * channels;
-  cut.pixels.resize(static_cast<std::size_t>(size) * row);
-  const auto left = static_cast<std::size_t>((image.width - size) / 2);
-  const auto top = static_cast<std::size_t>((image.height - size) / 2);
-  for (std::size_t y = 0; y < static_cast<std::size_t>(size); ++y)
-    std::copy_n(&image.pixels[((top + y) * static_cast<std::size_t>(image.width) + left) * channels], row,
-                &cut.pixels[y * row]);
-  return cut;
-}
 
 void check_numbers(const char* key, const std::vector<double>& numbers, std::int64_t channels) {
   if (numbers.size() != 1 && static_cast<std::int64_t>(numbers.size()) != channels)
@@ -35,6 +24,9 @@ void describe(Describer& d, PreprocessingConfig& c) {
   d.field(
       "crop", c.crop, between(0, 65'535),
       "side in pixels of the square that is cut out of the centre of each image before it is resized; 0: all of it");
+  d.field("scaled_decoding", c.scaled_decoding,
+          "JPEG files of at least twice the size that is needed are decoded in a half, a quarter or an eighth of their "
+          "size, which is faster and blurs a little");
   choice(d, "colour", c.colour, "the order of the colours that the network takes");
   d.field("mean", c.mean, between(-1000, 1000), between(1, 3),
           "what is subtracted from pixels from 0 to 1: one number, or one for each channel in the network's order");
@@ -59,16 +51,50 @@ void Preprocessing::check_size(int height, int width, std::string_view name) con
                      width, config_.crop, config_.crop);
 }
 
+void Preprocessing::apply(std::span<const std::uint8_t> encoded, std::string_view name, std::span<float> pixels) const {
+  resize(encoded, name, pixels);
+  normalise(pixels);
+}
+
 void Preprocessing::apply(Image decoded, std::string_view name, std::span<float> pixels) const {
   resize(std::move(decoded), name, pixels);
   normalise(pixels);
 }
 
+int Preprocessing::reduction(const ImageHeader& header) const {
+  if (!config_.scaled_decoding || !header.is_jpeg) return 1;
+  const std::int64_t shorter = config_.crop > 0 ? config_.crop : std::min(header.height, header.width);
+  int reduction = 1;
+  while (reduction < 8 && shorter >= 2 * reduction * std::max(image_.height, image_.width)) reduction *= 2;
+  return reduction;
+}
+
+void Preprocessing::resize(std::span<const std::uint8_t> encoded, std::string_view name,
+                           std::span<float> pixels) const {
+  int divisor = 1;
+  if (config_.scaled_decoding || config_.crop > 0) {
+    const ImageHeader header = decode_image_header(encoded, encoded.size(), name);
+    check_size(header.height, header.width, name);
+    divisor = reduction(header);
+  }
+  resize(decode_image(encoded, name, divisor), divisor, pixels);
+}
+
 void Preprocessing::resize(Image decoded, std::string_view name, std::span<float> pixels) const {
   check_size(decoded.height, decoded.width, name);
-  if (config_.crop > 0) decoded = centre_crop(decoded, static_cast<int>(config_.crop));
+  resize(std::move(decoded), 1, pixels);
+}
+
+void Preprocessing::resize(Image decoded, int divisor, std::span<float> pixels) const {
   decoded = with_channels(std::move(decoded), static_cast<int>(image_.channels));
-  resize_to_floats(decoded, static_cast<int>(image_.height), static_cast<int>(image_.width), pixels);
+  const auto height = static_cast<int>(image_.height);
+  const auto width = static_cast<int>(image_.width);
+  if (config_.crop == 0) return resize_to_floats(decoded, height, width, pixels);
+  const double crop = static_cast<double>(config_.crop) / divisor;
+  // A crop begins with a whole pixel; that of a reduced image may lie between two.
+  const auto begin = [&](int size) { return divisor == 1 ? std::floor((size - crop) / 2) : (size - crop) / 2; };
+  resize_to_floats(decoded, {.left = begin(decoded.width), .top = begin(decoded.height), .width = crop, .height = crop},
+                   height, width, pixels);
 }
 
 void Preprocessing::normalise(std::span<float> pixels) const {

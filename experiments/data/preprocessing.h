@@ -1,6 +1,7 @@
 // From a decoded image to the numbers that a network takes: the same for training, evaluation and embedding.
 //
-//   decoded image -> centre crop -> channels -> size           resize(): RGB from -1 to 1, which augmentation changes
+//   encoded image -> decoded image
+//                 -> centre crop -> channels -> size           resize(): RGB from -1 to 1, which augmentation changes
 //                 -> order of colours -> (x - mean) * scale    normalise()
 #pragma once
 
@@ -25,6 +26,7 @@ inline constexpr auto enum_names<ColourOrder> = enum_table<ColourOrder>({
 
 struct PreprocessingConfig {
   std::int64_t crop = 0;
+  bool scaled_decoding = false;
   ColourOrder colour = ColourOrder::rgb;
   std::vector<double> mean = {0.5};  ///< of pixels from 0 to 1: one number, or one for each channel
   std::vector<double> scale = {2};
@@ -44,10 +46,14 @@ class Preprocessing {
   const ImageShape& image() const { return image_; }
   const PreprocessingConfig& config() const { return config_; }
 
-  /// All steps, for one image. `name` stands in error messages.
+  /// All steps, for an encoded image. `name` stands in error messages. InputError if the image is broken or smaller
+  /// than the crop.
+  void apply(std::span<const std::uint8_t> encoded, std::string_view name, std::span<float> pixels) const;
+  /// All steps but decoding, for an image that is decoded already; `scaled_decoding` has no effect on it.
   void apply(Image decoded, std::string_view name, std::span<float> pixels) const;
 
-  /// The first steps. InputError if the crop is larger than the image.
+  /// The steps before augmentation.
+  void resize(std::span<const std::uint8_t> encoded, std::string_view name, std::span<float> pixels) const;
   void resize(Image decoded, std::string_view name, std::span<float> pixels) const;
   /// The last steps, for one image or several that follow each other, in place.
   void normalise(std::span<float> pixels) const;
@@ -55,6 +61,10 @@ class Preprocessing {
   void check_size(int height, int width, std::string_view name) const;
 
  private:
+  int reduction(const ImageHeader& header) const;
+  /// The sides of the image were divided by `divisor` while it was decoded.
+  void resize(Image decoded, int divisor, std::span<float> pixels) const;
+
   ImageShape image_;
   PreprocessingConfig config_;
 };

@@ -19,6 +19,7 @@ ImageHeader png_header(std::span<const std::uint8_t> bytes, std::string_view nam
 Image decode_png(std::span<const std::uint8_t> bytes, std::string_view name);
 
 ImageHeader jpeg_header(std::span<const std::uint8_t> bytes, std::string_view name);
-Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name);
+/// Sides are divided by `reduction`, which is 1, 2, 4 or 8, and rounded up.
+Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, int reduction);
 
 }  // namespace heddle

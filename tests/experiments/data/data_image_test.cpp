@@ -1,29 +1,18 @@
 #include <cmath>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <turbojpeg.h>
-
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#define STB_IMAGE_WRITE_STATIC
-#define STBI_WRITE_NO_STDIO
-#include <stb/stb_image_write.h>
 
 #include "experiments/data/image.h"
+#include "experiments/data/resize.h"
 #include "framework/error.h"
 #include "framework/scalars/random.h"
+#include "tests/support/encoded_image.h"
 
 using namespace heddle;
 
 namespace {
-
-using Bytes = std::vector<std::uint8_t>;
-
-Bytes bytes_of(const std::string& text) {
-  return {text.begin(), text.end()};
-}
 
 Image decode(const Bytes& bytes) {
   return decode_image(bytes, "a");
@@ -31,36 +20,6 @@ Image decode(const Bytes& bytes) {
 
 void refuses(const Bytes& bytes, const char* message) {
   CHECK_THROWS_WITH_AS(decode(bytes), message, InputError);
-}
-
-Image gradient(int height, int width, int channels) {
-  Image image{.height = height, .width = width, .channels = channels, .pixels = {}};
-  for (int y = 0; y < height; ++y)
-    for (int x = 0; x < width; ++x)
-      for (int c = 0; c < channels; ++c) image.pixels.push_back(static_cast<std::uint8_t>(3 * x + 5 * y + 20 * c));
-  return image;
-}
-
-Bytes encode_png(const Image& image) {
-  Bytes bytes;
-  const auto append = [](void* target, void* data, int size) {
-    const auto* const first = static_cast<std::uint8_t*>(data);
-    static_cast<Bytes*>(target)->insert(static_cast<Bytes*>(target)->end(), first, first + size);
-  };
-  stbi_write_png_to_func(append, &bytes, image.width, image.height, image.channels, image.pixels.data(), 0);
-  return bytes;
-}
-
-Bytes encode_jpeg(const Image& image) {
-  const std::unique_ptr<void, int (*)(void*)> encoder(tjInitCompress(), &tjDestroy);
-  unsigned char* data = nullptr;
-  unsigned long size = 0;
-  const bool gray = image.channels == 1;
-  tjCompress2(encoder.get(), image.pixels.data(), image.width, 0, image.height, gray ? TJPF_GRAY : TJPF_RGB, &data,
-              &size, gray ? TJSAMP_GRAY : TJSAMP_444, 95, 0);
-  const Bytes bytes(data, data + size);
-  tjFree(data);
-  return bytes;
 }
 
 }  // namespace
