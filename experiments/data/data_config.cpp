@@ -28,11 +28,17 @@ Preprocessing preprocessing_of(const DataConfig& config) {
   return Preprocessing(image_shape(config), config.preprocessing);
 }
 
+void check(const DataConfig& config) {
+  (void)preprocessing_of(config);
+  data_sets[config.type].check(config);
+}
+
 std::optional<std::int64_t> known_classes(const DataConfig& config) {
   return data_sets[config.type].known_classes(config);
 }
 
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed) {
+  check(config);
   return data_sets[config.type].open(config, preprocessing_of(config), seed);
 }
 

@@ -9,19 +9,21 @@
 
 #include "experiments/data/augmentation.h"
 #include "experiments/data/dataset.h"
-#include "experiments/data/image_folder.h"
+#include "experiments/data/files/image_folder.h"
+#include "experiments/data/files/image_list.h"
 #include "experiments/data/preprocessing.h"
 #include "experiments/data/synthetic/synthetic_identities.h"
 #include "framework/description/enum_table.h"
 
 namespace heddle {
 
-enum class DataType { synthetic_identities, image_folder };
+enum class DataType { synthetic_identities, image_folder, image_list };
 
 struct DataConfig {
   DataType type = DataType::synthetic_identities;
   SyntheticIdentitiesConfig synthetic_identities{};
   ImageFolderConfig image_folder{};
+  ImageListConfig image_list{};
   PreprocessingConfig preprocessing{};
   AugmentationConfig augmentation{};
 };
@@ -33,11 +35,12 @@ struct DataSetRow {
   void (*describe)(Describer&, DataConfig&);
   const std::vector<std::int64_t>& (*image)(const DataConfig&);
   std::optional<std::int64_t> (*known_classes)(const DataConfig&);
+  void (*check)(const DataConfig&);
   std::unique_ptr<const Dataset> (*open)(const DataConfig&, const Preprocessing&, RandomKey seed);
 };
 
 /// The row of a data set whose configuration is a member of DataConfig with its own `describe`, `image`,
-/// `known_classes` and `open_data`.
+/// `known_classes` and `open_data`; and with a `check`, if some of its keys must agree.
 template <auto member>
 constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
   return {.name = name,
@@ -45,6 +48,10 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
           .describe = [](Describer& d, DataConfig& config) { describe(d, config.*member); },
           .image = [](const DataConfig& config) -> const std::vector<std::int64_t>& { return (config.*member).image; },
           .known_classes = [](const DataConfig& config) { return (config.*member).known_classes(); },
+          .check =
+              [](const DataConfig& config) {
+                if constexpr (requires { check(config.*member); }) check(config.*member);
+              },
           .open = [](const DataConfig& config, const Preprocessing& preprocessing,
                      RandomKey seed) { return open_data(config.*member, preprocessing, seed); }};
 }
@@ -53,8 +60,10 @@ inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
     {DataType::synthetic_identities,
      data_set<&DataConfig::synthetic_identities>(
          "synthetic_identities", "drawn faces; every image is a function of seed, identity and number")},
-    {DataType::image_folder,
-     data_set<&DataConfig::image_folder>("image_folder", "one folder of images for each identity")},
+    {DataType::image_folder, data_set<&DataConfig::image_folder>(
+                                 "image_folder", "photographs, in one folder for each identity or in one for all")},
+    {DataType::image_list,
+     data_set<&DataConfig::image_list>("image_list", "photographs that text files list with labels")},
 });
 
 /// The tagged union "data": {"type": ..., ...}.
@@ -65,6 +74,9 @@ ImageShape image_shape(const DataConfig& config);
 
 /// How images become what the network takes. InputError if `preprocessing` and `image` do not agree.
 Preprocessing preprocessing_of(const DataConfig& config);
+
+/// Checks what no single key can know, without opening anything. InputError, which names the key.
+void check(const DataConfig& config);
 
 /// The number of identities of the chosen data set, where it is known without opening anything.
 std::optional<std::int64_t> known_classes(const DataConfig& config);

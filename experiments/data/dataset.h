@@ -28,7 +28,8 @@ class Dataset {
   const Preprocessing& preprocessing() const { return preprocessing_; }
   /// What read() writes: height x width rows of `channels` interleaved floats.
   const ImageShape& image() const { return preprocessing_.image(); }
-  /// Labels are 0 .. classes()-1, the same in both splits.
+  /// Those who train have the labels 0 .. classes()-1, in both splits. People who are tested only have those that
+  /// follow.
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size(Split split) const = 0;
   virtual std::int64_t label(Split split, std::int64_t index) const = 0;
@@ -37,6 +38,11 @@ class Dataset {
   /// Writes one image in the colours and values that augmentation changes: RGB, (x / 255 - 0.5) / 0.5. What then
   /// follows is preprocessing().normalise(). Raises InputError with the file's name if the image is broken.
   virtual void read(Split split, std::int64_t index, std::span<float> pixels) const = 0;
+
+  /// Remarks that the user should read, such as what was left out. There are more of them while images are read.
+  virtual std::vector<std::string> notes(std::size_t /*first*/) const { return {}; }
+  /// How many images turned out to be broken while they were read, and were replaced.
+  virtual std::int64_t broken_images() const { return 0; }
 
  private:
   Preprocessing preprocessing_;

@@ -1,15 +1,84 @@
 #include "experiments/data/encoded_images.h"
 
+#include <algorithm>
+
+#include "framework/description/describe.h"
+#include "framework/error.h"
+
 namespace heddle {
+
+void describe_on_broken(Describer& d, OnBroken& on_broken) {
+  choice(d, "on_broken", on_broken,
+         "what a broken image does: end the run, or be left out, or be replaced by another of the same person if it is "
+         "found while training");
+}
 
 Image EncodedImages::decode(Split split, std::int64_t index) const {
   std::vector<std::uint8_t> buffer;
   return decode_image(encoded(split, index, buffer), sample_name(split, index));
 }
 
-void EncodedImages::read(Split split, std::int64_t index, std::span<float> pixels) const {
+void EncodedImages::read_sound(Split split, std::int64_t index, std::span<float> pixels) const {
   std::vector<std::uint8_t> buffer;
   preprocessing().resize(encoded(split, index, buffer), sample_name(split, index), pixels);
+}
+
+void EncodedImages::read(Split split, std::int64_t index, std::span<float> pixels) const {
+  if (on_broken_ == OnBroken::stop) return read_sound(split, index, pixels);
+  try {
+    read_sound(split, index, pixels);
+  } catch (const InputError& error) {
+    if (const auto other = substitute({split, index}, error.what(), pixels))
+      read_sound(split, *other, pixels);
+    else
+      std::fill(pixels.begin(), pixels.end(), 0.0F);
+  }
+}
+
+std::optional<std::int64_t> EncodedImages::substitute(const Sample& sample, const std::string& reason,
+                                                      std::span<float> pixels) const {
+  const std::scoped_lock guard(lock_);
+  if (const auto known = substitutes_.find(sample); known != substitutes_.end()) return known->second;
+  const auto [split, index] = sample;
+  const std::int64_t images = size(split);
+  check_share_of_broken(static_cast<std::int64_t>(substitutes_.size()) + 1, images, reason);
+  const std::int64_t person = label(split, index);
+  std::optional<std::int64_t> found;
+  for (std::int64_t step = 1; step < images && !found; ++step) {
+    const std::int64_t other = (index + step) % images;
+    if (label(split, other) != person) continue;
+    try {
+      read_sound(split, other, pixels);
+      found = other;
+    } catch (const InputError&) {  // it gets a note of its own when its turn comes
+    }
+  }
+  substitutes_.emplace(sample, found);
+  if (substitutes_.size() <= most_named)
+    notes_.push_back(fmt::format("{}; {} in its place", reason,
+                                 found ? fmt::format("\"{}\"", sample_name(split, *found)) : "a gray image"));
+  return found;
+}
+
+std::vector<std::string> EncodedImages::notes(std::size_t first) const {
+  const std::scoped_lock guard(lock_);
+  return {notes_.begin() + static_cast<std::ptrdiff_t>(std::min(first, notes_.size())), notes_.end()};
+}
+
+std::int64_t EncodedImages::broken_images() const {
+  const std::scoped_lock guard(lock_);
+  return static_cast<std::int64_t>(substitutes_.size());
+}
+
+void EncodedImages::add_note(std::string note) const {
+  const std::scoped_lock guard(lock_);
+  notes_.push_back(std::move(note));
+}
+
+void EncodedImages::check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example) const {
+  if (broken > 1 && broken * 10 > images)
+    fail<InputError>("data: {} of {} images are broken, more than a tenth, and are not skipped; one is {}", broken,
+                     images, example);
 }
 
 }  // namespace heddle

@@ -38,7 +38,8 @@ class RankRun {
         result_(task.result),
         rank_(rank),
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
-        checkpoints_(settings_.checkpoints, settings_.identity) {
+        checkpoints_(settings_.checkpoints, settings_.identity),
+        notes_told_(task.notes_told) {
     rank.world.add_hook(tracer_);
   }
 
@@ -171,6 +172,7 @@ class RankRun {
       result_.steps.push_back(record);
       observer_.on_step(record);
     }
+    tell_notes();
     const std::int64_t done = step + 1;
     if (experiment_.train.forward_only) return;
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
@@ -197,7 +199,25 @@ class RankRun {
     result_.evaluation = evaluation;
   }
 
+  /// Tells what the data set has found since the last time. Ranks of one process share it, and the first of them tells.
+  void tell_notes() {
+    if (!leads() && settings_.job == nullptr) return;
+    for (std::string& note : dataset_.notes(notes_told_)) {
+      ++notes_told_;
+      tell(std::move(note));
+    }
+  }
+  void tell(std::string note) {
+    if (leads())
+      observer_.on_note(note);
+    else
+      own().notes.push_back(fmt::format("rank {}: {}", rank_.index, note));
+  }
+
   void report() {
+    tell_notes();
+    if (const std::int64_t broken = dataset_.broken_images(); broken > 0 && (leads() || settings_.job != nullptr))
+      tell(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
     own().peak = rank_.device.meter().peak();
     own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
     own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;
@@ -216,6 +236,7 @@ class RankRun {
   std::shared_ptr<Tracer> tracer_;
   std::optional<Trainer> trainer_;  // made within run, so that its memory is reported also when it runs out of memory
   CheckpointFolder checkpoints_;
+  std::size_t notes_told_;
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;

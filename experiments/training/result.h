@@ -38,6 +38,7 @@ struct RankResult {
   std::vector<double> busy_in_step{};  // the same for each step since the variant's first_step
   std::vector<Span> trace;
   std::vector<ChosenConvolution> convolutions{};  // on cuda only
+  std::vector<std::string> notes{};               // for the user, of a rank whose process has no observer
 };
 
 /// The time of a step, over the steps after the first, which also builds the kernels.

@@ -60,6 +60,9 @@ class VariantRun {
     together(settings_.job, [&] { predict(); });
     run_all_ranks();
     if (settings_.job != nullptr) gather_ranks(result_, *settings_.job);
+    if (leads())
+      for (const RankResult& rank : result_.ranks)
+        for (const std::string& note : rank.notes) observer_.on_note(note);
     together(settings_.job, [&] { predict_again(); });
     return std::move(result_);
   }
@@ -77,9 +80,15 @@ class VariantRun {
       if (experiment_.head.classes < dataset_->classes())
         fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset_->classes(),
                          experiment_.head.classes);
+      if (experiment_.evaluate && dataset_->size(Split::test) == 0)
+        fail<InputError>("evaluation: expected none: the data have no images for testing");
       model_ = std::make_shared<ModelDescription>(make_model(experiment_.model, dataset_->image()));
       result_.head.features = embedding_size(*model_);
     });
+    const std::vector<std::string> notes = dataset_->notes(0);
+    notes_told_ = notes.size();
+    if (leads())
+      for (const std::string& note : notes) observer_.on_note(note);
     check_same_data(*dataset_, settings_.job);
   }
 
@@ -122,7 +131,7 @@ class VariantRun {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
-    const RankTask task{experiment_, *dataset_, plan_, settings_, observer_, result_};
+    const RankTask task{experiment_, *dataset_, plan_, settings_, observer_, result_, notes_told_};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
     } catch (const OutOfMemory& error) {
@@ -144,6 +153,7 @@ class VariantRun {
   StageProfiles profiles_of_this_run_;
   StageProfiles& stage_profiles_;
   std::shared_ptr<const Dataset> dataset_;
+  std::size_t notes_told_ = 0;
   std::shared_ptr<const ModelDescription> model_;
   std::vector<double> layer_seconds_;
   std::shared_ptr<const RunPlan> plan_;

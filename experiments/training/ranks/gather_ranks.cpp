@@ -37,9 +37,9 @@ template <class Archive, class T>
 requires std::same_as<std::remove_const_t<T>, RankResult>
 void transfer(Archive& archive, T& row) {
   auto& [rank, coordinates, peak, reserved_bytes, sent_bytes, received_bytes, busy_seconds, busy_in_step, trace,
-         convolutions] = row;
+         convolutions, notes] = row;
   for (auto& bytes : peak.bytes) archive.all(bytes);
-  archive.all(reserved_bytes, sent_bytes, received_bytes, busy_seconds, busy_in_step, trace, convolutions);
+  archive.all(reserved_bytes, sent_bytes, received_bytes, busy_seconds, busy_in_step, trace, convolutions, notes);
 }
 
 class RowWriter {

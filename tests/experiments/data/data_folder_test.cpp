@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/data/data_config.h"
+#include "experiments/data/files/natural_order.h"
 #include "framework/error.h"
 #include "tests/support/scratch.h"
 
@@ -36,7 +37,10 @@ class Folder {
 std::unique_ptr<const Dataset> open(const std::string& path, std::int64_t train = 1, std::int64_t test = 0) {
   DataConfig config;
   config.type = DataType::image_folder;
-  config.image_folder = {.path = path, .image = {1, 2, 2}, .train_per_identity = train, .test_per_identity = test};
+  config.image_folder.path = path;
+  config.image_folder.image = {1, 2, 2};
+  config.image_folder.train_per_identity = train;
+  config.image_folder.test_per_identity = test;
   return make_dataset(config, {1});
 }
 

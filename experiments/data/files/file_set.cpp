@@ -1,0 +1,28 @@
+#include "experiments/data/files/file_set.h"
+
+#include <fmt/core.h>
+
+namespace heddle {
+
+void SampleList::add(std::string_view path, std::int64_t label) {
+  paths_ += path;
+  ends_.push_back(paths_.size());
+  labels_.push_back(label);
+}
+
+std::string_view SampleList::path(std::int64_t index) const {
+  const auto i = static_cast<std::size_t>(index);
+  const std::uint64_t begin = i == 0 ? 0 : ends_[i - 1];
+  return std::string_view(paths_).substr(begin, ends_[i] - begin);
+}
+
+std::string counted(std::int64_t number, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", number, number == 1 ? one : many);
+}
+
+std::string note_of_rare(std::string_view title, std::int64_t people, std::int64_t min_images, std::int64_t images) {
+  return fmt::format("{}: {} with fewer than {} left out, with {}", title, counted(people, "person is", "people are"),
+                     counted(min_images, "image", "images"), counted(images, "image", "images"));
+}
+
+}  // namespace heddle

@@ -1,0 +1,104 @@
+#include "experiments/data/files/folder_people.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <system_error>
+#include <unordered_map>
+
+#include "experiments/data/files/file_set.h"
+#include "experiments/data/files/name_pattern.h"
+#include "experiments/data/files/natural_order.h"
+#include "experiments/data/parallel_for.h"
+#include "framework/error.h"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_image_name(const std::string& name) {
+  static constexpr std::array<std::string_view, 6> endings = {".pgm", ".ppm", ".pnm", ".png", ".jpg", ".jpeg"};
+  std::string ending = fs::path(name).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+/// Names in `folder` that are not hidden and pass `is_wanted`, in natural order.
+template <class IsWanted>
+std::vector<std::string> list(const std::string& folder, const IsWanted& is_wanted) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (name.front() != '.' && is_wanted(*entry, name)) names.push_back(std::move(name));
+  }
+  if (error) fail<InputError>("image folder \"{}\": {}", folder, error.message());
+  std::sort(names.begin(), names.end(), natural_less);
+  return names;
+}
+
+bool is_image(const fs::directory_entry& /*entry*/, const std::string& name) {
+  return is_image_name(name);
+}
+
+std::vector<FolderPerson> people_of_folders(const std::string& path,
+                                            const std::function<bool(std::string_view)>& wanted) {
+  std::vector<FolderPerson> people;
+  for (std::string& name : list(path, [&](const fs::directory_entry&entry, const std::string&folder) {
+         std::error_code ignored;
+         return wanted(folder) && entry.is_directory(ignored);
+       }))
+    people.push_back({std::move(name), {}});
+  parallel_for(static_cast<std::int64_t>(people.size()), [&](std::int64_t i) {
+    FolderPerson& person = people[static_cast<std::size_t>(i)];
+    person.files = list((fs::path(path) / person.name).string(), is_image);
+    for (std::string& file : person.files) file.insert(0, person.name + "/");
+  });
+  return people;
+}
+
+std::vector<FolderPerson> people_of_names(const ImageFolderConfig& config,
+                                          const std::function<bool(std::string_view)>& wanted,
+                                          std::vector<std::string>& notes) {
+  const NamePattern pattern(config.pattern);
+  std::vector<FolderPerson> people;
+  std::unordered_map<std::string, std::size_t> by_name;
+  std::int64_t others = 0;
+  for (std::string& file : list(config.path, is_image)) {
+    const auto identity = pattern.identity(file);
+    if (!identity) ++others;
+    if (!identity || !wanted(*identity)) continue;
+    const auto [place, is_new] = by_name.emplace(*identity, people.size());
+    if (is_new) people.push_back({place->first, {}});
+    people[place->second].files.push_back(std::move(file));
+  }
+  if (others > 0)
+    notes.push_back(fmt::format("image folder \"{}\": {} not fit \"{}\" and {} left out", config.path,
+                                counted(others, "name does", "names do"), config.pattern, others == 1 ? "is" : "are"));
+  std::sort(people.begin(), people.end(),
+            [](const FolderPerson& a, const FolderPerson& b) { return natural_less(a.name, b.name); });
+  return people;
+}
+
+}  // namespace
+
+std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
+                                      const std::function<bool(std::string_view)>& wanted,
+                                      std::vector<std::string>& notes) {
+  std::error_code error;
+  if (!fs::exists(config.path, error)) fail<InputError>("image folder \"{}\": no such folder", config.path);
+  if (!fs::is_directory(config.path, error))
+    fail<InputError>("image folder \"{}\": it is a file, not a folder", config.path);
+  return config.pattern.empty() ? people_of_folders(config.path, wanted) : people_of_names(config, wanted, notes);
+}
+
+std::string title_of(const ImageFolderConfig& config, const FolderPerson& person) {
+  if (!config.pattern.empty()) return fmt::format("image folder \"{}\", identity \"{}\"", config.path, person.name);
+  return fmt::format("image folder \"{}\"", (fs::path(config.path) / person.name).string());
+}
+
+}  // namespace heddle

@@ -1,0 +1,26 @@
+// The people of a folder of photographs, and their files.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/data/files/image_folder.h"
+
+namespace heddle {
+
+struct FolderPerson {
+  std::string name;
+  std::vector<std::string> files;  ///< in natural order, relative to the folder
+};
+
+/// In natural order, those only whom `wanted` names. A folder without images is a person without files.
+std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
+                                      const std::function<bool(std::string_view)>& wanted,
+                                      std::vector<std::string>& notes);
+
+/// How messages name a person: `image folder "faces/s1"`.
+std::string title_of(const ImageFolderConfig& config, const FolderPerson& person);
+
+}  // namespace heddle

@@ -1,0 +1,212 @@
+#include "experiments/data/files/image_folder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "experiments/data/files/file_images.h"
+#include "experiments/data/files/folder_people.h"
+#include "experiments/data/files/name_pattern.h"
+#include "experiments/data/files/people_list.h"
+#include "framework/description/describe.h"
+#include "framework/error.h"
+
+namespace heddle {
+namespace {
+
+std::int64_t files_of(const FolderPerson& person) {
+  return static_cast<std::int64_t>(person.files.size());
+}
+
+/// Divides the files of people among the two splits.
+class Splitter {
+ public:
+  explicit Splitter(const ImageFolderConfig& config) : config_(config) {
+    files_.title = fmt::format("image folder \"{}\"", config.path);
+    files_.root = config.path;
+  }
+
+  FileSet split() {
+    if (config_.split == FolderSplit::people) {
+      split_by_people();
+      return std::move(files_);
+    }
+    std::vector<FolderPerson> people = list_people(
+        config_, [](std::string_view) { return true; }, files_.notes);
+    if (people.empty())
+      fail<InputError>("{}: expected {}, found none", files_.title,
+                       config_.pattern.empty() ? "one folder for each identity"
+                                               : fmt::format("images whose names fit \"{}\"", config_.pattern));
+    if (people.size() == 1)
+      fail<InputError>("{}: a single identity, \"{}\"; at least 2 are needed to tell apart", files_.title,
+                       people.front().name);
+    leave_out_rare(people);
+    for (const FolderPerson& person : people) {
+      if (config_.split == FolderSplit::number)
+        add_by_number(person);
+      else
+        add_by_share(person);
+    }
+    files_.classes = static_cast<std::int64_t>(people.size());
+    return std::move(files_);
+  }
+
+ private:
+  /// Where each person trains or is tested.
+  using Roles = std::unordered_map<std::string, Split>;
+
+  void split_by_people() {
+    const std::vector<ListedPerson> train = read_people(config_.people);
+    std::vector<ListedPerson> test;
+    if (!config_.test_people.empty()) test = read_people(config_.test_people);
+    Roles roles;
+    for (const ListedPerson& person : train) roles.emplace(person.name, Split::train);
+    for (const ListedPerson& person : test)
+      if (!roles.emplace(person.name, Split::test).second)
+        fail<InputError>("{}: line {}: \"{}\" is in {}, too", config_.test_people, person.line, person.name,
+                         config_.people);
+    std::vector<FolderPerson> people = list_people(
+        config_, [&](std::string_view name) { return roles.contains(std::string(name)); }, files_.notes);
+    check_listed(config_.people, train, people);
+    check_listed(config_.test_people, test, people);
+    leave_out_rare(people);
+    for (const Split split : {Split::train, Split::test}) {
+      std::int64_t& label = next_label_;
+      for (const FolderPerson& person : people) {
+        if (roles.at(person.name) != split) continue;
+        for (const std::string& file : person.files) samples(split).add(file, label);
+        ++label;
+      }
+      if (split == Split::train) files_.classes = label;
+    }
+    if (files_.classes < 2)
+      fail<InputError>("{}: {} to train; at least 2 are needed to tell apart", files_.title,
+                       counted(files_.classes, "person", "people"));
+  }
+
+  /// Everyone who is listed must be there, with as many files as the list says, or it was made for other files.
+  void check_listed(const std::string& list, const std::vector<ListedPerson>& listed,
+                    const std::vector<FolderPerson>& people) {
+    std::unordered_map<std::string_view, std::int64_t> found;
+    for (const FolderPerson& person : people) found.emplace(person.name, files_of(person));
+    std::int64_t others = 0;
+    std::string example;
+    for (const ListedPerson& person : listed) {
+      const auto there = found.find(person.name);
+      if (there == found.end())
+        fail<InputError>("{}: line {}: \"{}\" is not in {}", list, person.line, person.name, files_.title);
+      if (person.images < 0 || person.images == there->second) continue;
+      if (others++ == 0)
+        example = fmt::format("\"{}\" has {} instead of {}", person.name, counted(there->second, "image", "images"),
+                              person.images);
+    }
+    if (others > 0)
+      files_.notes.push_back(fmt::format("{}: {} other numbers of images in {}: {}{}", list,
+                                         counted(others, "person has", "people have"), files_.title, example,
+                                         others == 1 ? "" : ", for example"));
+  }
+
+  void leave_out_rare(std::vector<FolderPerson>& people) {
+    for (const FolderPerson& person : people)
+      if (config_.min_images == 0 && person.files.empty())
+        fail<InputError>("{}: no PGM, PPM, PNG or JPEG file in it", title_of(config_, person));
+    std::int64_t images = 0;
+    const auto is_rare = [&](const FolderPerson& person) {
+      if (files_of(person) >= config_.min_images) return false;
+      images += files_of(person);
+      return true;
+    };
+    const auto rare = static_cast<std::int64_t>(std::erase_if(people, is_rare));
+    if (rare == 0) return;
+    files_.notes.push_back(note_of_rare(files_.title, rare, config_.min_images, images));
+    if (people.size() < 2)
+      fail<InputError>("{}: {} with at least {}; at least 2 are needed to tell apart", files_.title,
+                       counted(static_cast<std::int64_t>(people.size()), "person", "people"),
+                       counted(config_.min_images, "image", "images"));
+  }
+
+  void add_by_number(const FolderPerson& person) {
+    const std::int64_t files = files_of(person);
+    const std::int64_t train = config_.train_per_identity;
+    const std::int64_t test = std::max<std::int64_t>(config_.test_per_identity, 1);
+    if (files < train + test)
+      fail<InputError>("{}: {}, but {} for training (train_per_identity) and {}{} for testing are needed",
+                       title_of(config_, person), counted(files, "image", "images"), train,
+                       config_.test_per_identity == 0 ? "at least " : "", test);
+    add(person, train, config_.test_per_identity == 0 ? files : train + test);
+  }
+
+  void add_by_share(const FolderPerson& person) {
+    const std::int64_t files = files_of(person);
+    const auto train = static_cast<std::int64_t>(std::llround(config_.train_share * static_cast<double>(files)));
+    add(person, std::max<std::int64_t>(train, 1), files);
+  }
+
+  /// The first `train` files are for training, the others before `end` for testing.
+  void add(const FolderPerson& person, std::int64_t train, std::int64_t end) {
+    for (std::int64_t i = 0; i < end; ++i)
+      samples(i < train ? Split::train : Split::test).add(person.files[static_cast<std::size_t>(i)], next_label_);
+    ++next_label_;
+  }
+
+  SampleList& samples(Split split) { return split == Split::train ? files_.train : files_.test; }
+
+  const ImageFolderConfig& config_;
+  FileSet files_{};
+  std::int64_t next_label_ = 0;
+};
+
+void needs_split(const char* key, bool is_given, FolderSplit split, FolderSplit wanted) {
+  if (is_given && split != wanted)
+    fail<InputError>("data.{}: has no effect with split \"{}\": it belongs to \"{}\"", key, name_of(split),
+                     name_of(wanted));
+}
+
+}  // namespace
+
+void describe(Describer& d, ImageFolderConfig& c) {
+  d.field(required("path"), c.path, "folder that holds one folder of PGM, PPM, PNG or JPEG files for each identity");
+  describe_image(d, c.image);
+  d.field(
+      "pattern", c.pattern,
+      "if the files of all identities lie in one folder: what their names look like, with {identity} in place of the "
+      "identity's, * for any characters and # for a digit, as in {identity}_*");
+  choice(d, "split", c.split,
+         "what decides which images are for training: their number, their share, or lists of the people");
+  d.field("train_per_identity", c.train_per_identity, between(0, 1e6),
+          "split number: how many files of each identity, in natural order, are for training");
+  d.field("test_per_identity", c.test_per_identity, between(0, 1e6),
+          "split number: how many of the rest are for testing; 0: all");
+  d.field("train_share", c.train_share, between(0, 1),
+          "split share: the share of each identity's files, in natural order, that is for training, one at least; the "
+          "others are for testing");
+  d.field("people", c.people,
+          "split people: file with the people whose images are for training, in LFW's format or one name in each line");
+  d.field("test_people", c.test_people,
+          "split people: file with the people whose images are for testing; empty: nobody");
+  d.field("min_images", c.min_images, between(0, 1e6),
+          "identities with fewer images are left out; 0: one without any is an error");
+  describe_on_broken(d, c.on_broken);
+}
+
+void check(const ImageFolderConfig& c) {
+  needs_split("train_per_identity", c.train_per_identity > 0, c.split, FolderSplit::number);
+  needs_split("test_per_identity", c.test_per_identity > 0, c.split, FolderSplit::number);
+  needs_split("train_share", c.train_share > 0, c.split, FolderSplit::share);
+  needs_split("people", !c.people.empty(), c.split, FolderSplit::people);
+  needs_split("test_people", !c.test_people.empty(), c.split, FolderSplit::people);
+  if (c.split == FolderSplit::number && c.train_per_identity == 0)
+    fail<InputError>("data.train_per_identity: expected at least 1 with split \"number\"");
+  if (c.split == FolderSplit::share && c.train_share == 0)
+    fail<InputError>("data.train_share: expected a number > 0 with split \"share\"");
+  if (c.split == FolderSplit::people && c.people.empty())
+    fail<InputError>("data.people: expected a file with split \"people\"");
+  if (!c.pattern.empty()) (void)NamePattern(c.pattern);
+}
+
+std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const Preprocessing& preprocessing,
+                                         RandomKey /*seed*/) {
+  return std::make_unique<FileImages>(Splitter(config).split(), preprocessing, config.on_broken);
+}
+
+}  // namespace heddle
