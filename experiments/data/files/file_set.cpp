@@ -21,8 +21,9 @@ std::string counted(std::int64_t number, std::string_view one, std::string_view 
 }
 
 std::string note_of_rare(std::string_view title, std::int64_t people, std::int64_t min_images, std::int64_t images) {
-  return fmt::format("{}: {} with fewer than {} left out, with {}", title, counted(people, "person is", "people are"),
-                     counted(min_images, "image", "images"), counted(images, "image", "images"));
+  return fmt::format("{}: {} with fewer than {} {} left out ({})", title, counted(people, "person", "people"),
+                     counted(min_images, "image", "images"), people == 1 ? "is" : "are",
+                     counted(images, "image", "images"));
 }
 
 }  // namespace heddle

@@ -1,5 +1,3 @@
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -9,30 +7,11 @@
 #include "experiments/data/data_config.h"
 #include "experiments/data/files/natural_order.h"
 #include "framework/error.h"
-#include "tests/support/scratch.h"
+#include "tests/support/image_files.h"
 
 using namespace heddle;
-namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder of its own for one test, gone afterwards.
-class Folder {
- public:
-  Folder() : path_((scratch_ / "images").string()) { fs::create_directory(path_); }
-
-  const std::string& path() const { return path_; }
-  void write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((fs::path(path_) / name).parent_path());
-    std::ofstream(fs::path(path_) / name, std::ios::binary) << bytes;
-  }
-  /// A gray picture of 2 x 2 pixels of one value.
-  void picture(const std::string& name, char value) const { write(name, "P5 2 2 255\n" + std::string(4, value)); }
-
- private:
-  Scratch scratch_;
-  std::string path_;
-};
 
 std::unique_ptr<const Dataset> open(const std::string& path, std::int64_t train = 1, std::int64_t test = 0) {
   DataConfig config;
@@ -66,7 +45,7 @@ TEST_CASE("natural order compares numbers as numbers and is strict") {
 }
 
 TEST_CASE("folders are labels and files are split in natural order") {
-  const Folder folder;
+  const ImageFiles folder;
   folder.picture("s10/1.pgm", '\xff');
   folder.picture("s10/2.pgm", '\xff');
   for (int i = 1; i <= 11; ++i) folder.picture("s2/" + std::to_string(i) + ".pgm", static_cast<char>(i));
@@ -91,7 +70,7 @@ TEST_CASE("folders are labels and files are split in natural order") {
 }
 
 TEST_CASE("a folder that cannot be used is refused, and the message names it") {
-  const Folder folder;
+  const ImageFiles folder;
   const std::string& path = folder.path();
   refuses_folder(path + "/none", "image folder \"" + path + "/none\": no such folder");
   folder.write("file", "");
@@ -120,7 +99,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
 }
 
 TEST_CASE("a file that breaks while training runs is named by the batch that meets it") {
-  const Folder folder;
+  const ImageFiles folder;
   for (const char* name : {"a/1.pgm", "a/2.pgm", "b/1.pgm", "b/2.pgm"}) folder.picture(name, 'x');
   const auto data = open(folder.path());
   folder.write("b/1.pgm", "oops");
