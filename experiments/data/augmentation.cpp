@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "experiments/data/codecs/image_codecs.h"
 #include "framework/description/describe.h"
+#include "framework/error.h"
 
 namespace heddle {
 namespace {
@@ -72,14 +76,77 @@ void warp(const ImageShape& shape, const Warp& w, std::span<float> pixels) {
   }
 }
 
-void erase(const ImageShape& shape, double at_x, double at_y, double part_x, double part_y, std::span<float> pixels) {
-  const auto width = static_cast<std::int64_t>(part_x * static_cast<double>(shape.width));
-  const auto height = static_cast<std::int64_t>(part_y * static_cast<double>(shape.height));
-  const auto x = static_cast<std::int64_t>(at_x * static_cast<double>(shape.width - width + 1));
-  const auto y = static_cast<std::int64_t>(at_y * static_cast<double>(shape.height - height + 1));
-  for (std::int64_t row = y; row < y + height; ++row)
-    std::fill_n(&pixels[static_cast<std::size_t>((row * shape.width + x) * shape.channels)], width * shape.channels,
+/// Turns the colours about the axis of grays and stretches them from it; brightness, as luma, stays.
+void change_chroma(double factor, double turn, std::span<float> rgb) {
+  constexpr float red = 0.299F;
+  constexpr float green = 0.587F;
+  constexpr float blue = 0.114F;
+  // The axes of PAL's colours, in which equal angles look alike.
+  constexpr float blue_axis = 0.492F;
+  constexpr float red_axis = 0.877F;
+  const auto along = static_cast<float>(factor * std::cos(turn));
+  const auto across = static_cast<float>(factor * std::sin(turn));
+  for (std::size_t i = 0; i < rgb.size(); i += 3) {
+    const float luma = red * rgb[i] + green * rgb[i + 1] + blue * rgb[i + 2];
+    const float u = blue_axis * (rgb[i + 2] - luma);
+    const float v = red_axis * (rgb[i] - luma);
+    rgb[i] = luma + (across * u + along * v) / red_axis;
+    rgb[i + 2] = luma + (along * u - across * v) / blue_axis;
+    rgb[i + 1] = (luma - red * rgb[i] - blue * rgb[i + 2]) / green;
+  }
+}
+
+/// What is left of the image after it was stored as a JPEG.
+void compress(const ImageShape& shape, int quality, std::span<float> pixels) {
+  Image image{.height = static_cast<int>(shape.height),
+              .width = static_cast<int>(shape.width),
+              .channels = static_cast<int>(shape.channels),
+              .pixels = std::vector<std::uint8_t>(pixels.size())};
+  std::transform(pixels.begin(), pixels.end(), image.pixels.begin(),
+                 [](float x) { return static_cast<std::uint8_t>(std::clamp(x * 127.5F + 128.0F, 0.0F, 255.0F)); });
+  image = decode_jpeg(encode_jpeg(image, quality), "augmentation", 1);
+  std::transform(image.pixels.begin(), image.pixels.end(), pixels.begin(),
+                 [](std::uint8_t x) { return (static_cast<float>(x) - 127.5F) / 127.5F; });
+}
+
+/// A rectangle, in pixels, and the share of the way along which it is moved.
+struct Rectangle {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  double at_x = 0;
+  double at_y = 0;
+};
+
+void erase(const ImageShape& shape, const Rectangle& r, std::span<float> pixels) {
+  const auto x = static_cast<std::int64_t>(r.at_x * static_cast<double>(shape.width - r.width + 1));
+  const auto y = static_cast<std::int64_t>(r.at_y * static_cast<double>(shape.height - r.height + 1));
+  for (std::int64_t row = y; row < y + r.height; ++row)
+    std::fill_n(&pixels[static_cast<std::size_t>((row * shape.width + x) * shape.channels)], r.width * shape.channels,
                 0.0F);
+}
+
+double between_draws(const std::vector<double>& bounds, double draw) {
+  return bounds[0] + (bounds[1] - bounds[0]) * draw;
+}
+
+/// Width and height of a rectangle of a drawn area and shape, as far as the image has room.
+std::pair<std::int64_t, std::int64_t> drawn_sides(const AugmentationConfig& config, const ImageShape& shape,
+                                                  double area_draw, double ratio_draw) {
+  const std::vector<double> ratios = config.erase_ratio.empty() ? std::vector<double>{0.3, 3.3} : config.erase_ratio;
+  const double area = between_draws(config.erase_area, area_draw) * static_cast<double>(shape.height * shape.width);
+  // Drawn evenly in its logarithm, so that flat and tall ones come equally often.
+  const double ratio = std::exp(between_draws({std::log(ratios[0]), std::log(ratios[1])}, ratio_draw));
+  return {std::min<std::int64_t>(std::llround(std::sqrt(area / ratio)), shape.width),
+          std::min<std::int64_t>(std::llround(std::sqrt(area * ratio)), shape.height)};
+}
+
+template <class T>
+void check_bounds(const char* key, const std::vector<T>& bounds) {
+  if (bounds.size() != 2)
+    fail<InputError>("data.augmentation.{}: expected a smallest and a largest number, got {}", key, bounds.size());
+  if (bounds[0] > bounds[1])
+    fail<InputError>("data.augmentation.{}: expected the smaller number first, got [{}, {}]", key, bounds[0],
+                     bounds[1]);
 }
 
 }  // namespace
@@ -90,11 +157,33 @@ void describe(Describer& d, AugmentationConfig& c) {
   d.field("rotation", c.rotation, between(0, 180), "the largest rotation in degrees, in each direction");
   d.field("scale", c.scale, from_to_below(0, 1),
           "the largest relative change of size: 0.1 gives factors from 0.9 to 1.1");
+  d.field("crop", c.crop, between(0, 1),
+          "the share by which the image is enlarged before a part of its size is cut out at a random place");
   d.field("brightness", c.brightness, between(0, 1), "the largest change of brightness, for pixels from 0 to 1");
   d.field("contrast", c.contrast, between(0, 1),
           "the largest relative change of contrast: 0.2 gives factors from 0.8 to 1.2");
+  d.field("saturation", c.saturation, between(0, 1),
+          "the largest relative change of saturation: 0.2 gives factors from 0.8 to 1.2");
+  d.field("hue", c.hue, between(0, 0.5),
+          "the largest turn of the colours, as a share of their circle, in each direction");
+  d.field("gray", c.gray, between(0, 1), "probability that the image loses its colours");
+  d.field("jpeg", c.jpeg, between(0, 1), "probability that the image loses what a JPEG of its size loses");
+  d.field("jpeg_quality", c.jpeg_quality, between(1, 100), between(2, 2),
+          "the lowest and the highest quality of that JPEG");
   d.field("erase", c.erase, between(0, 1),
           "probability that a rectangle becomes gray, with sides of a tenth to two fifths of the image's");
+  d.field("erase_area", c.erase_area, between(0, 1), between(0, 2),
+          "the smallest and the largest share of the image's area that the rectangle has instead; none: by its sides");
+  d.field("erase_ratio", c.erase_ratio, between(0.01, 100), between(0, 2),
+          "with erase_area: the smallest and the largest ratio of height to width; none: 0.3 to 3.3");
+}
+
+void check(const AugmentationConfig& c) {
+  check_bounds("jpeg_quality", c.jpeg_quality);
+  if (!c.erase_area.empty()) check_bounds("erase_area", c.erase_area);
+  if (!c.erase_ratio.empty()) check_bounds("erase_ratio", c.erase_ratio);
+  if (c.erase_area.empty() && !c.erase_ratio.empty())
+    fail<InputError>("data.augmentation.erase_ratio: has no effect without erase_area");
 }
 
 void augment(const AugmentationConfig& config, const ImageShape& shape, RandomStream draws, std::span<float> pixels) {
@@ -113,13 +202,26 @@ void augment(const AugmentationConfig& config, const ImageShape& shape, RandomSt
   const double part_y = 0.1 + 0.3 * draws.uniform();
   const double at_x = draws.uniform();
   const double at_y = draws.uniform();
+  // Later options draw after earlier ones, so that these draw as they always did.
+  const double crop_x = both_ways();
+  const double crop_y = both_ways();
+  double saturation = 1 + both_ways() * config.saturation;
+  const double turn = both_ways() * config.hue * 2 * std::numbers::pi;
+  if (draws.uniform() < config.gray) saturation = 0;
+  const bool compressed = draws.uniform() < config.jpeg;
+  const double quality_draw = draws.uniform();
+  const double area_draw = draws.uniform();
+  const double ratio_draw = draws.uniform();
 
-  if (angle != 0 || scale != 1) {
+  if (angle != 0 || scale != 1 || config.crop > 0) {
+    const double enlarged = scale * (1 + config.crop);
+    const double room = config.crop / (1 + config.crop) / 2;
+    const double move_x = static_cast<double>(dx) + crop_x * room * static_cast<double>(shape.width);
     warp(shape,
-         {.cosine = std::cos(angle) / scale,
-          .sine = std::sin(angle) / scale,
-          .move_x = static_cast<double>(mirrored ? -dx : dx),
-          .move_y = static_cast<double>(dy),
+         {.cosine = std::cos(angle) / enlarged,
+          .sine = std::sin(angle) / enlarged,
+          .move_x = mirrored ? -move_x : move_x,
+          .move_y = static_cast<double>(dy) + crop_y * room * static_cast<double>(shape.height),
           .mirrored = mirrored},
          pixels);
   } else {
@@ -131,7 +233,20 @@ void augment(const AugmentationConfig& config, const ImageShape& shape, RandomSt
     const auto offset = static_cast<float>(2 * brightness);
     for (float& pixel : pixels) pixel = pixel * gain + offset;
   }
-  if (erased) erase(shape, at_x, at_y, part_x, part_y, pixels);
+  if (shape.channels == 3 && (saturation != 1 || turn != 0)) change_chroma(saturation, turn, pixels);
+  if (compressed) {
+    const auto qualities = static_cast<double>(config.jpeg_quality[1] - config.jpeg_quality[0] + 1);
+    compress(shape, static_cast<int>(config.jpeg_quality[0]) + static_cast<int>(quality_draw * qualities), pixels);
+  }
+  if (erased) {
+    Rectangle rectangle{.width = static_cast<std::int64_t>(part_x * static_cast<double>(shape.width)),
+                        .height = static_cast<std::int64_t>(part_y * static_cast<double>(shape.height)),
+                        .at_x = at_x,
+                        .at_y = at_y};
+    if (!config.erase_area.empty())
+      std::tie(rectangle.width, rectangle.height) = drawn_sides(config, shape, area_draw, ratio_draw);
+    erase(shape, rectangle, pixels);
+  }
 }
 
 void flip_images(const ImageShape& shape, std::span<float> nhwc) {

@@ -30,6 +30,7 @@ Preprocessing preprocessing_of(const DataConfig& config) {
 
 void check(const DataConfig& config) {
   (void)preprocessing_of(config);
+  check(config.augmentation);
   data_sets[config.type].check(config);
 }
 

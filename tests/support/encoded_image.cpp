@@ -74,7 +74,7 @@ Bytes encode_png(const Image& image) {
   return bytes;
 }
 
-Bytes encode_jpeg(const Image& image) {
+Bytes fine_jpeg(const Image& image) {
   const std::unique_ptr<void, int (*)(void*)> encoder(tjInitCompress(), &tjDestroy);
   unsigned char* data = nullptr;
   unsigned long size = 0;

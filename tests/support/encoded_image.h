@@ -24,7 +24,7 @@ Image gradient(int height, int width, int channels);
 
 Bytes encode_png(const Image& image);
 /// Of quality 95 without subsampling. Four channels are inks.
-Bytes encode_jpeg(const Image& image);
+Bytes fine_jpeg(const Image& image);
 
 /// A PNG from its raw rows, each with the number of its filter in front: what libraries do not write.
 struct RawPng {

@@ -21,5 +21,7 @@ Image decode_png(std::span<const std::uint8_t> bytes, std::string_view name);
 ImageHeader jpeg_header(std::span<const std::uint8_t> bytes, std::string_view name);
 /// Sides are divided by `reduction`, which is 1, 2, 4 or 8, and rounded up.
 Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, int reduction);
+/// Quality 1 to 100, with colours of half the resolution, as cameras and web sites store them.
+std::vector<std::uint8_t> encode_jpeg(const Image& image, int quality);
 
 }  // namespace heddle

@@ -119,4 +119,19 @@ Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, in
   return upright(std::move(image), segments.orientation);
 }
 
+std::vector<std::uint8_t> encode_jpeg(const Image& image, int quality) {
+  const std::unique_ptr<void, int (*)(void*)> encoder(tjInitCompress(), &tjDestroy);
+  if (!encoder) fail("libjpeg-turbo: {}", tjGetErrorStr2(nullptr));
+  const bool is_gray = image.channels == 1;
+  const int subsampling = is_gray ? TJSAMP_GRAY : TJSAMP_420;
+  std::vector<std::uint8_t> bytes(tjBufSize(image.width, image.height, subsampling));
+  unsigned char* data = bytes.data();
+  unsigned long size = bytes.size();
+  if (tjCompress2(encoder.get(), image.pixels.data(), image.width, 0, image.height, is_gray ? TJPF_GRAY : TJPF_RGB,
+                  &data, &size, subsampling, quality, TJFLAG_NOREALLOC) != 0)
+    fail("libjpeg-turbo: {}", tjGetErrorStr2(encoder.get()));
+  bytes.resize(size);
+  return bytes;
+}
+
 }  // namespace heddle

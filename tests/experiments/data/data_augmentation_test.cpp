@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/data/data_config.h"
+#include "framework/error.h"
 
 using namespace heddle;
 
@@ -135,4 +136,129 @@ TEST_CASE("a training batch does not depend on how it is cut, and changes with t
   CHECK(std::equal(tail.begin(), tail.end(), whole.begin() + 2 * image));
   CHECK(!std::equal(whole.begin() + 2 * image, whole.begin() + 3 * image, whole.begin() + 3 * image));
   CHECK(read(0, 5, 5) != whole);
+}
+
+TEST_CASE("a random crop stays within the image and is as large as its share") {
+  // A ramp along x: what is seen of it says where the crop begins and how wide it is.
+  std::vector<float> ramp_of_x;
+  for (std::int64_t i = 0; i < small_image.size(); ++i)
+    ramp_of_x.push_back(static_cast<float>(i / small_image.channels % small_image.width));
+  float least = 100;
+  float most = -100;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    std::vector<float> pixels = ramp_of_x;
+    augment({.flip = 0, .crop = 0.25}, small_image, RandomStream({3}, Purpose::augmentation, 5, i), pixels);
+    const float step = at(pixels, 4, 4, 0) - at(pixels, 4, 3, 0);
+    CHECK(step == doctest::Approx(1 / 1.25).epsilon(1e-4));
+    least = std::min(least, at(pixels, 4, 1, 0));
+    most = std::max(most, at(pixels, 4, 6, 0));
+  }
+  CHECK(least == doctest::Approx(-0.5 + 1.5 / 1.25).epsilon(0.05));
+  CHECK(most == doctest::Approx(7.5 - 1.5 / 1.25).epsilon(0.05));
+}
+
+TEST_CASE("saturation, hue and gray change colours and leave luma and gray pixels alone") {
+  const auto luma = [](const std::vector<float>& pixels, std::size_t i) {
+    return 0.299F * pixels[i] + 0.587F * pixels[i + 1] + 0.114F * pixels[i + 2];
+  };
+  std::vector<float> colours = ramp();
+  for (std::size_t i = 0; i < colours.size(); i += 3)
+    std::rotate(&colours[i], &colours[i + i / 3 % 3], &colours[i] + 3);
+  colours[0] = colours[1] = colours[2] = 0.25F;
+  const auto changed = [&](const AugmentationConfig& config, std::uint64_t index) {
+    std::vector<float> pixels = colours;
+    augment(config, small_image, RandomStream({3}, Purpose::augmentation, 5, index), pixels);
+    return pixels;
+  };
+  for (std::uint64_t index = 0; index < 20; ++index) {
+    for (const AugmentationConfig& config :
+         {AugmentationConfig{.flip = 0, .saturation = 0.5}, AugmentationConfig{.flip = 0, .hue = 0.5},
+          AugmentationConfig{.flip = 0, .gray = 1}}) {
+      const std::vector<float> pixels = changed(config, index);
+      CHECK(pixels != colours);
+      CHECK(pixels[1] == doctest::Approx(0.25).epsilon(1e-5));
+      for (std::size_t i = 0; i < pixels.size(); i += 3)
+        CHECK(luma(pixels, i) == doctest::Approx(luma(colours, i)).epsilon(1e-4));
+    }
+    const std::vector<float> gray = changed({.flip = 0, .gray = 1}, index);
+    CHECK(gray[3] == doctest::Approx(gray[4]));
+    const std::vector<float> saturated = changed({.flip = 0, .saturation = 0.5}, index);
+    const float factor = (saturated[3] - luma(colours, 3)) / (colours[3] - luma(colours, 3));
+    CHECK(factor >= 0.5F);
+    CHECK(factor <= 1.5F);
+    CHECK(saturated[8] == doctest::Approx(luma(colours, 6) + factor * (colours[8] - luma(colours, 6))).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("erasing by area keeps to its area and to its ratio") {
+  const ImageShape shape{.channels = 1, .height = 60, .width = 80};
+  double smallest = 1;
+  double largest = 0;
+  int tall = 0;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    std::vector<float> pixels(static_cast<std::size_t>(shape.size()), 1.0F);
+    augment({.flip = 0, .erase = 1, .erase_area = {0.04, 0.25}, .erase_ratio = {0.5, 2}}, shape,
+            RandomStream({4}, Purpose::augmentation, 0, i), pixels);
+    std::int64_t height = 0;
+    std::int64_t width = 0;
+    for (std::int64_t y = 0; y < 60; ++y) {
+      const auto first = pixels.begin() + y * 80;
+      const std::int64_t blanks = std::count(first, first + 80, 0.0F);
+      width = std::max(width, blanks);
+      height += blanks > 0 ? 1 : 0;
+    }
+    const double area = static_cast<double>(height * width) / (60 * 80);
+    CHECK(std::count(pixels.begin(), pixels.end(), 0.0F) == height * width);
+    CHECK(static_cast<double>(height) / static_cast<double>(width) > 0.45);
+    CHECK(static_cast<double>(height) / static_cast<double>(width) < 2.2);
+    smallest = std::min(smallest, area);
+    largest = std::max(largest, area);
+    tall += height > width ? 1 : 0;
+  }
+  CHECK(smallest == doctest::Approx(0.04).epsilon(0.15));
+  CHECK(largest == doctest::Approx(0.25).epsilon(0.1));
+  CHECK(tall > 110);
+  CHECK(tall < 190);
+}
+
+TEST_CASE("a JPEG of lower quality takes more from the image") {
+  const auto loss = [](std::int64_t quality) {
+    std::vector<float> pixels(std::size_t{3} * 32 * 32);
+    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = std::sin(static_cast<float>(i * i) * 0.01F);
+    const std::vector<float> before = pixels;
+    augment({.flip = 0, .jpeg = 1, .jpeg_quality = {quality, quality}}, {.channels = 3, .height = 32, .width = 32},
+            RandomStream({5}, Purpose::augmentation, 0, 0), pixels);
+    double sum = 0;
+    for (std::size_t i = 0; i < pixels.size(); ++i) sum += std::abs(pixels[i] - before[i]);
+    return sum / static_cast<double>(pixels.size());
+  };
+  CHECK(loss(10) > loss(50));
+  CHECK(loss(50) > loss(95));
+  CHECK(loss(95) > 0);
+}
+
+TEST_CASE("options that came later leave the draws of the earlier ones as they were") {
+  const AugmentationConfig earlier{.flip = 0.5, .shift = 2, .rotation = 10, .erase = 0.5};
+  AugmentationConfig later = earlier;
+  later.gray = 1;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::vector<float> one = augmented(earlier, i);
+    const std::vector<float> other = augmented(later, i);
+    for (std::size_t k = 0; k < one.size(); k += 3)
+      REQUIRE(other[k] == doctest::Approx(0.299F * one[k] + 0.587F * one[k + 1] + 0.114F * one[k + 2]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("bounds that do not fit are refused by their key") {
+  DataConfig config;
+  config.augmentation.erase_area = {0.1};
+  CHECK_THROWS_WITH_AS(check(config), "data.augmentation.erase_area: expected a smallest and a largest number, got 1",
+                       InputError);
+  config.augmentation.erase_area = {};
+  config.augmentation.erase_ratio = {1, 2};
+  CHECK_THROWS_WITH_AS(check(config), "data.augmentation.erase_ratio: has no effect without erase_area", InputError);
+  config.augmentation.erase_ratio = {};
+  config.augmentation.jpeg_quality = {50, 40};
+  CHECK_THROWS_WITH_AS(check(config), "data.augmentation.jpeg_quality: expected the smaller number first, got [50, 40]",
+                       InputError);
 }

@@ -43,7 +43,7 @@ TEST_CASE("a JPEG and a PNG are turned as their EXIF says, in either byte order"
   Bytes segment = bytes_of(std::string("Exif\0\0", 6));
   const Bytes exif = exif_block(6, false);
   segment.insert(segment.end(), exif.begin(), exif.end());
-  const Bytes stored = encode_jpeg(gradient(16, 24, 3));
+  const Bytes stored = fine_jpeg(gradient(16, 24, 3));
   const Bytes jpeg = with_segment(stored, 0xE1, segment);
   CHECK(decode_as_b(jpeg).pixels == upright(decode_as_b(stored), 6).pixels);
   CHECK(decode_as_b(jpeg).height == 24);
@@ -78,7 +78,7 @@ TEST_CASE("a JPEG in four inks becomes RGB, inverted as Adobe's programs store i
   const auto colour = [](std::uint8_t cyan, std::uint8_t magenta, std::uint8_t yellow, std::uint8_t black) {
     Image inks{.height = 8, .width = 8, .channels = 4, .pixels = {}};
     for (int i = 0; i < 64; ++i) inks.pixels.insert(inks.pixels.end(), {cyan, magenta, yellow, black});
-    const Image rgb = decode_as_b(encode_jpeg(inks));
+    const Image rgb = decode_as_b(fine_jpeg(inks));
     REQUIRE(rgb.channels == 3);
     REQUIRE(rgb.pixels.size() == 192);
     return rgb.pixels;
@@ -133,7 +133,7 @@ TEST_CASE("pictures that their files cannot hold are refused before memory is ta
   refuses_b(encode_png(RawPng{.width = 8000, .height = 7999, .depth = 16, .colour = 6, .rows = {0}}),
             "image \"b\": broken PNG: 12 bytes of data cannot hold 7999 x 8000 pixels");
 
-  Bytes jpeg = encode_jpeg(gradient(16, 16, 1));
+  Bytes jpeg = fine_jpeg(gradient(16, 16, 1));
   std::size_t frame = 2;  // the segment with the size
   while (jpeg[frame + 1] != 0xC0) frame += 2 + (std::size_t{jpeg[frame + 2]} << 8 | jpeg[frame + 3]);
   jpeg[frame + 5] = jpeg[frame + 7] = 60'000 >> 8;
@@ -145,7 +145,7 @@ TEST_CASE("pictures that their files cannot hold are refused before memory is ta
 }
 
 TEST_CASE("a JPEG may be decoded in an eighth of its size, rounded up") {
-  const Bytes jpeg = encode_jpeg(gradient(41, 24, 3));
+  const Bytes jpeg = fine_jpeg(gradient(41, 24, 3));
   for (const int reduction : {1, 2, 4, 8}) {
     const Image image = decode_as_b(jpeg, reduction);
     CHECK(image.height == (41 + reduction - 1) / reduction);
@@ -155,7 +155,7 @@ TEST_CASE("a JPEG may be decoded in an eighth of its size, rounded up") {
 }
 
 TEST_CASE("a broken JPEG does not spoil the ones that its thread decodes next") {
-  const Bytes whole = encode_jpeg(gradient(24, 24, 3));
+  const Bytes whole = fine_jpeg(gradient(24, 24, 3));
   const Image expected = decode_as_b(whole);
   RandomStream draws({12}, Purpose::test, 0, 2);
   for (int i = 0; i < 300; ++i) {
@@ -176,7 +176,7 @@ TEST_CASE("no damage to EXIF, to inks or to chunks with true checksums does more
   const Bytes exif = exif_block(7);
   segment.insert(segment.end(), exif.begin(), exif.end());
   const std::vector<Bytes> originals = {
-      with_segment(encode_jpeg(gradient(16, 24, 3)), 0xE1, segment), encode_jpeg(gradient(16, 16, 4)),
+      with_segment(fine_jpeg(gradient(16, 24, 3)), 0xE1, segment), fine_jpeg(gradient(16, 16, 4)),
       encode_png(RawPng{.width = 3, .height = 2, .rows = bytes_of(std::string("\0abc\0def", 8)), .exif = exif})};
   int refused = 0;
   for (const Bytes& original : originals) {

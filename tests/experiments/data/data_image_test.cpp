@@ -41,7 +41,7 @@ TEST_CASE("PNG keeps every pixel and JPEG comes near, gray and colour") {
     const Image png = decode(encode_png(image));
     CHECK(png.channels == channels);
     CHECK(png.pixels == image.pixels);
-    const Image jpeg = decode(encode_jpeg(image));
+    const Image jpeg = decode(fine_jpeg(image));
     REQUIRE(jpeg.channels == channels);
     REQUIRE(jpeg.pixels.size() == image.pixels.size());
     for (std::size_t i = 0; i < image.pixels.size(); ++i) CHECK(std::abs(jpeg.pixels[i] - image.pixels[i]) <= 8);
@@ -70,7 +70,7 @@ TEST_CASE("unusable images are refused with name and reason") {
   png[16] = 1;  // a width of 2^24 and more
   refuses(png, "image \"a\": 40 x 16777256 pixels; at most 64000000 pixels are accepted");
 
-  const Bytes jpeg = encode_jpeg(gradient(64, 64, 3));
+  const Bytes jpeg = fine_jpeg(gradient(64, 64, 3));
   refuses(Bytes(jpeg.begin(), jpeg.begin() + static_cast<std::ptrdiff_t>(jpeg.size() / 2)),
           "image \"a\": broken JPEG: Premature end of JPEG file");
 }
@@ -79,7 +79,7 @@ TEST_CASE("no damage to a file does more than an InputError") {
   RandomStream draws({7}, Purpose::test, 0, 0);
   const std::vector<Bytes> originals = {bytes_of("P2 4 2 9 1 2 3 4 5 6 7 8"), bytes_of("P6 2 2 255\nabcdefghijkl"),
                                         encode_png(gradient(13, 11, 3)), encode_png(gradient(13, 11, 1)),
-                                        encode_jpeg(gradient(24, 24, 3))};
+                                        fine_jpeg(gradient(24, 24, 3))};
   int refused = 0;
   for (const Bytes& original : originals) {
     for (int i = 0; i < 400; ++i) {
@@ -110,7 +110,7 @@ TEST_CASE("the beginning of a file suffices to read the size and to find a binar
   CHECK_THROWS_WITH_AS(
       decode_image_header(beginning, 5013, "a"),
       "image \"a\": truncated: 50 x 100 pixels need at least 5000 bytes after the header, 4999 are there", InputError);
-  for (const Bytes& bytes : {encode_png(gradient(200, 100, 3)), encode_jpeg(gradient(200, 100, 3))}) {
+  for (const Bytes& bytes : {encode_png(gradient(200, 100, 3)), fine_jpeg(gradient(200, 100, 3))}) {
     const ImageHeader header = decode_image_header(std::span(bytes).first(700), bytes.size(), "a");
     CHECK(header.height == 200);
     CHECK(header.width == 100);
