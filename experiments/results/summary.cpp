@@ -63,19 +63,44 @@ OrderedJson convolutions_json(const VariantResult& variant) {
   return rows;
 }
 
+OrderedJson drawn_pairs_json(const std::optional<Verification>& measured) {
+  if (!measured) return nullptr;
+  OrderedJson tar_at_far = OrderedJson::object();
+  for (const TarAtFar& point : measured->tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
+  return {{"accuracy", measured->accuracy},
+          {"deviation", measured->deviation},
+          {"threshold", measured->threshold},
+          {"tar_at_far", tar_at_far}};
+}
+
+/// Rates for which there are too few pairs are null.
+OrderedJson set_json(const EvaluatedSet& set) {
+  const Verification& measured = set.verification;
+  OrderedJson tar_at_far = OrderedJson::object();
+  for (int exponent = 1; exponent <= smallest_far; ++exponent) tar_at_far[fmt::format("1e-{}", exponent)] = nullptr;
+  for (const TarAtFar& point : measured.tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
+  return {{"name", set.name},
+          {"pairs", measured.pairs},
+          {"genuine_pairs", set.genuine},
+          {"impostor_pairs", set.impostors},
+          {"accuracy", measured.accuracy},
+          {"deviation", measured.deviation},
+          {"threshold", measured.threshold},
+          {"threshold_from", set.threshold_from.empty() ? OrderedJson(nullptr) : OrderedJson(set.threshold_from)},
+          {"best_threshold", set.best_threshold},
+          {"area_under_roc", set.roc.area},
+          {"tar_at_far", tar_at_far}};
+}
+
 OrderedJson evaluation_json(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return nullptr;
-  OrderedJson verification = nullptr;
-  if (evaluation->verification) {
-    const Verification& measured = *evaluation->verification;
-    OrderedJson tar_at_far = OrderedJson::object();
-    for (const TarAtFar& point : measured.tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
-    verification = {{"accuracy", measured.accuracy},
-                    {"deviation", measured.deviation},
-                    {"threshold", measured.threshold},
-                    {"tar_at_far", tar_at_far}};
+  OrderedJson json{{"rank1", or_null(evaluation->rank1)}, {"verification", drawn_pairs_json(evaluation->verification)}};
+  if (!evaluation->sets.empty()) {
+    json["sets"] = OrderedJson::array();
+    for (const EvaluatedSet& set : evaluation->sets) json["sets"].push_back(set_json(set));
   }
-  return {{"rank1", evaluation->rank1}, {"verification", verification}};
+  if (evaluation->best) json["best"] = {{"steps", evaluation->best->steps}, {"accuracy", evaluation->best->accuracy}};
+  return json;
 }
 
 OrderedJson sent_json(const std::optional<SentInStep>& sent) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 
+#include "experiments/results/accuracy_tables.h"
 #include "experiments/results/grid.h"
 #include "experiments/results/pipeline_tables.h"
 #include "experiments/results/text.h"
@@ -17,10 +18,6 @@ namespace {
 
 constexpr std::array shown_categories{Category::parameters, Category::gradients, Category::optimizer,
                                       Category::activations};
-
-std::string percent(double share) {
-  return fmt::format("{:.2f}", 100 * share);
-}
 
 struct PeakMemory {
   std::int64_t largest = 0;  // over all ranks
@@ -251,37 +248,6 @@ class SentTable {
   bool has_other_ = false;
 };
 
-std::string accuracy_table(const RunResult& run) {
-  std::set<int> exponents;
-  bool is_evaluated = false;
-  for (const VariantResult& variant : run.variants) {
-    is_evaluated |= variant.evaluation.has_value();
-    if (!variant.evaluation || !variant.evaluation->verification) continue;
-    for (const TarAtFar& point : variant.evaluation->verification->tar_at_far) exponents.insert(point.exponent);
-  }
-  if (!is_evaluated) return "";
-  std::vector<std::string> headers{"variant", "rank-1 (%)", "verification (%)"};
-  for (const int exponent : exponents) headers.push_back(fmt::format("TAR@FAR=1e-{} (%)", exponent));
-  Grid grid(headers);
-  for (const VariantResult& variant : run.variants) {
-    if (!variant.evaluation) continue;
-    const auto& verification = variant.evaluation->verification;
-    std::vector<std::string> row{variant.name, percent(variant.evaluation->rank1)};
-    row.push_back(verification
-                      ? fmt::format("{} +- {}", percent(verification->accuracy), percent(verification->deviation))
-                      : absent);
-    for (const int exponent : exponents) {
-      std::string cell = absent;
-      if (verification)
-        for (const TarAtFar& point : verification->tar_at_far)
-          if (point.exponent == exponent) cell = percent(point.tar);
-      row.push_back(cell);
-    }
-    grid.add(row);
-  }
-  return grid.to_text();
-}
-
 }  // namespace
 
 std::string results_table(const RunResult& run) {
@@ -305,6 +271,8 @@ std::string results_table(const RunResult& run) {
                         sent.unit().name) +
             rows;
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
+  if (const std::string sets = sets_table(run); !sets.empty())
+    text += "\nverification of the sets; -: fewer impostor pairs than 1 / FAR\n" + sets;
   if (const std::string predictions = predictions_text(run); !predictions.empty())
     text += "\nstep time as the schedule predicts it from stage costs measured in isolation\n" + predictions;
   return text;

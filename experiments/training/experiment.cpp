@@ -90,12 +90,6 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
 }
 
-static void describe(Describer& d, EvaluationConfig& c) {
-  d.field("batch", c.batch, between(1, 1e6), "images in each forward pass of each rank along dp");
-  d.field("pairs", c.pairs, between(20, 1e8), "pairs of test images for verification, at most");
-  d.field("flip", c.flip, "add the embedding of the mirror image");
-}
-
 static void describe_transport(Describer& d, std::string& transport) {
   std::vector<std::string_view> names;
   std::vector<FormerName> former;
@@ -143,7 +137,7 @@ void describe(Describer& d, Experiment& c) {
   object(d, "train", c.train, "the training steps");
   d.optional_object(
       "evaluation", c.evaluate, [&c](Describer& inner) { describe(inner, c.evaluation); },
-      "identification and verification after training; left out: none");
+      "identification and verification, after training or every few steps; left out: none");
 }
 
 Precision Experiment::precision() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiments/data/data_config.h"
+#include "experiments/training/evaluation/evaluation_config.h"
 #include "framework/backends/backend.h"
 #include "framework/description/enum_table.h"
 #include "framework/optimizers/learning_rate.h"
@@ -94,12 +95,6 @@ struct TrainConfig {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;  // the gradients that are summed together
   bool save = true;
   std::int64_t save_every = 0;  // 0: at the end only
-};
-
-struct EvaluationConfig {
-  std::int64_t batch = 64;
-  std::int64_t pairs = 6000;
-  bool flip = true;  // embeddings of an image and of its mirror image are summed
 };
 
 struct Experiment {

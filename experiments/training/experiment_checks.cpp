@@ -107,6 +107,10 @@ void check(const Experiment& e) {
   if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
     refuse("/head/classes", "expected at least the data's {} identities, got {}", *identities, e.head.classes);
   check_model(e);
+  (void)located("/evaluation", [&] {
+    check_evaluation(e);
+    return true;
+  });
   (void)located("/head", [&] {
     check(e.head, e.train.optimizer, e.precision().wide());
     return true;

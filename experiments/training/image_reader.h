@@ -15,6 +15,7 @@ class ImageReader {
   ImageReader(const Experiment& experiment, const Dataset& dataset, const Rank& rank)
       : experiment_(experiment), dataset_(dataset), rank_(rank) {}
 
+  const ImageShape& shape() const { return dataset_.image(); }
   /// The training images of these indices as [n, height, width, channels], augmented for the step. The first of them is
   /// number `first` of the global batch.
   Tensor read(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first);

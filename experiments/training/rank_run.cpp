@@ -5,6 +5,7 @@
 
 #include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/evaluation/embed.h"
+#include "experiments/training/evaluation/protocol/identification.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
@@ -32,6 +33,7 @@ class RankRun {
   RankRun(const RankTask& task, Rank& rank)
       : experiment_(task.experiment),
         dataset_(task.dataset),
+        sets_(task.sets),
         plan_(task.plan),
         settings_(task.settings),
         observer_(task.observer),
@@ -190,13 +192,30 @@ class RankRun {
 
   void evaluate() {
     if (leads()) observer_.on_status("evaluating");
-    const auto gallery = embed_split(experiment_.evaluation, dataset_, Split::train, *trainer_);
-    const auto test = embed_split(experiment_.evaluation, dataset_, Split::test, *trainer_);
-    if (!leads() || !has_data()) return;
     Evaluation evaluation;
-    evaluation.rank1 = rank1(gallery.view(), test.view());
-    evaluation.verification = verification(test.view(), {.pairs = experiment_.evaluation.pairs}, rank_.key);
-    result_.evaluation = evaluation;
+    if (dataset_.size(Split::test) > 0) identify(evaluation);
+    evaluation.sets = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
+    if (leads() && has_data()) result_.evaluation = evaluation;
+  }
+
+  /// The test images among the people of the training.
+  void identify(Evaluation& evaluation) {
+    const auto embed = [&](Split split) {
+      return embed_images(experiment_.evaluation, images_of(dataset_, split), *trainer_);
+    };
+    const std::vector<float> known = embed(Split::train);
+    const std::vector<float> asked = embed(Split::test);
+    if (!leads() || !has_data()) return;
+    const std::vector<std::int64_t> known_labels = all_labels(Split::train);
+    const std::vector<std::int64_t> labels = all_labels(Split::test);
+    evaluation.rank1 = rank1({known, known_labels}, {asked, labels});
+    evaluation.verification = verify_drawn({asked, labels}, {.pairs = experiment_.evaluation.pairs}, rank_.key);
+  }
+
+  std::vector<std::int64_t> all_labels(Split split) const {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < dataset_.size(split); ++i) labels.push_back(dataset_.label(split, i));
+    return labels;
   }
 
   /// Tells what the data set has found since the last time. Ranks of one process share it, and the first of them tells.
@@ -228,6 +247,7 @@ class RankRun {
 
   const Experiment& experiment_;
   const Dataset& dataset_;
+  const std::vector<EvaluationSet>& sets_;
   std::shared_ptr<const RunPlan> plan_;
   const RunSettings& settings_;
   RunObserver& observer_;

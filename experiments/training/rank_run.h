@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "experiments/training/evaluation/evaluation_set.h"
 #include "experiments/training/experiment.h"
 #include "experiments/training/layout/run_plan.h"
 #include "experiments/training/result.h"
@@ -17,6 +18,7 @@ class RunObserver;
 struct RankTask {
   const Experiment& experiment;
   const Dataset& dataset;
+  const std::vector<EvaluationSet>& sets;
   std::shared_ptr<const RunPlan> plan;
   const RunSettings& settings;
   RunObserver& observer;

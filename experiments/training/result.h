@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/training/evaluation/evaluation.h"
+#include "experiments/training/evaluation/evaluated_set.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "framework/kernels/convolution.h"
 #include "framework/tensors/memory.h"
@@ -24,7 +24,9 @@ struct StepRecord {
   std::optional<double> gradient_norm{};  // present when clipping by the global norm
   std::optional<double> loss_scale{};     // present in f16
   bool is_skipped = false;                // because a gradient of f16 has overflowed
-  double seconds = 0;                     // by rank 0's clock, which has waited for all others' gradients by then
+  /// On each set that was evaluated after the step: its name and the accuracy.
+  std::vector<std::pair<std::string, double>> accuracies{};
+  double seconds = 0;  // by rank 0's clock, which has waited for all others' gradients by then
 };
 
 struct RankResult {
@@ -48,10 +50,18 @@ struct StepSeconds {
   double maximum = 0;
 };
 
-/// The quality of a variant's embeddings, measured once after its last step.
+/// The checkpoint that is kept because none before it judged the first set as well.
+struct BestCheckpoint {
+  std::int64_t steps = 0;  // done
+  double accuracy = 0;
+};
+
+/// The quality of a variant's embeddings after its last step.
 struct Evaluation {
-  double rank1 = 0;                          // share of the test images
-  std::optional<Verification> verification;  // absent when the test images give too few pairs
+  std::optional<double> rank1{};               // share of the data's test images, if it has any
+  std::optional<Verification> verification{};  // absent when the test images give too few pairs
+  std::vector<EvaluatedSet> sets{};            // of evaluation.sets
+  std::optional<BestCheckpoint> best{};        // with evaluation.keep_best
 };
 
 /// The bytes that rank 0 sent in a training step.

@@ -84,6 +84,7 @@ class VariantRun {
         fail<InputError>("evaluation: expected none: the data have no images for testing");
       model_ = std::make_shared<ModelDescription>(make_model(experiment_.model, dataset_->image()));
       result_.head.features = embedding_size(*model_);
+      sets_ = open_sets(experiment_, *dataset_);
     });
     const std::vector<std::string> notes = dataset_->notes(0);
     notes_told_ = notes.size();
@@ -131,7 +132,7 @@ class VariantRun {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
-    const RankTask task{experiment_, *dataset_, plan_, settings_, observer_, result_, notes_told_};
+    const RankTask task{experiment_, *dataset_, sets_, plan_, settings_, observer_, result_, notes_told_};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
     } catch (const OutOfMemory& error) {
@@ -154,6 +155,7 @@ class VariantRun {
   StageProfiles& stage_profiles_;
   std::shared_ptr<const Dataset> dataset_;
   std::size_t notes_told_ = 0;
+  std::vector<EvaluationSet> sets_;
   std::shared_ptr<const ModelDescription> model_;
   std::vector<double> layer_seconds_;
   std::shared_ptr<const RunPlan> plan_;

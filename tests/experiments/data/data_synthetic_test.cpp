@@ -6,7 +6,7 @@
 #include <omp.h>
 
 #include "experiments/data/data_config.h"
-#include "experiments/training/evaluation/evaluation.h"
+#include "experiments/training/evaluation/protocol/identification.h"
 
 using namespace heddle;
 

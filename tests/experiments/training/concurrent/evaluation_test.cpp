@@ -1,4 +1,5 @@
-#include "experiments/training/evaluation/evaluation.h"
+#include "experiments/training/evaluation/protocol/identification.h"
+#include "experiments/training/evaluation/protocol/verification.h"
 
 #include <cmath>
 #include <limits>
@@ -77,7 +78,7 @@ TEST_CASE("verification of embeddings that are right everywhere") {
     labels.push_back(i / 20);
     values.insert(values.end(), {i < 20 ? 3.0F : 0.0F, i < 20 ? 0.0F : 0.5F});
   }
-  const auto result = verification({values, labels}, {}, {1});
+  const auto result = verify_drawn({values, labels}, {}, {1});
   REQUIRE(result.has_value());
   CHECK(result->pairs == 760);  // 2 * 190 genuine pairs, as many of 400 impostors
   CHECK(result->folds == 10);
@@ -91,7 +92,7 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
   // Two people, two images each, on the circle at 0 and 60, 180 and 240 degrees. Genuine pairs lie at squared distance
   // 1; impostors at 4 (0-180, 60-240), 3 (0-240) and 3 (60-180): all right from the first threshold past 1.
   const Labels labels = {0, 0, 1, 1};
-  const auto right = verification({at_degrees({0, 60, 180, 240}), labels}, {}, {1});
+  const auto right = verify_drawn({at_degrees({0, 60, 180, 240}), labels}, {}, {1});
   REQUIRE(right.has_value());
   CHECK(right->pairs == 4);
   CHECK(right->folds == 2);
@@ -100,7 +101,7 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
 
   // Genuine pairs at 180 degrees (4), impostors at 90 (2): of thresholds below 4, up to 2 all refuse, above all that
   // are impostors pass. The best refuses all: threshold 0, half right in both folds.
-  const auto wrong = verification({at_degrees({0, 180, 90, 270}), labels}, {}, {1});
+  const auto wrong = verify_drawn({at_degrees({0, 180, 90, 270}), labels}, {}, {1});
   REQUIRE(wrong.has_value());
   CHECK(wrong->accuracy == 0.5);
   CHECK(wrong->deviation == 0);
@@ -108,7 +109,7 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
 
   // One of two genuine pairs is at distance 0, one at 4; all impostors are at 2. In the fold of the near pair the other
   // fold teaches to refuse all (0.5 right); in the other, threshold 0.01 (0.5 right) as well.
-  const auto mixed = verification({at_degrees({0, 0, 90, 270}), labels}, {}, {1});
+  const auto mixed = verify_drawn({at_degrees({0, 0, 90, 270}), labels}, {}, {1});
   REQUIRE(mixed.has_value());
   CHECK(mixed->accuracy == 0.5);
   CHECK(mixed->threshold == doctest::Approx(0.005));
@@ -118,7 +119,7 @@ TEST_CASE("the deviation is that of the population") {
   // Three people in one direction and one pair apart: fold accuracies differ. Here they are recomputed from the pairs.
   const Labels labels = {0, 0, 1, 1, 2, 2};
   const std::vector<double> degrees = {0, 1, 90, 91, 180, 270};
-  const auto result = verification({at_degrees(degrees), labels}, {.folds = 3}, {4});
+  const auto result = verify_drawn({at_degrees(degrees), labels}, {.folds = 3}, {4});
   REQUIRE(result.has_value());
   CHECK(result->pairs == 6);
   // A fold is one genuine and one impostor pair. Folds of people 0 and 1 learn a small threshold and are right; that of
@@ -128,8 +129,8 @@ TEST_CASE("the deviation is that of the population") {
 }
 
 TEST_CASE("too few pairs give no verification") {
-  CHECK(!verification({at_degrees({0, 1, 90}), Labels{0, 0, 1}}, {}, {1}).has_value());
-  CHECK(!verification({at_degrees({0, 90}), Labels{0, 1}}, {}, {1}).has_value());
+  CHECK(!verify_drawn({at_degrees({0, 1, 90}), Labels{0, 0, 1}}, {}, {1}).has_value());
+  CHECK(!verify_drawn({at_degrees({0, 90}), Labels{0, 1}}, {}, {1}).has_value());
 }
 
 TEST_CASE("true accepts are counted nearer than the first impostor that may not pass") {
@@ -144,7 +145,7 @@ TEST_CASE("true accepts are counted nearer than the first impostor that may not 
     row[i / 2] = 1;
     if (i % 2 == 1) row[people + i / 2] = 1;
   }
-  auto result = verification({values, labels}, {}, {1});
+  auto result = verify_drawn({values, labels}, {}, {1});
   REQUIRE(result.has_value());
   REQUIRE(result->tar_at_far.size() == 2);  // 10^-3 and 10^-4
   CHECK(result->tar_at_far[0].exponent == 3);
@@ -158,7 +159,7 @@ TEST_CASE("true accepts are counted nearer than the first impostor that may not 
     std::fill_n(row, 2 * people, 0.0F);
     row[0] = 1;
   }
-  result = verification({values, labels}, {}, {1});
+  result = verify_drawn({values, labels}, {}, {1});
   CHECK(result->tar_at_far[0].tar == 0);
   // With 5 of them, 40 such pairs: still more than 19. With 3: 12 pairs, so all genuine pairs pass.
   for (int i = 6; i < 20; ++i) {
@@ -166,7 +167,7 @@ TEST_CASE("true accepts are counted nearer than the first impostor that may not 
     row[0] = 0;
     row[i / 2] = 1;
   }
-  result = verification({values, labels}, {}, {1});
+  result = verify_drawn({values, labels}, {}, {1});
   CHECK(result->tar_at_far[0].tar == 1);
   CHECK(result->tar_at_far[1].tar == 0);  // 1 of 19,800 may pass, 12 are at distance 0
 }

@@ -1,0 +1,43 @@
+// The option `evaluation` of an experiment.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/description/enum_table.h"
+
+namespace heddle {
+
+class Describer;
+struct Experiment;
+
+enum class EvaluationSetType { pairs, drawn };
+
+/// A set of pairs that checkpoints are judged by, whose people need not be those of the training.
+struct EvaluationSetConfig {
+  std::string name;
+  std::optional<EvaluationSetType> type;
+  std::string path;            // of pairs: the folder of the images
+  std::string list;            // of pairs: a file that names them
+  std::int64_t drawn = 6000;   // of drawn: at most as many pairs
+  std::string threshold_from;  // the name of another set; empty: chosen on the other folds
+};
+void describe(Describer& d, EvaluationSetConfig& config);
+
+struct EvaluationConfig {
+  std::int64_t batch = 64;
+  std::int64_t pairs = 6000;
+  bool flip = true;  // embeddings of an image and of its mirror image are summed
+  std::vector<EvaluationSetConfig> sets;
+  std::int64_t every = 0;  // steps; 0: after training only
+  bool keep_best = false;
+};
+void describe(Describer& d, EvaluationConfig& config);
+
+/// InputError, which begins with the key within `evaluation`, unless the sets have names of their own, those of
+/// `threshold_from` are among them, and the experiment has what `every` and `keep_best` need.
+void check_evaluation(const Experiment& experiment);
+
+}  // namespace heddle

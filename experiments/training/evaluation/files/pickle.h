@@ -1,0 +1,76 @@
+// Python pickles, read without executing anything: a machine of our own that knows the operations of protocols 0 to 5
+// which make numbers, strings, bytes, lists, tuples and NumPy arrays, and refuses all others. Whatever a file claims,
+// the memory that is used stays below a small multiple of its size.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+enum class PickleKind { none, boolean, integer, text, bytes, list, tuple, function, type, array };
+
+/// A value: itself if it is a boolean or an integer, else the number of one that its pickle holds.
+struct PickleValue {
+  PickleKind kind = PickleKind::none;
+  std::int64_t number = 0;
+};
+
+/// The type of a NumPy array's elements.
+struct PickledType {
+  std::string_view name;
+  std::size_t bytes = 0;
+};
+inline constexpr std::array<PickledType, 9> pickled_types{{
+    {"u1", 1},
+    {"b1", 1},
+    {"i1", 1},
+    {"i2", 2},
+    {"u2", 2},
+    {"i4", 4},
+    {"u4", 4},
+    {"i8", 8},
+    {"u8", 8},
+}};
+
+/// A NumPy array. Its elements are little-endian and in C's order; there are as many as its shape says.
+struct PickledArray {
+  PickledType type{};  // without a name until the pickle has given the array its elements
+  std::vector<std::int64_t> shape;
+  std::span<const std::uint8_t> bytes;
+};
+
+class Pickle {
+ public:
+  /// Reads a pickle, which must outlive this object. `name` begins the errors: InputErrors that say at which byte which
+  /// operation is wrong, and why.
+  Pickle(std::span<const std::uint8_t> file, const std::string& name);
+
+  const PickleValue& root() const { return root_; }
+  /// The elements of a list or a tuple. A list may contain itself.
+  std::span<const PickleValue> items(const PickleValue& value) const { return sequences_.at(index_of(value)); }
+  /// The bytes of a text (in UTF-8) or of bytes.
+  std::span<const std::uint8_t> bytes(const PickleValue& value) const { return strings_.at(index_of(value)); }
+  const PickledArray& array(const PickleValue& value) const { return arrays_.at(index_of(value)); }
+
+ private:
+  friend class PickleStore;
+  static std::size_t index_of(const PickleValue& value) { return static_cast<std::size_t>(value.number); }
+
+  std::vector<std::vector<PickleValue>> sequences_;
+  std::vector<std::span<const std::uint8_t>> strings_;  // in the file, or in `decoded_`
+  std::vector<PickledArray> arrays_;
+  std::deque<std::vector<std::uint8_t>> decoded_;  // strings that were escaped in the file
+  PickleValue root_;
+};
+
+/// `list`, `tuple`, `bytes`, for messages.
+std::string_view name_of(PickleKind kind);
+
+}  // namespace heddle

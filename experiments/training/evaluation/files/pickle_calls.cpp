@@ -1,0 +1,216 @@
+#include "experiments/training/evaluation/files/pickle_calls.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "framework/description/printable.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+using Items = std::span<const PickleValue>;
+
+struct PickledFunction {
+  std::string_view module;
+  std::string_view name;
+  PickleValue (*call)(PickleStore&, Items);  // null: only named, as an argument
+};
+
+std::string_view as_text(std::span<const std::uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Python 3's text or Python 2's string.
+std::string_view word(const PickleStore& store, const PickleValue& value) {
+  if (value.kind != PickleKind::text && value.kind != PickleKind::bytes)
+    fail<InputError>("expected a name, got {}", name_of(value.kind));
+  return as_text(store.pickle().bytes(value));
+}
+
+void expect_arguments(Items arguments, std::size_t least, std::size_t most) {
+  if (arguments.size() < least || arguments.size() > most)
+    fail<InputError>("expected {} to {} arguments, got {}", least, most, arguments.size());
+}
+
+const PickleValue& expect(const PickleValue& value, PickleKind kind) {
+  if (value.kind != kind) fail<InputError>("expected {}, got {}", name_of(kind), name_of(value.kind));
+  return value;
+}
+
+/// Python 3 writes bytes as text in protocols 0 to 2: each byte is the character of that number.
+PickleValue encode_latin1(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 2, 2);
+  const std::span<const std::uint8_t> text = store.pickle().bytes(expect(arguments[0], PickleKind::text));
+  const std::string_view encoding = word(store, arguments[1]);
+  if (encoding != "latin1" && encoding != "latin-1")
+    fail<InputError>("expected the encoding latin1, got {}", in_quotes(encoding));
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] < 0x80) {
+      bytes.push_back(text[i]);
+    } else if ((text[i] == 0xC2 || text[i] == 0xC3) && i + 1 < text.size() && (text[i + 1] & 0xC0) == 0x80) {
+      bytes.push_back(static_cast<std::uint8_t>((text[i] << 6) | (text[i + 1] & 0x3F)));
+      ++i;
+    } else {
+      fail<InputError>("character at byte {} of a text is none of latin1", i);
+    }
+  }
+  return store.add_decoded(PickleKind::bytes, std::move(bytes));
+}
+
+/// bytes(), bytearray(), bytearray(bytes), bytearray(text, encoding).
+PickleValue make_bytes(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 0, 2);
+  if (arguments.empty()) return store.add_string(PickleKind::bytes, {});
+  return arguments.size() == 1 ? expect(arguments[0], PickleKind::bytes) : encode_latin1(store, arguments);
+}
+
+/// _reconstruct(ndarray, (0,), b'b'): an array that a BUILD fills.
+PickleValue make_array(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 3, 3);
+  expect(arguments[0], PickleKind::function);
+  return store.add_array({});
+}
+
+/// dtype('u1', False, True).
+PickleValue make_type(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 1, 3);
+  std::string_view name = word(store, arguments[0]);
+  if (name.starts_with('|') || name.starts_with('<')) name.remove_prefix(1);
+  const auto* const found = std::find_if(pickled_types.begin(), pickled_types.end(),
+                                         [&](const PickledType& type) { return type.name == name; });
+  if (found == pickled_types.end()) fail<InputError>("an array of type {} is none of integers", in_quotes(name));
+  return {PickleKind::type, found - pickled_types.begin()};
+}
+
+const PickledType& type_of(const PickleValue& value) {
+  return pickled_types[static_cast<std::size_t>(expect(value, PickleKind::type).number)];
+}
+
+PickledArray array_of(const PickleStore& store, const PickleValue& type, const PickleValue& shape,
+                      const PickleValue& bytes) {
+  constexpr std::size_t most_axes = 32;
+  PickledArray array{.type = type_of(type), .shape = {}, .bytes = {}};
+  array.bytes = store.pickle().bytes(expect(bytes, PickleKind::bytes));
+  const Items axes = store.pickle().items(expect(shape, PickleKind::tuple));
+  if (axes.size() > most_axes) fail<InputError>("an array of {} axes", axes.size());
+  std::uint64_t elements = 1;
+  for (const PickleValue& axis : axes) {
+    const std::int64_t size = expect(axis, PickleKind::integer).number;
+    if (size < 0 || (size > 0 && elements > array.bytes.size() / static_cast<std::uint64_t>(size)))
+      fail<InputError>("an array has {} bytes, but an axis of {}", array.bytes.size(), size);
+    elements *= static_cast<std::uint64_t>(size);
+    array.shape.push_back(size);
+  }
+  if (elements * array.type.bytes != array.bytes.size())
+    fail<InputError>("an array of {} elements of type {} has {} bytes", elements, array.type.name, array.bytes.size());
+  return array;
+}
+
+/// _frombuffer(bytes, dtype, shape, 'C'), of protocol 5.
+PickleValue array_from_buffer(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 4, 4);
+  PickledArray array = array_of(store, arguments[1], arguments[2], arguments[0]);
+  if (word(store, arguments[3]) != "C" && array.shape.size() > 1) fail<InputError>("an array in Fortran's order");
+  return store.add_array(std::move(array));
+}
+
+/// scalar(dtype, bytes): one element, such as numpy.bool_.
+PickleValue make_scalar(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 2, 2);
+  const PickledType& type = type_of(arguments[0]);
+  const std::span<const std::uint8_t> bytes = store.pickle().bytes(expect(arguments[1], PickleKind::bytes));
+  if (bytes.size() != type.bytes) fail<InputError>("an element of type {} has {} bytes", type.name, bytes.size());
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) value |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
+  if (type.name == "b1") return {PickleKind::boolean, value != 0 ? 1 : 0};
+  if (type.name.starts_with('i') && type.bytes < 8 && (value >> (8 * type.bytes - 1)) != 0)
+    value |= ~std::uint64_t{0} << (8 * type.bytes);
+  return {PickleKind::integer, static_cast<std::int64_t>(value)};
+}
+
+/// Python 2 and 3, and NumPy 1 and 2, name some of them differently.
+constexpr std::array<PickledFunction, 13> functions{{
+    {"_codecs", "encode", encode_latin1},
+    {"__builtin__", "bytes", make_bytes},
+    {"builtins", "bytes", make_bytes},
+    {"__builtin__", "bytearray", make_bytes},
+    {"builtins", "bytearray", make_bytes},
+    {"numpy", "dtype", make_type},
+    {"numpy", "ndarray", nullptr},
+    {"numpy.core.multiarray", "_reconstruct", make_array},
+    {"numpy._core.multiarray", "_reconstruct", make_array},
+    {"numpy.core.multiarray", "scalar", make_scalar},
+    {"numpy._core.multiarray", "scalar", make_scalar},
+    {"numpy.core.numeric", "_frombuffer", array_from_buffer},
+    {"numpy._core.numeric", "_frombuffer", array_from_buffer},
+}};
+
+/// (version, byte order, None, None, None, ...): neither parts nor fields.
+void check_type_state(const PickleStore& store, Items state) {
+  expect_arguments(state, 5, 9);
+  const std::string_view order = word(store, state[1]);
+  if (order != "|" && order != "<") fail<InputError>("expected little-endian elements, got {}", in_quotes(order));
+  for (const std::size_t part : {2, 3, 4}) expect(state[part], PickleKind::none);
+}
+
+}  // namespace
+
+PickleValue PickleStore::add_sequence(PickleKind kind, std::vector<PickleValue> items) {
+  pickle_.sequences_.push_back(std::move(items));
+  return {kind, static_cast<std::int64_t>(pickle_.sequences_.size()) - 1};
+}
+
+PickleValue PickleStore::add_string(PickleKind kind, std::span<const std::uint8_t> bytes) {
+  pickle_.strings_.push_back(bytes);
+  return {kind, static_cast<std::int64_t>(pickle_.strings_.size()) - 1};
+}
+
+PickleValue PickleStore::add_decoded(PickleKind kind, std::vector<std::uint8_t> bytes) {
+  decoded_ += bytes.size();
+  if (decoded_ > most_decoded_) fail<InputError>("strings take {} bytes, four times as many as the file has", decoded_);
+  pickle_.decoded_.push_back(std::move(bytes));
+  return add_string(kind, pickle_.decoded_.back());
+}
+
+PickleValue PickleStore::add_array(PickledArray array) {
+  pickle_.arrays_.push_back(std::move(array));
+  return {PickleKind::array, static_cast<std::int64_t>(pickle_.arrays_.size()) - 1};
+}
+
+PickleValue pickled_function(std::string_view module, std::string_view name) {
+  for (std::size_t i = 0; i < functions.size(); ++i)
+    if (functions[i].module == module && functions[i].name == name)
+      return {PickleKind::function, static_cast<std::int64_t>(i)};
+  fail<InputError>("{}.{} is none of the functions that images and labels are written with", shortened(module),
+                   shortened(name));
+}
+
+PickleValue pickled_call(PickleStore& store, const PickleValue& function, const PickleValue& arguments) {
+  const PickledFunction& callee = functions[static_cast<std::size_t>(expect(function, PickleKind::function).number)];
+  const Items values = store.pickle().items(expect(arguments, PickleKind::tuple));
+  if (callee.call == nullptr) fail<InputError>("{}.{} is called", callee.module, callee.name);
+  try {
+    return callee.call(store, values);
+  } catch (const InputError& error) {
+    fail<InputError>("{}.{}: {}", callee.module, callee.name, error.what());
+  }
+}
+
+void pickled_build(PickleStore& store, const PickleValue& object, const PickleValue& state) {
+  const Items parts = store.pickle().items(expect(state, PickleKind::tuple));
+  if (object.kind == PickleKind::type) return check_type_state(store, parts);
+  expect(object, PickleKind::array);
+  expect_arguments(parts, 5, 5);
+  PickledArray array = array_of(store, parts[2], parts[1], parts[4]);
+  const PickleValue& is_fortran = parts[3];
+  if (is_fortran.kind != PickleKind::integer) expect(is_fortran, PickleKind::boolean);
+  if (is_fortran.number != 0 && array.shape.size() > 1) fail<InputError>("an array in Fortran's order");
+  store.array(object) = std::move(array);
+}
+
+}  // namespace heddle

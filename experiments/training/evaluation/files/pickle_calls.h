@@ -1,0 +1,44 @@
+// What a pickle may call: the few functions of Python and NumPy that strings and arrays are written with, each done
+// here by hand. For pickle.cpp alone.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "experiments/training/evaluation/files/pickle.h"
+
+namespace heddle {
+
+/// The values of a pickle while it is read. Errors are InputErrors without a place, which the machine adds.
+class PickleStore {
+ public:
+  /// `file_bytes` bounds what is decoded.
+  PickleStore(Pickle& pickle, std::size_t file_bytes) : pickle_(pickle), most_decoded_(4 * file_bytes) {}
+
+  PickleValue add_sequence(PickleKind kind, std::vector<PickleValue> items);
+  /// A string whose bytes stay where they are.
+  PickleValue add_string(PickleKind kind, std::span<const std::uint8_t> bytes);
+  /// A string that takes memory of its own. All of them together may take four times the size of the file, in which
+  /// Python writes each once.
+  PickleValue add_decoded(PickleKind kind, std::vector<std::uint8_t> bytes);
+  PickleValue add_array(PickledArray array);
+
+  std::vector<PickleValue>& sequence(const PickleValue& list) { return pickle_.sequences_[Pickle::index_of(list)]; }
+  PickledArray& array(const PickleValue& value) { return pickle_.arrays_[Pickle::index_of(value)]; }
+  const Pickle& pickle() const { return pickle_; }
+  void set_root(const PickleValue& value) { pickle_.root_ = value; }
+
+ private:
+  Pickle& pickle_;
+  std::size_t most_decoded_;
+  std::size_t decoded_ = 0;
+};
+
+/// The function of this name; InputError unless it is one of those that are known.
+PickleValue pickled_function(std::string_view module, std::string_view name);
+/// What the function returns for these arguments, a tuple.
+PickleValue pickled_call(PickleStore& store, const PickleValue& function, const PickleValue& arguments);
+/// Gives an array its elements, or a type its byte order (BUILD).
+void pickled_build(PickleStore& store, const PickleValue& object, const PickleValue& state);
+
+}  // namespace heddle

@@ -1,0 +1,175 @@
+#include "experiments/training/evaluation/files/bin_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "framework/files/atomic_file.h"
+#include "tests/support/message.h"
+#include "tests/support/mutations.h"
+#include "tests/support/scratch.h"
+#include "tests/support/source_folder.h"
+
+using namespace heddle;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+std::filesystem::path bins() {
+  return source_folder() / "tests/experiments/training/evaluation/files/bins";
+}
+
+/// The images of make_bins.py.
+std::vector<Bytes> expected_images() {
+  Bytes every(256);
+  std::iota(every.begin(), every.end(), std::uint8_t{0});
+  const std::string escapes = "\x89PNG\r\n\x1a\n'\"\\\\u0041\\x41";
+  Bytes reversed{0xff, 0xd8};
+  reversed.insert(reversed.end(), every.rbegin(), every.rend());
+  return {every, {}, {escapes.begin(), escapes.end()}, reversed};
+}
+
+std::string u32(std::uint32_t value) {
+  std::string text;
+  for (int i = 0; i < 4; ++i) text += static_cast<char>(value >> (8 * i));
+  return text;
+}
+
+/// A pickle in a file, whose error is given without the folder.
+std::string refused_pickle(const std::string& pickle) {
+  const Scratch folder;
+  const std::filesystem::path path = folder / "a.bin";
+  write_file_atomically(path, pickle);
+  const std::string message = message_of<InputError>([&] { const BinFile file(path); });
+  return message.substr(std::min(message.find("a.bin"), message.size()));
+}
+
+}  // namespace
+
+TEST_CASE("verification sets that Python 2 and 3 and NumPy 1 and 2 wrote are read, in every protocol") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(bins())) {
+    CAPTURE(entry.path().string());
+    const BinFile file(entry.path());
+    const std::vector<Bytes> expected = expected_images();
+    REQUIRE(file.images() == 4);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const auto image = file.image(i);
+      CHECK(Bytes(image.begin(), image.end()) == expected[static_cast<std::size_t>(i)]);
+    }
+    CHECK(file.pairs() == std::vector<Pair>{{0, 1, true}, {2, 3, false}});
+    ++files;
+  }
+  CHECK(files == 30);
+}
+
+TEST_CASE("pickles that would execute something, or claim what is not there, are refused with operation and reason") {
+  const std::string begin = "\x80\x02";
+  // What a file could do to whoever unpickles it.
+  CHECK(refused_pickle("cos\nsystem\n(S'true'\ntR.") ==
+        "a.bin: byte 0: GLOBAL: os.system is none of the functions that images and labels are written with");
+  CHECK(refused_pickle("\x80\x04\x8c\x05posix\x8c\x06system\x93)R.") ==
+        "a.bin: byte 17: STACK_GLOBAL: posix.system is none of the functions that images and labels are written with");
+  CHECK(refused_pickle("(ios\nsystem\n.") ==
+        "a.bin: byte 1: INST: is none of those that make strings, lists and arrays");
+  CHECK(refused_pickle(begin + "}.") ==
+        "a.bin: byte 2: EMPTY_DICT: is none of those that make strings, lists and arrays");
+  CHECK(refused_pickle(std::string("\x80\x04\x97.", 4)) ==
+        "a.bin: byte 2: NEXT_BUFFER: is none of those that make strings, lists and arrays");
+  CHECK(refused_pickle("cnumpy\nndarray\n)R.") == "a.bin: byte 16: REDUCE: numpy.ndarray is called");
+  CHECK(refused_pickle(begin + "\xFF.") == "a.bin: byte 2: the end: 0xff is no operation of protocols 0 to 5");
+  CHECK(refused_pickle("\x80\x06.") == "a.bin: byte 0: PROTO: protocol 6, of 0 to 5");
+  // Truncated, or claiming more than there is.
+  CHECK(refused_pickle("") == "a.bin: byte 0: the end: needs 1 bytes, 0 are left");
+  CHECK(refused_pickle(begin) == "a.bin: byte 2: the end: needs 1 bytes, 0 are left");
+  CHECK(refused_pickle(begin + "B" + u32(0xFFFFFFFF) + "abc") ==
+        "a.bin: byte 2: BINBYTES: needs 4294967295 bytes, 3 are left");
+  CHECK(refused_pickle("\x80\x04\x8e" + u32(0) + u32(1) + "a") ==
+        "a.bin: byte 2: BINBYTES8: needs 4294967296 bytes, 1 are left");
+  CHECK(refused_pickle("\x80\x04\x95" + u32(100) + u32(0) + "].") ==
+        "a.bin: byte 2: FRAME: needs 100 bytes, 2 are left");
+  CHECK(refused_pickle(begin + "]r" + u32(0xFFFFFFFF) + ".") ==
+        "a.bin: byte 3: LONG_BINPUT: memo 4294967295 of a file of 9 bytes");
+  CHECK(refused_pickle(begin + "h\x05.") == "a.bin: byte 2: BINGET: memo 5 was never stored");
+  CHECK(refused_pickle("g-1\n.") == "a.bin: byte 0: GET: memo 18446744073709551615 was never stored");
+  CHECK(refused_pickle("S'abc") == "a.bin: byte 0: STRING: its line has no end");
+  CHECK(refused_pickle("S'abc\n") == "a.bin: byte 0: STRING: expected a string in quotes, got \"'abc\"");
+  CHECK(refused_pickle("S'\\x4'\n.") == "a.bin: byte 0: STRING: expected 2 hexadecimal digits, got \"4\"");
+  CHECK(refused_pickle("V\\u00e\n.") == "a.bin: byte 0: UNICODE: expected 4 hexadecimal digits, got \"00e\"");
+  CHECK(refused_pickle("I1x\n.") == "a.bin: byte 0: INT: expected an integer of 64 bits, got \"1x\"");
+  // A stack that does not hold what an operation takes.
+  CHECK(refused_pickle(".") == "a.bin: byte 0: STOP: the stack is empty");
+  CHECK(refused_pickle("t.") == "a.bin: byte 0: TUPLE: there is no mark on the stack");
+  CHECK(refused_pickle("](a.") == "a.bin: byte 2: APPEND: the stack is empty");
+  CHECK(refused_pickle("NNa.") == "a.bin: byte 2: APPEND: expected a list, got None");
+  CHECK(refused_pickle(begin + "NNR.") == "a.bin: byte 4: REDUCE: expected a function, got None");
+  CHECK(refused_pickle(std::string(65, '(')) == "a.bin: byte 64: MARK: more than 64 marks, one within the other");
+  CHECK(refused_pickle(std::string(100'000, ')')) ==
+        "a.bin: byte 78036: EMPTY_TUPLE: more than 78036 values in 100000 bytes");
+}
+
+TEST_CASE("arrays whose parts do not agree are refused") {
+  const std::string type = "cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR";
+  const auto array = [&](const std::string& shape, const std::string& bytes, const std::string& element = "") {
+    return "cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n" + shape +
+           (element.empty() ? type : element) + "I00\nS'" + bytes + "'\ntb.";
+  };
+  const auto reason = [&](const std::string& pickle) {
+    const std::string message = refused_pickle(pickle);
+    return message.substr(message.find(": ", message.find("byte")) + 2);
+  };
+  CHECK(reason(array("(I2\nt", "abc")) == "BUILD: an array of 2 elements of type u1 has 3 bytes");
+  CHECK(reason(array("(I-2\nt", "abc")) == "BUILD: an array has 3 bytes, but an axis of -2");
+  CHECK(reason(array("(I4294967296\nI4294967296\nt", "abc")) ==
+        "BUILD: an array has 3 bytes, but an axis of 4294967296");
+  CHECK(reason(array("(I3\nt", "abc", "cnumpy\ndtype\n(S'f8'\nI0\nI1\ntR")) ==
+        "REDUCE: numpy.dtype: an array of type \"f8\" is none of integers");
+  CHECK(reason(array("N", "abc")) == "BUILD: expected a tuple, got None");
+  CHECK(refused_pickle("((l" + array("(I1\nI3\nt", "abc").substr(0, array("(I1\nI3\nt", "abc").size() - 1) +
+                       "aI01\nt.") ==
+        "a.bin: image 0: expected an encoded image as a vector of u1, got an array of u1 with 2 axes");
+}
+
+TEST_CASE("a pickle that is no verification set is refused") {
+  CHECK(refused_pickle("N.") == "a.bin: expected a pair of images and labels, got None");
+  CHECK(refused_pickle("(NNNt.") == "a.bin: expected a pair of images and labels, got a tuple of 3");
+  CHECK(refused_pickle("(N(lt.") == "a.bin: expected a list of images, got None");
+  CHECK(refused_pickle("((lNt.") == "a.bin: expected a list of labels, got None");
+  CHECK(refused_pickle("((l(lt.") == "a.bin: expected two images for each label, got 0 images and 0 labels");
+  CHECK(refused_pickle("((S'a'\nl(I01\nlt.") == "a.bin: expected two images for each label, got 1 images and 1 labels");
+  CHECK(refused_pickle("((S'a'\nI1\nl(I01\nlt.") == "a.bin: image 1: expected bytes or an array of u1, got an integer");
+  CHECK(refused_pickle("((S'a'\nS'b'\nl(I2\nlt.") == "a.bin: label 0: expected True or False");
+  // A list that contains itself.
+  CHECK(refused_pickle("((lp0\ng0\na(I01\nlt.") == "a.bin: image 0: expected bytes or an array of u1, got a list");
+  CHECK(refused_pickle("(lp0\ng0\nag0\na.") == "a.bin: image 0: expected bytes or an array of u1, got a list");
+}
+
+TEST_CASE("mutated verification sets are read or refused, never worse") {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(bins()))
+    files.push_back(read_file(entry.path(), 1 << 20));
+  std::sort(files.begin(), files.end());  // folders have no order
+  const Scratch folder;
+  const std::filesystem::path path = folder / "a.bin";
+  int refusals = 0;
+  constexpr std::uint64_t tries = 4000;
+  for (std::uint64_t i = 0; i < tries; ++i) {
+    RandomStream draws({11}, Purpose::evaluation_pairs, 0, i);
+    const std::string text =
+        mutated(files[draws.below(files.size())], "(]l.tabeRpqhg)NIKMJ0\x80\x93\x94\x85\x86\x87", draws);
+    write_file_atomically(path, text);
+    try {
+      const BinFile file(path);
+      CHECK(file.images() == static_cast<std::int64_t>(2 * file.pairs().size()));
+    } catch (const InputError& error) {
+      ++refusals;
+      CHECK(std::string(error.what()).starts_with(path.string() + ": "));
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    }
+  }
+  CHECK(refusals > 1500);
+}
