@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "experiments/results/accuracy_tables.h"
+
 namespace heddle {
 
 std::vector<StepRecord> RunNarrator::on_begin(std::int64_t first_step) {
@@ -15,6 +17,13 @@ std::vector<StepRecord> RunNarrator::on_begin(std::int64_t first_step) {
 
 void RunNarrator::on_step(const StepRecord& record) {
   folder_->step(record);
+  if (!record.accuracies.empty()) {
+    progress_.clear();
+    console_.err << fmt::format("step {}:", record.step + 1);
+    for (const auto& [set, accuracy] : record.accuracies)
+      console_.err << fmt::format("  {} {} %", set, percent(accuracy));
+    console_.err << "\n" << std::flush;
+  }
   progress_.step(record);
 }
 

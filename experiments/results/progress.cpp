@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "experiments/results/accuracy_tables.h"
 #include "experiments/results/table.h"
 #include "experiments/results/text.h"
 
@@ -45,9 +46,12 @@ void Progress::begin(std::string label, std::int64_t first_step, std::int64_t st
   batch_ = batch;
   begun_ = now_();
   drawn_.reset();
+  accuracy_.clear();
 }
 
 void Progress::step(const StepRecord& record) {
+  if (!record.accuracies.empty())
+    accuracy_ = fmt::format("  {} {} %", record.accuracies.front().first, percent(record.accuracies.front().second));
   if (!terminal_.is_terminal) return;
   const double now = now_();
   const std::int64_t done = record.step + 1;
@@ -55,6 +59,7 @@ void Progress::step(const StepRecord& record) {
   drawn_ = now;
   std::string text = fmt::format("step {}/{}", done, steps_);
   if (record.loss) text += fmt::format("  loss {:.4f}", *record.loss);
+  text += accuracy_;
   if (now > begun_) {
     const double steps_a_second = static_cast<double>(done - first_step_) / (now - begun_);
     text += fmt::format("  {:.1f} images/s", steps_a_second * static_cast<double>(batch_));

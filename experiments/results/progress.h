@@ -1,5 +1,5 @@
-// One line on a terminal that is rewritten in place: step, loss, images per second, time left. Off a terminal nothing
-// is written.
+// One line on a terminal that is rewritten in place: step, loss, accuracy, images per second, time left. Off a terminal
+// nothing is written.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,7 @@ class Progress {
   std::int64_t steps_ = 0;
   std::int64_t batch_ = 0;
   double begun_ = 0;
+  std::string accuracy_;         // on the first set, by the last evaluation
   std::optional<double> drawn_;  // when; absent before the first step
   std::size_t width_ = 0;        // characters of the line that may not be blank
 };

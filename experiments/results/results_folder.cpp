@@ -47,8 +47,8 @@ void remove_from_each(const fs::path& folder, std::string_view file) {
 
 void remove_earlier_run(const fs::path& path) {
   std::error_code ignored;
-  for (const char* const file :
-       {"summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv", "notebook.ipynb", "notebook.html"})
+  for (const char* const file : {"summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv", "roc.csv",
+                                 "notebook.ipynb", "notebook.html"})
     fs::remove(path / file, ignored);
   remove_from_each(path / "tensorboard", event_file_name);
   remove_from_each(path / "variants", "schedule.csv");
@@ -66,17 +66,28 @@ std::string to_text(const MetricsLine& line) {
   const auto or_null = [](const std::optional<double>& value) {
     return value ? OrderedJson(*value) : OrderedJson(nullptr);
   };
-  const OrderedJson json = {{"variant", line.variant},
-                            {"step", line.record.step},
-                            {"loss", or_null(line.record.loss)},
-                            {"learning_rate", line.record.learning_rate},
-                            {"gradient_norm", or_null(line.record.gradient_norm)},
-                            {"loss_scale", or_null(line.record.loss_scale)},
-                            {"skipped", line.record.is_skipped},
-                            {"seconds", line.record.seconds},
-                            {"samples_per_second", or_null(line.samples_per_second)},
-                            {"time", line.time}};
+  OrderedJson json = {{"variant", line.variant},
+                      {"step", line.record.step},
+                      {"loss", or_null(line.record.loss)},
+                      {"learning_rate", line.record.learning_rate},
+                      {"gradient_norm", or_null(line.record.gradient_norm)},
+                      {"loss_scale", or_null(line.record.loss_scale)},
+                      {"skipped", line.record.is_skipped},
+                      {"seconds", line.record.seconds},
+                      {"samples_per_second", or_null(line.samples_per_second)},
+                      {"time", line.time}};
+  if (!line.record.accuracies.empty()) json["accuracy"] = OrderedJson::object();
+  for (const auto& [set, accuracy] : line.record.accuracies) json["accuracy"][set] = accuracy;
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::pair<std::string, double>> accuracies_of(const OrderedJson& line) {
+  std::vector<std::pair<std::string, double>> accuracies;
+  const auto found = line.find("accuracy");
+  if (found == line.end() || !found->is_object()) return accuracies;
+  for (const auto& [set, accuracy] : found->items())
+    if (accuracy.is_number()) accuracies.emplace_back(set, accuracy.get<double>());
+  return accuracies;
 }
 
 /// Nothing for a line that is not whole, as a killed run's last may be.
@@ -96,6 +107,7 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
                                 .gradient_norm = number("gradient_norm"),
                                 .loss_scale = number("loss_scale"),
                                 .is_skipped = skipped != json.end() && *skipped == true,
+                                .accuracies = accuracies_of(json),
                                 .seconds = number("seconds").value_or(0)},
                      .samples_per_second = number("samples_per_second"),
                      .time = number("time").value_or(0)};
@@ -108,6 +120,7 @@ std::string event_of(const MetricsLine& line) {
   if (line.record.gradient_norm) scalars.emplace_back("gradient_norm", *line.record.gradient_norm);
   if (line.record.loss_scale) scalars.emplace_back("loss_scale", *line.record.loss_scale);
   if (line.samples_per_second) scalars.emplace_back("images_per_second", *line.samples_per_second);
+  for (const auto& [set, accuracy] : line.record.accuracies) scalars.emplace_back("accuracy/" + set, accuracy);
   return scalars_event(line.time, line.record.step, scalars);
 }
 
@@ -198,6 +211,7 @@ void ResultsFolder::write(const RunResult& run) {
   begin();
   write_file_atomically(path_ / "summary.json", summary_json(run));
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
+  if (const std::string roc = roc_csv(run); !roc.empty()) write_file_atomically(path_ / "roc.csv", roc);
   AtomicFile trace(path_ / "trace.json");
   write_trace(trace, run);
   trace.commit();

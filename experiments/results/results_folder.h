@@ -1,5 +1,6 @@
 // The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv, trace.json, schedule.csv,
-// and for each variant a TensorBoard event file. The files of an earlier run are replaced; all other files stay.
+// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files of an earlier run are
+// replaced; all other files stay.
 #pragma once
 
 #include <cstdint>

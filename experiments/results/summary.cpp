@@ -221,6 +221,18 @@ std::string memory_csv(const RunResult& run) {
   return text;
 }
 
+std::string roc_csv(const RunResult& run) {
+  std::string lines;
+  for (const VariantResult& variant : run.variants) {
+    if (!variant.evaluation) continue;
+    for (const EvaluatedSet& set : variant.evaluation->sets)
+      for (const RocPoint& point : set.roc.points)
+        lines += fmt::format("{},{},{},{},{}\n", csv_cell(variant.name), csv_cell(set.name), point.threshold, point.far,
+                             point.tar);
+  }
+  return lines.empty() ? "" : "variant,set,threshold,far,tar\n" + lines;
+}
+
 std::string schedule_csv(const VariantResult& variant) {
   if (variant.pipeline) return to_csv(variant.pipeline->schedule);
   std::string row;

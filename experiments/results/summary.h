@@ -11,6 +11,9 @@ namespace heddle {
 std::string summary_json(const RunResult& run);
 /// `variant,rank,category,bytes`: six lines per rank, at the moment of its largest total.
 std::string memory_csv(const RunResult& run);
+/// `variant,set,threshold,far,tar`: the curves of all sets that were evaluated, whose thresholds are squared distances
+/// in ascending order; empty if there are none.
+std::string roc_csv(const RunResult& run);
 /// The schedule in PyTorch's notation, one row per rank along pp, `0F0,0B0,0F1,0B1`. Without stages that is one row:
 /// stage 0 is the whole model, and its micro-batches run one after another.
 std::string schedule_csv(const VariantResult& variant);

@@ -41,6 +41,7 @@ class RankRun {
         rank_(rank),
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
         checkpoints_(settings_.checkpoints, settings_.identity),
+        best_checkpoints_(settings_.checkpoints.empty() ? "" : settings_.checkpoints / "best", settings_.identity),
         notes_told_(task.notes_told) {
     rank.world.add_hook(tracer_);
   }
@@ -114,6 +115,7 @@ class RankRun {
   bool leads() const { return rank_.index == 0; }
   RankResult& own() { return result_.ranks[static_cast<std::size_t>(rank_.index)]; }
   bool has_data() const { return rank_.device.has_data(); }
+  Traffic traffic() const { return {rank_.bytes.sent_bytes(), rank_.bytes.received_bytes()}; }
 
   std::int64_t begin() {
     std::int64_t first = 0;
@@ -127,12 +129,22 @@ class RankRun {
       // Checkpoints that a resumed run finds later must be of this run; the other ranks save only after a barrier with
       // this rank.
       checkpoints_.clear();
+      best_checkpoints_.clear();
     }
+    if (settings_.resume && experiment_.evaluation.keep_best && saves()) best_ = kept_best();
     if (leads()) {
       result_.first_step = first;
       result_.steps = observer_.on_begin(first);
     }
     return first;
+  }
+
+  /// What an earlier part of the run has kept, unless by another measure.
+  std::optional<BestCheckpoint> kept_best() const {
+    const std::optional<std::int64_t> steps = best_checkpoints_.latest();
+    if (!steps) return {};
+    const std::optional<double> accuracy = best_checkpoints_.number(*steps, accuracy_on());
+    return accuracy ? std::optional(BestCheckpoint{.steps = *steps, .accuracy = *accuracy}) : std::nullopt;
   }
 
   void load(std::int64_t steps_done) {
@@ -159,43 +171,93 @@ class RankRun {
   void train(std::int64_t step) {
     const double start = rank_.clock.now();
     const double busy_before = rank_.clock.busy_seconds();
-    const Traffic before{rank_.bytes.sent_bytes(), rank_.bytes.received_bytes()};
+    const Traffic before = traffic();
     StepRecord record{.step = step};
     if (experiment_.train.forward_only)
       trainer_->forward(step);
     else
       update(record);
-    in_last_step_ = {rank_.bytes.sent_bytes() - before.sent, rank_.bytes.received_bytes() - before.received};
+    in_last_step_ = {traffic().sent - before.sent, traffic().received - before.received};
     if (own().busy_in_step.empty()) in_first_step_ = in_last_step_;
     sent_in_steps_ += in_last_step_.sent;
     record.seconds = rank_.clock.now() - start;
     own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
+    const std::int64_t done = step + 1;
+    if (has_data() && evaluates_after(done)) record.accuracies = evaluate_step(done);
     if (leads()) {
       result_.steps.push_back(record);
       observer_.on_step(record);
     }
     tell_notes();
-    const std::int64_t done = step + 1;
     if (experiment_.train.forward_only) return;
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
   }
 
   bool saves() const { return experiment_.train.save && !settings_.checkpoints.empty() && has_data(); }
 
-  void save(std::int64_t steps_done) {
+  void save(std::int64_t steps_done) { save(steps_done, checkpoints_, {}); }
+  void save(std::int64_t steps_done, const CheckpointFolder& folder, const SafetensorsMetadata& remarks) {
     if (!saves()) return;
     if (leads()) observer_.on_status("saving");
     trainer_->check_finite(steps_done - 1);
     rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
-    checkpoints_.save(*trainer_, steps_done);
+    folder.save(*trainer_, steps_done, remarks);
+  }
+
+  bool evaluates_after(std::int64_t steps_done) const {
+    const EvaluationConfig& config = experiment_.evaluation;
+    return experiment_.evaluate && config.every > 0 && steps_done % config.every == 0;
+  }
+
+  /// The accuracies on the sets, on rank 0; the checkpoint is kept if that on the first one is the best so far.
+  std::vector<std::pair<std::string, double>> evaluate_step(std::int64_t steps_done) {
+    if (leads()) observer_.on_status("evaluating");
+    evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
+    evaluated_after_ = steps_done;
+    std::vector<std::pair<std::string, double>> accuracies;
+    for (const EvaluatedSet& set : evaluated_sets_) accuracies.emplace_back(set.name, set.verification.accuracy);
+    if (experiment_.evaluation.keep_best) keep_if_best(steps_done);
+    return accuracies;
+  }
+
+  void keep_if_best(std::int64_t steps_done) {
+    const double accuracy = from_leader(leads() ? evaluated_sets_.front().verification.accuracy : 0);
+    if (best_ && accuracy <= best_->accuracy) return;
+    best_ = BestCheckpoint{.steps = steps_done, .accuracy = accuracy};
+    save(steps_done, best_checkpoints_, {{accuracy_on(), fmt::format("{}", accuracy)}});
+  }
+
+  /// What the accuracy of a kept checkpoint is called within it: another first set is another measure.
+  std::string accuracy_on() const { return "accuracy on " + sets_.front().name; }
+
+  /// Rank 0's number, on all ranks.
+  double from_leader(double value) {
+    Tensor shared = Tensor::empty(rank_.device, {1}, DType::f64);
+    shared.load_bytes(std::as_bytes(std::span(&value, 1)));
+    return rank_.world.broadcast(shared, 0).item();
   }
 
   void evaluate() {
     if (leads()) observer_.on_status("evaluating");
     Evaluation evaluation;
     if (dataset_.size(Split::test) > 0) identify(evaluation);
-    evaluation.sets = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
-    if (leads() && has_data()) result_.evaluation = evaluation;
+    if (evaluated_after_ != experiment_.train.steps) {
+      const Traffic before = traffic();
+      evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
+      if (!has_data()) count_unwalked_evaluations(before);
+    }
+    evaluation.sets = std::move(evaluated_sets_);
+    evaluation.best = best_;
+    if (leads() && has_data()) result_.evaluation = std::move(evaluation);
+  }
+
+  /// On plan the sets are embedded once, for all evaluations of the run.
+  void count_unwalked_evaluations(const Traffic& before) {
+    const std::int64_t every = experiment_.evaluation.every;
+    const std::int64_t steps = experiment_.train.steps;
+    const std::int64_t others = every > 0 ? (steps - 1) / every : 0;
+    unwalked_.sent += others * (traffic().sent - before.sent);
+    unwalked_.received += others * (traffic().received - before.received);
   }
 
   /// The test images among the people of the training.
@@ -256,6 +318,10 @@ class RankRun {
   std::shared_ptr<Tracer> tracer_;
   std::optional<Trainer> trainer_;  // made within run, so that its memory is reported also when it runs out of memory
   CheckpointFolder checkpoints_;
+  CheckpointFolder best_checkpoints_;
+  std::optional<BestCheckpoint> best_;
+  std::vector<EvaluatedSet> evaluated_sets_;  // rank 0's
+  std::int64_t evaluated_after_ = 0;          // steps
   std::size_t notes_told_;
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;

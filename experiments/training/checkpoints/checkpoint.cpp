@@ -260,7 +260,19 @@ void CheckpointFolder::clear() const {
   remove_before(path_, std::numeric_limits<std::int64_t>::max());
 }
 
-void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
+std::optional<double> CheckpointFolder::number(std::int64_t steps_done, const std::string& remark) const {
+  const CheckpointFiles files(step_folder(steps_done));
+  const auto found = files.identity().find(remark);
+  if (found == files.identity().end()) return {};
+  const std::string& text = found->second;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail<InputError>("{}: {}: expected a number, got {}", step_folder(steps_done).string(), remark, in_quotes(text));
+  return value;
+}
+
+void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks) const {
   Rank& rank = trainer.rank();
   const std::filesystem::path target = step_folder(steps_done);
   const std::filesystem::path partial = target.string() + ".partial";
@@ -272,7 +284,9 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   std::vector<StateTensor> state = trainer.backbone_state();
   for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
   std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
-  write_rank_file(partial, rank.index, state, identity_of(trainer, steps_done, identity_));
+  SafetensorsMetadata identity = identity_of(trainer, steps_done, identity_);
+  identity.insert(remarks.begin(), remarks.end());
+  write_rank_file(partial, rank.index, state, std::move(identity));
   rank.world.barrier().wait();
   if (rank.index != 0) return;
   std::filesystem::remove_all(target);

@@ -13,6 +13,7 @@
 
 #include "experiments/training/trainer.h"
 #include "framework/description/plain_text.h"
+#include "framework/files/safetensors.h"
 
 namespace heddle {
 
@@ -47,8 +48,11 @@ class CheckpointFolder {
   /// Removes all checkpoints, so that those of an earlier run are not resumed.
   void clear() const;
   /// A collective call. Older checkpoints are removed once this one is whole. Lazy classes are brought up to date: a
-  /// run that saves at different steps rounds them differently, but has the same values.
-  void save(Trainer& trainer, std::int64_t steps_done) const;
+  /// run that saves at different steps rounds them differently, but has the same values. `remarks` are kept beside the
+  /// metadata of the run.
+  void save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks = {}) const;
+  /// A remark of a checkpoint that is a number; nothing if there is none. InputError if the checkpoint is damaged.
+  std::optional<double> number(std::int64_t steps_done, const std::string& remark) const;
   /// A collective call, by any number of ranks in any layout. A class sample keeps the number of its shards unless the
   /// experiment sets a different one. Returns a note for the user, which says this and why the run will not continue
   /// bit for bit. The note is empty if it will, or if the head is new. InputError names the file and the fault: a
