@@ -1,9 +1,12 @@
 #include "tests/support/source_folder.h"
 
-namespace heddle {
+#include <cstdlib>
+
+namespace heddle::test {
 
 std::filesystem::path source_folder() {
-  return HEDDLE_SOURCE_DIR;
+  const char* const value = std::getenv("HEDDLE_SOURCE_DIR");
+  return value != nullptr ? value : HEDDLE_SOURCE_DIR;
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -3,8 +3,10 @@
 
 #include <filesystem>
 
-namespace heddle {
+namespace heddle::test {
 
+/// The folder of the sources that this was built from, or what HEDDLE_SOURCE_DIR says on a machine that it was carried
+/// to.
 std::filesystem::path source_folder();
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -15,11 +15,6 @@ namespace heddle::test {
 
 namespace {
 
-std::string path_of(const char* variable, const char* built) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr ? value : built;
-}
-
 std::int64_t resident_bytes_here() {
   std::ifstream statm("/proc/self/statm");
   std::int64_t pages = 0;
@@ -29,11 +24,9 @@ std::int64_t resident_bytes_here() {
 
 }  // namespace
 
-std::filesystem::path source_folder() {
-  return path_of("HEDDLE_SOURCE_DIR", HEDDLE_SOURCE_DIR);
-}
 std::string program() {
-  return path_of("HEDDLE_PROGRAM", HEDDLE_PROGRAM);
+  const char* const value = std::getenv("HEDDLE_PROGRAM");
+  return value != nullptr ? value : HEDDLE_PROGRAM;
 }
 
 Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out) {

@@ -1,4 +1,4 @@
-// The program as a process of its own, so that its resident memory is its own; and where it and the sources are.
+// The program as a process of its own, so that its resident memory is its own; and where it is.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/source_folder.h"
+
 namespace heddle::test {
 
-/// Where this was built, or what HEDDLE_SOURCE_DIR and HEDDLE_PROGRAM say on a machine that it was carried to.
-std::filesystem::path source_folder();
+/// Where it was built, or what HEDDLE_PROGRAM says on a machine that it was carried to.
 std::string program();
 
 struct Ended {

@@ -28,7 +28,7 @@ double next_number(std::istream& in) {
 }
 
 std::map<std::string, LearnedCurve> learned_curves() {
-  std::ifstream file(source_folder() / "tests/experiments/training/evaluation/files/roc.txt");
+  std::ifstream file(test::source_folder() / "tests/experiments/training/evaluation/files/roc.txt");
   REQUIRE(file);
   std::map<std::string, LearnedCurve> curves;
   LearnedCurve* curve = nullptr;
