@@ -234,7 +234,8 @@ class RankRun {
   double from_leader(double value) {
     Tensor shared = Tensor::empty(rank_.device, {1}, DType::f64);
     shared.load_bytes(std::as_bytes(std::span(&value, 1)));
-    return rank_.world.broadcast(shared, 0).item();
+    shared = rank_.world.broadcast(shared, 0);
+    return shared.item();
   }
 
   void evaluate() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "experiments/training/result.h"
@@ -71,6 +72,19 @@ inline Evaluation evaluation() {
   verification.threshold = 1.25;
   verification.tar_at_far = {{3, 0.9}, {4, 0.8}};
   return {.rank1 = 0.99, .verification = verification};
+}
+
+inline EvaluatedSet evaluated_set(const std::string& name) {
+  Verification verification{.pairs = 6000, .folds = 10, .accuracy = 0.875, .deviation = 0.0125, .threshold = 1.25};
+  verification.tar_at_far = {{1, 0.95}, {2, 0.9}, {3, 0.8}};
+  return {
+      .name = name,
+      .threshold_from = "other",
+      .verification = verification,
+      .genuine = 3000,
+      .impostors = 3000,
+      .best_threshold = 1.5,
+      .roc = {.points = {{-std::numeric_limits<double>::infinity(), 0, 0}, {0.5, 0.25, 1}, {2, 1, 1}}, .area = 0.9375}};
 }
 
 inline RunResult run_result() {

@@ -18,12 +18,17 @@ void describe_pairs(Describer& d, EvaluationSetConfig& c) {
           "file, file and 1 or 0");
 }
 
+void describe_bin(Describer& d, EvaluationSetConfig& c) {
+  d.field(required("path"), c.path, "the file: a Python pickle of 2 n encoded images and n labels, read by no Python");
+}
+
 void describe_drawn(Describer& d, EvaluationSetConfig& c) {
   d.field("pairs", c.drawn, between(20, 1e8), "how many pairs of the data's test images are drawn, at most");
 }
 
 constexpr auto set_types = enum_table<EvaluationSetType, AlternativeRow<EvaluationSetConfig>>({
     {EvaluationSetType::pairs, {"pairs", "images of a folder, in pairs that a file lists", describe_pairs}},
+    {EvaluationSetType::bin, {"bin", "a verification set in one file, such as InsightFace's lfw.bin", describe_bin}},
     {EvaluationSetType::drawn, {"drawn", "pairs drawn from the data's test images", describe_drawn}},
 });
 

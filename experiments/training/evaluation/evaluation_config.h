@@ -13,16 +13,16 @@ namespace heddle {
 class Describer;
 struct Experiment;
 
-enum class EvaluationSetType { pairs, drawn };
+enum class EvaluationSetType { pairs, bin, drawn };
 
 /// A set of pairs that checkpoints are judged by, whose people need not be those of the training.
 struct EvaluationSetConfig {
   std::string name;
-  std::optional<EvaluationSetType> type;
-  std::string path;            // of pairs: the folder of the images
-  std::string list;            // of pairs: a file that names them
-  std::int64_t drawn = 6000;   // of drawn: at most as many pairs
-  std::string threshold_from;  // the name of another set; empty: chosen on the other folds
+  std::optional<EvaluationSetType> type{};
+  std::string path{};            // of pairs: the folder of the images; of bin: the file
+  std::string list{};            // of pairs: a file that names them
+  std::int64_t drawn = 6000;     // of drawn: at most as many pairs
+  std::string threshold_from{};  // the name of another set; empty: chosen on the other folds
 };
 void describe(Describer& d, EvaluationSetConfig& config);
 

@@ -14,27 +14,36 @@ std::int64_t genuine_among(const std::vector<Pair>& pairs) {
   return std::count_if(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.same; });
 }
 
-void open_pairs(const EvaluationSetConfig& config, const ImageShape& shape, EvaluationSet& set) {
+void open_pairs(const EvaluationSetConfig& config, const Preprocessing& preprocessing, EvaluationSet& set) {
   PairedImages images = find_paired_images(config.list, config.path);
   set.pairs = std::move(images.pairs);
-  set.images = images_of_files(std::move(images.files), shape);
+  set.images = images_of_files(std::move(images.files), preprocessing);
 }
 
-void open_drawn(const EvaluationSetConfig& config, const Dataset& dataset, RandomKey key, EvaluationSet& set) {
-  set.images = images_of(dataset, Split::test);
+void open_bin(const EvaluationSetConfig& config, const Preprocessing& preprocessing, EvaluationSet& set) {
+  auto file = std::make_shared<const BinFile>(config.path);
+  set.pairs = file->pairs();
+  set.images = images_of_bin(std::move(file), preprocessing);
+}
+
+void open_drawn(const EvaluationSetConfig& config, const Dataset& data, RandomKey key, EvaluationSet& set) {
+  set.images = images_of(data, Split::test);
   std::vector<std::int64_t> labels;
-  for (std::int64_t i = 0; i < set.images.size; ++i) labels.push_back(dataset.label(Split::test, i));
+  for (std::int64_t i = 0; i < set.images.size; ++i) labels.push_back(data.label(Split::test, i));
   set.pairs = balanced_pairs(labels, config.drawn, key);
 }
 
-EvaluationSet open_set(const EvaluationSetConfig& config, const Dataset& dataset, RandomKey key) {
+EvaluationSet open_set(const EvaluationSetConfig& config, const Dataset& data, RandomKey key) {
   EvaluationSet set{.name = config.name, .threshold_from = config.threshold_from, .images = {}, .pairs = {}};
   switch (config.type.value()) {
     case EvaluationSetType::pairs:
-      open_pairs(config, dataset.image(), set);
+      open_pairs(config, data.preprocessing(), set);
+      break;
+    case EvaluationSetType::bin:
+      open_bin(config, data.preprocessing(), set);
       break;
     case EvaluationSetType::drawn:
-      open_drawn(config, dataset, key, set);
+      open_drawn(config, data, key, set);
       break;
   }
   const std::int64_t genuine = genuine_among(set.pairs);
@@ -54,12 +63,12 @@ std::vector<ComparedPair> embed_and_compare(const EvaluationConfig& config, cons
 
 }  // namespace
 
-std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset& dataset) {
+std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset& data) {
   std::vector<EvaluationSet> sets;
   if (!experiment.evaluate) return sets;
   check_evaluation(experiment);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
-  for (const EvaluationSetConfig& config : experiment.evaluation.sets) sets.push_back(open_set(config, dataset, key));
+  for (const EvaluationSetConfig& config : experiment.evaluation.sets) sets.push_back(open_set(config, data, key));
   return sets;
 }
 

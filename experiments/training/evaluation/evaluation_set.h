@@ -18,10 +18,10 @@ struct EvaluationSet {
   std::vector<Pair> pairs;
 };
 
-/// Opens the sets of an experiment; `dataset` is its data, which must outlive the sets. All processes of a job open the
-/// same. InputError if a set cannot be used: a list is wrong, an image is not there or is none, there are too few pairs
-/// of one kind.
-std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset& dataset);
+/// Opens the sets of an experiment. `data` must outlive them: their preprocessing is that of all images, and drawn sets
+/// are drawn from them. InputError if a set cannot be used: a list is wrong, an image is not there or is none, or there
+/// are too few pairs of one kind.
+std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset& data);
 
 /// Embeds the images of each set and judges its pairs. Rank 0 gets the results; other ranks, and all ranks on plan, get
 /// none. A collective call.

@@ -63,6 +63,46 @@ TEST_CASE("a results folder holds a step's metrics as soon as the step is over")
   CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
 }
 
+TEST_CASE("accuracies stand in the line of the step after which they were measured, and a resumed run keeps them") {
+  const Scratch scratch;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.begin_variant("serial", 0, 64);
+    StepRecord record = step_record(0, 0.5, 0.5);
+    record.accuracies = {{"second \"set\"", 0.75}, {"first", 0.5}};
+    folder.step(record);
+  }
+  const auto lines = metrics_of(scratch / "a");
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0]["accuracy"].dump() == R"({"second \"set\"":0.75,"first":0.5})");
+  const fs::path events = scratch / "a/tensorboard/serial/events.out.tfevents.heddle";
+  CHECK(read_file(events, mebi).find("accuracy/first") != std::string::npos);
+  ResultsFolder folder(scratch / "a", "{}\n", true);
+  const std::vector<StepRecord> kept = folder.begin_variant("serial", 1, 64);
+  REQUIRE(kept.size() == 1);
+  CHECK(kept[0].accuracies == std::vector<std::pair<std::string, double>>{{"second \"set\"", 0.75}, {"first", 0.5}});
+  CHECK(read_file(events, mebi).find("accuracy/first") != std::string::npos);
+}
+
+TEST_CASE("the curves of evaluated sets stand in roc.csv, which a run without sets does not leave behind") {
+  const Scratch scratch;
+  RunResult run = run_result();
+  run.variants[0].evaluation->sets = {evaluated_set("a,b")};
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    folder.write(run);
+  }
+  CHECK(read_file(scratch / "a/roc.csv", mebi) ==
+        "variant,set,threshold,far,tar\n"
+        "serial,\"a,b\",-inf,0,0\n"
+        "serial,\"a,b\",0.5,0.25,1\n"
+        "serial,\"a,b\",2,1,1\n");
+  run.variants[0].evaluation->sets.clear();
+  ResultsFolder folder(scratch / "a", "{}\n", false);
+  folder.write(run);
+  CHECK(!fs::exists(scratch / "a/roc.csv"));
+}
+
 TEST_CASE("a results folder holds its files, and one folder per variant for the schedules of a study") {
   const Scratch scratch;
   const RunResult run = run_result();

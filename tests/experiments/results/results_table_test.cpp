@@ -46,6 +46,23 @@ serial        99.00     97.50 +- 1.25             90.00             80.00
 )");
 }
 
+TEST_CASE("sets have a table of their own, with the smallest rates that some of them carry") {
+  RunResult run;
+  run.variants = {variant_result("serial", 1, 0.5)};
+  Evaluation& evaluation = run.variants[0].evaluation.emplace();
+  evaluation.sets = {evaluated_set("faces"), evaluated_set("few")};
+  evaluation.sets[0].verification.tar_at_far.push_back({4, 0.5});
+  evaluation.sets[1].verification.tar_at_far.resize(1);
+  const std::string table = results_table(run);
+  CHECK(table.ends_with(R"(
+verification of the sets; -: fewer impostor pairs than 1 / FAR
+variant    set   accuracy (%)  threshold  TAR@FAR=1e-2 (%)  TAR@FAR=1e-3 (%)  TAR@FAR=1e-4 (%)
+serial   faces  87.50 +- 1.25      1.250             90.00             80.00             50.00
+serial     few  87.50 +- 1.25      1.250                 -                 -                 -
+)"));
+  CHECK(table.find("rank-1") == std::string::npos);
+}
+
 TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and large numbers") {
   RunResult run;
   const std::string name = "a_variant_whose_name_says_everything_about_what_it_is_and_then_some_more_for_good_measure_";

@@ -143,6 +143,27 @@ TEST_CASE("summary.json has the measurements: times without the first step, spee
   CHECK(rank["busy_seconds"] == 1.5);
 }
 
+TEST_CASE("summary.json gives every false accept rate of a set, null where its pairs are too few, and the best steps") {
+  RunResult run = run_result();
+  run.variants[0].evaluation->sets = {evaluated_set("faces")};
+  run.variants[0].evaluation->best = BestCheckpoint{.steps = 40, .accuracy = 0.5};
+  run.variants[0].evaluation->rank1.reset();
+  run.variants[0].evaluation->verification.reset();
+  const OrderedJson expected = OrderedJson::parse(R"({
+    "rank1": null, "verification": null,
+    "sets": [{"name": "faces", "pairs": 6000, "genuine_pairs": 3000, "impostor_pairs": 3000, "accuracy": 0.875,
+              "deviation": 0.0125, "threshold": 1.25, "threshold_from": "other", "best_threshold": 1.5,
+              "area_under_roc": 0.9375,
+              "tar_at_far": {"1e-1": 0.95, "1e-2": 0.9, "1e-3": 0.8, "1e-4": null, "1e-5": null, "1e-6": null}}],
+    "best": {"steps": 40, "accuracy": 0.5}})");
+  CHECK(OrderedJson::parse(summary_json(run))["variants"][0]["evaluation"] == expected);
+  run.variants[0].evaluation->sets[0].threshold_from.clear();
+  const OrderedJson alone = OrderedJson::parse(sets_json(run.variants[0], "out/checkpoint", 40));
+  CHECK(alone["checkpoint"] == "out/checkpoint");
+  CHECK(alone["steps"] == 40);
+  CHECK(alone["sets"][0]["threshold_from"].is_null());
+}
+
 TEST_CASE("values that were not measured are null, also in a variant that failed and if a loss is not a number") {
   RunResult run = run_result();
   run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();

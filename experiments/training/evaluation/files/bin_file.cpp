@@ -35,7 +35,7 @@ BinFile::BinFile(const std::filesystem::path& path) : path_(path.string()), text
 }
 
 std::string BinFile::image_name(std::int64_t i) const {
-  return fmt::format("{}: image {}", path_, i);
+  return fmt::format("{}, image {}", path_, i);
 }
 
 void BinFile::read_images(const PickleValue& list) {

@@ -25,7 +25,7 @@ class BinFile {
   std::int64_t images() const { return static_cast<std::int64_t>(images_.size()); }
   /// An encoded image.
   std::span<const std::uint8_t> image(std::int64_t i) const { return images_.at(static_cast<std::size_t>(i)); }
-  /// `lfw.bin: image 7`.
+  /// `lfw.bin, image 7`.
   std::string image_name(std::int64_t i) const;
   const std::vector<Pair>& pairs() const { return pairs_; }
 

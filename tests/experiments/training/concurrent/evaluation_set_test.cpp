@@ -1,0 +1,221 @@
+// Sets of pairs that a run is evaluated by, from the files to the results.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "experiments/training/run.h"
+#include "framework/files/atomic_file.h"
+#include "framework/scalars/random.h"
+#include "tests/support/message.h"
+#include "tests/support/scratch.h"
+
+using namespace heddle;
+
+namespace {
+
+Experiment small_run() {
+  Experiment experiment;
+  experiment.name = "small";
+  experiment.threads = 1;
+  experiment.data.synthetic_identities = {
+      .identities = 10, .image = {3, 16, 16}, .train_per_identity = 4, .test_per_identity = 4};
+  experiment.model.type = ModelType::mlp;
+  experiment.model.hidden = {32};
+  experiment.model.embedding = 16;
+  experiment.head.classes = 10;
+  experiment.train.batch = 20;
+  experiment.train.steps = 8;
+  experiment.train.optimizer.learning_rate = 0.05;
+  experiment.evaluate = true;
+  return experiment;
+}
+
+/// A colour image of noise around a person's own pattern.
+std::string face(std::uint64_t person, std::uint64_t photograph) {
+  RandomStream pattern({1}, Purpose::evaluation_pairs, 1, person);
+  RandomStream noise({2}, Purpose::evaluation_pairs, person, photograph);
+  std::string text = "P6 20 20 255\n";
+  for (int i = 0; i < 1200; ++i) text += static_cast<char>(pattern.below(200) + noise.below(56));
+  return text;
+}
+
+std::string little_endian(std::size_t value) {
+  std::string text;
+  for (int i = 0; i < 4; ++i) text += static_cast<char>(value >> (8 * i));
+  return text;
+}
+
+/// Forty pairs of faces in a folder, by PLSC's list, and the same in one pickle.
+class FaceFiles {
+ public:
+  FaceFiles() {
+    std::string list;
+    std::string images = "\x80\x03](";
+    std::string labels = "](";
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const bool same = i % 2 == 0;
+      const std::string names[] = {fmt::format("{}_a.ppm", i), fmt::format("{}_b.ppm", i)};
+      const std::string faces[] = {face(i, 0), face(same ? i : i + 100, 1)};
+      for (int k = 0; k < 2; ++k) {
+        write_file_atomically(folder_ / names[k].c_str(), faces[k]);
+        images += "B" + little_endian(faces[k].size()) + faces[k];
+      }
+      list += fmt::format("{}\t{}\t{}\n", names[0], names[1], same ? 1 : 0);
+      labels += same ? '\x88' : '\x89';
+    }
+    write_file_atomically(folder_ / "pairs.txt", list);
+    write_file_atomically(folder_ / "faces.bin", images + "e" + labels + "e\x86.");
+  }
+
+  EvaluationSetConfig pairs(const std::string& name) const {
+    return {.name = name,
+            .type = EvaluationSetType::pairs,
+            .path = (folder_ / "").string(),
+            .list = (folder_ / "pairs.txt").string()};
+  }
+  EvaluationSetConfig bin(const std::string& name) const {
+    return {.name = name, .type = EvaluationSetType::bin, .path = (folder_ / "faces.bin").string()};
+  }
+  const Scratch& folder() const { return folder_; }
+
+ private:
+  Scratch folder_;
+};
+
+EvaluationSetConfig drawn(const std::string& name) {
+  return {.name = name, .type = EvaluationSetType::drawn};
+}
+
+class Steps final : public RunObserver {
+ public:
+  void on_step(const StepRecord& record) override { records.push_back(record); }
+  std::vector<StepRecord> records;
+};
+
+}  // namespace
+
+TEST_CASE("a folder with a list and a .bin of the same images give the same results, on one rank and on two") {
+  const FaceFiles files;
+  Experiment experiment = small_run();
+  experiment.evaluation.sets = {files.pairs("folder"), files.bin("pickle"), drawn("drawn")};
+  experiment.evaluation.sets[1].threshold_from = "folder";
+  const VariantResult result = run_variant(experiment, "base");
+  REQUIRE(result.evaluation);
+  const std::vector<EvaluatedSet>& sets = result.evaluation->sets;
+  REQUIRE(sets.size() == 3);
+  CHECK(sets[0].verification.pairs == 40);
+  CHECK(sets[0].genuine == 20);
+  CHECK(sets[0].impostors == 20);
+  CHECK(sets[0].verification.folds == 10);
+  CHECK(sets[0].roc.area > 0.6);  // half would be guessing
+  CHECK(sets[0].verification.tar_at_far.size() == 1);
+  CHECK(sets[1].roc.area == sets[0].roc.area);
+  CHECK(sets[1].best_threshold == sets[0].best_threshold);
+  CHECK(sets[1].verification.threshold == sets[0].best_threshold);
+  CHECK(sets[1].verification.accuracy >= sets[0].verification.accuracy);
+  CHECK(sets[2].verification.pairs == 120);  // 10 people with 4 images each have 60 genuine pairs
+
+  experiment.mesh.dp = 2;
+  const VariantResult two = run_variant(experiment, "base");
+  REQUIRE(two.evaluation);
+  CHECK(two.evaluation->sets[0].roc.area == doctest::Approx(sets[0].roc.area).epsilon(1e-3));
+}
+
+TEST_CASE("evaluations during training change no loss, stand in their steps, and keep the best checkpoint") {
+  const FaceFiles files;
+  Experiment experiment = small_run();
+  experiment.mesh.dp = 2;
+  Steps plain;
+  (void)run_variant(experiment, "base", {.observer = &plain});
+
+  experiment.evaluation.sets = {drawn("drawn"), files.bin("faces")};
+  experiment.evaluation.every = 3;
+  experiment.evaluation.keep_best = true;
+  const Scratch folder;
+  Steps steps;
+  const VariantResult result =
+      run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .observer = &steps});
+  REQUIRE(steps.records.size() == 8);
+  std::optional<BestCheckpoint> best;
+  for (std::size_t i = 0; i < 8; ++i) {
+    CHECK(steps.records[i].loss == plain.records[i].loss);
+    const auto& accuracies = steps.records[i].accuracies;
+    CHECK(accuracies.size() == (i == 2 || i == 5 ? 2U : 0U));
+    if (accuracies.empty()) continue;
+    CHECK(accuracies[0].first == "drawn");
+    CHECK(accuracies[1].first == "faces");
+    if (!best || accuracies[0].second > best->accuracy)
+      best = BestCheckpoint{static_cast<std::int64_t>(i) + 1, accuracies[0].second};
+  }
+  REQUIRE(best);
+  REQUIRE(result.evaluation);
+  REQUIRE(result.evaluation->best);
+  CHECK(result.evaluation->best->steps == best->steps);
+  CHECK(result.evaluation->best->accuracy == best->accuracy);
+  const CheckpointFolder kept(folder / "checkpoint/best");
+  CHECK(kept.latest() == best->steps);
+  CHECK(kept.number(best->steps, "accuracy on drawn") == best->accuracy);
+  CHECK(CheckpointFolder(folder / "checkpoint").latest() == 8);
+
+  // A run that goes on compares with what was kept before.
+  experiment.train.steps = 9;
+  const VariantResult longer = run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .resume = true});
+  REQUIRE(longer.evaluation);
+  REQUIRE(longer.evaluation->best);
+  CHECK(longer.evaluation->best->accuracy >= best->accuracy);
+  // One that begins anew does not.
+  experiment.train.steps = 1;
+  (void)run_variant(experiment, "base", {.checkpoints = folder / "checkpoint"});
+  CHECK(!kept.latest());
+}
+
+TEST_CASE("sets that cannot be used are refused before the first step, with their files") {
+  const FaceFiles files;
+  Experiment experiment = small_run();
+  const auto refused = [&](const std::vector<EvaluationSetConfig>& sets) {
+    experiment.evaluation.sets = sets;
+    return message_of<InputError>([&] { (void)run_variant(experiment, "base"); });
+  };
+  EvaluationSetConfig other = files.pairs("b");
+  other.threshold_from = "c";
+  CHECK(refused({files.pairs("a"), other}) == "sets[1].threshold_from: there is no set \"c\"");
+  other.threshold_from = "b";
+  CHECK(refused({other}) == "sets[0].threshold_from: expected another set than \"b\"");
+  CHECK(refused({files.pairs("a"), drawn("a")}) == "sets[0].name: two sets are named \"a\"");
+  CHECK(refused({drawn("")}) == "sets[0].name: expected a name, got \"\"");
+
+  write_file_atomically(files.folder() / "one.txt", "0_a.ppm\t0_b.ppm\t1\n1_a.ppm\t1_b.ppm\t0\n");
+  other = files.pairs("one");
+  other.list = (files.folder() / "one.txt").string();
+  CHECK(refused({other}) == "evaluation set one: expected at least 2 pairs of one person and 2 of two, got 1 and 1");
+  write_file_atomically(files.folder() / "0_a.ppm", "no image");
+  CHECK(refused({files.pairs("a")}).starts_with(fmt::format("image \"{}\": ", (files.folder() / "0_a.ppm").string())));
+  const std::filesystem::path damaged = files.folder() / "faces.bin";
+  std::string pickle = read_file(damaged, 1 << 20);
+  pickle[pickle.find("P6 20", 1000)] = 'X';
+  write_file_atomically(damaged, pickle);
+  CHECK(refused({files.bin("a")}).starts_with(fmt::format("image \"{}, image 1\": ", damaged.string())));
+
+  experiment = small_run();
+  experiment.evaluation.every = 2;
+  CHECK(refused({}) == "every: expected sets to evaluate, in evaluation.sets");
+  experiment.evaluation.every = 0;
+  experiment.evaluation.keep_best = true;
+  CHECK(refused({drawn("a")}) == "keep_best: expected evaluation.every, the steps after which checkpoints are judged");
+}
+
+TEST_CASE("a plan sends as much for its sets as the run does") {
+  Experiment experiment = small_run();
+  experiment.mesh.dp = 2;
+  experiment.evaluation.sets = {drawn("drawn")};
+  experiment.evaluation.every = 3;
+  const VariantResult run = run_variant(experiment, "base");
+  experiment.device = DeviceType::plan;
+  const VariantResult plan = run_variant(experiment, "base");
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(plan.ranks[rank].sent_bytes == run.ranks[rank].sent_bytes);
+    CHECK(plan.ranks[rank].received_bytes == run.ranks[rank].received_bytes);
+  }
+}
