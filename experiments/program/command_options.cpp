@@ -49,6 +49,18 @@ void add_run(CLI::App& app, CommandCall& call) {
   app.callback([&call, command] { call.code = run_command(*command, call.console, call.join()); });
 }
 
+void add_eval(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<EvalCommand>();
+  app.add_option("CHECKPOINT", command->checkpoint, "a folder step-..., the folder of some, or a results folder")
+      ->required();
+  add_set_option(app, command->sets)
+      .description("override one key of the checkpoint's experiment, as in evaluation.sets='[...]' or mesh.dp=2");
+  app.add_flag("--json", command->json, "print the results as JSON instead of the table");
+  app.add_option("--out", command->out, "also write evaluation.json and roc.csv into a folder")
+      ->check(check_folder_name);
+  app.callback([&call, command] { eval_command(*command, call.console, call.join()); });
+}
+
 void add_plan(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<PlanCommand>();
   add_run_options(app, *command);
@@ -200,6 +212,7 @@ struct CommandRow {
 
 constexpr std::array commands{
     CommandRow{"run", "train and evaluate every variant of an experiment", add_run, true},
+    CommandRow{"eval", "evaluate a checkpoint on sets of pairs, without its training data", add_eval, true},
     CommandRow{"plan", "memory, traffic and FLOPs of an experiment, without computing", add_plan},
     CommandRow{"explain", "the model as a table: placements, and the communication between ranks in a step",
                add_explain},

@@ -27,8 +27,8 @@ void add_commands(CLI::App& app, CommandCall& call);
 /// InputError suggests the nearest name if there is no such command.
 void check_command_name(std::string_view word);
 
-/// Whether the processes of a job run the command of these arguments together: a run, or the benchmark of collectives.
-/// Rank 0's process runs any other command alone.
+/// Whether the processes of a job run the command of these arguments together: a run, an evaluation, or the benchmark
+/// of collectives. Rank 0's process runs any other command alone.
 bool joins_job(std::span<const std::string_view> words);
 
 }  // namespace heddle

@@ -37,6 +37,16 @@ struct RunCommand {
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code: 0, or that of the
 /// first variant that ended early.
 int run_command(const RunCommand& command, const Console& console, Processes* job = nullptr);
+
+struct EvalCommand {
+  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::vector<std::string> sets;     // a.b=json
+  bool json = false;
+  std::filesystem::path out;  // a folder for evaluation.json and roc.csv; empty: they are not written
+};
+/// Evaluates the sets of a checkpoint's experiment by its weights, on the processes of a job if there is one.
+void eval_command(const EvalCommand& command, const Console& console, Processes* job = nullptr);
+
 struct PlanCommand {
   std::filesystem::path file;
   std::vector<std::string> sets;

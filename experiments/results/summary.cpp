@@ -92,13 +92,16 @@ OrderedJson set_json(const EvaluatedSet& set) {
           {"tar_at_far", tar_at_far}};
 }
 
+OrderedJson all_sets_json(const std::vector<EvaluatedSet>& sets) {
+  OrderedJson rows = OrderedJson::array();
+  for (const EvaluatedSet& set : sets) rows.push_back(set_json(set));
+  return rows;
+}
+
 OrderedJson evaluation_json(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return nullptr;
   OrderedJson json{{"rank1", or_null(evaluation->rank1)}, {"verification", drawn_pairs_json(evaluation->verification)}};
-  if (!evaluation->sets.empty()) {
-    json["sets"] = OrderedJson::array();
-    for (const EvaluatedSet& set : evaluation->sets) json["sets"].push_back(set_json(set));
-  }
+  if (!evaluation->sets.empty()) json["sets"] = all_sets_json(evaluation->sets);
   if (evaluation->best) json["best"] = {{"steps", evaluation->best->steps}, {"accuracy", evaluation->best->accuracy}};
   return json;
 }
@@ -208,6 +211,14 @@ std::string summary_json(const RunResult& run) {
   const OrderedJson summary = {
       {"name", run.name}, {"versions", versions}, {"host", host_json()}, {"variants", variants}};
   return summary.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+std::string sets_json(const VariantResult& variant, const std::string& checkpoint, std::int64_t steps) {
+  const OrderedJson json{{"name", variant.name},
+                         {"checkpoint", checkpoint},
+                         {"steps", steps},
+                         {"sets", all_sets_json(variant.evaluation.value().sets)}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string memory_csv(const RunResult& run) {

@@ -9,6 +9,9 @@ namespace heddle {
 
 /// summary.json, also what `--json` prints. Its keys are stable; ends with a newline.
 std::string summary_json(const RunResult& run);
+/// `{"name", "checkpoint", "steps", "sets": [...]}`: the sets of a variant as they stand in its evaluation of
+/// summary.json. Ends with a newline.
+std::string sets_json(const VariantResult& variant, const std::string& checkpoint, std::int64_t steps);
 /// `variant,rank,category,bytes`: six lines per rank, at the moment of its largest total.
 std::string memory_csv(const RunResult& run);
 /// `variant,set,threshold,far,tar`: the curves of all sets that were evaluated, whose thresholds are squared distances

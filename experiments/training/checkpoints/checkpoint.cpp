@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/training/checkpoints/checkpoint_files.h"
+#include "experiments/training/checkpoints/find_checkpoint.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
@@ -16,28 +17,20 @@ namespace heddle {
 
 namespace {
 
-constexpr std::string_view step_prefix = "step-";
 /// The step in which the saved head began to train.
 constexpr const char* head_begun = "head_begun";
 /// Everything that must not change, in the form that follows this.
 constexpr std::string_view experiment_prefix = "experiment_";
+/// The same on one rank with the sets that judge it, which is what `heddle eval` reads.
+constexpr std::string_view evaluated_prefix = "evaluated_";
 /// The state of the loss scale, in f16 only.
 constexpr const char* loss_scale = "loss_scale";
-
-std::optional<std::int64_t> steps_of(const std::string& folder) {
-  std::int64_t steps = 0;
-  const char* const end = folder.data() + folder.size();
-  if (!folder.starts_with(step_prefix)) return {};
-  const auto result = std::from_chars(folder.data() + step_prefix.size(), end, steps);
-  if (result.ec != std::errc{} || result.ptr != end) return {};  // also what is still being written
-  return steps;
-}
 
 void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
   std::error_code ignored;  // no folder: nothing to remove
   std::vector<std::filesystem::path> old;
   for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
-    if (const auto steps = steps_of(entry.path().filename().string()); steps && *steps < steps_done)
+    if (const auto steps = steps_in_name(entry.path().filename().string()); steps && *steps < steps_done)
       old.push_back(entry.path());
   for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
 }
@@ -98,6 +91,14 @@ Experiment without_head(Experiment experiment) {
   return experiment;
 }
 
+/// What a checkpoint is evaluated as.
+Experiment evaluated(const Experiment& experiment, Experiment learning) {
+  learning.name = experiment.name;
+  learning.evaluate = experiment.evaluate;
+  learning.evaluation = experiment.evaluation;
+  return learning;
+}
+
 std::string checksum_of(const std::string& text) {
   return fmt::format("{:08x}", crc32c(text));
 }
@@ -119,20 +120,22 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
   const Experiment course = without_course(trainer.experiment());
   const Experiment learning = without_layout(course);
   const Mesh& mesh = trainer.rank().mesh;
-  SafetensorsMetadata identity{{"ranks", std::to_string(mesh.size())},
-                               {"steps", std::to_string(steps_done)},
-                               {"seed", std::to_string(course.seed)},
-                               {"batch", std::to_string(course.train.batch)},
-                               {"mesh", to_string(mesh)},
-                               {"micro_batches", std::to_string(course.train.micro_batches)},
-                               {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
-                               {"sampled_shards", std::to_string(trainer.sample_shards())},
-                               {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
-                               {head_begun, std::to_string(trainer.head_first_step())},
-                               {"layout", checksum_of(form.text(course))},
-                               {"experiment", checksum_of(form.text(learning))},
-                               {"backbone", checksum_of(form.text(without_head(learning)))},
-                               {text_key(form), form.text(learning)}};
+  SafetensorsMetadata identity{
+      {"ranks", std::to_string(mesh.size())},
+      {"steps", std::to_string(steps_done)},
+      {"seed", std::to_string(course.seed)},
+      {"batch", std::to_string(course.train.batch)},
+      {"mesh", to_string(mesh)},
+      {"micro_batches", std::to_string(course.train.micro_batches)},
+      {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
+      {"sampled_shards", std::to_string(trainer.sample_shards())},
+      {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
+      {head_begun, std::to_string(trainer.head_first_step())},
+      {"layout", checksum_of(form.text(course))},
+      {"experiment", checksum_of(form.text(learning))},
+      {"backbone", checksum_of(form.text(without_head(learning)))},
+      {text_key(form), form.text(learning)},
+      {fmt::format("{}{}", evaluated_prefix, form.form), form.text(evaluated(trainer.experiment(), learning))}};
   if (trainer.loss_scale()) identity.emplace(loss_scale, trainer.loss_scale()->to_text());
   return identity;
 }
@@ -168,6 +171,22 @@ std::optional<std::int64_t> kept_shards(const Trainer& trainer, const Safetensor
   const std::int64_t shards = saved_count(saved, "sampled_shards", most_shards);
   if (shards < 1 || shards == trainer.sample_shards()) return {};
   return shards;
+}
+
+void check_all(const CheckpointFiles& files, const std::vector<StateTensor>& wanted) {
+  for (const StateTensor& tensor : wanted) files.check(tensor);
+}
+
+/// A collective call.
+void load_verified(const CheckpointFiles& files, const std::vector<StateTensor>& wanted, Rank& rank) {
+  // Each file is verified by one rank, and ranks begin with different ones.
+  for (int i = 0; i < files.size(); ++i) {
+    const int file = (i + rank.index) % files.size();
+    if (file % rank.size == rank.index) files.verify(file);
+    files.load(file, wanted);
+  }
+  // No rank goes on before all files are known to be sound.
+  rank.world.barrier().wait();
 }
 
 /// Compares the metadata of a checkpoint with those that this run would write.
@@ -244,16 +263,11 @@ std::string ExperimentIdentity::plain_text_of(const Experiment& experiment) {
 }
 
 std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
-  return path_ / fmt::format("{}{:06}", step_prefix, steps_done);
+  return path_ / fmt::format("step-{:06}", steps_done);
 }
 
 std::optional<std::int64_t> CheckpointFolder::latest() const {
-  std::optional<std::int64_t> newest;
-  std::error_code ignored;  // no folder: no checkpoint
-  for (const auto& entry : std::filesystem::directory_iterator(path_, ignored))
-    if (const auto steps = steps_of(entry.path().filename().string()); steps && steps > newest.value_or(-1))
-      newest = steps;
-  return newest;
+  return latest_in(path_);
 }
 
 void CheckpointFolder::clear() const {
@@ -270,6 +284,21 @@ std::optional<double> CheckpointFolder::number(std::int64_t steps_done, const st
   if (error != std::errc() || end != text.data() + text.size())
     fail<InputError>("{}: {}: expected a number, got {}", step_folder(steps_done).string(), remark, in_quotes(text));
   return value;
+}
+
+std::string CheckpointFolder::experiment(std::int64_t steps_done) const {
+  const CheckpointFiles files(step_folder(steps_done));
+  const auto found = files.identity().find(fmt::format("{}{}", evaluated_prefix, identity_.form));
+  if (found != files.identity().end()) return found->second;
+  fail<InputError>("{}: was saved without the experiment as it is evaluated, by another program or an earlier version",
+                   step_folder(steps_done).string());
+}
+
+void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) const {
+  const CheckpointFiles files(step_folder(steps_done));
+  const std::vector<StateTensor> wanted = trainer.backbone_state();
+  check_all(files, wanted);
+  load_verified(files, wanted, trainer.rank());
 }
 
 void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks) const {
@@ -306,19 +335,12 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   std::vector<StateTensor> wanted = trainer.backbone_state();
   if (head == SavedHead::kept)
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
-  for (const StateTensor& tensor : wanted) files.check(tensor);
+  check_all(files, wanted);
   comparison.expect_experiment(head);
   load_loss_scale(trainer, files.identity());
   trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
                                                       : trainer.optimizer_steps(steps_done));
-  // Each file is verified by one rank, and ranks begin with different ones.
-  for (int i = 0; i < files.size(); ++i) {
-    const int file = (i + rank.index) % files.size();
-    if (file % rank.size == rank.index) files.verify(file);
-    files.load(file, wanted);
-  }
-  // No rank continues before all files are known to be sound.
-  rank.world.barrier().wait();
+  load_verified(files, wanted, rank);
   if (head == SavedHead::left) return {};
   std::string remark = comparison.difference();
   if (shards)

@@ -53,6 +53,12 @@ class CheckpointFolder {
   void save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks = {}) const;
   /// A remark of a checkpoint that is a number; nothing if there is none. InputError if the checkpoint is damaged.
   std::optional<double> number(std::int64_t steps_done, const std::string& remark) const;
+  /// The experiment of a checkpoint as it was written down, on one rank, with its evaluation: all that is needed to
+  /// evaluate it. InputError if the checkpoint does not have it.
+  std::string experiment(std::int64_t steps_done) const;
+  /// Loads weights and statistics of the backbone, whatever else the checkpoint has, into a trainer that has no
+  /// optimizer. A collective call, by any number of ranks in any layout.
+  void load_backbone(Trainer& trainer, std::int64_t steps_done) const;
   /// A collective call, by any number of ranks in any layout. A class sample keeps the number of its shards unless the
   /// experiment sets a different one. Returns a note for the user, which says this and why the run will not continue
   /// bit for bit. The note is empty if it will, or if the head is new. InputError names the file and the fault: a

@@ -1,0 +1,25 @@
+// Where checkpoints lie: `results/NAME/checkpoint/VARIANT/step-000020`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace heddle {
+
+/// The steps that a checkpoint's folder names: 20 of `step-000020`; nothing for another name.
+std::optional<std::int64_t> steps_in_name(const std::string& folder);
+/// The most steps that the name of a folder in `path` says; nothing if there is none.
+std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
+
+struct FoundCheckpoint {
+  std::filesystem::path folder;  // that of the folder step-...
+  std::int64_t steps = 0;
+};
+
+/// The checkpoint of a path: a folder step-..., the newest one of a folder that holds some, or of a results folder with
+/// one variant. InputError if there is none, or if the results have several variants, whose folders it names.
+FoundCheckpoint find_checkpoint(const std::filesystem::path& path);
+
+}  // namespace heddle

@@ -1,0 +1,138 @@
+// Checkpoints that are evaluated after the training, whose data are gone.
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/files/atomic_file.h"
+#include "tests/support/called.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+/// A grey image; people differ in how bright their left half is, photographs in the rest.
+void write_face(const fs::path& file, int person, int photograph) {
+  std::string text = "P5 8 8 255\n";
+  for (int i = 0; i < 64; ++i)
+    text += static_cast<char>(i % 8 < 4 ? 20 + 35 * person : (37 * photograph + 11 * i + 5 * person) % 256);
+  fs::create_directories(file.parent_path());
+  write_file_atomically(file, text);
+}
+
+/// Six people with four photographs each in train/, four others with two each in faces/, and pairs.txt.
+void write_data(const fs::path& folder) {
+  for (int person = 0; person < 6; ++person)
+    for (int photograph = 0; photograph < 4; ++photograph)
+      write_face(folder / "train" / fmt::format("{}/{}.pgm", person, photograph), person, photograph);
+  std::string pairs;
+  for (int person = 0; person < 4; ++person) {
+    for (int photograph = 0; photograph < 2; ++photograph)
+      write_face(folder / "faces" / fmt::format("{}_{}.pgm", person, photograph), person, 7 + photograph);
+    pairs += fmt::format("{0}_0.pgm\t{0}_1.pgm\t1\n{0}_0.pgm\t{1}_1.pgm\t0\n", person, (person + 1) % 4);
+  }
+  write_file_atomically(folder / "pairs.txt", pairs);
+}
+
+Json experiment(const fs::path& folder) {
+  Json json = Json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"dp": 2},
+    "data": {"type": "image_folder", "image": [1, 8, 8], "train_per_identity": 3},
+    "model": {"type": "mlp", "hidden": [12], "embedding": 5},
+    "head": {"classes": 6},
+    "train": {"batch": 12, "steps": 6, "optimizer": {"type": "sgd", "lr": 0.05}},
+    "evaluation": {"every": 2, "keep_best": true,
+                   "sets": [{"name": "faces", "type": "pairs"},
+                            {"name": "again", "type": "pairs", "threshold_from": "faces"}]}})");
+  json["data"]["path"] = (folder / "train").string();
+  for (Json& set : json["evaluation"]["sets"]) {
+    set["path"] = (folder / "faces").string();
+    set["pairs"] = (folder / "pairs.txt").string();
+  }
+  return json;
+}
+
+}  // namespace
+
+TEST_CASE("eval gives a checkpoint's sets the figures of the run, without its data, on other ranks") {
+  const Scratch scratch;
+  const fs::path folder = scratch / "";
+  write_data(folder);
+  std::ofstream(folder / "small.json") << experiment(folder).dump();
+  const std::string out = (folder / "out").string();
+  const Called run = call({"run", (folder / "small.json").string(), "--out", out, "--json"});
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("step 2:  faces ") != std::string::npos);
+  const Json evaluation = Json::parse(run.out)["variants"][0]["evaluation"];
+  REQUIRE(evaluation["sets"].size() == 2);
+  CHECK(evaluation["sets"][0]["pairs"] == 8);
+  CHECK(evaluation["rank1"].is_number());
+  CHECK(fs::exists(folder / "out/roc.csv"));
+
+  fs::remove_all(folder / "train");
+  const auto eval = [](const std::string& checkpoint, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"eval", checkpoint, "--json"});
+    const Called called = call(more);
+    CAPTURE(called.err);
+    REQUIRE(called.code == 0);
+    return Json::parse(called.out);
+  };
+  const Json whole = eval(out);
+  CHECK(whole["name"] == "small");
+  CHECK(whole["steps"] == 6);
+  CHECK(whole["sets"] == evaluation["sets"]);
+  CHECK(eval(out + "/checkpoint/small/step-000006/")["sets"] == evaluation["sets"]);
+  CHECK(eval(out, {"--set", "mesh.dp=2"})["sets"] == evaluation["sets"]);
+  const Json best = eval(out + "/checkpoint/small/best");
+  CHECK(best["steps"] == evaluation["best"]["steps"]);
+  CHECK(best["sets"][0]["accuracy"] == evaluation["best"]["accuracy"]);
+  // Other sets than those of the training.
+  const Json sets = Json::array({experiment(folder)["evaluation"]["sets"][0]});
+  const Json other = eval(out, {"--set", "evaluation.sets=" + sets.dump(), "--out", (folder / "evaluated").string()});
+  CHECK(other["sets"].size() == 1);
+  CHECK(Json::parse(read_file(folder / "evaluated/evaluation.json", 1 << 20)) == other);
+  CHECK(
+      read_file(folder / "evaluated/roc.csv", 1 << 20).starts_with("variant,set,threshold,far,tar\nsmall,faces,-inf,"));
+
+  const Called table = call({"eval", out});
+  CHECK(table.out.starts_with("variant    set"));
+}
+
+TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn one") {
+  const Scratch scratch;
+  const fs::path folder = scratch / "";
+  write_data(folder);
+  Json json = experiment(folder);
+  json["evaluation"] = nullptr;
+  json["variants"] = Json::parse(R"([{"name": "a"}, {"name": "b", "patch": {"seed": 2}}])");
+  std::ofstream(folder / "small.json") << json.dump();
+  const std::string out = (folder / "out").string();
+  REQUIRE(call({"run", (folder / "small.json").string(), "--out", out}).code == 0);
+  const auto error = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    const Called called = call(arguments);
+    CHECK(called.code == 2);
+    return called.err.substr(0, called.err.find('\n', called.err.find("heddle: ")));
+  };
+  CHECK(error({out + "/none"}) == fmt::format("heddle: {}/none: expected the folder of a checkpoint", out));
+  CHECK(error({folder / "faces"}) ==
+        fmt::format("heddle: {}: there is no checkpoint in it", (folder / "faces").string()));
+  CHECK(error({out}) == fmt::format("heddle: {0}: expected one of {0}/checkpoint/a, {0}/checkpoint/b", out));
+  const std::string checkpoint = out + "/checkpoint/a";
+  CHECK(error({checkpoint}).ends_with("heddle: evaluation.sets: expected a set, by which the checkpoint is judged"));
+  fs::remove_all(folder / "train");
+  CHECK(error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "drawn"}])"})
+            .ends_with(fmt::format("image folder \"{}\": no such folder", (folder / "train").string())));
+  CHECK(error({checkpoint, "--set", "evaluation.sets=[]", "--set", "evaluation.every=3"})
+            .ends_with("every: expected sets to evaluate, in evaluation.sets"));
+  CHECK(error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "bin"}])"}) ==
+        "heddle: --set evaluation.sets: /evaluation/sets/0/path: expected a string, got nothing");
+}
+
+}  // namespace heddle::test
