@@ -59,7 +59,7 @@ void eval_command(const EvalCommand& command, const Console& console, Processes*
     write_file_atomically(command.out / "evaluation.json", json);
     write_file_atomically(command.out / "roc.csv", roc_csv(run));
   }
-  console.out << (command.json ? json : sets_table(run)) << std::flush;
+  console.out << (command.json ? json : sets_table(run) + identification_table(run)) << std::flush;
 }
 
 }  // namespace heddle

@@ -40,7 +40,8 @@ std::set<int> smallest_rates(const RunResult& run) {
   std::set<int> exponents;
   for (const VariantResult& variant : run.variants)
     for (const EvaluatedSet& set : sets_of(variant))
-      for (const TarAtFar& point : set.verification.tar_at_far) exponents.insert(point.exponent);
+      if (set.verified)
+        for (const TarAtFar& point : set.verified->verification.tar_at_far) exponents.insert(point.exponent);
   while (exponents.size() > most_columns) exponents.erase(exponents.begin());
   return exponents;
 }
@@ -82,10 +83,29 @@ std::string sets_table(const RunResult& run) {
   bool has_sets = false;
   for (const VariantResult& variant : run.variants) {
     for (const EvaluatedSet& set : sets_of(variant)) {
+      if (!set.verified) continue;
       has_sets = true;
-      std::vector<std::string> row{variant.name, set.name, accuracy_cell(set.verification),
-                                   fmt::format("{:.3f}", set.verification.threshold)};
-      for (const int exponent : exponents) row.push_back(tar_cell(set.verification, exponent));
+      const Verification& verification = set.verified->verification;
+      std::vector<std::string> row{variant.name, set.name, accuracy_cell(verification),
+                                   fmt::format("{:.3f}", verification.threshold)};
+      for (const int exponent : exponents) row.push_back(tar_cell(verification, exponent));
+      grid.add(row);
+    }
+  }
+  return has_sets ? grid.to_text() : "";
+}
+
+std::string identification_table(const RunResult& run) {
+  std::vector<std::string> headers{"variant", "set", "gallery"};
+  for (const std::int64_t rank : reported_ranks) headers.push_back(fmt::format("rank-{} (%)", rank));
+  Grid grid(headers);
+  bool has_sets = false;
+  for (const VariantResult& variant : run.variants) {
+    for (const EvaluatedSet& set : sets_of(variant)) {
+      if (!set.identified) continue;
+      has_sets = true;
+      std::vector<std::string> row{variant.name, set.name, fmt::format("{}", set.identified->gallery)};
+      for (const double rate : set.identified->rates) row.push_back(percent(rate));
       grid.add(row);
     }
   }

@@ -11,7 +11,9 @@ namespace heddle {
 std::string percent(double share);
 /// Identification and verification on the data's test images; empty if no variant measured them.
 std::string accuracy_table(const RunResult& run);
-/// Verification on the evaluation's sets; empty if no variant has any.
+/// Verification on the evaluation's sets of pairs; empty if no variant has any.
 std::string sets_table(const RunResult& run);
+/// Identification on the evaluation's sets of probes; empty if no variant has any.
+std::string identification_table(const RunResult& run);
 
 }  // namespace heddle

@@ -74,12 +74,12 @@ OrderedJson drawn_pairs_json(const std::optional<Verification>& measured) {
 }
 
 /// Rates for which there are too few pairs are null.
-OrderedJson set_json(const EvaluatedSet& set) {
+OrderedJson verified_json(const std::string& name, const VerifiedSet& set) {
   const Verification& measured = set.verification;
   OrderedJson tar_at_far = OrderedJson::object();
   for (int exponent = 1; exponent <= smallest_far; ++exponent) tar_at_far[fmt::format("1e-{}", exponent)] = nullptr;
   for (const TarAtFar& point : measured.tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
-  return {{"name", set.name},
+  return {{"name", name},
           {"pairs", measured.pairs},
           {"genuine_pairs", set.genuine},
           {"impostor_pairs", set.impostors},
@@ -92,9 +92,24 @@ OrderedJson set_json(const EvaluatedSet& set) {
           {"tar_at_far", tar_at_far}};
 }
 
+OrderedJson identified_json(const std::string& name, const Identification& set) {
+  OrderedJson rates = OrderedJson::object();
+  for (std::size_t i = 0; i < reported_ranks.size(); ++i) rates[fmt::format("{}", reported_ranks[i])] = set.rates[i];
+  OrderedJson tpir_at_fpir = OrderedJson::object();
+  for (const TpirAtFpir& point : set.tpir_at_fpir) tpir_at_fpir[fmt::format("1e-{}", point.exponent)] = point.tpir;
+  return {{"name", name},
+          {"gallery", set.gallery},
+          {"distractors", set.distractors},
+          {"known_probes", set.known},
+          {"unknown_probes", set.unknown},
+          {"rates", rates},
+          {"tpir_at_fpir", tpir_at_fpir}};
+}
+
 OrderedJson all_sets_json(const std::vector<EvaluatedSet>& sets) {
   OrderedJson rows = OrderedJson::array();
-  for (const EvaluatedSet& set : sets) rows.push_back(set_json(set));
+  for (const EvaluatedSet& set : sets)
+    rows.push_back(set.verified ? verified_json(set.name, *set.verified) : identified_json(set.name, *set.identified));
   return rows;
 }
 
@@ -236,10 +251,12 @@ std::string roc_csv(const RunResult& run) {
   std::string lines;
   for (const VariantResult& variant : run.variants) {
     if (!variant.evaluation) continue;
-    for (const EvaluatedSet& set : variant.evaluation->sets)
-      for (const RocPoint& point : set.roc.points)
+    for (const EvaluatedSet& set : variant.evaluation->sets) {
+      if (!set.verified) continue;
+      for (const RocPoint& point : set.verified->roc.points)
         lines += fmt::format("{},{},{},{},{}\n", csv_cell(variant.name), csv_cell(set.name), point.threshold, point.far,
                              point.tar);
+    }
   }
   return lines.empty() ? "" : "variant,set,threshold,far,tar\n" + lines;
 }

@@ -273,6 +273,8 @@ std::string results_table(const RunResult& run) {
   if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
   if (const std::string sets = sets_table(run); !sets.empty())
     text += "\nverification of the sets; -: fewer impostor pairs than 1 / FAR\n" + sets;
+  if (const std::string identified = identification_table(run); !identified.empty())
+    text += "\nidentification of the sets' probes: a right image among so many nearest\n" + identified;
   if (const std::string predictions = predictions_text(run); !predictions.empty())
     text += "\nstep time as the schedule predicts it from stage costs measured in isolation\n" + predictions;
   return text;

@@ -215,13 +215,13 @@ class RankRun {
     evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
     evaluated_after_ = steps_done;
     std::vector<std::pair<std::string, double>> accuracies;
-    for (const EvaluatedSet& set : evaluated_sets_) accuracies.emplace_back(set.name, set.verification.accuracy);
+    for (const EvaluatedSet& set : evaluated_sets_) accuracies.emplace_back(set.name, set.accuracy());
     if (experiment_.evaluation.keep_best) keep_if_best(steps_done);
     return accuracies;
   }
 
   void keep_if_best(std::int64_t steps_done) {
-    const double accuracy = from_leader(leads() ? evaluated_sets_.front().verification.accuracy : 0);
+    const double accuracy = from_leader(leads() ? evaluated_sets_.front().accuracy() : 0);
     if (best_ && accuracy <= best_->accuracy) return;
     best_ = BestCheckpoint{.steps = steps_done, .accuracy = accuracy};
     save(steps_done, best_checkpoints_, {{accuracy_on(), fmt::format("{}", accuracy)}});

@@ -77,14 +77,26 @@ inline Evaluation evaluation() {
 inline EvaluatedSet evaluated_set(const std::string& name) {
   Verification verification{.pairs = 6000, .folds = 10, .accuracy = 0.875, .deviation = 0.0125, .threshold = 1.25};
   verification.tar_at_far = {{1, 0.95}, {2, 0.9}, {3, 0.8}};
-  return {
-      .name = name,
-      .threshold_from = "other",
+  EvaluatedSet set{.name = name};
+  set.verified = VerifiedSet{
       .verification = verification,
+      .threshold_from = "other",
       .genuine = 3000,
       .impostors = 3000,
       .best_threshold = 1.5,
       .roc = {.points = {{-std::numeric_limits<double>::infinity(), 0, 0}, {0.5, 0.25, 1}, {2, 1, 1}}, .area = 0.9375}};
+  return set;
+}
+
+inline EvaluatedSet identified_set(const std::string& name) {
+  EvaluatedSet set{.name = name};
+  set.identified = Identification{.gallery = 1000,
+                                  .distractors = 900,
+                                  .known = 50,
+                                  .unknown = 20,
+                                  .rates = {0.5, 0.625, 0.75, 1},
+                                  .tpir_at_fpir = {{1, 0.25}}};
+  return set;
 }
 
 inline RunResult run_result() {

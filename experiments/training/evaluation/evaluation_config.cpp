@@ -11,25 +11,52 @@ namespace heddle {
 
 namespace {
 
+void describe_threshold(Describer& d, EvaluationSetConfig& c) {
+  d.field("threshold_from", c.threshold_from,
+          "the set whose best threshold judges this one; left out: each fold is judged by the best threshold of the "
+          "other nine");
+}
+
 void describe_pairs(Describer& d, EvaluationSetConfig& c) {
   d.field(required("path"), c.path, "the folder of the images");
   d.field(required("pairs"), c.list,
           "the file that lists the pairs: LFW's (name i j, or name i name j, with or without its header) or lines of "
           "file, file and 1 or 0");
+  describe_threshold(d, c);
 }
 
 void describe_bin(Describer& d, EvaluationSetConfig& c) {
   d.field(required("path"), c.path, "the file: a Python pickle of 2 n encoded images and n labels, read by no Python");
+  describe_threshold(d, c);
 }
 
 void describe_drawn(Describer& d, EvaluationSetConfig& c) {
   d.field("pairs", c.drawn, between(20, 1e8), "how many pairs of the data's test images are drawn, at most");
+  describe_threshold(d, c);
+}
+
+void describe_templates(Describer& d, EvaluationSetConfig& c) {
+  d.field(required("path"), c.path, "the folder of the images");
+  d.field(required("templates"), c.templates, "the file that lists the templates: lines of image, template and medium");
+  d.field(required("pairs"), c.list, "the file that lists the pairs: lines of template, template and 1 or 0");
+  describe_threshold(d, c);
+}
+
+void describe_identification(Describer& d, EvaluationSetConfig& c) {
+  d.field(required("path"), c.path, "the folder of the images");
+  d.field(required("gallery"), c.gallery, "the file that lists who is known: lines of image and person");
+  d.field(required("probes"), c.probes, "the file that lists who is asked for: lines of image and person");
+  d.field("distractors", c.distractors, "the file that lists images of others in the gallery; left out: none");
 }
 
 constexpr auto set_types = enum_table<EvaluationSetType, AlternativeRow<EvaluationSetConfig>>({
     {EvaluationSetType::pairs, {"pairs", "images of a folder, in pairs that a file lists", describe_pairs}},
     {EvaluationSetType::bin, {"bin", "a verification set in one file, such as InsightFace's lfw.bin", describe_bin}},
     {EvaluationSetType::drawn, {"drawn", "pairs drawn from the data's test images", describe_drawn}},
+    {EvaluationSetType::templates,
+     {"templates", "several images of a person compared as one, as in the IJB benchmarks", describe_templates}},
+    {EvaluationSetType::identification,
+     {"identification", "people found again in a gallery, among distractors", describe_identification}},
 });
 
 void check_set_names(const std::vector<EvaluationSetConfig>& sets, std::size_t i) {
@@ -44,23 +71,25 @@ void check_set_names(const std::vector<EvaluationSetConfig>& sets, std::size_t i
     fail<InputError>("sets[{}].threshold_from: expected another set than {}", i, in_quotes(set.name));
   if (!set.threshold_from.empty() && named(set.threshold_from) == 0)
     fail<InputError>("sets[{}].threshold_from: there is no set {}", i, in_quotes(set.threshold_from));
+  const bool names_identification = std::any_of(sets.begin(), sets.end(), [&](const EvaluationSetConfig& other) {
+    return other.name == set.threshold_from && other.type == EvaluationSetType::identification;
+  });
+  if (names_identification)
+    fail<InputError>("sets[{}].threshold_from: expected a set of pairs, {} has none", i, in_quotes(set.threshold_from));
 }
 
 }  // namespace
 
 void describe(Describer& d, EvaluationSetConfig& c) {
   d.field(required("name"), c.name, "names the set in the results");
-  alternatives(d, c.type, set_types, c, "where its pairs come from");
-  d.field("threshold_from", c.threshold_from,
-          "the set whose best threshold judges this one; left out: each fold is judged by the best threshold of the "
-          "other nine");
+  alternatives(d, c.type, set_types, c, "what is compared, and where it comes from");
 }
 
 void describe(Describer& d, EvaluationConfig& c) {
   d.field("batch", c.batch, between(1, 1e6), "images in each forward pass of each rank along dp");
   d.field("pairs", c.pairs, between(20, 1e8), "pairs of test images for verification, at most");
   d.field("flip", c.flip, "add the embedding of the mirror image");
-  list(d, "sets", c.sets, between(0, 1000), "pairs to verify, also of people who are not trained on");
+  list(d, "sets", c.sets, between(0, 1000), "what checkpoints are judged by, also people who are not trained on");
   d.field("every", c.every, between(0, 1e12), "steps between evaluations of the sets; 0: after training only");
   d.field("keep_best", c.keep_best,
           "keep the checkpoint with the best accuracy on the first set, in the folder best beside the others");

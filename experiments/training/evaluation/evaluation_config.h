@@ -13,16 +13,21 @@ namespace heddle {
 class Describer;
 struct Experiment;
 
-enum class EvaluationSetType { pairs, bin, drawn };
+enum class EvaluationSetType { pairs, bin, drawn, templates, identification };
 
-/// A set of pairs that checkpoints are judged by, whose people need not be those of the training.
+/// A set that checkpoints are judged by, whose people need not be those of the training.
 struct EvaluationSetConfig {
   std::string name;
   std::optional<EvaluationSetType> type{};
-  std::string path{};            // of pairs: the folder of the images; of bin: the file
-  std::string list{};            // of pairs: a file that names them
+  std::string path{};            // the folder of the images; of bin: the file
+  std::string list{};            // of pairs and templates: the file that lists the pairs
   std::int64_t drawn = 6000;     // of drawn: at most as many pairs
   std::string threshold_from{};  // the name of another set; empty: chosen on the other folds
+  std::string templates{};       // of templates: the file that lists their images
+  // Of identification: the files that list the images.
+  std::string gallery{};
+  std::string probes{};
+  std::string distractors{};  // empty: none
 };
 void describe(Describer& d, EvaluationSetConfig& config);
 

@@ -1,9 +1,12 @@
 #include "experiments/training/evaluation/evaluation_set.h"
 
 #include <algorithm>
+#include <map>
 
 #include "experiments/training/evaluation/embed.h"
+#include "experiments/training/evaluation/files/labelled_file.h"
 #include "experiments/training/evaluation/files/pair_file.h"
+#include "experiments/training/evaluation/files/template_file.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -33,8 +36,32 @@ void open_drawn(const EvaluationSetConfig& config, const Dataset& data, RandomKe
   set.pairs = balanced_pairs(labels, config.drawn, key);
 }
 
+void open_templates(const EvaluationSetConfig& config, const Preprocessing& preprocessing, EvaluationSet& set) {
+  TemplateSet read = read_template_set(config.templates, config.list, config.path);
+  set.pairs = std::move(read.pairs);
+  set.templates = std::move(read.images);
+  set.template_count = read.templates;
+  set.images = images_of_files(std::move(read.files), preprocessing);
+}
+
+void open_identification(const EvaluationSetConfig& config, const Preprocessing& preprocessing, EvaluationSet& set) {
+  IdentificationSet read = read_identification_set(config.gallery, config.probes, config.distractors, config.path);
+  set.labels = std::move(read.labels);
+  set.gallery = read.gallery;
+  set.images = images_of_files(std::move(read.files), preprocessing);
+}
+
+/// A pair of each kind in each of two folds.
+void check_pairs(const EvaluationSet& set) {
+  const std::int64_t genuine = genuine_among(set.pairs);
+  const std::int64_t impostors = static_cast<std::int64_t>(set.pairs.size()) - genuine;
+  if (genuine < 2 || impostors < 2)
+    fail<InputError>("evaluation set {}: expected at least 2 pairs of one person and 2 of two, got {} and {}", set.name,
+                     genuine, impostors);
+}
+
 EvaluationSet open_set(const EvaluationSetConfig& config, const Dataset& data, RandomKey key) {
-  EvaluationSet set{.name = config.name, .threshold_from = config.threshold_from, .images = {}, .pairs = {}};
+  EvaluationSet set{.name = config.name, .threshold_from = config.threshold_from};
   switch (config.type.value()) {
     case EvaluationSetType::pairs:
       open_pairs(config, data.preprocessing(), set);
@@ -45,20 +72,42 @@ EvaluationSet open_set(const EvaluationSetConfig& config, const Dataset& data, R
     case EvaluationSetType::drawn:
       open_drawn(config, data, key, set);
       break;
+    case EvaluationSetType::templates:
+      open_templates(config, data.preprocessing(), set);
+      break;
+    case EvaluationSetType::identification:
+      open_identification(config, data.preprocessing(), set);
+      return set;
   }
-  const std::int64_t genuine = genuine_among(set.pairs);
-  const std::int64_t impostors = static_cast<std::int64_t>(set.pairs.size()) - genuine;
-  if (genuine < 2 || impostors < 2)
-    fail<InputError>("evaluation set {}: expected at least 2 pairs of one person and 2 of two, got {} and {}",
-                     config.name, genuine, impostors);
+  check_pairs(set);
   return set;
 }
 
-std::vector<ComparedPair> embed_and_compare(const EvaluationConfig& config, const EvaluationSet& set,
-                                            Trainer& trainer) {
-  const std::vector<float> embeddings = embed_images(config, set.images, trainer);
-  if (embeddings.empty()) return {};  // not rank 0
-  return compare(UnitRows(embeddings, static_cast<std::size_t>(set.images.size)), set.pairs);
+std::vector<ComparedPair> compared_pairs(const EvaluationSet& set, std::vector<float> embeddings) {
+  if (set.templates.empty()) return compare(UnitRows(embeddings, static_cast<std::size_t>(set.images.size)), set.pairs);
+  const auto dimension = static_cast<std::int64_t>(embeddings.size()) / set.images.size;
+  embeddings = template_embeddings(embeddings, dimension, set.templates, set.template_count);
+  return compare(UnitRows(embeddings, static_cast<std::size_t>(set.template_count)), set.pairs);
+}
+
+Identification identified_probes(const EvaluationSet& set, std::span<const float> embeddings, Device& device) {
+  const auto gallery = static_cast<std::size_t>(set.gallery);
+  const std::size_t dimension = embeddings.size() / set.labels.size();
+  const std::span<const std::int64_t> labels = set.labels;
+  return identify({embeddings.first(gallery * dimension), labels.first(gallery)},
+                  {embeddings.subspan(gallery * dimension), labels.subspan(gallery)}, device);
+}
+
+/// `teachers`: the pairs whose best threshold judges; none: the set's own folds choose.
+VerifiedSet verified_set(const EvaluationSet& set, const std::vector<ComparedPair>& compared,
+                         const std::vector<ComparedPair>* teachers) {
+  const std::int64_t genuine = genuine_among(set.pairs);
+  return {.verification = teachers == nullptr ? verify(compared) : verify_at(best_threshold(*teachers), compared),
+          .threshold_from = set.threshold_from,
+          .genuine = genuine,
+          .impostors = static_cast<std::int64_t>(set.pairs.size()) - genuine,
+          .best_threshold = best_threshold(compared),
+          .roc = roc_curve(compared)};
 }
 
 }  // namespace
@@ -74,26 +123,23 @@ std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset
 
 std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const std::vector<EvaluationSet>& sets,
                                         Trainer& trainer) {
-  std::vector<std::vector<ComparedPair>> compared;
-  for (const EvaluationSet& set : sets) compared.push_back(embed_and_compare(config, set, trainer));
+  Device& device = trainer.rank().device;
+  const bool judges = trainer.rank().index == 0 && device.has_data();
+  std::map<std::string, std::vector<ComparedPair>> compared;
   std::vector<EvaluatedSet> results;
-  if (trainer.rank().index != 0 || !trainer.rank().device.has_data()) return results;
-  const auto threshold_of_set = [&](const std::string& name) {
-    const auto found =
-        std::find_if(sets.begin(), sets.end(), [&](const EvaluationSet& set) { return set.name == name; });
-    return best_threshold(compared[static_cast<std::size_t>(found - sets.begin())]);
-  };
-  for (std::size_t i = 0; i < sets.size(); ++i) {
+  for (const EvaluationSet& set : sets) {
+    std::vector<float> embeddings = embed_images(config, set.images, trainer);
+    if (!judges) continue;
+    results.push_back({.name = set.name});
+    if (set.gallery > 0)
+      results.back().identified = identified_probes(set, embeddings, device);
+    else
+      compared[set.name] = compared_pairs(set, std::move(embeddings));
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i].identified) continue;
     const std::string& from = sets[i].threshold_from;
-    const std::int64_t genuine = genuine_among(sets[i].pairs);
-    results.push_back(
-        {.name = sets[i].name,
-         .threshold_from = from,
-         .verification = from.empty() ? verify(compared[i]) : verify_at(threshold_of_set(from), compared[i]),
-         .genuine = genuine,
-         .impostors = static_cast<std::int64_t>(sets[i].pairs.size()) - genuine,
-         .best_threshold = best_threshold(compared[i]),
-         .roc = roc_curve(compared[i])});
+    results[i].verified = verified_set(sets[i], compared[sets[i].name], from.empty() ? nullptr : &compared.at(from));
   }
   return results;
 }

@@ -51,8 +51,8 @@ TEST_CASE("sets have a table of their own, with the smallest rates that some of 
   run.variants = {variant_result("serial", 1, 0.5)};
   Evaluation& evaluation = run.variants[0].evaluation.emplace();
   evaluation.sets = {evaluated_set("faces"), evaluated_set("few")};
-  evaluation.sets[0].verification.tar_at_far.push_back({4, 0.5});
-  evaluation.sets[1].verification.tar_at_far.resize(1);
+  evaluation.sets[0].verified->verification.tar_at_far.push_back({4, 0.5});
+  evaluation.sets[1].verified->verification.tar_at_far.resize(1);
   const std::string table = results_table(run);
   CHECK(table.ends_with(R"(
 verification of the sets; -: fewer impostor pairs than 1 / FAR
@@ -61,6 +61,13 @@ serial   faces  87.50 +- 1.25      1.250             90.00             80.00    
 serial     few  87.50 +- 1.25      1.250                 -                 -                 -
 )"));
   CHECK(table.find("rank-1") == std::string::npos);
+
+  evaluation.sets = {identified_set("gallery")};
+  CHECK(results_table(run).ends_with(R"(
+identification of the sets' probes: a right image among so many nearest
+variant      set  gallery  rank-1 (%)  rank-5 (%)  rank-10 (%)  rank-20 (%)
+serial   gallery     1000       50.00       62.50        75.00       100.00
+)"));
 }
 
 TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and large numbers") {

@@ -157,11 +157,16 @@ TEST_CASE("summary.json gives every false accept rate of a set, null where its p
               "tar_at_far": {"1e-1": 0.95, "1e-2": 0.9, "1e-3": 0.8, "1e-4": null, "1e-5": null, "1e-6": null}}],
     "best": {"steps": 40, "accuracy": 0.5}})");
   CHECK(OrderedJson::parse(summary_json(run))["variants"][0]["evaluation"] == expected);
-  run.variants[0].evaluation->sets[0].threshold_from.clear();
+  run.variants[0].evaluation->sets[0].verified->threshold_from.clear();
   const OrderedJson alone = OrderedJson::parse(sets_json(run.variants[0], "out/checkpoint", 40));
   CHECK(alone["checkpoint"] == "out/checkpoint");
   CHECK(alone["steps"] == 40);
   CHECK(alone["sets"][0]["threshold_from"].is_null());
+  run.variants[0].evaluation->sets = {identified_set("gallery")};
+  CHECK(OrderedJson::parse(sets_json(run.variants[0], "", 1))["sets"][0] == OrderedJson::parse(R"({
+    "name": "gallery", "gallery": 1000, "distractors": 900, "known_probes": 50, "unknown_probes": 20,
+    "rates": {"1": 0.5, "5": 0.625, "10": 0.75, "20": 1.0}, "tpir_at_fpir": {"1e-1": 0.25}})"));
+  CHECK(roc_csv(run).empty());
 }
 
 TEST_CASE("values that were not measured are null, also in a variant that failed and if a loss is not a number") {

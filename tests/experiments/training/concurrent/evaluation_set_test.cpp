@@ -105,22 +105,71 @@ TEST_CASE("a folder with a list and a .bin of the same images give the same resu
   REQUIRE(result.evaluation);
   const std::vector<EvaluatedSet>& sets = result.evaluation->sets;
   REQUIRE(sets.size() == 3);
-  CHECK(sets[0].verification.pairs == 40);
-  CHECK(sets[0].genuine == 20);
-  CHECK(sets[0].impostors == 20);
-  CHECK(sets[0].verification.folds == 10);
-  CHECK(sets[0].roc.area > 0.6);  // half would be guessing
-  CHECK(sets[0].verification.tar_at_far.size() == 1);
-  CHECK(sets[1].roc.area == sets[0].roc.area);
-  CHECK(sets[1].best_threshold == sets[0].best_threshold);
-  CHECK(sets[1].verification.threshold == sets[0].best_threshold);
-  CHECK(sets[1].verification.accuracy >= sets[0].verification.accuracy);
-  CHECK(sets[2].verification.pairs == 120);  // 10 people with 4 images each have 60 genuine pairs
+  const VerifiedSet& first = sets[0].verified.value();
+  const VerifiedSet& second = sets[1].verified.value();
+  CHECK(first.verification.pairs == 40);
+  CHECK(first.genuine == 20);
+  CHECK(first.impostors == 20);
+  CHECK(first.verification.folds == 10);
+  CHECK(first.roc.area > 0.6);  // half would be guessing
+  CHECK(first.verification.tar_at_far.size() == 1);
+  CHECK(second.roc.area == first.roc.area);
+  CHECK(second.best_threshold == first.best_threshold);
+  CHECK(second.verification.threshold == first.best_threshold);
+  CHECK(second.verification.accuracy >= first.verification.accuracy);
+  CHECK(sets[2].verified->verification.pairs == 120);  // 10 people with 4 images each have 60 genuine pairs
 
   experiment.mesh.dp = 2;
   const VariantResult two = run_variant(experiment, "base");
   REQUIRE(two.evaluation);
-  CHECK(two.evaluation->sets[0].roc.area == doctest::Approx(sets[0].roc.area).epsilon(1e-3));
+  CHECK(two.evaluation->sets[0].verified->roc.area == doctest::Approx(first.roc.area).epsilon(1e-3));
+}
+
+TEST_CASE("templates of one image verify as their images do, and probes that stand in the gallery are found") {
+  const FaceFiles files;
+  std::string templates;
+  std::string pairs;
+  std::string gallery;
+  std::string others;
+  for (int i = 0; i < 40; ++i) {
+    templates += fmt::format("{0}_a.ppm {1} {1}\n{0}_b.ppm {2} {2}\n", i, 100 + 2 * i, 101 + 2 * i);
+    pairs += fmt::format("{} {} {}\n", 100 + 2 * i, 101 + 2 * i, i % 2 == 0 ? 1 : 0);
+    (i < 20 ? gallery : others) += fmt::format("{}_a.ppm{}\n", i, i < 20 ? fmt::format("\tperson {}", i) : "");
+  }
+  const auto written = [&](const char* name, const std::string& text) {
+    write_file_atomically(files.folder() / name, text);
+    return (files.folder() / name).string();
+  };
+  EvaluationSetConfig grouped = files.pairs("templates");
+  grouped.type = EvaluationSetType::templates;
+  grouped.templates = written("templates.txt", templates);
+  grouped.list = written("template_pairs.txt", pairs);
+  EvaluationSetConfig asked = files.pairs("identification");
+  asked.type = EvaluationSetType::identification;
+  asked.gallery = written("gallery.txt", gallery);
+  asked.distractors = written("distractors.txt", others);
+  asked.probes = written("probes.txt", gallery + "20_b.ppm\tsomebody else\n");
+
+  Experiment experiment = small_run();
+  experiment.evaluation.sets = {files.pairs("images"), grouped, asked};
+  const VariantResult result = run_variant(experiment, "base");
+  REQUIRE(result.evaluation);
+  const std::vector<EvaluatedSet>& sets = result.evaluation->sets;
+  REQUIRE(sets.size() == 3);
+  CHECK(sets[1].verified->verification.pairs == 40);
+  CHECK(sets[1].verified->roc.area == doctest::Approx(sets[0].verified->roc.area).epsilon(0.01));
+  const Identification& found = sets[2].identified.value();
+  CHECK(found.gallery == 40);
+  CHECK(found.distractors == 20);
+  CHECK(found.known == 20);
+  CHECK(found.unknown == 1);
+  CHECK(found.rates[0] == 1);
+  CHECK(sets[2].accuracy() == 1);
+
+  asked.probes = written("probes.txt", "20_b.ppm\tsomebody else\n");
+  experiment.evaluation.sets = {asked};
+  CHECK(message_of<InputError>([&] { (void)run_variant(experiment, "base"); }) ==
+        fmt::format("{}: none of 1 probes is of a person in {}", asked.probes, asked.gallery));
 }
 
 TEST_CASE("evaluations during training change no loss, stand in their steps, and keep the best checkpoint") {

@@ -1,12 +1,12 @@
-#include "experiments/training/evaluation/protocol/identification.h"
-#include "experiments/training/evaluation/protocol/verification.h"
-
 #include <cmath>
 #include <limits>
 #include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "experiments/training/evaluation/protocol/identification.h"
+#include "experiments/training/evaluation/protocol/verification.h"
 
 using namespace heddle;
 
