@@ -1,0 +1,73 @@
+#include "experiments/data/recordio/face_records.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <system_error>
+
+#include "experiments/data/recordio/image_record.h"
+#include "framework/description/printable.h"
+#include "framework/error.h"
+#include "framework/files/atomic_file.h"
+
+namespace heddle {
+namespace {
+
+/// The path, if there is anything by this name. A link that leads nowhere counts: whoever opens it learns why it fails.
+std::optional<std::filesystem::path> if_present(std::filesystem::path path) {
+  std::error_code unknown;
+  if (std::filesystem::symlink_status(path, unknown).type() == std::filesystem::file_type::not_found) return {};
+  return path;
+}
+
+}  // namespace
+
+FaceProperty read_face_property(const std::filesystem::path& path) {
+  constexpr std::uint64_t most_bytes = 100;
+  const std::string text = read_file(path, most_bytes);
+  std::array<std::int64_t, 3> numbers{};
+  const char* at = text.data();
+  const char* const end = at + text.find_last_not_of(" \r\n") + 1;
+  bool is_good = true;
+  for (std::size_t i = 0; i < numbers.size() && is_good; ++i) {
+    const auto [behind, error] = std::from_chars(at, end, numbers[i]);
+    const bool is_last = i + 1 == numbers.size();
+    is_good = error == std::errc() && numbers[i] >= 1 && (is_last ? behind == end : behind != end && *behind == ',');
+    at = behind + 1;
+  }
+  if (!is_good || numbers[0] > largest_face_label + 1)
+    fail<InputError>("{}: expected classes,height,width, of which at most {} classes, got {}", path.string(),
+                     largest_face_label + 1, in_quotes(text));
+  return {.classes = numbers[0], .height = numbers[1], .width = numbers[2]};
+}
+
+FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord& on_broken)
+    : records_(path),
+      faces_(list_faces(records_, if_present(std::filesystem::path(path).replace_extension(".idx")), on_broken)) {
+  if (size() == 0) fail<InputError>("{}: there is no image in it", path.string());
+  if (const auto property = if_present(path.parent_path() / "property")) property_ = read_face_property(*property);
+  count_classes();
+}
+
+void FaceRecords::count_classes() {
+  const auto largest = std::max_element(faces_.labels.begin(), faces_.labels.end());
+  classes_ = *largest + 1;
+  if (property_) {
+    if (property_->classes < classes_)
+      fail<InputError>("{}: label {} is none of the {} classes that the file \"property\" announces",
+                       name(largest - faces_.labels.begin()), *largest, property_->classes);
+    classes_ = property_->classes;
+  }
+  std::vector<bool> has_image(static_cast<std::size_t>(classes_));
+  for (const std::int32_t label : faces_.labels) has_image[static_cast<std::size_t>(label)] = true;
+  classes_without_images_ = std::count(has_image.begin(), has_image.end(), false);
+}
+
+std::span<const std::uint8_t> FaceRecords::image(std::int64_t i, std::vector<std::uint8_t>& buffer) const {
+  const RecordPlace place = this->place(i);
+  const Record record = records_.read(place, buffer);
+  records_.fetch(record);
+  return parse_image_record(record.bytes, records_.name(place.key)).image;
+}
+
+}  // namespace heddle

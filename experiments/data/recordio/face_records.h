@@ -1,0 +1,60 @@
+// The faces of a `.rec`: their labels and their encoded images.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/data/recordio/face_list.h"
+#include "experiments/data/recordio/record_file.h"
+
+namespace heddle {
+
+/// InsightFace's file `property` in the folder of a `.rec`: one line `classes,height,width`.
+struct FaceProperty {
+  std::int64_t classes = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+};
+/// InputError unless the file has these three numbers, all from 1 on.
+FaceProperty read_face_property(const std::filesystem::path& path);
+
+/// Every const member may be called from several threads at once.
+class FaceRecords {
+ public:
+  /// Opens NAME.rec, with the index NAME.idx if there is one beside it, as list_faces() does. InputError also if there
+  /// are no images, or if a label is none of the classes of `property`.
+  explicit FaceRecords(const std::filesystem::path& path, const OnBrokenRecord& on_broken = {});
+
+  const std::filesystem::path& path() const { return records_.path(); }
+  std::int64_t size() const { return static_cast<std::int64_t>(faces_.labels.size()); }
+  std::int64_t label(std::int64_t i) const { return faces_.labels[static_cast<std::size_t>(i)]; }
+  /// "faces.rec, record 18": its key in the index or, without an index, its number in the file, from 0.
+  std::string name(std::int64_t i) const { return records_.name(place(i).key).text(); }
+  /// The JPEG or PNG of image i. Its bytes are those of the mapped file, or lie in `buffer` where the record is stored
+  /// in parts.
+  std::span<const std::uint8_t> image(std::int64_t i, std::vector<std::uint8_t>& buffer) const;
+
+  /// Labels are 0 .. classes()-1: the largest label plus 1, or what `property` says if that is more. Labels are never
+  /// renumbered, so that a trained head keeps its rows when images of some people are left out.
+  std::int64_t classes() const { return classes_; }
+  /// How many of the classes have no image.
+  std::int64_t classes_without_images() const { return classes_without_images_; }
+  /// What the file `property` says, if there is one.
+  const std::optional<FaceProperty>& property() const { return property_; }
+
+ private:
+  RecordPlace place(std::int64_t i) const { return faces_.index.place(static_cast<std::size_t>(i)); }
+  void count_classes();
+
+  RecordFile records_;
+  FaceList faces_;
+  std::int64_t classes_ = 0;
+  std::int64_t classes_without_images_ = 0;
+  std::optional<FaceProperty> property_;
+};
+
+}  // namespace heddle
