@@ -12,18 +12,20 @@
 #include "experiments/data/files/image_folder.h"
 #include "experiments/data/files/image_list.h"
 #include "experiments/data/preprocessing.h"
+#include "experiments/data/recordio/record_images.h"
 #include "experiments/data/synthetic/synthetic_identities.h"
 #include "framework/description/enum_table.h"
 
 namespace heddle {
 
-enum class DataType { synthetic_identities, image_folder, image_list };
+enum class DataType { synthetic_identities, image_folder, image_list, recordio };
 
 struct DataConfig {
   DataType type = DataType::synthetic_identities;
   SyntheticIdentitiesConfig synthetic_identities{};
   ImageFolderConfig image_folder{};
   ImageListConfig image_list{};
+  RecordImagesConfig recordio{};
   PreprocessingConfig preprocessing{};
   AugmentationConfig augmentation{};
 };
@@ -64,6 +66,8 @@ inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
                                  "image_folder", "photographs, in one folder for each identity or in one for all")},
     {DataType::image_list,
      data_set<&DataConfig::image_list>("image_list", "photographs that text files list with labels")},
+    {DataType::recordio,
+     data_set<&DataConfig::recordio>("recordio", "a .rec of MXNet, as InsightFace packs training sets")},
 });
 
 /// The tagged union "data": {"type": ..., ...}.

@@ -17,7 +17,7 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t maximum_file_bytes = std::size_t{1} << 30;
-constexpr std::size_t header_bytes = 4096;
+constexpr std::size_t longest_header = 4096;
 
 enum class Format { pnm, png, jpeg };
 
@@ -104,12 +104,12 @@ Image load_image(const std::string& path) {
 
 ImageHeader load_image_header(const std::string& path) {
   std::size_t file_bytes = 0;
-  const std::vector<std::uint8_t> beginning = read_beginning(path, header_bytes, file_bytes);
+  const std::vector<std::uint8_t> beginning = read_beginning(path, longest_header, file_bytes);
   try {
     return decode_image_header(beginning, file_bytes, path);
   } catch (const InputError&) {
     // A JPEG may carry a preview picture, a PNM a long comment, before its size.
-    if (file_bytes <= header_bytes) throw;
+    if (file_bytes <= longest_header) throw;
   }
   return decode_image_header(read_image_file(path), file_bytes, path);
 }

@@ -42,7 +42,7 @@ class RankRun {
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
         checkpoints_(settings_.checkpoints, settings_.identity),
         best_checkpoints_(settings_.checkpoints.empty() ? "" : settings_.checkpoints / "best", settings_.identity),
-        notes_told_(task.notes_told) {
+        notes_reported_(task.notes_reported) {
     rank.world.add_hook(tracer_);
   }
 
@@ -188,7 +188,7 @@ class RankRun {
       result_.steps.push_back(record);
       observer_.on_step(record);
     }
-    tell_notes();
+    report_notes();
     if (experiment_.train.forward_only) return;
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
   }
@@ -282,10 +282,10 @@ class RankRun {
   }
 
   /// Tells what the data set has found since the last time. Ranks of one process share it, and the first of them tells.
-  void tell_notes() {
+  void report_notes() {
     if (!leads() && settings_.job == nullptr) return;
-    for (std::string& note : dataset_.notes(notes_told_)) {
-      ++notes_told_;
+    for (std::string& note : dataset_.notes(notes_reported_)) {
+      ++notes_reported_;
       tell(std::move(note));
     }
   }
@@ -297,7 +297,7 @@ class RankRun {
   }
 
   void report() {
-    tell_notes();
+    report_notes();
     if (const std::int64_t broken = dataset_.broken_images(); broken > 0 && (leads() || settings_.job != nullptr))
       tell(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
     own().peak = rank_.device.meter().peak();
@@ -323,7 +323,7 @@ class RankRun {
   std::optional<BestCheckpoint> best_;
   std::vector<EvaluatedSet> evaluated_sets_;  // rank 0's
   std::int64_t evaluated_after_ = 0;          // steps
-  std::size_t notes_told_;
+  std::size_t notes_reported_;
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;

@@ -23,7 +23,7 @@ struct RankTask {
   const RunSettings& settings;
   RunObserver& observer;
   VariantResult& result;
-  std::size_t notes_told = 0;  ///< of those of the data set
+  std::size_t notes_reported = 0;  ///< of those of the data set
 };
 
 /// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.

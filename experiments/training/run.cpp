@@ -87,7 +87,7 @@ class VariantRun {
       sets_ = open_sets(experiment_, *dataset_);
     });
     const std::vector<std::string> notes = dataset_->notes(0);
-    notes_told_ = notes.size();
+    notes_reported_ = notes.size();
     if (leads())
       for (const std::string& note : notes) observer_.on_note(note);
     check_same_data(*dataset_, settings_.job);
@@ -132,7 +132,7 @@ class VariantRun {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
-    const RankTask task{experiment_, *dataset_, sets_, plan_, settings_, observer_, result_, notes_told_};
+    const RankTask task{experiment_, *dataset_, sets_, plan_, settings_, observer_, result_, notes_reported_};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
     } catch (const OutOfMemory& error) {
@@ -154,7 +154,7 @@ class VariantRun {
   StageProfiles profiles_of_this_run_;
   StageProfiles& stage_profiles_;
   std::shared_ptr<const Dataset> dataset_;
-  std::size_t notes_told_ = 0;
+  std::size_t notes_reported_ = 0;
   std::vector<EvaluationSet> sets_;
   std::shared_ptr<const ModelDescription> model_;
   std::vector<double> layer_seconds_;

@@ -5,7 +5,7 @@
 
 #include "experiments/data/data_config.h"
 #include "framework/error.h"
-#include "tests/support/image_files.h"
+#include "tests/support/images/image_files.h"
 
 using namespace heddle;
 

@@ -9,7 +9,7 @@
 #include "experiments/data/image.h"
 #include "framework/error.h"
 #include "framework/scalars/random.h"
-#include "tests/support/encoded_image.h"
+#include "tests/support/images/encoded_image.h"
 
 using namespace heddle;
 

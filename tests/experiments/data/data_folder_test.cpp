@@ -7,7 +7,7 @@
 #include "experiments/data/data_config.h"
 #include "experiments/data/files/natural_order.h"
 #include "framework/error.h"
-#include "tests/support/image_files.h"
+#include "tests/support/images/image_files.h"
 
 using namespace heddle;
 

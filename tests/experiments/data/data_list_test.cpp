@@ -7,7 +7,7 @@
 #include "experiments/data/files/list_lines.h"
 #include "framework/error.h"
 #include "framework/scalars/random.h"
-#include "tests/support/image_files.h"
+#include "tests/support/images/image_files.h"
 
 using namespace heddle;
 

@@ -23,7 +23,7 @@ std::vector<float> preprocessed(const Image& image, const ImageShape& shape, con
   return pixels;
 }
 
-void refuses(const PreprocessingConfig& config, std::int64_t channels, const std::string& message) {
+void refuses_keys(const PreprocessingConfig& config, std::int64_t channels, const std::string& message) {
   const ImageShape shape{.channels = channels, .height = 2, .width = 2};
   CHECK_THROWS_WITH_AS(Preprocessing(shape, config), message.c_str(), InputError);
 }
@@ -61,12 +61,12 @@ TEST_CASE("colours, mean and scale become what the network was made for") {
 }
 
 TEST_CASE("numbers that do not fit the channels are refused") {
-  refuses({.mean = {0.5, 0.5}}, 3,
+  refuses_keys({.mean = {0.5, 0.5}}, 3,
           "data.preprocessing.mean: expected one number or one for each of the 3 channels, got 2");
-  refuses({.scale = {1, 1, 1}}, 1, "data.preprocessing.scale: expected one number, got 3");
-  refuses({.scale = {1, 0, 1}}, 3,
+  refuses_keys({.scale = {1, 1, 1}}, 1, "data.preprocessing.scale: expected one number, got 3");
+  refuses_keys({.scale = {1, 0, 1}}, 3,
           "data.preprocessing.scale: expected numbers other than 0: with 0 all images are equal");
-  refuses({.colour = ColourOrder::bgr}, 1,
+  refuses_keys({.colour = ColourOrder::bgr}, 1,
           "data.preprocessing.colour: \"bgr\" needs images of 3 channels, data.image has 1");
 }
 

@@ -8,7 +8,7 @@
 #include "experiments/data/files/people_list.h"
 #include "framework/error.h"
 #include "framework/scalars/random.h"
-#include "tests/support/image_files.h"
+#include "tests/support/images/image_files.h"
 
 using namespace heddle;
 

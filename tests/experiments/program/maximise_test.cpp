@@ -10,7 +10,7 @@
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
 #include "tests/support/called.h"
-#include "tests/support/experiment_files.h"
+#include "tests/support/files/experiment_files.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

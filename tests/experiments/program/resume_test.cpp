@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/called.h"
-#include "tests/support/experiment_files.h"
+#include "tests/support/files/experiment_files.h"
 
 namespace heddle {
 namespace {

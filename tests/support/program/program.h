@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/source_folder.h"
+#include "tests/support/files/source_folder.h"
 
 namespace heddle::test {
 

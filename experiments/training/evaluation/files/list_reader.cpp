@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t bytes_at_once = std::size_t{1} << 20;
 constexpr std::size_t longest_line = std::size_t{1} << 16;
 
 }  // namespace
@@ -40,7 +40,7 @@ bool ListReader::read_line() {
       ++number_;
       refuse("is longer than {} bytes, so this is not a list", longest_line);
     }
-    const auto more = static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes, size_ - position_));
+    const auto more = static_cast<std::size_t>(std::min<std::uint64_t>(bytes_at_once, size_ - position_));
     buffer_.resize(kept + more);
     file_.read_at(position_, std::as_writable_bytes(std::span(buffer_).subspan(kept)));
     position_ += more;

@@ -229,11 +229,11 @@ TEST_CASE("sets that cannot be used are refused before the first step, with thei
   };
   EvaluationSetConfig other = files.pairs("b");
   other.threshold_from = "c";
-  CHECK(refused({files.pairs("a"), other}) == "sets[1].threshold_from: there is no set \"c\"");
+  CHECK(refused({files.pairs("a"), other}) == "evaluation: sets[1].threshold_from: there is no set \"c\"");
   other.threshold_from = "b";
-  CHECK(refused({other}) == "sets[0].threshold_from: expected another set than \"b\"");
-  CHECK(refused({files.pairs("a"), drawn("a")}) == "sets[0].name: two sets are named \"a\"");
-  CHECK(refused({drawn("")}) == "sets[0].name: expected a name, got \"\"");
+  CHECK(refused({other}) == "evaluation: sets[0].threshold_from: expected another set than \"b\"");
+  CHECK(refused({files.pairs("a"), drawn("a")}) == "evaluation: sets[0].name: two sets are named \"a\"");
+  CHECK(refused({drawn("")}) == "evaluation: sets[0].name: expected a name, got \"\"");
 
   write_file_atomically(files.folder() / "one.txt", "0_a.ppm\t0_b.ppm\t1\n1_a.ppm\t1_b.ppm\t0\n");
   other = files.pairs("one");
@@ -249,10 +249,11 @@ TEST_CASE("sets that cannot be used are refused before the first step, with thei
 
   experiment = small_run();
   experiment.evaluation.every = 2;
-  CHECK(refused({}) == "every: expected sets to evaluate, in evaluation.sets");
+  CHECK(refused({}) == "evaluation: every: expected sets to evaluate, in evaluation.sets");
   experiment.evaluation.every = 0;
   experiment.evaluation.keep_best = true;
-  CHECK(refused({drawn("a")}) == "keep_best: expected evaluation.every, the steps after which checkpoints are judged");
+  CHECK(refused({drawn("a")}) ==
+        "evaluation: keep_best: expected evaluation.every, the steps after which checkpoints are judged");
 }
 
 TEST_CASE("a plan sends as much for its sets as the run does") {

@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/mutations.h"
 #include "tests/support/scratch.h"
-#include "tests/support/source_folder.h"
+#include "tests/support/files/source_folder.h"
 
 using namespace heddle;
 

@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "tests/support/source_folder.h"
+#include "tests/support/files/source_folder.h"
 
 using namespace heddle;
 

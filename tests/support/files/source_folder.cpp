@@ -1,4 +1,4 @@
-#include "tests/support/source_folder.h"
+#include "tests/support/files/source_folder.h"
 
 #include <cstdlib>
 

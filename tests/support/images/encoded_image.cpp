@@ -1,4 +1,4 @@
-#include "tests/support/encoded_image.h"
+#include "tests/support/images/encoded_image.h"
 
 #include <array>
 #include <memory>

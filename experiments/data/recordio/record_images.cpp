@@ -1,0 +1,76 @@
+#include "experiments/data/recordio/record_images.h"
+
+#include <utility>
+
+#include "experiments/data/recordio/face_records.h"
+#include "framework/description/describe.h"
+#include "framework/error.h"
+
+namespace heddle {
+namespace {
+
+class RecordImages final : public EncodedImages {
+ public:
+  RecordImages(const RecordImagesConfig& config, const Preprocessing& preprocessing)
+      : EncodedImages(preprocessing, config.on_broken), train_(open(config.train)) {
+    if (!config.test.empty()) test_ = open(config.test);
+    if (train_->classes() < 2)
+      fail<InputError>("\"{}\": expected images of at least 2 identities, got 1", train_->path().string());
+    if (const std::int64_t without = train_->classes_without_images(); without > 0)
+      add_note(fmt::format("\"{}\": {} of {} identities have no image", train_->path().string(), without,
+                           train_->classes()));
+  }
+
+  std::int64_t classes() const override { return train_->classes(); }
+  std::int64_t size(Split split) const override {
+    if (split == Split::train) return train_->size();
+    return test_ ? test_->size() : 0;
+  }
+  std::int64_t label(Split split, std::int64_t index) const override { return records(split, index).label(index); }
+  std::string sample_name(Split split, std::int64_t index) const override { return records(split, index).name(index); }
+  std::span<const std::uint8_t> encoded(Split split, std::int64_t index,
+                                        std::vector<std::uint8_t>& buffer) const override {
+    return records(split, index).image(index, buffer);
+  }
+
+ private:
+  /// Records that cannot be used are left out where broken images are skipped.
+  std::unique_ptr<const FaceRecords> open(const std::string& path) const {
+    if (on_broken() == OnBroken::stop) return std::make_unique<FaceRecords>(path);
+    std::int64_t broken = 0;
+    std::string example;
+    auto records = std::make_unique<const FaceRecords>(path, [&](const std::string& message) {
+      if (broken++ == 0) example = message;
+      if (broken <= static_cast<std::int64_t>(most_named)) add_note(message);
+    });
+    if (broken > static_cast<std::int64_t>(most_named))
+      add_note(fmt::format("\"{}\": {} records were left out", path, broken));
+    check_share_of_broken(broken, broken + records->size(), example);
+    return records;
+  }
+
+  const FaceRecords& records(Split split, std::int64_t index) const {
+    if (index < 0 || index >= size(split))
+      fail("\"{}\": sample {} of {} was asked for", train_->path().string(), index, size(split));
+    return split == Split::train ? *train_ : *test_;
+  }
+
+  std::unique_ptr<const FaceRecords> train_;
+  std::unique_ptr<const FaceRecords> test_;  // null: none
+};
+
+}  // namespace
+
+void describe(Describer& d, RecordImagesConfig& c) {
+  d.field(required("train"), c.train, "file NAME.rec, read by the index NAME.idx if there is one beside it");
+  d.field("test", c.test, "another .rec, with the same numbers for the same identities; empty: no test images");
+  describe_image(d, c.image);
+  describe_on_broken(d, c.on_broken);
+}
+
+std::unique_ptr<const Dataset> open_data(const RecordImagesConfig& config, const Preprocessing& preprocessing,
+                                         RandomKey /*seed*/) {
+  return std::make_unique<RecordImages>(config, preprocessing);
+}
+
+}  // namespace heddle
