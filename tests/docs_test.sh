@@ -53,6 +53,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle test --cuda-on-host"]=$step
   ["mpirun -n 2 ./heddle bench collectives"]=$mpi
   ["mpirun -n 4 ./heddle run experiments/quickstart.json"]=$mpi
+  ["mpirun -n 4 --oversubscribe ./heddle run experiments/quickstart.json"]=$mpi
   ["mpirun -n 4 ./heddle run experiments/quickstart.json --set device=cuda"]=$mpi
   ["mpirun -n 4 ./heddle test"]=$mpi
   ["tests/gpu_check.sh"]="needs a GPU"

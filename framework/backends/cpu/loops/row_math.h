@@ -9,6 +9,7 @@
 
 #include "framework/backends/cpu/loops/sums.h"
 #include "framework/scalars/scalar.h"
+#include "framework/tensors/shape.h"
 
 namespace heddle::cpu {
 

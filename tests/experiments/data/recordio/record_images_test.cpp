@@ -45,7 +45,7 @@ TEST_CASE("a data set of records that cannot be opened names the file") {
   DataConfig config{.type = DataType::recordio};
   config.recordio.train = "/nowhere/faces.rec";
   CHECK(message_of<InputError>([&] { (void)make_dataset(config, RandomKey{1}); }) ==
-        "record file \"/nowhere/faces.rec\": No such file or directory");
+        "/nowhere/faces.rec: cannot be read: No such file or directory");
 }
 
 }  // namespace heddle
