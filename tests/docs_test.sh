@@ -27,6 +27,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench steps"]=$long
   ["./heddle notebook results/exact_or_sampled"]=$results
   ["./heddle notebook results/gpipe_vs_naive"]=$results
+  ["./heddle eval results/quickstart/checkpoint/sharded --set 'evaluation.sets=[{\"name\": \"drawn\", \"type\": \"drawn\"}]'"]=$results
   ["./heddle notebook results/head_scaling"]=$results
   ["./heddle notebook results/quickstart"]="needs Jupyter; tests/notebooks_export has its tests"
   ["./heddle plan experiments/quickstart.json --set device=cuda"]=$cuda
