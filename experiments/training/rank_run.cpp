@@ -281,7 +281,8 @@ class RankRun {
     return labels;
   }
 
-  /// Tells what the data set has found since the last time. Ranks of one process share it, and the first of them tells.
+  /// Reports what the data set has found since the last report. Ranks of one process share it, and the first one
+  /// reports.
   void report_notes() {
     if (!leads() && settings_.job == nullptr) return;
     for (std::string& note : dataset_.notes(notes_reported_)) {
