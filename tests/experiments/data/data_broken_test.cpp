@@ -13,7 +13,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-DataConfig config_of(const ImageFiles& files, OnBroken on_broken) {
+DataConfig config_of(const WrittenImages& files, OnBroken on_broken) {
   DataConfig config;
   config.type = DataType::image_folder;
   config.image_folder.path = files.path();
@@ -25,7 +25,7 @@ DataConfig config_of(const ImageFiles& files, OnBroken on_broken) {
 }
 
 /// Ten photographs of each of four people, each with a value of its own, and a single one of a fifth person.
-void write_people(const ImageFiles& files) {
+void write_people(const WrittenImages& files) {
   for (int person = 0; person < 4; ++person)
     for (int image = 0; image < 10; ++image)
       files.picture("p" + std::to_string(person) + "/" + std::to_string(image) + ".pgm",
@@ -46,7 +46,7 @@ float level(int value) {
 }  // namespace
 
 TEST_CASE("broken images are left out when the data are opened, with the people whom they leave without any") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_people(files);
   files.write("p1/0.pgm", "no image");
   files.write("single/0.pgm", "");
@@ -65,7 +65,7 @@ TEST_CASE("broken images are left out when the data are opened, with the people 
 }
 
 TEST_CASE("an image that breaks later is replaced by the next of the same person, whoever reads it first") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_people(files);
   const auto data = make_dataset(config_of(files, OnBroken::skip), {1});
   const auto other = make_dataset(config_of(files, OnBroken::skip), {1});
@@ -87,7 +87,7 @@ TEST_CASE("an image that breaks later is replaced by the next of the same person
 }
 
 TEST_CASE("a person's only image that breaks later becomes gray") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_people(files);
   const auto data = make_dataset(config_of(files, OnBroken::skip), {1});
   files.remove("single/0.pgm");
@@ -97,7 +97,7 @@ TEST_CASE("a person's only image that breaks later becomes gray") {
 }
 
 TEST_CASE("where more than a tenth is broken the run ends, for something else must be wrong") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_people(files);
   const auto data = make_dataset(config_of(files, OnBroken::skip), {1});
   CHECK_THROWS_WITH_AS(make_dataset(config_of(files, OnBroken::stop), {1})->read(Split::train, 99, {}),

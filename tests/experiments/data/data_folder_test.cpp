@@ -45,7 +45,7 @@ TEST_CASE("natural order compares numbers as numbers and is strict") {
 }
 
 TEST_CASE("folders are labels and files are split in natural order") {
-  const ImageFiles folder;
+  const WrittenImages folder;
   folder.picture("s10/1.pgm", '\xff');
   folder.picture("s10/2.pgm", '\xff');
   for (int i = 1; i <= 11; ++i) folder.picture("s2/" + std::to_string(i) + ".pgm", static_cast<char>(i));
@@ -70,7 +70,7 @@ TEST_CASE("folders are labels and files are split in natural order") {
 }
 
 TEST_CASE("a folder that cannot be used is refused, and the message names it") {
-  const ImageFiles folder;
+  const WrittenImages folder;
   const std::string& path = folder.path();
   refuses_folder(path + "/none", "image folder \"" + path + "/none\": no such folder");
   folder.write("file", "");
@@ -99,7 +99,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
 }
 
 TEST_CASE("a file that breaks while training runs is named by the batch that meets it") {
-  const ImageFiles folder;
+  const WrittenImages folder;
   for (const char* name : {"a/1.pgm", "a/2.pgm", "b/1.pgm", "b/2.pgm"}) folder.picture(name, 'x');
   const auto data = open(folder.path());
   folder.write("b/1.pgm", "oops");

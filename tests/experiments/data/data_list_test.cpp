@@ -15,7 +15,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-DataConfig list_config(const ImageFiles& files, const std::string& train, const std::string& test = "") {
+DataConfig list_config(const WrittenImages& files, const std::string& train, const std::string& test = "") {
   DataConfig config;
   config.type = DataType::image_list;
   files.write("train.txt", train);
@@ -39,14 +39,14 @@ void refuses_list(const DataConfig& config, const std::string& message) {
   CHECK_THROWS_WITH_AS(make_dataset(config, {1}), message.c_str(), InputError);
 }
 
-void write_pictures(const ImageFiles& files) {
+void write_pictures(const WrittenImages& files) {
   for (const char* name : {"a.pgm", "b b.pgm", "c.pgm", "d.pgm", "deep/e.pgm"}) files.picture(name, 'x');
 }
 
 }  // namespace
 
 TEST_CASE("lists with blanks and with tabs give paths and labels, in their order") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_pictures(files);
   const auto blanks = make_dataset(list_config(files, "c.pgm 1\nb b.pgm  0\r\n\n  a.pgm 1  \n", "deep/e.pgm 0\n"), {1});
   CHECK(blanks->classes() == 2);
@@ -59,7 +59,7 @@ TEST_CASE("lists with blanks and with tabs give paths and labels, in their order
 }
 
 TEST_CASE("names are numbered in natural order, and people who are only tested follow") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_pictures(files);
   const auto data =
       make_dataset(list_config(files, "a.pgm p10\nc.pgm p9\nd.pgm p10\n", "deep/e.pgm p1\na.pgm p9\nc.pgm p0\n"), {1});
@@ -69,7 +69,7 @@ TEST_CASE("names are numbered in natural order, and people who are only tested f
 }
 
 TEST_CASE("numbers without a gap stay, others are mapped, and the mapping is said") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_pictures(files);
   const auto dense =
       make_dataset(list_config(
@@ -92,7 +92,7 @@ TEST_CASE("numbers without a gap stay, others are mapped, and the mapping is sai
 }
 
 TEST_CASE("CSV gives the columns that are named, quotes included") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_pictures(files);
   files.picture("q\"u,o.pgm", 'x');
   DataConfig config = list_config(files,
@@ -123,7 +123,7 @@ TEST_CASE("CSV gives the columns that are named, quotes included") {
 }
 
 TEST_CASE("paths begin at the list's folder, at root, or at the file system's") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_pictures(files);
   DataConfig config = list_config(files, "e.pgm 0\n" + files.path("a.pgm") + " 1\n");
   config.image_list.root = files.path("deep");
@@ -133,7 +133,7 @@ TEST_CASE("paths begin at the list's folder, at root, or at the file system's") 
 }
 
 TEST_CASE("a list that cannot be used is refused, and the message names file and line") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_pictures(files);
   const std::string list = files.path("train.txt");
   refuses_list(list_config(files, "\n"), list + ": no image in it");
@@ -152,7 +152,7 @@ TEST_CASE("a list that cannot be used is refused, and the message names file and
 }
 
 TEST_CASE("no damage to a list of images does more than an InputError") {
-  const ImageFiles files;
+  const WrittenImages files;
   RandomStream draws({22}, Purpose::test, 0, 4);
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {

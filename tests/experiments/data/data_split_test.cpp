@@ -14,7 +14,7 @@ using namespace heddle;
 
 namespace {
 
-DataConfig folder_config(const ImageFiles& files, FolderSplit split) {
+DataConfig folder_config(const WrittenImages& files, FolderSplit split) {
   DataConfig config;
   config.type = DataType::image_folder;
   config.image_folder.path = files.path();
@@ -35,7 +35,7 @@ void refuses_data(const DataConfig& config, const std::string& message) {
   CHECK_THROWS_WITH_AS(make_dataset(config, {1}), message.c_str(), InputError);
 }
 
-void refuses_people(const ImageFiles& files, const std::string& text, const std::string& message) {
+void refuses_people(const WrittenImages& files, const std::string& text, const std::string& message) {
   files.write("people.txt", text);
   const std::string whole = files.path("people.txt") + ": " + message;
   CHECK_THROWS_WITH_AS(read_people(files.path("people.txt")), whole.c_str(), InputError);
@@ -44,7 +44,7 @@ void refuses_people(const ImageFiles& files, const std::string& text, const std:
 using Names = std::vector<std::string>;
 
 /// Three people with one, two and four photographs.
-void write_three(const ImageFiles& files) {
+void write_three(const WrittenImages& files) {
   files.picture("Ann/1.pgm", 'a');
   for (const char* name : {"Bo/1.pgm", "Bo/2.pgm", "Cy/1.pgm", "Cy/2.pgm", "Cy/10.pgm", "Cy/3.pgm"})
     files.picture(name, 'b');
@@ -53,7 +53,7 @@ void write_three(const ImageFiles& files) {
 }  // namespace
 
 TEST_CASE("a share of each person's photographs trains, one at least") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_three(files);
   DataConfig config = folder_config(files, FolderSplit::share);
   config.image_folder.train_share = 0.5;
@@ -68,7 +68,7 @@ TEST_CASE("a share of each person's photographs trains, one at least") {
 }
 
 TEST_CASE("people with too few photographs are left out, counted and said") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_three(files);
   files.write("Dee/notes.txt", "no photograph");
   DataConfig config = folder_config(files, FolderSplit::number);
@@ -86,7 +86,7 @@ TEST_CASE("people with too few photographs are left out, counted and said") {
 }
 
 TEST_CASE("listed people train, others are tested under labels that follow, and nobody else is read") {
-  const ImageFiles files;
+  const WrittenImages files;
   write_three(files);
   files.write("Dee/1.pgm", "broken, and not listed");
   files.write("train.txt", "2\nCy\t4\nAnn\t1\n");
@@ -119,7 +119,7 @@ TEST_CASE("listed people train, others are tested under labels that follow, and 
 }
 
 TEST_CASE("lists of people come in LFW's formats or as plain names, and must agree with themselves") {
-  const ImageFiles files;
+  const WrittenImages files;
   files.write("people.txt",
               "\xEF\xBB\xBF"
               "0002\n7\n\n0010");
@@ -172,7 +172,7 @@ TEST_CASE("a pattern finds the shortest identity, in time that a hostile one can
 }
 
 TEST_CASE("a flat folder has the identities that its names say") {
-  const ImageFiles files;
+  const WrittenImages files;
   for (const char* name : {"0010_c1.pgm", "0002_c1.pgm", "0002_c2.pgm", "0010_c3.pgm", "thumb.pgm"})
     files.picture(name, 'm');
   files.write("readme.txt", "passed over");
@@ -195,7 +195,7 @@ TEST_CASE("a flat folder has the identities that its names say") {
 }
 
 TEST_CASE("keys of one way to split have no place beside another") {
-  const ImageFiles files;
+  const WrittenImages files;
   DataConfig config = folder_config(files, FolderSplit::number);
   refuses_data(config, "data.train_per_identity: expected at least 1 with split \"number\"");
   config.image_folder.split = FolderSplit::share;
@@ -215,7 +215,7 @@ TEST_CASE("keys of one way to split have no place beside another") {
 }
 
 TEST_CASE("no damage to a list of people does more than an InputError") {
-  const ImageFiles files;
+  const WrittenImages files;
   RandomStream draws({21}, Purpose::test, 0, 3);
   int refused = 0;
   for (int i = 0; i < 1000; ++i) {

@@ -10,9 +10,9 @@
 namespace heddle {
 
 /// It is gone after the test.
-class ImageFiles {
+class WrittenImages {
  public:
-  ImageFiles() : path_((scratch_ / "images").string()) { std::filesystem::create_directory(path_); }
+  WrittenImages() : path_((scratch_ / "images").string()) { std::filesystem::create_directory(path_); }
 
   const std::string& path() const { return path_; }
   std::string path(const std::string& name) const { return (std::filesystem::path(path_) / name).string(); }
