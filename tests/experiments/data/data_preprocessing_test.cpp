@@ -62,12 +62,12 @@ TEST_CASE("colours, mean and scale become what the network was made for") {
 
 TEST_CASE("numbers that do not fit the channels are refused") {
   refuses_keys({.mean = {0.5, 0.5}}, 3,
-          "data.preprocessing.mean: expected one number or one for each of the 3 channels, got 2");
+               "data.preprocessing.mean: expected one number or one for each of the 3 channels, got 2");
   refuses_keys({.scale = {1, 1, 1}}, 1, "data.preprocessing.scale: expected one number, got 3");
   refuses_keys({.scale = {1, 0, 1}}, 3,
-          "data.preprocessing.scale: expected numbers other than 0: with 0 all images are equal");
+               "data.preprocessing.scale: expected numbers other than 0: with 0 all images are equal");
   refuses_keys({.colour = ColourOrder::bgr}, 1,
-          "data.preprocessing.colour: \"bgr\" needs images of 3 channels, data.image has 1");
+               "data.preprocessing.colour: \"bgr\" needs images of 3 channels, data.image has 1");
 }
 
 TEST_CASE("training and evaluation batches are preprocessed alike, after the augmentation") {
