@@ -8,10 +8,10 @@
 #include <doctest/doctest.h>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/files/source_folder.h"
 #include "tests/support/message.h"
 #include "tests/support/mutations.h"
 #include "tests/support/scratch.h"
-#include "tests/support/files/source_folder.h"
 
 using namespace heddle;
 
