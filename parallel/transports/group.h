@@ -1,4 +1,4 @@
-// What the communicators of all transports have in common: which ranks of the world belong to them.
+// The common part of the communicators of all transports: the ranks of the world that belong to a communicator.
 #pragma once
 
 #include <cstdint>
