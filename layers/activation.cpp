@@ -5,12 +5,12 @@
 
 namespace heddle {
 
-DescriptionPointer Activation::describe(ActivationKind kind) {
+LayerSpecPointer Activation::spec(ActivationKind kind) {
   static constexpr std::array<std::string_view, 4> names{"relu", "sigmoid", "tanh", "gelu"};
-  return describe_channelwise({.type = names[static_cast<std::size_t>(kind)],
-                               .build = [kind](Construction&, const std::string&, const LayerLayout&) {
-                                 return std::make_unique<Activation>(kind);
-                               }});
+  return channelwise_spec({.type = names[static_cast<std::size_t>(kind)],
+                           .build = [kind](Construction&, const std::string&, const LayerLayout&) {
+                             return std::make_unique<Activation>(kind);
+                           }});
 }
 
 Variable Activation::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
@@ -27,8 +27,8 @@ Variable Activation::forward(std::span<const Variable> inputs, const Pass& /*pas
   fail("activation: unknown kind {}", static_cast<int>(kind_));
 }
 
-DescriptionPointer PRelu::describe(std::int64_t channels) {
-  return describe_channelwise(
+LayerSpecPointer PRelu::spec(std::int64_t channels) {
+  return channelwise_spec(
       {.type = "prelu",
        .parameters = {{channels}},
        .build = [channels](Construction& construction, const std::string& name, const LayerLayout& layout) {
@@ -44,8 +44,8 @@ Variable PRelu::forward(std::span<const Variable> inputs, const Pass& /*pass*/) 
   return prelu(inputs[0], slope_.variable);
 }
 
-DescriptionPointer Dropout::describe(double probability) {
-  return describe_channelwise(
+LayerSpecPointer Dropout::spec(double probability) {
+  return channelwise_spec(
       {.type = "dropout",
        .own_streams = 1,
        .build = [probability](Construction& construction, const std::string&, const LayerLayout& layout) {
@@ -64,15 +64,15 @@ Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   DrawKey key = key_;
   key.step = static_cast<std::uint32_t>(pass.step);
   const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
-  const std::vector<ShardRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
+  const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
   // This rank has some rows of the whole tensor, and a range of the channels of each.
   const std::int64_t rows_a_sample = whole.product(1, whole.rank() - 1);
   const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_a_sample;
   return dropout(x, probability_, key, {first_row * whole.back() + box.back().begin, box.back().size, whole.back()});
 }
 
-DescriptionPointer Add::describe() {
-  return describe_channelwise(
+LayerSpecPointer Add::spec() {
+  return channelwise_spec(
       {.type = "add", .inputs = 2, .build = [](Construction&, const std::string&, const LayerLayout&) {
          return std::make_unique<Add>();
        }});

@@ -1,7 +1,7 @@
 // Activations, dropout, and the sum of two branches.
 #pragma once
 
-#include "layers/description.h"
+#include "layers/layer_spec.h"
 
 namespace heddle {
 
@@ -9,7 +9,7 @@ enum class ActivationKind { relu, sigmoid, tanh, gelu };
 
 class Activation final : public Layer {
  public:
-  static DescriptionPointer describe(ActivationKind kind);
+  static LayerSpecPointer spec(ActivationKind kind);
   explicit Activation(ActivationKind kind) : kind_(kind) {}
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
@@ -20,7 +20,7 @@ class Activation final : public Layer {
 /// max(x, 0) + slope * min(x, 0) with one slope per channel (He et al. 2015).
 class PRelu final : public Layer {
  public:
-  static DescriptionPointer describe(std::int64_t channels);
+  static LayerSpecPointer spec(std::int64_t channels);
   PRelu(Construction& construction, const std::string& name, std::int64_t channels, const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&slope_}; }
@@ -32,7 +32,7 @@ class PRelu final : public Layer {
 /// The masks depend only on the seed, the step, the layer and the element's place in the global batch.
 class Dropout final : public Layer {
  public:
-  static DescriptionPointer describe(double probability);
+  static LayerSpecPointer spec(double probability);
   Dropout(Construction& construction, double probability, LayerLayout layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
@@ -45,7 +45,7 @@ class Dropout final : public Layer {
 /// The sum of two inputs of the same shape, which ends a residual branch.
 class Add final : public Layer {
  public:
-  static DescriptionPointer describe();
+  static LayerSpecPointer spec();
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 };
 

@@ -6,9 +6,9 @@ namespace heddle {
 
 namespace {
 
-class ConvolutionDescription final : public LayerDescription {
+class ConvolutionSpec final : public LayerSpec {
  public:
-  explicit ConvolutionDescription(const ConvolutionLayerOptions& options) : o_(options) {
+  explicit ConvolutionSpec(const ConvolutionLayerOptions& options) : o_(options) {
     if (o_.groups < 1 || o_.in % o_.groups != 0 || o_.out % o_.groups != 0)
       fail<InputError>("conv2d: expected channels that {} groups divide, got {} in and {} out", o_.groups, o_.in,
                        o_.out);
@@ -72,8 +72,8 @@ class ConvolutionDescription final : public LayerDescription {
 
 }  // namespace
 
-DescriptionPointer Convolution::describe(const ConvolutionLayerOptions& options) {
-  return std::make_shared<ConvolutionDescription>(options);
+LayerSpecPointer Convolution::spec(const ConvolutionLayerOptions& options) {
+  return std::make_shared<ConvolutionSpec>(options);
 }
 
 static Shape weight_shape(const ConvolutionLayerOptions& options) {

@@ -25,7 +25,7 @@ struct ConvolutionLayerOptions {
 /// has one group, by `group` if it has several.
 class Convolution final : public Layer {
  public:
-  static DescriptionPointer describe(const ConvolutionLayerOptions& options);
+  static LayerSpecPointer spec(const ConvolutionLayerOptions& options);
   Convolution(Construction& construction, const std::string& name, const ConvolutionLayerOptions& options,
               const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;

@@ -21,7 +21,7 @@ struct Pass {
   bool training = false;
   std::int64_t step = 0;
   /// The micro-batch's samples, of all data-parallel ranks together, as positions in the global batch.
-  ShardRange samples{};
+  IndexRange samples{};
   /// Whether the same traversal was made before, so that statistics of the samples are known already.
   bool recomputing = false;
 };

@@ -14,7 +14,7 @@ ParameterPart ParameterPart::all_of(const Shape& whole) {
 
 Shape ParameterPart::shape() const {
   std::vector<std::int64_t> sizes;
-  for (const ShardRange& range : box) sizes.push_back(range.size);
+  for (const IndexRange& range : box) sizes.push_back(range.size);
   return Shape(sizes);
 }
 
@@ -25,18 +25,18 @@ void for_each_run(const ParameterPart& part, const std::function<void(const Elem
   while (split > 0 && part.box[static_cast<std::size_t>(split)].size == part.whole[split]) --split;
   std::int64_t inner = 1;
   for (int d = split + 1; d < rank; ++d) inner *= part.whole[d];
-  const ShardRange rows = rank == 0 ? ShardRange{0, 1} : part.box[static_cast<std::size_t>(split)];
+  const IndexRange rows = rank == 0 ? IndexRange{0, 1} : part.box[static_cast<std::size_t>(split)];
   const std::int64_t length = rows.size * inner;
   std::int64_t outer = 1;
   for (int d = 0; d < split; ++d) outer *= part.box[static_cast<std::size_t>(d)].size;
-  const ShardRange wanted = part.elements.value_or(ShardRange{0, outer * length});
+  const IndexRange wanted = part.elements.value_or(IndexRange{0, outer * length});
   for (std::int64_t i = length > 0 ? wanted.begin / length : outer; i < outer && i * length < wanted.end(); ++i) {
     std::int64_t index = 0;  // the index of the row's first element, in the whole
     std::int64_t rest = i;
     std::int64_t stride = split > 0 ? part.whole[split] * inner : 0;
     index = rows.begin * inner;
     for (int d = split - 1; d >= 0; --d) {
-      const ShardRange& range = part.box[static_cast<std::size_t>(d)];
+      const IndexRange& range = part.box[static_cast<std::size_t>(d)];
       index += (range.begin + rest % range.size) * stride;
       rest /= range.size;
       stride *= part.whole[d];
@@ -54,7 +54,7 @@ std::int64_t index_in_box(const ParameterPart& part, std::int64_t whole) {
   std::int64_t index = 0;
   std::int64_t stride = 1;
   for (int d = part.whole.rank() - 1; d >= 0; --d) {
-    const ShardRange& range = part.box[static_cast<std::size_t>(d)];
+    const IndexRange& range = part.box[static_cast<std::size_t>(d)];
     index += (whole % part.whole[d] - range.begin) * stride;
     whole /= part.whole[d];
     stride *= range.size;
@@ -66,8 +66,8 @@ std::int64_t index_in_box(const ParameterPart& part, std::int64_t whole) {
 /// b.
 void visit_held(const ParameterPart& part_a, const ParameterPart& part_b, const SharedRun& run,
                 const std::function<void(const SharedRun&)>& visit) {
-  const ShardRange in_a = part_a.elements.value_or(ShardRange{0, part_a.shape().numel()});
-  const ShardRange in_b = part_b.elements.value_or(ShardRange{0, part_b.shape().numel()});
+  const IndexRange in_a = part_a.elements.value_or(IndexRange{0, part_a.shape().numel()});
+  const IndexRange in_b = part_b.elements.value_or(IndexRange{0, part_b.shape().numel()});
   const std::int64_t begin = std::max({std::int64_t{0}, in_a.begin - run.a, in_b.begin - run.b});
   const std::int64_t end = std::min({run.count, in_a.end() - run.a, in_b.end() - run.b});
   if (begin < end) visit({.a = run.a + begin - in_a.begin, .b = run.b + begin - in_b.begin, .count = end - begin});
@@ -114,8 +114,8 @@ ParameterPart LayerLayout::part(std::size_t parameter, const Shape& whole) const
       part.gathered = axis;
       part.sharded.insert(axis);
     } else if (placement.value() == Spread::sharded) {
-      ShardRange& range = part.box[static_cast<std::size_t>(placement.dimension())];
-      const ShardRange inner = shard(range.size, ranks, at[axis]);
+      IndexRange& range = part.box[static_cast<std::size_t>(*placement.dimension())];
+      const IndexRange inner = shard(range.size, ranks, at[axis]);
       range = {range.begin + inner.begin, inner.size};
       part.sharded.insert(axis);
     } else if (placement.gradient() == Spread::partial) {
@@ -131,14 +131,6 @@ AxisSet LayerLayout::axes(Parallel kind) const {
   for (const Axis axis : layer_axes)
     if (mesh.size(axis) > 1 && options[axis].kind == kind) set.insert(axis);
   return set;
-}
-
-LayerLayout serial_layout(std::size_t inputs, std::size_t parameters) {
-  LayerLayout layout;
-  for (const Axis axis : all_axes)
-    layout.options[axis] = {
-        Parallel::replicate, std::vector<Placement>(inputs), {}, std::vector<Placement>(parameters)};
-  return layout;
 }
 
 }  // namespace heddle

@@ -49,10 +49,10 @@ struct LayerOption {
 /// that box's elements in row-major order.
 struct ParameterPart {
   Shape whole;
-  std::vector<ShardRange> box;           // one range per dimension
+  std::vector<IndexRange> box;           // one range per dimension
   AxisSet sharded;                       // axes along which the ranks hold different parts, or none
   AxisSet partial;                       // axes along which gradients are partial sums
-  std::optional<ShardRange> elements{};  // a range of the box, row-major; if empty: all of it
+  std::optional<IndexRange> elements{};  // a range of the box, row-major; if empty: all of it
   std::optional<Axis> gathered{};        // the axis whose ranks gather their elements before use
 
   /// The part of a rank that holds the whole parameter.
@@ -95,8 +95,5 @@ struct LayerLayout {
   /// The axes along which the layer is placed as `kind`.
   AxisSet axes(Parallel kind) const;
 };
-
-/// The layout of a layer on a single rank.
-LayerLayout serial_layout(std::size_t inputs, std::size_t parameters);
 
 }  // namespace heddle

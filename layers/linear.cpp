@@ -9,9 +9,9 @@ namespace heddle {
 
 namespace {
 
-class LinearDescription final : public LayerDescription {
+class LinearSpec final : public LayerSpec {
  public:
-  explicit LinearDescription(const LinearOptions& options) : options_(options) {}
+  explicit LinearSpec(const LinearOptions& options) : options_(options) {}
 
   std::string_view type() const override { return "linear"; }
   Shape output(std::span<const Shape> inputs) const override {
@@ -46,7 +46,7 @@ class LinearDescription final : public LayerDescription {
   LinearOptions options_;
 };
 
-class FlattenDescription final : public LayerDescription {
+class FlattenSpec final : public LayerSpec {
  public:
   std::string_view type() const override { return "flatten"; }
   Shape output(std::span<const Shape> inputs) const override {
@@ -67,8 +67,8 @@ class FlattenDescription final : public LayerDescription {
 
 }  // namespace
 
-DescriptionPointer Linear::describe(const LinearOptions& options) {
-  return std::make_shared<LinearDescription>(options);
+LayerSpecPointer Linear::spec(const LinearOptions& options) {
+  return std::make_shared<LinearSpec>(options);
 }
 
 static Weights linear_weights(Construction& construction, const std::string& name, const LinearOptions& options,
@@ -93,8 +93,8 @@ Variable Linear::forward(std::span<const Variable> inputs, const Pass& pass) {
                         [&](const Variable& weight, const Variable& bias) { return linear(inputs[0], weight, bias); });
 }
 
-DescriptionPointer Flatten::describe() {
-  return std::make_shared<FlattenDescription>();
+LayerSpecPointer Flatten::spec() {
+  return std::make_shared<FlattenSpec>();
 }
 
 Variable Flatten::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {

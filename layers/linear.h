@@ -18,7 +18,7 @@ struct LinearOptions {
 /// [n, in] -> [n, out]. weight [out, in], bias [out]. Splits by `column` and by `row`.
 class Linear final : public Layer {
  public:
-  static DescriptionPointer describe(const LinearOptions& options);
+  static LayerSpecPointer spec(const LinearOptions& options);
   Linear(Construction& construction, const std::string& name, const LinearOptions& options, const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return weights_.parameters(); }
@@ -30,7 +30,7 @@ class Linear final : public Layer {
 /// [n, ..] -> [n, product of ..].
 class Flatten final : public Layer {
  public:
-  static DescriptionPointer describe();
+  static LayerSpecPointer spec();
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 };
 

@@ -33,7 +33,7 @@ struct Model::Values {
   Variable read(std::size_t index) {
     const ValueForm& form = model.forms_[index];
     if (!all[index].variable.defined()) {
-      const Placed made{take(form.origin), model.description_->shape(form.value, pass.samples.size),
+      const Placed made{take(form.origin), model.spec_->shape(form.value, pass.samples.size),
                         model.forms_[form.origin].where};
       all[index].variable = redistribute(made, form.where, pass.rank.groups).value;
     }
@@ -48,19 +48,19 @@ struct Model::Values {
   std::vector<Value> all;  // one for each form
 };
 
-Model::Model(std::shared_ptr<const ModelDescription> description, std::shared_ptr<const PlacementPlan> plan,
-             Mesh::Coordinates at, const Construction& construction, const std::optional<ShardRange>& range)
-    : description_(std::move(description)),
-      plan_(std::move(plan)),
-      range_(range.value_or(ShardRange{0, description_->last_value()})) {
-  const auto& applications = description_->applications();
+Model::Model(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> placement,
+             Mesh::Coordinates at, const Construction& construction, const std::optional<IndexRange>& range)
+    : spec_(std::move(spec)),
+      placement_(std::move(placement)),
+      range_(range.value_or(IndexRange{0, spec_->last_value()})) {
+  const auto& applications = spec_->applications();
   const auto begin = static_cast<std::size_t>(range_.begin);
   Construction own = construction;
   for (std::size_t i = 0; i < begin; ++i) own.next_stream += applications[i].layer->streams();
   for (std::size_t i = begin; i < static_cast<std::size_t>(range_.end()); ++i)
-    layers_.push_back(applications[i].layer->build(own, applications[i].name, plan_->layout(*description_, i, at)));
-  take_forms(ValueForms(*description_, *plan_));
-  set_segments(marked_segments(*description_, range_));
+    layers_.push_back(applications[i].layer->build(own, applications[i].name, placement_->layout(*spec_, i, at)));
+  take_forms(ValueForms(*spec_, *placement_));
+  set_segments(marked_segments(*spec_, range_));
 }
 
 void Model::take_forms(const ValueForms& all) {
@@ -85,7 +85,7 @@ void Model::take_forms(const ValueForms& all) {
   }
 }
 
-Model::Section Model::section_of(const ShardRange& applications, std::vector<std::size_t> inputs,
+Model::Section Model::section_of(const IndexRange& applications, std::vector<std::size_t> inputs,
                                  std::vector<std::size_t> outputs, std::span<const Section> segments) const {
   std::vector<bool> exists(forms_.size());
   for (const std::size_t form : inputs) exists[form] = true;
@@ -111,9 +111,9 @@ Model::Section Model::section_of(const ShardRange& applications, std::vector<std
   return section;
 }
 
-void Model::set_segments(const std::vector<ShardRange>& segments) {
+void Model::set_segments(const std::vector<IndexRange>& segments) {
   segments_.clear();
-  for (const ShardRange& segment : segments) {
+  for (const IndexRange& segment : segments) {
     std::vector<std::size_t> outputs;
     for (std::size_t form = 0; form < forms_.size(); ++form)
       if (forms_[form].from >= segment.begin && forms_[form].from < segment.end() &&
@@ -151,8 +151,9 @@ void Model::run_layer(std::int64_t application, Values& values) {
 void Model::run_segment(const Section& segment, Values& values) {
   std::vector<Variable> inputs;
   for (const std::size_t form : segment.inputs) inputs.push_back(values.read(form));
-  std::vector<Variable> outputs = values.pass.rank.device.records() ? recompute_later(segment, inputs, values.pass)
-                                                                    : run(segment, {}, std::move(inputs), values.pass);
+  std::vector<Variable> outputs = values.pass.rank.device.recorder().records()
+                                      ? recompute_later(segment, inputs, values.pass)
+                                      : run(segment, {}, std::move(inputs), values.pass);
   for (std::size_t i = 0; i < outputs.size(); ++i) values.put(segment.outputs[i], std::move(outputs[i]));
 }
 

@@ -21,12 +21,13 @@ StatisticsAxes statistics_axes(const BatchNormOptions& options, const LayerLayou
   return axes;
 }
 
-class BatchNormDescription final : public LayerDescription {
+class BatchNormSpec final : public LayerSpec {
  public:
-  BatchNormDescription(BatchNormOptions options, bool with_residual)
+  BatchNormSpec(BatchNormOptions options, bool with_residual)
       : options_(std::move(options)), with_residual_(with_residual) {}
 
   std::string_view type() const override { return "batch_norm"; }
+  bool has_batch_statistics() const override { return true; }
   Shape output(std::span<const Shape> inputs) const override {
     const std::size_t expected = with_residual_ ? 2 : 1;
     if (inputs.size() != expected) fail<InputError>("batch_norm: expected {} inputs, got {}", expected, inputs.size());
@@ -50,21 +51,21 @@ class BatchNormDescription final : public LayerDescription {
       possible->parameters[0] = Placement::replicate();
     return option;
   }
-  std::vector<LayerExchange> exchanges(const LayerLayout& layout, DType dtype,
-                                       std::int64_t micro_batches) const override {
-    using When = LayerExchange::When;
+  std::vector<LayerCollective> collectives(const LayerLayout& layout, DType dtype,
+                                           std::int64_t micro_batches) const override {
+    using When = LayerCollective::When;
     const DType type = compute_dtype(dtype);
     const std::int64_t channels = layout.part(0, {options_.channels}).shape()[0];
     const std::int64_t row = 2 * channels + 1;
     const StatisticsAxes axes = statistics_axes(options_, layout);
-    std::vector<LayerExchange> exchanges;
+    std::vector<LayerCollective> result;
     if (const int ranks = layout.mesh.size(axes.shared); ranks > 1) {
-      exchanges.push_back({When::forward, Operation::all_gather, axes.shared, row * ranks, type});
-      exchanges.push_back({When::backward, Operation::all_reduce, axes.shared, 2 * channels, type});
+      result.push_back({When::forward, Operation::all_gather, axes.shared, row * ranks, type});
+      result.push_back({When::backward, Operation::all_reduce, axes.shared, 2 * channels, type});
     }
     if (const int ranks = layout.mesh.size(axes.separate); ranks > 1)
-      exchanges.push_back({When::step_end, Operation::all_gather, axes.separate, row * ranks * micro_batches, type});
-    return exchanges;
+      result.push_back({When::step_end, Operation::all_gather, axes.separate, row * ranks * micro_batches, type});
+    return result;
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<BatchNorm>(construction, name, options_, layout);
@@ -75,9 +76,9 @@ class BatchNormDescription final : public LayerDescription {
   bool with_residual_;
 };
 
-class LayerNormDescription final : public LayerDescription {
+class LayerNormSpec final : public LayerSpec {
  public:
-  LayerNormDescription(std::int64_t channels, double epsilon) : channels_(channels), epsilon_(epsilon) {}
+  LayerNormSpec(std::int64_t channels, double epsilon) : channels_(channels), epsilon_(epsilon) {}
 
   std::string_view type() const override { return "layer_norm"; }
   Shape output(std::span<const Shape> inputs) const override {
@@ -101,9 +102,9 @@ class LayerNormDescription final : public LayerDescription {
 };
 
 /// The ranks that hold samples of one group.
-class RankExchange final : public StatisticsExchange {
+class RankStatistics final : public StatisticsGroup {
  public:
-  explicit RankExchange(Communicator& ranks) : ranks_(ranks) {}
+  explicit RankStatistics(Communicator& ranks) : ranks_(ranks) {}
   Tensor gather(const Tensor& row) override { return ranks_.all_gather(row); }
   Tensor sum(const Tensor& sums) override { return ranks_.all_reduce(sums); }
 
@@ -113,8 +114,8 @@ class RankExchange final : public StatisticsExchange {
 
 }  // namespace
 
-DescriptionPointer BatchNorm::describe(const BatchNormOptions& options, bool with_residual) {
-  return std::make_shared<BatchNormDescription>(options, with_residual);
+LayerSpecPointer BatchNorm::spec(const BatchNormOptions& options, bool with_residual) {
+  return std::make_shared<BatchNormSpec>(options, with_residual);
 }
 
 BatchNorm::BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options,
@@ -141,10 +142,10 @@ Variable BatchNorm::forward(std::span<const Variable> inputs, const Pass& pass) 
   if (!pass.training)
     return batch_norm_inference(inputs[0], running_mean_.value, running_variance_.value, gamma_.variable,
                                 beta_.variable, options_.epsilon, epilogue);
-  std::shared_ptr<StatisticsExchange> exchange;
-  if (!shared_.empty()) exchange = std::make_shared<RankExchange>(pass.rank.over(shared_));
+  std::shared_ptr<StatisticsGroup> group;
+  if (!shared_.empty()) group = std::make_shared<RankStatistics>(pass.rank.over(shared_));
   Tensor statistics;
-  Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, statistics, exchange);
+  Variable y = batch_norm(inputs[0], gamma_.variable, beta_.variable, options_.epsilon, epilogue, statistics, group);
   if (!pass.recomputing) groups_.emplace(pass.samples.begin, std::move(statistics));
   return y;
 }
@@ -172,8 +173,8 @@ std::vector<Parameter*> BatchNorm::parameters() {
   return {&gamma_, &beta_};
 }
 
-DescriptionPointer LayerNorm::describe(std::int64_t channels, double epsilon) {
-  return std::make_shared<LayerNormDescription>(channels, epsilon);
+LayerSpecPointer LayerNorm::spec(std::int64_t channels, double epsilon) {
+  return std::make_shared<LayerNormSpec>(channels, epsilon);
 }
 
 LayerNorm::LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon,

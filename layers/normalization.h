@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "framework/ops/normalization.h"
-#include "layers/description.h"
+#include "layers/layer_spec.h"
 
 namespace heddle {
 
@@ -29,7 +29,7 @@ struct BatchNormOptions {
 /// variance).
 class BatchNorm final : public Layer {
  public:
-  static DescriptionPointer describe(const BatchNormOptions& options, bool with_residual = false);
+  static LayerSpecPointer spec(const BatchNormOptions& options, bool with_residual = false);
   BatchNorm(Construction& construction, const std::string& name, const BatchNormOptions& options,
             const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
@@ -55,7 +55,7 @@ class BatchNorm final : public Layer {
 /// Layer norm over the last dimension.
 class LayerNorm final : public Layer {
  public:
-  static DescriptionPointer describe(std::int64_t channels, double epsilon = 1e-5);
+  static LayerSpecPointer spec(std::int64_t channels, double epsilon = 1e-5);
   LayerNorm(Construction& construction, const std::string& name, std::int64_t channels, double epsilon,
             const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;

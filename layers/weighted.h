@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "layers/description.h"
+#include "layers/layer_spec.h"
 
 namespace heddle {
 

@@ -33,14 +33,14 @@ class IResNetBuilder {
 
   int convolution(const std::string& name, int input, ConvolutionLayerOptions options) {
     options.deviation = convolution_deviation;
-    return model.apply(name, Convolution::describe(options), {input});
+    return model.apply(name, Convolution::spec(options), {input});
   }
   int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels,
            const std::string& prelu_name = "") {
     BatchNormOptions options{.channels = channels, .slope_name = prelu_name, .synchronized = synchronized_};
     if (!prelu_name.empty()) options.activation = NormActivation::prelu;
     const bool with_residual = inputs.size() > 1;
-    return model.apply(name, BatchNorm::describe(options, with_residual), std::move(inputs));
+    return model.apply(name, BatchNorm::spec(options, with_residual), std::move(inputs));
   }
   /// bn1, conv1, bn2, prelu, conv2 (which has the stride), bn3, plus the shortcut.
   int block(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
@@ -57,7 +57,7 @@ class IResNetBuilder {
     return norm(name + ".bn3", {y, shortcut}, out);
   }
 
-  ModelDescription model;
+  ModelSpec model;
 
  private:
   bool synchronized_;
@@ -65,10 +65,10 @@ class IResNetBuilder {
 
 }  // namespace
 
-ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image) {
+ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image) {
   const std::array<int, 4> blocks = blocks_of(config.type);
   IResNetBuilder builder(image, config.synchronized_norms);
-  ModelDescription& model = builder.model;
+  ModelSpec& model = builder.model;
   const int stem = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
   builder.norm("bn1", {stem}, 64, "prelu");
   std::int64_t in = 64;
@@ -82,12 +82,12 @@ ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image
   builder.norm("bn2", {model.last_value()}, in);
   // This reads the image in NHWC order, while the columns of InsightFace's fc.weight are in the order channel, row,
   // column.
-  model.then("flatten", Flatten::describe());
-  if (config.dropout > 0) model.then("dropout", Dropout::describe(config.dropout));
-  model.then("fc", Linear::describe({.in = model.sample(model.last_value()).numel(), .out = config.embedding}));
-  model.then("features",
-             BatchNorm::describe(
-                 {.channels = config.embedding, .fixed_scale = true, .synchronized = config.synchronized_norms}));
+  model.then("flatten", Flatten::spec());
+  if (config.dropout > 0) model.then("dropout", Dropout::spec(config.dropout));
+  model.then("fc", Linear::spec({.in = model.sample(model.last_value()).numel(), .out = config.embedding}));
+  model.then(
+      "features",
+      BatchNorm::spec({.channels = config.embedding, .fixed_scale = true, .synchronized = config.synchronized_norms}));
   return std::move(model);
 }
 

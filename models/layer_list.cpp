@@ -22,7 +22,7 @@ inline constexpr auto enum_names<NormActivation> = enum_table<NormActivation>({
 
 namespace {
 
-constexpr double largest_size = 1e9;
+constexpr double max_size = 1e9;
 
 /// A layer that is to be made.
 struct Given {
@@ -44,62 +44,62 @@ void expect_image(std::string_view type, const Shape& sample) {
     fail<InputError>("{}: expected images [n,height,width,channels], got {}", type, words(sample));
 }
 
-DescriptionPointer make_linear(const Given& given) {
+LayerSpecPointer make_linear(const Given& given) {
   if (given.first.rank() != 1)
     fail<InputError>("linear: expected vectors [n,d], got {}: put a flatten before it", words(given.first));
   LinearOptions options = given.config.linear;
   options.in = given.channels();
-  return Linear::describe(options);
+  return Linear::spec(options);
 }
 
-DescriptionPointer make_convolution(const Given& given) {
+LayerSpecPointer make_convolution(const Given& given) {
   expect_image("conv2d", given.first);
   ConvolutionLayerOptions options = given.config.convolution;
   options.in = given.channels();
-  return Convolution::describe(options);
+  return Convolution::spec(options);
 }
 
-DescriptionPointer make_batch_norm(const Given& given) {
+LayerSpecPointer make_batch_norm(const Given& given) {
   BatchNormOptions options = given.config.batch_norm;
   options.channels = given.channels();
   options.slope_name = given.name + ".prelu";
-  return BatchNorm::describe(options, given.inputs == 2);
+  return BatchNorm::spec(options, given.inputs == 2);
 }
 
 template <ActivationKind kind>
-DescriptionPointer make_activation(const Given& /*given*/) {
-  return Activation::describe(kind);
+LayerSpecPointer make_activation(const Given& /*given*/) {
+  return Activation::spec(kind);
 }
 
 template <PoolOp op>
-DescriptionPointer make_pool(const Given& given) {
+LayerSpecPointer make_pool(const Given& given) {
   expect_image(op == PoolOp::max ? "max_pool" : "average_pool", given.first);
   const PoolConfig& pool = given.config.pool;
-  return Pool::describe(op, {.kernel = {pool.kernel, pool.kernel},
-                             .stride = {pool.stride, pool.stride},
-                             .padding = {pool.padding, pool.padding}});
+  return Pool::spec(op, {.kernel = {pool.kernel, pool.kernel},
+                         .stride = {pool.stride, pool.stride},
+                         .padding = {pool.padding, pool.padding}});
 }
 
-DescriptionPointer make_global_pool(const Given& given) {
+LayerSpecPointer make_global_pool(const Given& given) {
   expect_image("global_average_pool", given.first);
-  return GlobalAveragePool::describe();
+  return GlobalAveragePool::spec();
 }
 
 void describe_nothing(Describer& /*d*/, LayerConfig& /*config*/) {}
 
 void describe_linear(Describer& d, LayerConfig& config) {
-  d.field(required("out"), config.linear.out, between(1, largest_size), "size of the output");
+  d.field(required("out"), config.linear.out, between(1, max_size), "size of the output");
   d.field("bias", config.linear.bias, "whether to add a bias");
 }
 
 void describe_convolution(Describer& d, LayerConfig& config) {
   ConvolutionLayerOptions& c = config.convolution;
-  d.field(required("out"), c.out, between(1, largest_size), "output channels");
+  d.field(required("out"), c.out, between(1, max_size), "output channels");
   d.field("kernel", c.kernel, between(1, 1024), "height and width of the kernel");
   d.field("stride", c.stride, between(1, 1024), "pixels from one window to the next");
   d.field("padding", c.padding, between(0, 1024), "rows of zeros around the image");
   d.field("dilation", c.dilation, between(1, 1024), "pixels from one tap of the kernel to the next");
-  d.field("groups", c.groups, between(1, largest_size), "groups of channels that are convolved separately");
+  d.field("groups", c.groups, between(1, max_size), "groups of channels that are convolved separately");
   d.field("bias", c.bias, "whether to add one bias per channel");
 }
 
@@ -129,7 +129,7 @@ struct LayerRow {
   std::string_view name;
   std::string_view help;
   void (*describe)(Describer&, LayerConfig&);
-  DescriptionPointer (*make)(const Given&);
+  LayerSpecPointer (*make)(const Given&);
 };
 
 constexpr auto layer_table = enum_table<LayerType, LayerRow>({
@@ -139,7 +139,7 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
      {"batch_norm", "batch norm; a second input is added to its result", describe_batch_norm, make_batch_norm}},
     {LayerType::layer_norm,
      {"layer_norm", "norm over the last dimension", describe_layer_norm,
-      [](const Given& given) { return LayerNorm::describe(given.channels(), given.config.layer_norm_epsilon); }}},
+      [](const Given& given) { return LayerNorm::spec(given.channels(), given.config.layer_norm_epsilon); }}},
     {LayerType::relu, {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>}},
     {LayerType::sigmoid, {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>}},
     {LayerType::tanh, {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>}},
@@ -148,18 +148,18 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
       make_activation<ActivationKind::gelu>}},
     {LayerType::prelu,
      {"prelu", "ReLU with a trained slope below zero for each channel", describe_nothing,
-      [](const Given& given) { return PRelu::describe(given.channels()); }}},
+      [](const Given& given) { return PRelu::spec(given.channels()); }}},
     {LayerType::dropout,
      {"dropout", "sets values to zero at random", describe_dropout,
-      [](const Given& given) { return Dropout::describe(given.config.dropout); }}},
-    {LayerType::add, {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::describe(); }}},
+      [](const Given& given) { return Dropout::spec(given.config.dropout); }}},
+    {LayerType::add, {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::spec(); }}},
     {LayerType::max_pool, {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>}},
     {LayerType::average_pool, {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>}},
     {LayerType::global_average_pool,
      {"global_average_pool", "mean of each channel, which turns an image into a vector", describe_nothing,
       make_global_pool}},
     {LayerType::flatten,
-     {"flatten", "turns an image into a vector", describe_nothing, [](const Given&) { return Flatten::describe(); }}},
+     {"flatten", "turns an image into a vector", describe_nothing, [](const Given&) { return Flatten::spec(); }}},
 });
 
 /// The values that layers may name as inputs.
@@ -174,8 +174,8 @@ class Names {
     return found == names_.end() ? nullptr : &values_[static_cast<std::size_t>(found - names_.begin())];
   }
   std::string suggestion(const std::string& name) const {
-    const std::string near = nearest(name, names_);
-    return near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
+    const std::optional<std::string> near = nearest(name, names_);
+    return near ? fmt::format("; did you mean \"{}\"?", *near) : "";
   }
 
  private:
@@ -221,9 +221,9 @@ void describe(Describer& d, LayerConfig& config) {
 }
 
 /// Checks that every value but the last is read: otherwise the weights of its layer would only decay.
-static void check_read(const ModelDescription& model) {
+static void check_read(const ModelSpec& model) {
   std::vector<bool> read(static_cast<std::size_t>(model.last_value()) + 1);
-  for (const ModelDescription::Application& application : model.applications())
+  for (const ModelSpec::Application& application : model.applications())
     for (const int input : application.inputs) read[static_cast<std::size_t>(input)] = true;
   for (std::size_t i = 0; i + 1 < model.applications().size(); ++i)
     if (!read[i + 1])
@@ -231,8 +231,8 @@ static void check_read(const ModelDescription& model) {
                        model.applications()[i].name);
 }
 
-ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image) {
-  ModelDescription model(shape_of(image));
+ModelSpec make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image) {
+  ModelSpec model(shape_of(image));
   Names names;
   names.add("input", 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -241,13 +241,13 @@ ModelDescription make_layers(const std::vector<LayerConfig>& layers, const Image
     const std::string name = layer.name.empty() ? fmt::format("{}_{}", row.name, i) : layer.name;
     check_name(name, i, names);
     const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());
-    DescriptionPointer description;
+    LayerSpecPointer spec;
     try {
-      description = row.make({layer, name, model.sample(inputs[0]), inputs.size()});
+      spec = row.make({layer, name, model.sample(inputs[0]), inputs.size()});
     } catch (const InputError& error) {
       fail<InputError>("model: {}: {}", name, error.what());
     }
-    names.add(name, model.apply(name, std::move(description), inputs));
+    names.add(name, model.apply(name, std::move(spec), inputs));
     if (layer.stage >= 0) model.name_stage(model.last_value(), static_cast<int>(layer.stage));
     if (layer.recompute) model.recompute(name);
     if (layer.parallel) model.place(name, {.kind = *layer.parallel, .over = layer.over});

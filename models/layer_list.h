@@ -9,7 +9,7 @@
 #include "framework/tensors/image_shape.h"
 #include "layers/convolution.h"
 #include "layers/linear.h"
-#include "layers/model_description.h"
+#include "layers/model_spec.h"
 #include "layers/normalization.h"
 
 namespace heddle {
@@ -62,6 +62,6 @@ void describe(Describer& d, LayerConfig& config);
 
 /// InputError names the layer whose name is used twice, whose input is not a layer before it, or whose inputs do not
 /// fit.
-ModelDescription make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image);
+ModelSpec make_layers(const std::vector<LayerConfig>& layers, const ImageShape& image);
 
 }  // namespace heddle

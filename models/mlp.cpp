@@ -5,15 +5,15 @@
 
 namespace heddle {
 
-ModelDescription make_mlp(const ModelConfig& config, const ImageShape& image) {
-  ModelDescription model(shape_of(image));
-  model.then("flatten", Flatten::describe());
+ModelSpec make_mlp(const ModelConfig& config, const ImageShape& image) {
+  ModelSpec model(shape_of(image));
+  model.then("flatten", Flatten::spec());
   std::int64_t size = image.size();
   int index = 0;
   for (const std::int64_t hidden : config.hidden) {
     const std::string name = fmt::format("layers.{}", index++);
-    model.then(name, Linear::describe({.in = size, .out = hidden}));
-    model.then(name + ".relu", Activation::describe(ActivationKind::relu));
+    model.then(name, Linear::spec({.in = size, .out = hidden}));
+    model.then(name + ".relu", Activation::spec(ActivationKind::relu));
     size = hidden;
   }
   append_embedding(model, config, size);

@@ -16,18 +16,18 @@ class MobileFaceNetBuilder {
 
   /// Convolution, norm and PReLU.
   void convolution(const std::string& name, const ConvolutionLayerOptions& options) {
-    model.then(name + ".layers.0", Convolution::describe(options));
-    model.then(name + ".layers.1", BatchNorm::describe({.channels = options.out,
-                                                        .activation = NormActivation::prelu,
-                                                        .slope_name = name + ".layers.2",
-                                                        .synchronized = synchronized_}));
+    model.then(name + ".layers.0", Convolution::spec(options));
+    model.then(name + ".layers.1", BatchNorm::spec({.channels = options.out,
+                                                    .activation = NormActivation::prelu,
+                                                    .slope_name = name + ".layers.2",
+                                                    .synchronized = synchronized_}));
   }
   /// Convolution and norm, plus the shortcut if there is one.
   void linear_convolution(const std::string& name, const ConvolutionLayerOptions& options, int shortcut = -1) {
-    std::vector<int> inputs{model.then(name + ".layers.0", Convolution::describe(options))};
+    std::vector<int> inputs{model.then(name + ".layers.0", Convolution::spec(options))};
     if (shortcut >= 0) inputs.push_back(shortcut);
     model.apply(name + ".layers.1",
-                BatchNorm::describe({.channels = options.out, .synchronized = synchronized_}, shortcut >= 0), inputs);
+                BatchNorm::spec({.channels = options.out, .synchronized = synchronized_}, shortcut >= 0), inputs);
   }
   /// A 1 x 1 convolution to `inner` channels, a depthwise 3 x 3 convolution, and a 1 x 1 convolution to `out` channels.
   void depthwise(const std::string& name, std::int64_t inner, std::int64_t out, std::int64_t stride) {
@@ -43,7 +43,7 @@ class MobileFaceNetBuilder {
       depthwise(fmt::format("{}.layers.{}", name, block), inner, width, 1);
   }
 
-  ModelDescription model;
+  ModelSpec model;
 
  private:
   bool synchronized_;
@@ -51,12 +51,12 @@ class MobileFaceNetBuilder {
 
 }  // namespace
 
-ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape& image) {
+ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image) {
   if (image.height != image.width)
     fail<InputError>("mobilefacenet: expected square images, because its last kernel is square, got {} x {}",
                      image.height, image.width);
   MobileFaceNetBuilder builder(image, config.synchronized_norms);
-  ModelDescription& model = builder.model;
+  ModelSpec& model = builder.model;
   const auto& blocks = config.mobilefacenet.blocks;
   const std::int64_t narrow = 64 * config.mobilefacenet.scale;
   const std::int64_t wide = 128 * config.mobilefacenet.scale;
@@ -78,11 +78,11 @@ ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape&
   const std::int64_t size = model.sample(model.last_value())[0];
   builder.linear_convolution("features.layers.0",
                              {.in = separate, .out = separate, .kernel = size, .padding = 0, .groups = separate});
-  model.then("features.layers.1", Flatten::describe());
-  if (config.dropout > 0) model.then("dropout", Dropout::describe(config.dropout));
-  model.then("features.layers.2", Linear::describe({.in = separate, .out = config.embedding, .bias = false}));
+  model.then("features.layers.1", Flatten::spec());
+  if (config.dropout > 0) model.then("dropout", Dropout::spec(config.dropout));
+  model.then("features.layers.2", Linear::spec({.in = separate, .out = config.embedding, .bias = false}));
   model.then("features.layers.3",
-             BatchNorm::describe({.channels = config.embedding, .synchronized = config.synchronized_norms}));
+             BatchNorm::spec({.channels = config.embedding, .synchronized = config.synchronized_norms}));
   return std::move(model);
 }
 

@@ -32,6 +32,8 @@ static void describe(Describer& d, PlacementConfig& config) {
   choice(d, "parallel", config.parallel, "how these layers are split");
   choice(d, "over", config.over, "automatic", std::span<const Axis>(layer_axes),
          "the mesh axis that splits them; automatic: tp if it has several ranks, else dp");
+  choice(d, "other", config.other, "automatic",
+         "how they are split along the other axis of dp and tp; automatic: data, or as the layers beside them");
 }
 
 namespace {
@@ -90,14 +92,14 @@ void describe_layers(Describer& d, ModelConfig& config) {
   list(d, required("layers"), config.layers, between(1, 100000), "the layers, each after those that it reads");
 }
 
-ModelDescription make_written_model(const ModelConfig& config, const ImageShape& image) {
+ModelSpec make_written_model(const ModelConfig& config, const ImageShape& image) {
   return make_layers(config.layers, image);
 }
 
 struct ModelRow {
   std::string_view name;
   std::string_view help;
-  ModelDescription (*make)(const ModelConfig&, const ImageShape&);
+  ModelSpec (*make)(const ModelConfig&, const ImageShape&);
   void (*describe)(Describer&, ModelConfig&);
 };
 
@@ -134,8 +136,8 @@ void describe_model(Describer& d, ModelConfig& config) {
   tagged(d, "model", config.type, model_table, config, "the backbone, from images to embeddings", describe_layout);
 }
 
-ModelDescription make_model(const ModelConfig& config, const ImageShape& image) {
-  ModelDescription model = model_table[config.type].make(config, image);
+ModelSpec make_model(const ModelConfig& config, const ImageShape& image) {
+  ModelSpec model = model_table[config.type].make(config, image);
   const Shape& embedding = model.sample(model.last_value());
   if (embedding.rank() != 1)
     fail<InputError>(
@@ -143,11 +145,11 @@ ModelDescription make_model(const ModelConfig& config, const ImageShape& image) 
         "or a global_average_pool",
         model.applications().back().name, fmt::join(embedding.dimensions(), ","));
   for (const PlacementConfig& placement : config.placements)
-    model.place(placement.layers, {.kind = placement.parallel, .over = placement.over});
+    model.place(placement.layers, {.kind = placement.parallel, .over = placement.over, .other = placement.other});
   return model;
 }
 
-StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
+StageCut make_cut(const ModelSpec& model, const StagesConfig& config, int stages,
                   const std::function<StageLoads(BalanceBy)>& loads_of) {
   if (stages == 1) return {.begins = {0}, .end = static_cast<int>(model.applications().size())};
   const auto& applications = model.applications();
@@ -161,12 +163,11 @@ StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int
   return most_even_cut(loads_of(config.by.value_or(BalanceBy::time)), stages);
 }
 
-void append_embedding(ModelDescription& model, const ModelConfig& config, std::int64_t in) {
-  if (config.dropout > 0) model.then("dropout", Dropout::describe(config.dropout));
-  model.then("fc", Linear::describe({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
+void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in) {
+  if (config.dropout > 0) model.then("dropout", Dropout::spec(config.dropout));
+  model.then("fc", Linear::spec({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
   if (config.embedding_norm)
-    model.then("features",
-               BatchNorm::describe({.channels = config.embedding, .synchronized = config.synchronized_norms}));
+    model.then("features", BatchNorm::spec({.channels = config.embedding, .synchronized = config.synchronized_norms}));
 }
 
 }  // namespace heddle

@@ -41,7 +41,8 @@ enum class Stem { imagenet, small };
 struct PlacementConfig {
   std::string layers;  // a name, in which `*` stands for any text
   Parallel parallel = Parallel::data;
-  std::optional<Axis> over{};  // dp or tp; if empty: tp if the mesh has several ranks there, else dp
+  std::optional<Axis> over{};       // dp or tp; if empty: tp if the mesh has several ranks there, else dp
+  std::optional<Parallel> other{};  // along the other of these axes; if empty: data, or as the neighbours
 };
 
 /// The defaults are torchvision's resnext50_32x4d.
@@ -90,32 +91,32 @@ void describe_model(Describer& d, ModelConfig& config);
 
 /// The model takes images [n, height, width, channels] and gives embeddings [n, d]. d is the configured size, or, if
 /// the layers are written out, the size that the last one gives. InputError if the images are too small for the model.
-ModelDescription make_model(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_model(const ModelConfig& config, const ImageShape& image);
 /// Cuts a model into this number of stages; by default so that the estimated times are most even. `loads_of` is called
 /// for the loads of the layers if they decide. A single stage has all layers, whatever the configuration says, so that
 /// a study can compare with it. InputError if the configuration does not fit.
-StageCut make_cut(const ModelDescription& model, const StagesConfig& config, int stages,
+StageCut make_cut(const ModelSpec& model, const StagesConfig& config, int stages,
                   const std::function<StageLoads(BalanceBy)>& loads_of);
 /// The size d of the embeddings that a model gives.
-inline std::int64_t embedding_size(const ModelDescription& model) {
+inline std::int64_t embedding_size(const ModelSpec& model) {
   return model.sample(model.last_value())[0];
 }
 
 // The families, one file each.
-ModelDescription make_mlp(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_mlp(const ModelConfig& config, const ImageShape& image);
 /// He et al. 2016, in torchvision's form and with its parameter names.
-ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_resnet(const ModelConfig& config, const ImageShape& image);
 /// Xie et al. 2017, in torchvision's form and with its parameter names.
-ModelDescription make_resnext(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_resnext(const ModelConfig& config, const ImageShape& image);
 /// Simonyan and Zisserman 2015, in torchvision's form and with its parameter names; the last linear layer gives the
 /// embedding. torchvision averages the features to 7 x 7, ours are what the image gives: 7 x 7 from 224 x 224.
-ModelDescription make_vgg(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_vgg(const ModelConfig& config, const ImageShape& image);
 /// InsightFace's improved ResNet for faces, with its parameter names.
-ModelDescription make_iresnet(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image);
 /// Chen et al. 2018, in InsightFace's form and with its parameter names.
-ModelDescription make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
+ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
 
 /// Appends the end that most families have: dropout, the last linear layer `fc` and the norm `features`, as configured.
-void append_embedding(ModelDescription& model, const ModelConfig& config, std::int64_t in);
+void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in);
 
 }  // namespace heddle

@@ -34,15 +34,14 @@ class ResNetBuilder {
   ResNetBuilder(const ImageShape& image, bool synchronized) : model(shape_of(image)), synchronized_(synchronized) {}
 
   int convolution(const std::string& name, int input, const ConvolutionLayerOptions& options) {
-    return model.apply(name, Convolution::describe(options), {input});
+    return model.apply(name, Convolution::spec(options), {input});
   }
   /// Batch norm, with ReLU and a residual if there is one.
   int norm(const std::string& name, std::vector<int> inputs, std::int64_t channels, NormActivation activation) {
     const bool with_residual = inputs.size() > 1;
     return model.apply(
         name,
-        BatchNorm::describe({.channels = channels, .activation = activation, .synchronized = synchronized_},
-                            with_residual),
+        BatchNorm::spec({.channels = channels, .activation = activation, .synchronized = synchronized_}, with_residual),
         std::move(inputs));
   }
   int shortcut(const std::string& name, int x, std::int64_t in, std::int64_t out, std::int64_t stride) {
@@ -68,20 +67,20 @@ class ResNetBuilder {
     return norm(name + ".bn3", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);
   }
 
-  ModelDescription model;
+  ModelSpec model;
 
  private:
   bool synchronized_;
 };
 
-ModelDescription make_variant(const Variant& variant, const ModelConfig& config, const ImageShape& image) {
+ModelSpec make_variant(const Variant& variant, const ModelConfig& config, const ImageShape& image) {
   ResNetBuilder builder(image, config.synchronized_norms);
-  ModelDescription& model = builder.model;
+  ModelSpec& model = builder.model;
   if (config.stem == Stem::imagenet) {
     const int y =
         builder.convolution("conv1", 0, {.in = image.channels, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
     builder.norm("bn1", {y}, 64, NormActivation::relu);
-    model.then("maxpool", Pool::describe(PoolOp::max, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+    model.then("maxpool", Pool::spec(PoolOp::max, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
   } else {
     const int y = builder.convolution("conv1", 0, {.in = image.channels, .out = 64});
     builder.norm("bn1", {y}, 64, NormActivation::relu);
@@ -101,18 +100,18 @@ ModelDescription make_variant(const Variant& variant, const ModelConfig& config,
       in = out;
     }
   }
-  model.then("avgpool", GlobalAveragePool::describe());
+  model.then("avgpool", GlobalAveragePool::spec());
   append_embedding(model, config, in);
   return std::move(model);
 }
 
 }  // namespace
 
-ModelDescription make_resnet(const ModelConfig& config, const ImageShape& image) {
+ModelSpec make_resnet(const ModelConfig& config, const ImageShape& image) {
   return make_variant(variant_of(config.type), config, image);
 }
 
-ModelDescription make_resnext(const ModelConfig& config, const ImageShape& image) {
+ModelSpec make_resnext(const ModelConfig& config, const ImageShape& image) {
   const ResnextConfig& c = config.resnext;
   return make_variant({.blocks = c.blocks, .bottleneck = true, .groups = c.cardinality, .width = c.width}, config,
                       image);

@@ -43,22 +43,22 @@ std::span<const std::int64_t> features_of(ModelType type) {
 constexpr double linear_deviation = 0.01;  // torchvision's initial weights
 
 /// torchvision's numbering, in which a convolution, its norm, its ReLU and a pooling count one each.
-void append_features(ModelDescription& model, const ModelConfig& config, std::int64_t in) {
+void append_features(ModelSpec& model, const ModelConfig& config, std::int64_t in) {
   int index = 0;
   const auto next = [&index] { return fmt::format("features.{}", index++); };
   for (const std::int64_t out : features_of(config.type)) {
     if (out == max_pool) {
-      model.then(next(), Pool::describe(PoolOp::max, {.kernel = {2, 2}, .stride = {2, 2}}));
+      model.then(next(), Pool::spec(PoolOp::max, {.kernel = {2, 2}, .stride = {2, 2}}));
       continue;
     }
-    model.then(next(), Convolution::describe({.in = in, .out = out, .bias = true}));
+    model.then(next(), Convolution::spec({.in = in, .out = out, .bias = true}));
     if (config.vgg.norms) {
       model.then(next(),
-                 BatchNorm::describe(
+                 BatchNorm::spec(
                      {.channels = out, .activation = NormActivation::relu, .synchronized = config.synchronized_norms}));
       ++index;  // the ReLU, which is part of the norm here
     } else {
-      model.then(next(), Activation::describe(ActivationKind::relu));
+      model.then(next(), Activation::spec(ActivationKind::relu));
     }
     in = out;
   }
@@ -66,24 +66,24 @@ void append_features(ModelDescription& model, const ModelConfig& config, std::in
 
 }  // namespace
 
-ModelDescription make_vgg(const ModelConfig& config, const ImageShape& image) {
-  ModelDescription model(shape_of(image));
+ModelSpec make_vgg(const ModelConfig& config, const ImageShape& image) {
+  ModelSpec model(shape_of(image));
   append_features(model, config, image.channels);
   // This reads the image in NHWC order, while the columns of torchvision's classifier.0.weight are in the order
   // channel, row, column.
-  model.then("flatten", Flatten::describe());
+  model.then("flatten", Flatten::spec());
   std::int64_t in = model.sample(model.last_value())[0];
   int index = 0;
   for (const std::int64_t hidden : config.vgg.hidden) {
     const std::string name = fmt::format("classifier.{}", index);
-    model.then(name, Linear::describe({.in = in, .out = hidden, .deviation = linear_deviation}));
-    model.then(fmt::format("classifier.{}", index + 1), Activation::describe(ActivationKind::relu));
-    if (config.dropout > 0) model.then(fmt::format("classifier.{}", index + 2), Dropout::describe(config.dropout));
+    model.then(name, Linear::spec({.in = in, .out = hidden, .deviation = linear_deviation}));
+    model.then(fmt::format("classifier.{}", index + 1), Activation::spec(ActivationKind::relu));
+    if (config.dropout > 0) model.then(fmt::format("classifier.{}", index + 2), Dropout::spec(config.dropout));
     index += 3;
     in = hidden;
   }
   model.then(fmt::format("classifier.{}", index),
-             Linear::describe({.in = in, .out = config.embedding, .deviation = linear_deviation}));
+             Linear::spec({.in = in, .out = config.embedding, .deviation = linear_deviation}));
   return model;
 }
 

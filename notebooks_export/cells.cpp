@@ -35,6 +35,7 @@ std::vector<NotebookCell> results_cells(const StudyFigures& figures) {
   if (figures.head_sizes) append({"heads_text.md", "heads_read.py", "heads.py", "heads_pay.py"});
   append({"timeline_text.md", "timeline.py"});
   if (figures.pipelines) append({"gain_text.md", "gain.py", "prediction_text.md", "prediction.py"});
+  if (figures.sets) append({"sets_text.md", "sets.py"});
   append({"memory_text.md", "memory.py", "loss_text.md", "loss.py", "time_text.md", "time.py"});
   return cells;
 }

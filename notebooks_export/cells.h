@@ -16,6 +16,7 @@ struct NotebookCell {
 struct StudyFigures {
   bool pipelines = false;   // a model was cut into stages
   bool head_sizes = false;  // heads of three or more numbers of classes
+  bool sets = false;        // embeddings were evaluated on sets of pairs
   bool operator==(const StudyFigures&) const = default;
 };
 

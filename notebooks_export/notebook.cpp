@@ -20,8 +20,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* packages = "jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib";
-constexpr std::uint64_t longest_summary = std::uint64_t{1} << 30;
-constexpr std::uint64_t longest_page = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_summary = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_page = std::uint64_t{1} << 30;
 
 /// Text that Markdown shows as it is, formulas and HTML included. Of escapes with a backslash, renderers know different
 /// ones.
@@ -58,7 +58,7 @@ struct Summary {
 };
 
 Summary read_summary(const std::filesystem::path& path) {
-  const OrderedJson json = OrderedJson::parse(read_file(path, longest_summary), nullptr, false);
+  const OrderedJson json = OrderedJson::parse(read_file(path, max_summary), nullptr, false);
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
     fail<InputError>("{}: is not the summary of a run", path.string());
   Summary summary{.name = json["name"].get<std::string>()};
@@ -66,12 +66,14 @@ Summary read_summary(const std::filesystem::path& path) {
   for (const OrderedJson& variant : json["variants"]) {
     if (!variant.is_object()) continue;
     summary.figures.pipelines |= variant.value("stages", OrderedJson()) > 1;
+    const OrderedJson evaluation = variant.value("evaluation", OrderedJson());
+    summary.figures.sets |= evaluation.is_object() && !evaluation.value("sets", OrderedJson()).empty();
     const OrderedJson head = variant.value("head", OrderedJson());
     if (head.is_object() && head.value("classes", OrderedJson()).is_number_integer())
       classes.insert(head["classes"].get<std::int64_t>());
   }
-  constexpr std::size_t fewest_of_a_curve = 3;
-  summary.figures.head_sizes = classes.size() >= fewest_of_a_curve;
+  constexpr std::size_t min_points_of_a_curve = 3;
+  summary.figures.head_sizes = classes.size() >= min_points_of_a_curve;
   return summary;
 }
 
@@ -89,7 +91,7 @@ std::string last_lines(const std::string& output) {
 /// Jupyter's page loads libraries for formulas and widgets, which ours has none of.
 void remove_scripts(const std::filesystem::path& html) {
   static const std::regex script(R"(<script src=[^>]*>\s*</script>)");
-  write_file_atomically(html, std::regex_replace(read_file(html, longest_page), script, ""));
+  write_file_atomically(html, std::regex_replace(read_file(html, max_page), script, ""));
 }
 
 /// Where the notebook's own code has found out which file it cannot read, that is the error, not Python's traceback.

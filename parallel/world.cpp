@@ -13,7 +13,7 @@
 
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/threads/threads_transport.h"
 
 namespace heddle {
@@ -30,12 +30,8 @@ namespace {
 /// some cores has them for itself.
 int cores_of_a_rank(const WorldOptions& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (options.processes == nullptr) return cores / options.mesh.size();
-  return cores < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) ? cores : cores / options.processes->local_size();
-}
-
-double steady_seconds() {
-  return std::chrono::duration<double>(RankClock::Steady::now().time_since_epoch()).count();
+  if (options.job == nullptr) return cores / options.mesh.size();
+  return cores < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) ? cores : cores / options.job->local_size();
 }
 
 RankClock make_clock(const WorldOptions& options, int rank, const Device& device, RankClock::Steady::time_point epoch) {
@@ -103,34 +99,31 @@ void run_rank(const WorldOptions& options, const std::function<void(Rank&)>& bod
 /// show each process only the GPU that it is to use.
 int gpu_of_process(const WorldOptions& options) {
   if (!transport_type(options.transport).needs_own_gpu || options.backend != "cuda") return 0;
-  const Processes& processes = *options.processes;
+  const Job& job = *options.job;
   const int gpus = cuda_gpus();
   const bool has_own = gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
-  if (gpus > 0 && processes.local_rank() >= gpus && !has_own)
+  if (gpus > 0 && job.local_rank() >= gpus && !has_own)
     fail<InputError>(
         "transport {}: each rank needs a GPU of its own, and this machine has {} of the job's ranks and {} GPU{} "
         "(several ranks on one GPU: transport threads)",
-        options.transport, processes.local_size(), gpus, gpus == 1 ? "" : "s");
-  return has_own ? 0 : processes.local_rank();
+        options.transport, job.local_size(), gpus, gpus == 1 ? "" : "s");
+  return has_own ? 0 : job.local_rank();
 }
 
 std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
-  return std::make_unique<Device>(make_backend(options.backend, {.threads = threads_per_rank(options),
-                                                                 .winograd = options.winograd,
-                                                                 .tf32 = options.tf32,
-                                                                 .gpu = gpu_of_process(options),
-                                                                 .planned = options.planned,
-                                                                 .profile = options.profile}),
-                                  rank, options.memory_budget);
+  BackendOptions own = options.backend_options;
+  own.threads = threads_per_rank(options);
+  if (!own.gpu) own.gpu = gpu_of_process(options);
+  return std::make_unique<Device>(make_backend(options.backend, own), rank, options.memory_budget);
 }
 
 /// Where the device holds no data nothing moves, and no library is opened.
 std::unique_ptr<Transport> connect(const WorldOptions& options, const Device& device) {
-  Processes& processes = *options.processes;
+  Job& job = *options.job;
   const int ranks = options.mesh.size();
-  const auto elements = transport_type(options.transport).elements;
-  if (elements == nullptr || !device.has_data()) return processes.connect(ranks, options.timeout);
-  return processes.connect(ranks, options.timeout, options.elements ? options.elements : elements(), device);
+  const auto element_path = transport_type(options.transport).element_path;
+  if (element_path == nullptr || !device.has_data()) return job.connect(ranks, options.timeout);
+  return job.connect(ranks, options.timeout, options.element_path ? options.element_path : element_path(), device);
 }
 
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
@@ -176,16 +169,16 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
 
 /// Runs this process's rank, if the mesh has it; processes beyond the mesh only take part in the end.
 void run_process(const WorldOptions& options, const std::function<void(Rank&)>& body) {
-  Processes& processes = *options.processes;
+  Job& job = *options.job;
   const int ranks = options.mesh.size();
-  if (ranks > processes.size())
+  if (ranks > job.size())
     fail<InputError>("mesh: {} has {} ranks, but the job has {} process{}: start it with mpirun -n {}",
-                     to_string(options.mesh), ranks, processes.size(), processes.size() == 1 ? "" : "es", ranks);
+                     to_string(options.mesh), ranks, job.size(), job.size() == 1 ? "" : "es", ranks);
   std::unique_ptr<Device> device;
   std::exception_ptr exception;
   try {
-    if (processes.rank() < ranks) {
-      device = make_device(options, processes.rank());
+    if (job.rank() < ranks) {
+      device = make_device(options, job.rank());
       run_rank(options, body, *device, connect(options, *device), Process());
     }
   } catch (...) {
@@ -193,31 +186,31 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   }
   // Elements may be under way when a rank fails: the device stays until they have arrived, and where that cannot be
   // known, as long as this process.
-  const auto failed = processes.conclude(exception);
-  if (processes.is_broken()) (void)device.release();
+  const auto failed = job.conclude(exception);
+  if (job.is_broken()) (void)device.release();
   if (failed) raise_rank_failure(failed->first, failed->second);
 }
 
 }  // namespace
 
 int threads_per_rank(const WorldOptions& options) {
-  if (options.threads > 0) return options.threads;
+  if (options.backend_options.threads) return *options.backend_options.threads;
   if (options.clock.is_virtual) return 1;
   return std::max(1, cores_of_a_rank(options));
 }
 
-void find_device(const WorldOptions& options) {
+void check_available(const WorldOptions& options) {
   (void)make_device(options, 0);
-  const auto elements = transport_type(options.transport).elements;
-  if (elements != nullptr && !options.elements) (void)elements();
+  const auto element_path = transport_type(options.transport).element_path;
+  if (element_path != nullptr && !options.element_path) (void)element_path();
 }
 
 void run_ranks(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const TransportType& transport = transport_type(options.transport);
-  if (transport.needs_job && options.processes == nullptr)
+  if (transport.needs_job && options.job == nullptr)
     fail<InputError>("transport {}: it needs one process per rank: start it with mpirun -n {}", transport.name,
                      options.mesh.size());
-  if (!options.elements && !transport.moves_memory_of(options.backend))
+  if (!options.element_path && !transport.moves_memory_of(options.backend))
     fail<InputError>("transport {}: expected device {}, got {}: {}", transport.name,
                      fmt::join(transport.devices, " or "), options.backend, transport.restriction);
   if (transport.needs_job)

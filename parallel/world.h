@@ -14,7 +14,7 @@
 
 namespace heddle {
 
-class Processes;
+class Job;
 
 /// The clocks of the ranks.
 struct ClockOptions {
@@ -32,26 +32,21 @@ struct ClockOptions {
 struct WorldOptions {
   Mesh mesh{};
   std::string backend = "cpu";
+  /// The options of every rank's backend. If they leave out `threads`, a rank has its share of the cores, or with a
+  /// virtual clock one, because it sees no other threads. If they leave out `gpu`, it is the rank's own where the
+  /// transport needs that, else the first.
+  BackendOptions backend_options{};
   /// The name of a row of `transport_types()`.
   std::string transport = "threads";
-  /// The processes of the job that have the ranks, one each, for transports that need a job.
-  Processes* processes = nullptr;
-  /// Moves elements between processes in place of what the transport would use; for tests.
-  MakeElementPath elements{};
+  /// The job whose processes have the ranks, one each; for transports that need a job.
+  Job* job = nullptr;
+  /// How elements move between the processes of a job; if empty, as the transport moves them. A path that is given here
+  /// may move the memory of any device.
+  MakeElementPath element_path{};
   RandomKey key{};
   /// The largest number of bytes that a rank may hold.
   std::optional<std::int64_t> memory_budget{};
   ClockOptions clock{};
-  /// Computing threads per rank; 0: cores / ranks, at least 1. With a virtual clock 1, because it sees no other
-  /// threads.
-  int threads = 0;
-  /// The backend whose bytes plan counts, and the device whose time it predicts.
-  std::string planned = "cpu";
-  DeviceProfile profile{};
-  /// Faster arithmetic with larger rounding errors: of 3 x 3 convolutions in f32 on the cpu, and of products of f32 on
-  /// a GPU (see BackendOptions).
-  bool winograd = false;
-  bool tf32 = false;
   /// How long a wait may take before it fails and names the peer that did not respond; multiplied by the number of
   /// ranks where one computes at a time. Time in which the peer itself waits for others does not count, so that the
   /// rank is named that all of them wait for.
@@ -62,11 +57,11 @@ struct WorldOptions {
   std::chrono::milliseconds patience = std::chrono::minutes(1);
 };
 
-/// The computing threads per rank by these options; a process of a job has its share of its machine's cores.
+/// The number of computing threads of each rank; a process of a job has its share of its machine's cores, at least one.
 int threads_per_rank(const WorldOptions& options);
 
 /// InputError if this process has no device for its rank, or the library of the transport is not there.
-void find_device(const WorldOptions& options);
+void check_available(const WorldOptions& options);
 
 /// Returns when the body has returned on all ranks. If it throws on one, the waits of the others end, and one error is
 /// thrown: OutOfMemory, InputError and what communicators throw (RankFailed) as they are, anything else as RankFailed

@@ -14,6 +14,7 @@ for name in heddle experiments tests docs; do ln -s "$root/$name" "$work/$name";
 
 cuda="needs the CUDA toolkit"
 data="needs the ORL photographs"
+faces="needs Labeled Faces in the Wild; tests/experiments/program/face_walk_test.cpp walks with drawn faces"
 long="takes longer than a minute; tests/experiments/program/long runs every shipped experiment, shortened"
 mpi="needs an MPI; tests/parallel/transports has its tests"
 results="needs the results of a command that does not run here"
@@ -21,10 +22,17 @@ step="is a step of .ci/run"
 declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench"]=$long
   ["./heddle bench collectives"]=$long
+  ["./heddle bench data --images /data/lfw --crop 136 --size 64"]="needs a folder of photographs; tests/experiments/program/bench_test.cpp reads one"
   ["./heddle bench head"]=$long
   ["./heddle bench head --protocol plsc --set model.type=mobilefacenet --set train.batch=32 --set train.steps=40 --runs 3"]=$long
   ["./heddle bench ops"]=$long
   ["./heddle bench steps"]=$long
+  ["./heddle data check PATH/TO/lfw"]=$faces
+  ["./heddle data pack PATH/TO/lfw PATH/TO/faces/train.rec --people PATH/TO/lfw_protocol/peopleDevTrain.txt"]=$faces
+  ["./heddle data show PATH/TO/lfw --sheet lfw.png"]=$faces
+  ["./heddle data show dev_test.bin"]=$faces
+  ["./heddle eval results/faces"]=$faces
+  ["./heddle eval results/faces --set 'evaluation.sets=[{\"name\": \"dev_test\", \"type\": \"bin\", \"path\": \"dev_test.bin\"}]'"]=$faces
   ["./heddle notebook results/exact_or_sampled"]=$results
   ["./heddle notebook results/gpipe_vs_naive"]=$results
   ["./heddle eval results/quickstart/checkpoint/sharded --set 'evaluation.sets=[{\"name\": \"drawn\", \"type\": \"drawn\"}]'"]=$results
@@ -33,11 +41,14 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle plan experiments/quickstart.json --set device=cuda"]=$cuda
   ["./heddle reproduce --all --quick"]=$step
   ["./heddle reproduce quickstart"]=$step
+  ["./heddle run faces.json --set mesh.dp=4 --set train.steps=12 --set train.save_every=4"]=$faces
+  ["./heddle run faces.json --set mesh.dp=2 --set train.steps=12 --set train.save_every=4 --resume"]=$faces
   ["./heddle run experiments/balanced_by_time.json"]=$long
   ["./heddle run experiments/balanced_stages.json"]=$long
   ["./heddle run experiments/exact_or_sampled.json"]=$long
   ["./heddle run experiments/gpipe_vs_naive.json"]=$long
   ["./heddle run experiments/head_scaling.json"]=$long
+  ["./heddle run experiments/lfw.json --set data_folder=DIR"]=$faces
   ["./heddle run experiments/margins.json"]=$long
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data
   ["./heddle run experiments/orl_faces_head.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data

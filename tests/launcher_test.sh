@@ -80,8 +80,10 @@ cat >"$tree/tests/main.cpp" <<'END'
 #include <cstdio>
 #include <string>
 int main(int argc, char** argv) {
-  const bool fails = argc > 1 && argv[1] == std::string("fails");
-  std::printf("[doctest] test cases: 12 | %d passed | %d failed | 3 skipped\n", fails ? 11 : 12, fails ? 1 : 0);
+  const std::string option = argc > 1 ? argv[1] : "";
+  const bool fails = option == "--fails";
+  const int all = option == "--none" ? 0 : 12;
+  std::printf("[doctest] test cases: %2d | %d passed | %d failed | 3 skipped\n", all, fails ? 11 : all, fails ? 1 : 0);
   return fails ? 1 : 0;
 }
 END
@@ -187,6 +189,13 @@ is "a plan needs no cuda" "cpu/" "$out/$err"
 call run "$work/files/gpu.json" --set device=cpu
 is "a key overrides the file" "cpu/" "$out/$err"
 call run "$work/files/gpu.json"
+is "without a GPU nothing is configured for cuda, and the program says what it lacks" "cpu/" "$out/$err"
+mkdir "$work/gpu"
+printf '#!/bin/sh\n' >"$work/gpu/nvidia-smi"
+chmod +x "$work/gpu/nvidia-smi"
+without_gpu=$PATH
+PATH=$work/gpu:$PATH
+call run "$work/files/gpu.json"
 has "a file that computes on cuda has it configured" "heddle: configuring in $tree/build/release" "$err"
 is "where it cannot be built the program runs all the same" "0/cpu" "$code/$out"
 call run "$work/files/cpu.json" --set device=cuda
@@ -215,6 +224,7 @@ done
 rm -rf "$tree/build"
 call run --set 'device="cuda"'
 is "asked for by a value in quotes" "cuda" "$out"
+PATH=$without_gpu
 call setup cuda opennpi
 is "setup refuses unknown arguments" "2/heddle: setup: expected cuda, openmpi or mpich, got opennpi" "$code/$err"
 
@@ -246,6 +256,8 @@ is "apt's lists are refreshed first" "update" "$(head -n 1 "$work/apt" | cut -d:
 has "recommended packages are left out" "install --no-install-recommends g++ cmake ninja-build" "$(tail -n 1 "$work/apt")"
 
 rm "$work/apt"
+PATH="$work/bare" "$tree/heddle" notebook --help >/dev/null 2>&1
+is "the help of notebook needs no packages" "" "$(cat "$work/apt" 2>/dev/null)"
 err=$(PATH="$work/bare" "$tree/heddle" notebook x 2>&1)
 is "a page of results needs its packages, and the program runs" "0" $?
 has "the page's packages are named" "missing: jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib" "$err"
@@ -309,7 +321,8 @@ for signal in INT TERM HUP; do
     is "SIG$signal to the $target reaches the program once" "0 ready 1 signals" \
       "$code $(cat "$work/out" "$work/err" | xargs)"
     signalled wait "$signal" "$target"
-    is "death by the user's SIG$signal to the $target is quiet" "$((128 + $(kill -l "$signal"))) ready" \
+    is "death by the user's SIG$signal to the $target is said" \
+      "$((128 + $(kill -l "$signal"))) ready heddle: stopped by SIG$signal" \
       "$code $(cat "$work/out" "$work/err" | xargs)"
   done
 done
@@ -345,8 +358,17 @@ is "Ctrl-C ends it with 130" 130 "$code"
 
 call test
 is "test ends with the counts" "0/12 passed, 0 failed" "$code/${out##*$'\n'}"
-call test fails
+call test --fails
 is "test hands on options and failures" "1/11 passed, 1 failed" "$code/${out##*$'\n'}"
+
+call test none
+is "test refuses words that are no options" "2/heddle: test: expected options, as in --test-case='*none*', got none" "$code/$err"
+call test --none
+is "options that choose no test are an error" "2/heddle: test: no test case matches these options" "$code/$err"
+rm -rf "$tree/build/release/tests"
+call test --help
+is "the help of the tests builds nothing" "0/" "$code/$err"
+has "the help of the tests names their options" "--long" "$out"
 
 wait "$long"
 is "off a terminal a build reports every 15 seconds" "heddle: building: 34 / 100, 0:15" "$(grep -F ' / ' "$work/long out" | sed s/0:16/0:15/)"

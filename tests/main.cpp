@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/transports/job.h"
+#include "parallel/transports/join_job.h"
 #include "parallel/transports/processes/mpi/mpi_wire.h"
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"
@@ -21,7 +21,7 @@ int run_tests(int argc, char** argv) {
 #endif
   std::unique_ptr<Wire> wire = launch_of_environment() ? join_by_mpi() : nullptr;
   if (!wire) return context.run();
-  Processes job(std::move(wire));
+  Job job(std::move(wire));
   test::job = &job;
   // Rank 0 alone reports the tests that passed; every rank reports those that failed.
   if (job.rank() > 0) context.setOption("minimal", true);

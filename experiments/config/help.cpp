@@ -10,6 +10,7 @@
 #include "experiments/config/outline.h"
 #include "experiments/config/wording.h"
 #include "framework/description/nearest.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -21,22 +22,8 @@ using Row = std::array<std::string, 4>;  // name, value, default, meaning
 constexpr std::size_t kWidth = 100;
 constexpr std::array<std::size_t, 3> kWidest = {24, 28, 16};  // the widths of all columns but the last
 
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines(1);
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    std::string word = text.substr(at, end - at);
-    at = end + 1;
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
-    while (word.size() > width) {  // a word that fits no line is cut
-      lines.back() += word.substr(0, width);
-      word.erase(0, width);
-      lines.emplace_back();
-    }
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
-  }
-  return lines;
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  return lines_of(wrap(text, width, 0));
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -177,10 +164,10 @@ Place find_place(const Node& root, std::string_view dotted) {
       const std::vector<std::string> types = types_of(node);
       if (place.alternative == nullptr) known.insert(known.end(), types.begin(), types.end());
       const std::string parent(dotted.substr(0, dotted.size() - rest.size()));
-      const std::string near = nearest(name, known);
+      const std::optional<std::string> near = nearest(name, known);
       std::string hint;
-      if (!near.empty()) {
-        hint = fmt::format("; did you mean {}?", in_quotes(parent + near));
+      if (near) {
+        hint = fmt::format("; did you mean {}?", in_quotes(parent + *near));
       } else if (!known.empty()) {
         hint = "; expected " + one_of_words(known);
       }

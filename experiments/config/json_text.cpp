@@ -233,7 +233,7 @@ void write(const Value& value, int indent, std::string& out) {
 }  // namespace
 
 ParsedJson parse_json(std::string_view text, std::string_view name) {
-  if (text.size() > kLargestFile) fail<InputError>("{}: expected at most {} MiB", name, kLargestFile >> 20);
+  if (text.size() > kMaxFile) fail<InputError>("{}: expected at most {} MiB", name, kMaxFile >> 20);
   // The library takes a zero byte for the end of the text and would ignore what follows.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw NotJson(fmt::format("{}: {}: expected text, got a zero byte", name, line_and_column(text, zero)));

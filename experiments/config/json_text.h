@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-inline constexpr std::size_t kLargestFile = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxFile = std::size_t{16} << 20;
 inline constexpr std::size_t kDeepestNesting = 64;
 inline constexpr std::size_t kMostValues = 1'000'000;
 

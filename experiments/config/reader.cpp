@@ -29,7 +29,7 @@ struct Context {
   void expected(const Value& culprit, std::string_view pointer, std::string_view what) const {
     const Real* const real = culprit.get_if<Real>();
     const bool is_large =
-        real != nullptr && std::abs(real->value) >= largest_exact_integer && what.starts_with("an integer");
+        real != nullptr && std::abs(real->value) >= max_exact_integer && what.starts_with("an integer");
     const std::string* const text = culprit.get_if<std::string>();
     const bool has_zero = text != nullptr && has_zero_character(*text) && what == "a string";
     const char* const why = is_large ? " (not exact in 64 bits)" : has_zero ? " (which has a zero character)" : "";
@@ -40,7 +40,7 @@ struct Context {
 std::optional<std::int64_t> as_integer(const Value& value) {
   if (const auto* const integer = value.get_if<std::int64_t>()) return *integer;
   const Real* const real = value.get_if<Real>();
-  if (real == nullptr || std::abs(real->value) >= largest_exact_integer || std::trunc(real->value) != real->value)
+  if (real == nullptr || std::abs(real->value) >= max_exact_integer || std::trunc(real->value) != real->value)
     return {};
   return static_cast<std::int64_t>(real->value);
 }

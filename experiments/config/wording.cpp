@@ -119,8 +119,8 @@ std::string value_words(const Value& value) {
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> names) {
-  const std::string best = nearest(name, names);
-  return best.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(best));
+  const std::optional<std::string> best = nearest(name, names);
+  return best ? fmt::format("; did you mean {}?", in_quotes(*best)) : "";
 }
 
 }  // namespace heddle

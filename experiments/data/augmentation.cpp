@@ -23,29 +23,50 @@ struct Warp {
   bool mirrored = false;
 };
 
+template <std::int64_t channels>
+void flip_row(std::int64_t width, float* row) {
+  float* left = row;
+  float* right = row + (width - 1) * channels;
+  for (; left < right; left += channels, right -= channels)
+    for (std::int64_t c = 0; c < channels; ++c) std::swap(left[c], right[c]);
+}
+
 void flip(const ImageShape& shape, float* pixels) {
-  const std::int64_t channels = shape.channels;
   for (std::int64_t y = 0; y < shape.height; ++y) {
-    float* const row = pixels + y * shape.width * channels;
-    for (std::int64_t x = 0; x < shape.width / 2; ++x)
-      std::swap_ranges(row + x * channels, row + (x + 1) * channels, row + (shape.width - 1 - x) * channels);
+    float* const row = pixels + y * shape.width * shape.channels;
+    if (shape.channels == 3)
+      flip_row<3>(shape.width, row);
+    else
+      flip_row<1>(shape.width, row);
   }
 }
 
+/// A copy of the pixels, in memory that the calling thread keeps.
+std::span<const float> kept_copy(std::span<const float> pixels) {
+  thread_local std::vector<float> copy;
+  copy.assign(pixels.begin(), pixels.end());
+  return copy;
+}
+
 void shift(const ImageShape& shape, std::int64_t dx, std::int64_t dy, std::span<float> pixels) {
-  const std::vector<float> source(pixels.begin(), pixels.end());
+  const std::span<const float> source = kept_copy(pixels);
   const std::int64_t channels = shape.channels;
+  // Pixels from `begin` to `end` have one in the image from which they come; the others repeat the border.
+  const std::int64_t begin = std::clamp<std::int64_t>(-dx, 0, shape.width);
+  const std::int64_t end = std::clamp<std::int64_t>(shape.width - dx, begin, shape.width);
   for (std::int64_t y = 0; y < shape.height; ++y) {
     const float* const from = &source[static_cast<std::size_t>(std::clamp<std::int64_t>(y + dy, 0, shape.height - 1) *
                                                                shape.width * channels)];
     float* const to = &pixels[static_cast<std::size_t>(y * shape.width * channels)];
-    for (std::int64_t x = 0; x < shape.width; ++x)
-      std::copy_n(from + std::clamp<std::int64_t>(x + dx, 0, shape.width - 1) * channels, channels, to + x * channels);
+    for (std::int64_t x = 0; x < begin; ++x) std::copy_n(from, channels, to + x * channels);
+    if (begin < end) std::copy_n(from + (begin + dx) * channels, (end - begin) * channels, to + begin * channels);
+    for (std::int64_t x = end; x < shape.width; ++x)
+      std::copy_n(from + (shape.width - 1) * channels, channels, to + x * channels);
   }
 }
 
 void warp(const ImageShape& shape, const Warp& w, std::span<float> pixels) {
-  const std::vector<float> source(pixels.begin(), pixels.end());
+  const std::span<const float> source = kept_copy(pixels);
   const std::int64_t channels = shape.channels;
   const double center_x = 0.5 * static_cast<double>(shape.width - 1);
   const double center_y = 0.5 * static_cast<double>(shape.height - 1);

@@ -1,4 +1,4 @@
-// Random changes to training images that leave the identity alone. The draws depend on (seed, step, place in the global
+// Random changes to training images that keep the identity. The draws depend on (seed, step, place in the global
 // batch) only, and each kind has its own: turning one on does not change another.
 #pragma once
 
@@ -34,8 +34,8 @@ void describe(Describer& d, AugmentationConfig& config);
 /// InputError if keys do not agree with each other.
 void check(const AugmentationConfig& config);
 
-/// Changes one image in place: rows of interleaved channels, values about -1 .. 1. What moves in from outside repeats
-/// the border. Colours change on images of three channels only.
+/// Changes one image in place: rows of interleaved channels, values about -1 .. 1. Pixels that move in from outside
+/// repeat the border. Colours change on images of three channels only.
 void augment(const AugmentationConfig& config, const ImageShape& shape, RandomStream draws, std::span<float> pixels);
 
 /// Mirrors every image of [n, height, width, channels] left to right, in place.

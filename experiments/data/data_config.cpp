@@ -12,6 +12,7 @@ void describe_data(Describer& d, const char* key, DataConfig& config) {
          [](Describer& inner, DataConfig& c) {
            object(inner, "preprocessing", c.preprocessing, "how images become what the network takes");
            object(inner, "augmentation", c.augmentation, "random changes to training images");
+           object(inner, "loader", c.loader, "how training images are read ahead of the step");
          });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "experiments/data/dataset.h"
 #include "experiments/data/files/image_folder.h"
 #include "experiments/data/files/image_list.h"
+#include "experiments/data/image_loader.h"
 #include "experiments/data/preprocessing.h"
 #include "experiments/data/recordio/record_images.h"
 #include "experiments/data/synthetic/synthetic_identities.h"
@@ -28,6 +30,7 @@ struct DataConfig {
   RecordImagesConfig recordio{};
   PreprocessingConfig preprocessing{};
   AugmentationConfig augmentation{};
+  LoaderConfig loader{};
 };
 
 /// A data set: how its part of the configuration is described and used.
@@ -38,11 +41,13 @@ struct DataSetRow {
   const std::vector<std::int64_t>& (*image)(const DataConfig&);
   std::optional<std::int64_t> (*known_classes)(const DataConfig&);
   void (*check)(const DataConfig&);
+  std::vector<std::string*> (*paths)(DataConfig&);  // of files and folders, some of which may be empty
   std::unique_ptr<const Dataset> (*open)(const DataConfig&, const Preprocessing&, RandomKey seed);
 };
 
 /// The row of a data set whose configuration is a member of DataConfig with its own `describe`, `image`,
-/// `known_classes` and `open_data`; and with a `check`, if some of its keys must agree.
+/// `known_classes` and `open_data`; with a `check`, if some of its keys must agree, and with `paths`, if it reads
+/// files.
 template <auto member>
 constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
   return {.name = name,
@@ -53,6 +58,13 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
           .check =
               [](const DataConfig& config) {
                 if constexpr (requires { check(config.*member); }) check(config.*member);
+              },
+          .paths =
+              [](DataConfig& config) {
+                if constexpr (requires { (config.*member).paths(); })
+                  return (config.*member).paths();
+                else
+                  return std::vector<std::string*>();
               },
           .open = [](const DataConfig& config, const Preprocessing& preprocessing,
                      RandomKey seed) { return open_data(config.*member, preprocessing, seed); }};
@@ -79,13 +91,13 @@ ImageShape image_shape(const DataConfig& config);
 /// How images become what the network takes. InputError if `preprocessing` and `image` do not agree.
 Preprocessing preprocessing_of(const DataConfig& config);
 
-/// Checks what no single key can know, without opening anything. InputError, which names the key.
+/// Checks conditions that concern several keys, without opening anything. InputError, which names the key.
 void check(const DataConfig& config);
 
 /// The number of identities of the chosen data set, where it is known without opening anything.
 std::optional<std::int64_t> known_classes(const DataConfig& config);
 
-/// Opens or generates. `seed` draws the identities of generated sets. InputError if the data cannot be used.
+/// Opens or generates the data. `seed` draws the identities of generated sets. InputError if the data cannot be used.
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);
 
 }  // namespace heddle

@@ -37,21 +37,20 @@ void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_
   });
 }
 
-void read_training_image(const Dataset& dataset, std::int64_t index, const AugmentationConfig& augmentation,
-                         const RandomStream& draws, std::span<float> pixels) {
-  dataset.read(Split::train, index, pixels);
+void read_training_image(const Dataset& dataset, const TrainingSample& sample, const AugmentationConfig& augmentation,
+                         RandomKey key, std::span<float> pixels) {
+  dataset.read(Split::train, sample.index, pixels);
+  const RandomStream draws(key, Purpose::augmentation, static_cast<std::uint64_t>(sample.step),
+                           static_cast<std::uint64_t>(sample.position));
   augment(augmentation, dataset.image(), draws, pixels);
   dataset.preprocessing().normalise(pixels);
 }
 
-void read_training_batch(const Dataset& dataset, std::span<const std::int64_t> indices,
-                         const AugmentationConfig& augmentation, RandomKey key, std::int64_t step, std::int64_t first,
-                         std::span<float> nhwc) {
-  check_batch(dataset, indices.size(), nhwc.size());
-  parallel_for(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i) {
-    const RandomStream draws(key, Purpose::augmentation, static_cast<std::uint64_t>(step),
-                             static_cast<std::uint64_t>(first + i));
-    read_training_image(dataset, indices[static_cast<std::size_t>(i)], augmentation, draws, image_at(dataset, nhwc, i));
+void read_training_batch(const Dataset& dataset, std::span<const TrainingSample> samples,
+                         const AugmentationConfig& augmentation, RandomKey key, std::span<float> nhwc) {
+  check_batch(dataset, samples.size(), nhwc.size());
+  parallel_for(static_cast<std::int64_t>(samples.size()), [&](std::int64_t i) {
+    read_training_image(dataset, samples[static_cast<std::size_t>(i)], augmentation, key, image_at(dataset, nhwc, i));
   });
 }
 

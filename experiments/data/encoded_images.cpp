@@ -13,11 +13,6 @@ void describe_on_broken(Describer& d, OnBroken& on_broken) {
          "found while training");
 }
 
-Image EncodedImages::decode(Split split, std::int64_t index) const {
-  std::vector<std::uint8_t> buffer;
-  return decode_image(encoded(split, index, buffer), sample_name(split, index));
-}
-
 void EncodedImages::read_sound(Split split, std::int64_t index, std::span<float> pixels) const {
   std::vector<std::uint8_t> buffer;
   preprocessing().resize(encoded(split, index, buffer), sample_name(split, index), pixels);
@@ -28,36 +23,45 @@ void EncodedImages::read(Split split, std::int64_t index, std::span<float> pixel
   try {
     read_sound(split, index, pixels);
   } catch (const InputError& error) {
-    if (const auto other = substitute({split, index}, error.what(), pixels))
-      read_sound(split, *other, pixels);
-    else
-      std::fill(pixels.begin(), pixels.end(), 0.0F);
+    read_substitute({split, index}, error.what(), pixels);
   }
 }
 
-std::optional<std::int64_t> EncodedImages::substitute(const Sample& sample, const std::string& reason,
-                                                      std::span<float> pixels) const {
-  const std::scoped_lock guard(lock_);
-  if (const auto known = substitutes_.find(sample); known != substitutes_.end()) return known->second;
+void EncodedImages::read_substitute(const Sample& sample, const std::string& reason, std::span<float> pixels) const {
+  const auto [split, index] = sample;
+  std::unique_lock guard(lock_);
+  const auto known = substitutes_.find(sample);
+  std::optional<std::int64_t> substitute;
+  if (known == substitutes_.end()) {
+    check_share_of_broken(static_cast<std::int64_t>(substitutes_.size()) + 1, size(split), reason);
+    substitute = next_sound(sample, pixels);
+    substitutes_.emplace(sample, substitute);
+    if (substitutes_.size() <= most_named)
+      notes_.push_back(
+          fmt::format("{}; {} in its place", reason,
+                      substitute ? fmt::format("\"{}\"", sample_name(split, *substitute)) : "a gray image"));
+  } else {
+    substitute = known->second;
+    guard.unlock();
+    if (substitute) read_sound(split, *substitute, pixels);
+  }
+  if (!substitute) std::fill(pixels.begin(), pixels.end(), 0.0F);
+}
+
+std::optional<std::int64_t> EncodedImages::next_sound(const Sample& sample, std::span<float> pixels) const {
   const auto [split, index] = sample;
   const std::int64_t images = size(split);
-  check_share_of_broken(static_cast<std::int64_t>(substitutes_.size()) + 1, images, reason);
   const std::int64_t person = label(split, index);
-  std::optional<std::int64_t> found;
-  for (std::int64_t step = 1; step < images && !found; ++step) {
+  for (std::int64_t step = 1; step < images; ++step) {
     const std::int64_t other = (index + step) % images;
     if (label(split, other) != person) continue;
     try {
       read_sound(split, other, pixels);
-      found = other;
+      return other;
     } catch (const InputError&) {  // it gets a note of its own when its turn comes
     }
   }
-  substitutes_.emplace(sample, found);
-  if (substitutes_.size() <= most_named)
-    notes_.push_back(fmt::format("{}; {} in its place", reason,
-                                 found ? fmt::format("\"{}\"", sample_name(split, *found)) : "a gray image"));
-  return found;
+  return {};
 }
 
 std::vector<std::string> EncodedImages::notes(std::size_t first) const {
@@ -75,7 +79,7 @@ void EncodedImages::add_note(std::string note) const {
   notes_.push_back(std::move(note));
 }
 
-void EncodedImages::check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example) const {
+void check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example) {
   if (broken > 1 && broken * 10 > images)
     fail<InputError>("data: {} of {} images are broken, more than a tenth, and are not skipped; one is {}", broken,
                      images, example);

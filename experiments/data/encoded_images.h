@@ -19,7 +19,7 @@
 
 namespace heddle {
 
-/// What becomes of an image that cannot be decoded.
+/// What happens to an image that cannot be decoded.
 enum class OnBroken {
   stop,  ///< an InputError that names it
   skip,  ///< left out when the data are opened; replaced when it is read later
@@ -34,26 +34,27 @@ inline constexpr auto enum_names<OnBroken> = enum_table<OnBroken>({
 /// The option `on_broken` of a data set.
 void describe_on_broken(Describer& d, OnBroken& on_broken);
 
+/// InputError if more than a tenth of the images are broken: something else must be wrong.
+void check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example);
+
 class EncodedImages : public Dataset {
  public:
   EncodedImages(Preprocessing preprocessing, OnBroken on_broken)
       : Dataset(std::move(preprocessing)), on_broken_(on_broken) {}
 
   OnBroken on_broken() const { return on_broken_; }
+  bool is_encoded() const final { return true; }
 
   /// The bytes of a sample as they are stored. They lie in `buffer` or in memory that the data set keeps, and are valid
   /// until the buffer changes. InputError, which names the sample, if they cannot be read.
   virtual std::span<const std::uint8_t> encoded(Split split, std::int64_t index,
                                                 std::vector<std::uint8_t>& buffer) const = 0;
 
-  /// The image of a sample in its own size and channels. InputError if it is broken.
-  Image decode(Split split, std::int64_t index) const;
-
   /// With OnBroken::skip, a broken image is replaced by the next sample of the same person that is sound, and by gray
-  /// pixels where there is none. Which one it is follows from the data alone, and not from who reads what when.
+  /// pixels where there is none. The substitute depends on the data alone, not on which rank reads what and when.
   void read(Split split, std::int64_t index, std::span<float> pixels) const final;
 
-  /// What was left out or replaced so far. Of the broken images the first are named, and all are counted.
+  /// What was left out or replaced so far. The first broken images are named, and all are counted.
   std::vector<std::string> notes(std::size_t first) const override;
   std::int64_t broken_images() const override;
 
@@ -61,16 +62,15 @@ class EncodedImages : public Dataset {
   static constexpr std::size_t most_named = 10;
 
   void add_note(std::string note) const;
-  /// InputError if more than a tenth of the images are broken: something else must be wrong.
-  void check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example) const;
 
  private:
   using Sample = std::pair<Split, std::int64_t>;
 
   void read_sound(Split split, std::int64_t index, std::span<float> pixels) const;
-  /// The index of the sample that takes the place of a broken one; none: gray.
-  std::optional<std::int64_t> substitute(const Sample& sample, const std::string& reason,
-                                         std::span<float> pixels) const;
+  /// Writes the image that takes the place of a broken one.
+  void read_substitute(const Sample& sample, const std::string& reason, std::span<float> pixels) const;
+  /// Writes the next sample of the same person that is sound, and returns its index; nothing if there is none.
+  std::optional<std::int64_t> next_sound(const Sample& sample, std::span<float> pixels) const;
 
   OnBroken on_broken_;
   mutable std::mutex lock_;

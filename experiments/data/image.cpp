@@ -19,31 +19,17 @@ namespace {
 constexpr std::size_t maximum_file_bytes = std::size_t{1} << 30;
 constexpr std::size_t longest_header = 4096;
 
-enum class Format { pnm, png, jpeg };
-
 bool begins_with(std::span<const std::uint8_t> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
-Format format_of(std::span<const std::uint8_t> bytes, std::string_view name) {
-  if (bytes.empty()) fail<InputError>("image \"{}\": the file is empty", name);
-  if (begins_with(bytes, "\x89PNG\r\n\x1a\n")) return Format::png;
-  if (begins_with(bytes, "\xff\xd8\xff")) return Format::jpeg;
-  if (bytes.size() >= 2 && bytes[0] == 'P' && std::strchr("2356", bytes[1]) != nullptr && bytes[1] != 0)
-    return Format::pnm;
-  std::string first;
-  for (const std::uint8_t byte : bytes.first(std::min<std::size_t>(bytes.size(), 4)))
-    first += fmt::format(" {:02x}", byte);
-  fail<InputError>("image \"{}\": not a PGM, PPM, PNG or JPEG file (its first bytes are{})", name, first);
-}
-
-/// The first `limit` bytes of a regular file, and the size of the whole.
+/// The first `limit` bytes of a regular file; `file_bytes` receives the size of the whole file.
 std::vector<std::uint8_t> read_beginning(const std::string& path, std::size_t limit, std::size_t& file_bytes) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) fail<InputError>("image \"{}\": no such file", path);
   if (error) fail<InputError>("image \"{}\": {}", path, error.message());
-  // A pipe or a device would be waited for without end.
+  // Reading a pipe or a device might never end.
   if (!std::filesystem::is_regular_file(status)) fail<InputError>("image \"{}\": not a regular file", path);
   file_bytes = std::filesystem::file_size(path, error);
   if (error) fail<InputError>("image \"{}\": {}", path, error.message());
@@ -69,25 +55,37 @@ void check_image_size(std::int64_t height, std::int64_t width, std::string_view 
                      maximum_image_pixels);
 }
 
-Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name, int reduction) {
-  switch (format_of(bytes, name)) {
-    case Format::png:
+ImageFormat image_format(std::span<const std::uint8_t> bytes, std::string_view name) {
+  if (bytes.empty()) fail<InputError>("image \"{}\": the file is empty", name);
+  if (begins_with(bytes, "\x89PNG\r\n\x1a\n")) return ImageFormat::png;
+  if (begins_with(bytes, "\xff\xd8\xff")) return ImageFormat::jpeg;
+  if (bytes.size() >= 2 && bytes[0] == 'P' && std::strchr("2356", bytes[1]) != nullptr && bytes[1] != 0)
+    return ImageFormat::pnm;
+  std::string first;
+  for (const std::uint8_t byte : bytes.first(std::min<std::size_t>(bytes.size(), 4)))
+    first += fmt::format(" {:02x}", byte);
+  fail<InputError>("image \"{}\": not a PGM, PPM, PNG or JPEG file (its first bytes are{})", name, first);
+}
+
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name, int reduction, int centre) {
+  switch (image_format(bytes, name)) {
+    case ImageFormat::png:
       return decode_png(bytes, name);
-    case Format::jpeg:
-      return decode_jpeg(bytes, name, reduction);
-    case Format::pnm:
+    case ImageFormat::jpeg:
+      return decode_jpeg(bytes, name, reduction, centre);
+    case ImageFormat::pnm:
       break;
   }
   return decode_pnm(bytes, name);
 }
 
 ImageHeader decode_image_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name) {
-  switch (format_of(bytes, name)) {
-    case Format::png:
+  switch (image_format(bytes, name)) {
+    case ImageFormat::png:
       return png_header(bytes, name);
-    case Format::jpeg:
+    case ImageFormat::jpeg:
       return jpeg_header(bytes, name);
-    case Format::pnm:
+    case ImageFormat::pnm:
       break;
   }
   return pnm_header(bytes, file_bytes, name);
@@ -108,7 +106,7 @@ ImageHeader load_image_header(const std::string& path) {
   try {
     return decode_image_header(beginning, file_bytes, path);
   } catch (const InputError&) {
-    // A JPEG may carry a preview picture, a PNM a long comment, before its size.
+    // Before its size, a JPEG may have a preview image and a PNM a long comment.
     if (file_bytes <= longest_header) throw;
   }
   return decode_image_header(read_image_file(path), file_bytes, path);

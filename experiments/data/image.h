@@ -1,5 +1,5 @@
-// Images from untrusted files: PGM, PPM (text and binary), PNG and JPEG become 8-bit pixels, or an
-// InputError that names the file and what is wrong with it. The first bytes, not the name, decide the format.
+// Decodes images from untrusted files, which are PGM, PPM (text and binary), PNG or JPEG, to 8-bit pixels. A file that
+// cannot be decoded is an InputError that names it and the reason. The first bytes, not the name, determine the format.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "framework/description/enum_table.h"
 
 namespace heddle {
 
@@ -18,33 +20,47 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// The size that a header announces, before the picture is turned upright.
+enum class ImageFormat { pnm, png, jpeg };
+
+template <>
+inline constexpr auto enum_names<ImageFormat> = enum_table<ImageFormat>({
+    {ImageFormat::pnm, "PGM or PPM"},
+    {ImageFormat::png, "PNG"},
+    {ImageFormat::jpeg, "JPEG"},
+});
+
+/// The size that a header announces, before the image is turned upright.
 struct ImageHeader {
   int height = 0;
   int width = 0;
   int channels = 0;
-  bool is_jpeg = false;
+  ImageFormat format = ImageFormat::pnm;
 };
 
-/// Larger images are refused by their header, before memory is allocated.
+/// The largest image that is accepted. The header is checked before memory is allocated.
 inline constexpr std::int64_t maximum_image_pixels = 64'000'000;
 
-/// Decodes an image held in memory to its own 1 or 3 channels, upright as its EXIF says. Alpha is dropped, samples of
-/// 16 bits are cut to 8, and CMYK becomes RGB. `name` stands in error messages. A `reduction` of 2, 4 or 8 divides the
-/// sides of a JPEG, rounded up, which is faster than to decode it whole and to shrink it; other formats do not know it.
-Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name, int reduction = 1);
+/// Decodes an image in memory to its own 1 or 3 channels and turns it upright as its EXIF says. Alpha is dropped,
+/// 16-bit samples are cut to 8 bits, and CMYK becomes RGB. `name` is used in error messages. A `reduction` of 2, 4 or 8
+/// divides the sides of a JPEG, rounded up, which is faster than decoding the whole image and shrinking it; other
+/// formats ignore it. With a `centre`, only the square of this side in the middle of the image is needed: the other
+/// pixels of a JPEG may be 0, and damage below the square may not be found.
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name, int reduction = 1, int centre = 0);
 
-/// Reads the header only. `file_bytes` is the whole file's size where `bytes` is its beginning, so that a shortened
-/// binary PGM or PPM is found too.
+/// The format that the first bytes show. InputError with the name of the image if they show none.
+ImageFormat image_format(std::span<const std::uint8_t> bytes, std::string_view name);
+
+/// Reads only the header. `bytes` may be the beginning of a file of `file_bytes` bytes; a truncated binary PGM or PPM
+/// is found by its size.
 ImageHeader decode_image_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name);
 
-/// The bytes of a regular file. InputError, which names the file, if it cannot be read or has more than 1 GiB.
+/// Reads a regular file. InputError with its name if it cannot be read or has more than 1 GiB.
 std::vector<std::uint8_t> read_image_file(const std::string& path);
 
-/// decode_image of a regular file.
+/// Calls decode_image on a regular file.
 Image load_image(const std::string& path);
 
-/// decode_image_header of a regular file; reads a few kilobytes where they suffice.
+/// Calls decode_image_header on a regular file; reads only a few kilobytes if they suffice.
 ImageHeader load_image_header(const std::string& path);
 
 }  // namespace heddle

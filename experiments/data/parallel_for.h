@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// body(i) for i in 0 .. count-1. All of them run; then the exception of the smallest i, if any, is thrown on.
+/// body(i) for i in 0 .. count-1. All of them run; then the exception of the smallest i, if any, is rethrown.
 template <class Body>
 void parallel_for(std::int64_t count, const Body& body) {
   std::exception_ptr first;

@@ -62,7 +62,7 @@ void Preprocessing::apply(Image decoded, std::string_view name, std::span<float>
 }
 
 int Preprocessing::reduction(const ImageHeader& header) const {
-  if (!config_.scaled_decoding || !header.is_jpeg) return 1;
+  if (!config_.scaled_decoding || header.format != ImageFormat::jpeg) return 1;
   const std::int64_t shorter = config_.crop > 0 ? config_.crop : std::min(header.height, header.width);
   int reduction = 1;
   while (reduction < 8 && shorter >= 2 * reduction * std::max(image_.height, image_.width)) reduction *= 2;
@@ -77,7 +77,7 @@ void Preprocessing::resize(std::span<const std::uint8_t> encoded, std::string_vi
     check_size(header.height, header.width, name);
     divisor = reduction(header);
   }
-  resize(decode_image(encoded, name, divisor), divisor, pixels);
+  resize(decode_image(encoded, name, divisor, static_cast<int>(config_.crop)), divisor, pixels);
 }
 
 void Preprocessing::resize(Image decoded, std::string_view name, std::span<float> pixels) const {

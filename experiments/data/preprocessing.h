@@ -46,7 +46,7 @@ class Preprocessing {
   const ImageShape& image() const { return image_; }
   const PreprocessingConfig& config() const { return config_; }
 
-  /// All steps, for an encoded image. `name` stands in error messages. InputError if the image is broken or smaller
+  /// All steps, for an encoded image. Error messages contain `name`. InputError if the image is broken or smaller
   /// than the crop.
   void apply(std::span<const std::uint8_t> encoded, std::string_view name, std::span<float> pixels) const;
   /// All steps but decoding, for an image that is decoded already; `scaled_decoding` has no effect on it.

@@ -9,22 +9,35 @@
 namespace heddle {
 namespace {
 
-/// For each output pixel of one axis: the first input pixel, and weights that sum to 1.
+/// A part of an axis that is resized to `to` pixels. The part is `length` pixels from `begin` on; the axis has `size`.
+struct Stretch {
+  double begin = 0;
+  double length = 0;
+  int size = 0;
+  int to = 0;
+  bool operator==(const Stretch&) const = default;
+};
+
+/// The first input pixel of each output pixel on one axis, and the weights, which sum to 1.
 struct Taps {
+  Stretch stretch{};
   std::size_t count = 0;
   std::vector<std::size_t> first;
   std::vector<float> weights;
+
+  std::size_t begin() const { return first.front(); }
+  std::size_t size() const { return first.back() + count - first.front(); }
 };
 
-/// Of the input's pixels 0 .. size-1, `length` from `begin` on become `to` pixels.
-Taps triangle_taps(double begin, double length, int size, int to) {
+/// The taps that resize a part of an axis.
+Taps triangle_taps(const Stretch& stretch) {
+  const auto [begin, length, size, to] = stretch;
   const double scale = length / to;
   const double radius = std::max(1.0, scale);
   const int low = std::max(0, static_cast<int>(std::floor(begin)));
   const int high = std::min(size, static_cast<int>(std::ceil(begin + length)));
   const int count = std::min(high - low, static_cast<int>(2 * radius) + 2);
-  Taps taps;
-  taps.count = static_cast<std::size_t>(count);
+  Taps taps{.stretch = stretch, .count = static_cast<std::size_t>(count), .first = {}, .weights = {}};
   taps.first.resize(static_cast<std::size_t>(to));
   taps.weights.resize(static_cast<std::size_t>(to) * taps.count);
   for (int i = 0; i < to; ++i) {
@@ -43,12 +56,25 @@ Taps triangle_taps(double begin, double length, int size, int to) {
   return taps;
 }
 
+/// What the calling thread keeps from image to image: buffers, and the taps, which are mostly the same.
+struct Workspace {
+  Taps across;
+  Taps down;
+  std::vector<float> source;
+  std::vector<float> narrow;
+};
+
+const Taps& taps_of(const Stretch& stretch, Taps& kept) {
+  if (kept.stretch != stretch) kept = triangle_taps(stretch);
+  return kept;
+}
+
 using Four = float __attribute__((vector_size(16)));
 
-/// One row of colours. The fourth element of each vector is the next pixel's, and is not used.
+/// Shrinks one row of colours. The fourth element of each vector belongs to the next pixel and is not used.
 void shrink_row_of_colours(const Taps& taps, const std::vector<float>& source, float* target) {
   for (std::size_t x = 0; x < taps.first.size(); ++x) {
-    const float* const first = &source[3 * taps.first[x]];
+    const float* const first = &source[3 * (taps.first[x] - taps.begin())];
     const float* const weights = &taps.weights[x * taps.count];
     Four sum{};
     for (std::size_t k = 0; k < taps.count; ++k) {
@@ -62,7 +88,7 @@ void shrink_row_of_colours(const Taps& taps, const std::vector<float>& source, f
 
 void shrink_row_of_grays(const Taps& taps, const std::vector<float>& source, float* target) {
   for (std::size_t x = 0; x < taps.first.size(); ++x) {
-    const float* const first = &source[taps.first[x]];
+    const float* const first = &source[taps.first[x] - taps.begin()];
     const float* const weights = &taps.weights[x * taps.count];
     float sum = 0;
     for (std::size_t k = 0; k < taps.count; ++k) sum += weights[k] * first[k];
@@ -70,15 +96,15 @@ void shrink_row_of_grays(const Taps& taps, const std::vector<float>& source, flo
   }
 }
 
-/// Copies a part that keeps its size and begins and ends between pixels.
+/// Copies a part that keeps its size and consists of whole pixels.
 void copy_part(const Image& image, std::size_t left, std::size_t top, int height, int width, std::span<float> pixels) {
   const auto channels = static_cast<std::size_t>(image.channels);
   const std::size_t row = static_cast<std::size_t>(width) * channels;
   for (std::size_t y = 0; y < static_cast<std::size_t>(height); ++y) {
     const std::uint8_t* const first =
         &image.pixels[((top + y) * static_cast<std::size_t>(image.width) + left) * channels];
-    std::transform(first, first + row, &pixels[y * row],
-                   [](std::uint8_t x) { return (static_cast<float>(x) - 127.5F) / 127.5F; });
+    float* const target = &pixels[y * row];
+    for (std::size_t i = 0; i < row; ++i) target[i] = (static_cast<float>(first[i]) - 127.5F) / 127.5F;
   }
 }
 
@@ -108,14 +134,16 @@ void resize_to_floats(const Image& image, const Window& part, int height, int wi
   const auto channels = static_cast<std::size_t>(image.channels);
   const std::size_t source_row = static_cast<std::size_t>(image.width) * channels;
   const std::size_t row = static_cast<std::size_t>(width) * channels;
-  const Taps across = triangle_taps(part.left, part.width, image.width, width);
-  const Taps down = triangle_taps(part.top, part.height, image.height, height);
-  const std::size_t top = down.first.front();
-  const std::size_t rows = down.first.back() + down.count - top;
-  std::vector<float> source(source_row + 1);
-  std::vector<float> narrow(rows * row);
-  for (std::size_t y = 0; y < rows; ++y) {
-    std::copy_n(&image.pixels[(top + y) * source_row], source_row, source.begin());
+  thread_local Workspace workspace;
+  auto& [kept_across, kept_down, source, narrow] = workspace;
+  const Taps& across = taps_of({part.left, part.width, image.width, width}, kept_across);
+  const Taps& down = taps_of({part.top, part.height, image.height, height}, kept_down);
+  const std::size_t columns = across.size() * channels;
+  source.resize(columns + 1);
+  narrow.resize(down.size() * row);
+  for (std::size_t y = 0; y < down.size(); ++y) {
+    const std::uint8_t* const from = &image.pixels[(down.begin() + y) * source_row + across.begin() * channels];
+    for (std::size_t i = 0; i < columns; ++i) source[i] = static_cast<float>(from[i]);
     if (channels == 3)
       shrink_row_of_colours(across, source, &narrow[y * row]);
     else
@@ -127,7 +155,7 @@ void resize_to_floats(const Image& image, const Window& part, int height, int wi
     std::fill_n(target, row, -1.0F);
     for (std::size_t k = 0; k < down.count; ++k) {
       const float weight = scale * down.weights[y * down.count + k];
-      const float* const from = &narrow[(down.first[y] - top + k) * row];
+      const float* const from = &narrow[(down.first[y] - down.begin() + k) * row];
       for (std::size_t i = 0; i < row; ++i) target[i] += weight * from[i];
     }
   }

@@ -21,4 +21,10 @@ std::vector<std::int64_t> batch_indices(std::int64_t size, std::int64_t batch, s
   return indices;
 }
 
+std::int64_t batch_index(std::int64_t size, std::int64_t batch, std::int64_t step, std::int64_t position,
+                         RandomKey key) {
+  const std::int64_t place = step * batch + position;
+  return Permutation(size, key, Purpose::shuffle, static_cast<std::uint64_t>(place / size))[place % size];
+}
+
 }  // namespace heddle

@@ -13,4 +13,8 @@ namespace heddle {
 /// does not fill goes on into the next epoch's shuffle.
 std::vector<std::int64_t> batch_indices(std::int64_t size, std::int64_t batch, std::int64_t step, RandomKey key);
 
+/// The element of `batch_indices` at `position`.
+std::int64_t batch_index(std::int64_t size, std::int64_t batch, std::int64_t step, std::int64_t position,
+                         RandomKey key);
+
 }  // namespace heddle

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <streambuf>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "experiments/program/command_options.h"
+#include "experiments/program/command_table.h"
 #include "experiments/program/job.h"
 #include "framework/error.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
@@ -30,14 +31,14 @@ std::string devices_text() {
   for (const auto& [library, version] : cuda_versions())
     if (library == "cuda") text += ", cuda " + version;
   for (const TransportType& transport : transport_types())
-    if (const std::string version = transport.version == nullptr ? "" : transport.version(); !version.empty())
-      text += fmt::format(", {} {}", transport.name, version);
-  if (const std::string absence = cuda_absence(); !absence.empty()) text += "; without cuda: " + absence;
+    if (const auto version = transport.version == nullptr ? std::nullopt : transport.version())
+      text += fmt::format(", {} {}", transport.name, *version);
+  if (const std::optional<std::string> absence = cuda_absence()) text += "; without cuda: " + *absence;
   return text;
 }
 
 /// Commands that all processes of a job run together join `job`; each process prints on `all` which ranks it waits for.
-int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
+int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console, std::unique_ptr<Job>& job,
              std::ostream& all) {
   app.require_subcommand(1);
   app.footer(
@@ -67,7 +68,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
 }
 
 /// `prefix` begins the message: `heddle: `. Every process prints on `all`; only rank 0's prints on the other streams.
-int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Processes>& job,
+int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Job>& job,
                   std::ostream& all, const std::string& prefix) {
   const auto report = [&console, &prefix](const std::exception& error, int code) {
     console.err << prefix << error.what() << "\n" << std::flush;
@@ -85,6 +86,8 @@ int report_errors(int argc, const char* const* argv, const Console& console, std
     return report(error, 3);
   } catch (const RankFailed& error) {
     return report(error, 4);
+  } catch (const std::bad_alloc&) {
+    return report(OutOfMemory("out of memory: the system has no memory for the program's own data"), 3);
   } catch (const std::exception& error) {
     return report(error, 1);
   }
@@ -101,7 +104,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     console.err << "heddle: " << error.what() << "\n" << std::flush;
     return 2;
   }
-  std::unique_ptr<Processes> job;
+  std::unique_ptr<Job> job;
   int code = 0;
   if (!launch || launch->rank == 0) {
     code = report_errors(argc, argv, console, job, console.err, "heddle: ");

@@ -1,7 +1,7 @@
 // The command line: arguments to a command, errors to an exit code.
 #pragma once
 
-#include "experiments/program/commands.h"
+#include "experiments/program/console.h"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-void check_same_call(const std::string& text, const std::string& options, Processes* job) {
+void check_same_call(const std::string& text, const std::string& options, Job* job) {
   if (job == nullptr) return;
   const std::vector<std::string> all_options = job->gather(options);
   const std::vector<std::string> all_texts = job->gather(text);
@@ -28,7 +28,7 @@ void check_same_call(const std::string& text, const std::string& options, Proces
   });
 }
 
-void fit_to_job(Study<Experiment>& study, const Processes* job) {
+void fit_to_job(Study<Experiment>& study, const Job* job) {
   int ranks = 0;
   for (const auto& member : study.variants) ranks = std::max(ranks, ranks_of(member.root));
   for (auto& member : study.variants) {

@@ -6,7 +6,9 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "framework/description/byte_units.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
 
@@ -159,11 +161,11 @@ class Search {
     if (!(slope > 0) && fitting_ && too_large_)
       slope = slope_of({fitting_->value, fitting_->bytes}, {too_large_->value, too_large_->bytes});
     if (!(slope > 0)) return {};
-    constexpr double most_growth = 1024;
+    constexpr double max_growth = 1024;
     const auto value = static_cast<double>(last.value);
     const double at = value + static_cast<double>(budget_ - last.bytes) / slope;
     return static_cast<std::int64_t>(
-        std::clamp(at, static_cast<double>(field_.least), most_growth * std::max(value, 1.0)));
+        std::clamp(at, static_cast<double>(field_.least), max_growth * std::max(value, 1.0)));
   }
 
   static double slope_of(const Point& a, const Point& b) {
@@ -189,17 +191,8 @@ class Search {
 }  // namespace
 
 std::int64_t budget_bytes(std::string_view text) {
-  constexpr std::array<std::pair<std::string_view, double>, 11> units{{{"", 1},
-                                                                       {"B", 1},
-                                                                       {"kB", 1e3},
-                                                                       {"KB", 1e3},
-                                                                       {"MB", 1e6},
-                                                                       {"GB", 1e9},
-                                                                       {"TB", 1e12},
-                                                                       {"KiB", 0x1p10},
-                                                                       {"MiB", 0x1p20},
-                                                                       {"GiB", 0x1p30},
-                                                                       {"TiB", 0x1p40}}};
+  std::vector<Unit> units{{"", 1}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+  units.insert(units.end(), byte_units.begin(), byte_units.end());
   const char* const end = text.data() + text.size();
   double number = 0;
   const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
@@ -208,7 +201,7 @@ std::int64_t budget_bytes(std::string_view text) {
   std::string_view unit(read.ptr, static_cast<std::size_t>(end - read.ptr));
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   for (const auto& [name, size] : units)
-    if (read.ec == std::errc() && unit == name && number * size >= 1 && number * size <= largest_exact_integer)
+    if (read.ec == std::errc() && unit == name && number * size >= 1 && number * size <= max_exact_integer)
       return static_cast<std::int64_t>(number * size);
   fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got {}", in_quotes(text));
 }

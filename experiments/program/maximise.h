@@ -11,12 +11,12 @@
 
 namespace heddle {
 
-/// Bytes as people write them: `32GB` (10^9), `32GiB` (2^30), `1.5 MiB`, `4096`. InputError if the text is none of
-/// these, or not from 1 B to 2^53 B.
+/// Reads a number of bytes: `32GB` (10^9), `32GiB` (2^30), `1.5 MiB`, `4096`. InputError if the text has none of these
+/// forms, or the number is not from 1 B to 2^53 B.
 std::int64_t budget_bytes(std::string_view text);
 
 struct Largest {
-  /// Whether any value fits; if none does, `value` is the smallest that the experiment takes.
+  /// Whether any value fits; if none does, `value` is the smallest that the experiment accepts.
   bool fits = false;
   std::int64_t value = 0;
   VariantResult plan;
@@ -24,16 +24,16 @@ struct Largest {
   std::string why;
 };
 
-/// The plan of an experiment with this value of the field; InputError if the experiment does not take it.
+/// The plan of an experiment with this value of the field; InputError if the experiment does not accept it.
 using PlanOf = std::function<VariantResult(std::int64_t value)>;
 
 /// The InputError that PlanOf would throw, found without planning, which is much faster.
 using CheckOf = std::function<void(std::int64_t value)>;
 
-/// The result is exact if the bytes of the fullest rank do not shrink as the value grows, and if the experiment takes
+/// The result is exact if the bytes of the fullest rank do not shrink as the value grows, and if the experiment accepts
 /// all values between two bounds, of which `field.value` is one. Few values are tried: extrapolations from the bytes of
 /// two plans, in growing steps, and then bisection. If a larger value needs fewer bytes, as more ranks do, only the
-/// largest value that the experiment takes is planned besides.
+/// largest value that the experiment accepts is planned in addition.
 Largest largest_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
 
 /// The rank that holds the most, or the first of several such ranks.

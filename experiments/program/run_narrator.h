@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/program/commands.h"
+#include "experiments/program/console.h"
 #include "experiments/results/progress.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/experiment.h"

@@ -39,9 +39,10 @@ bool is_bf16_fast_here() {
 }
 
 Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast) {
-  for (const StudyVariant& member : study.variants) {
+  for (StudyVariant& member : study.variants) {
     check_variant(member, check_device);
     check_variant(member, check);
+    resolve_paths(member.root);
   }
   for (StudyVariant& member : study.variants) settle(member.root, is_bf16_fast);
   return study;
@@ -50,6 +51,7 @@ Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast) {
 void prepare_plan(StudyVariant& member) {
   check_variant(member, check);
   Experiment& experiment = member.root;
+  resolve_paths(experiment);
   settle(experiment, is_bf16_fast_here());
   if (experiment.device != DeviceType::plan) experiment.planned = experiment.device;
   experiment.device = DeviceType::plan;

@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 bool has_test_images(const VariantResult& variant) {
-  return variant.evaluation && variant.evaluation->rank1;
+  return variant.evaluation && (variant.evaluation->rank1 || variant.evaluation->verification);
 }
 
 std::string tar_heading(int exponent) {
@@ -36,13 +36,13 @@ const std::vector<EvaluatedSet>& sets_of(const VariantResult& variant) {
 
 /// The smallest false accept rates that some set has enough pairs for.
 std::set<int> smallest_rates(const RunResult& run) {
-  constexpr std::size_t most_columns = 3;
+  constexpr std::size_t max_columns = 3;
   std::set<int> exponents;
   for (const VariantResult& variant : run.variants)
     for (const EvaluatedSet& set : sets_of(variant))
       if (set.verified)
         for (const TarAtFar& point : set.verified->verification.tar_at_far) exponents.insert(point.exponent);
-  while (exponents.size() > most_columns) exponents.erase(exponents.begin());
+  while (exponents.size() > max_columns) exponents.erase(exponents.begin());
   return exponents;
 }
 
@@ -66,8 +66,8 @@ std::string accuracy_table(const RunResult& run) {
   Grid grid(headers);
   for (const VariantResult& variant : run.variants) {
     if (!has_test_images(variant)) continue;
-    const auto& verification = variant.evaluation->verification;
-    std::vector<std::string> row{variant.name, percent(*variant.evaluation->rank1)};
+    const auto& [rank1, verification, sets, best] = *variant.evaluation;
+    std::vector<std::string> row{variant.name, rank1 ? percent(*rank1) : absent};
     row.push_back(verification ? accuracy_cell(*verification) : absent);
     for (const int exponent : exponents) row.push_back(verification ? tar_cell(*verification, exponent) : absent);
     grid.add(row);

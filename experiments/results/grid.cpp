@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/core.h>
 
-#include "experiments/results/text.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -18,7 +19,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr std::size_t least_first = 8;
+constexpr std::size_t min_first = 8;
 constexpr std::size_t usual_gap = 2;
 
 std::vector<std::size_t> widths_of(const Rows& rows) {
@@ -30,7 +31,7 @@ std::vector<std::size_t> widths_of(const Rows& rows) {
 
 /// The least width of a row whose columns have this gap between them.
 std::size_t least_width(const std::vector<std::size_t>& widths, std::size_t gap) {
-  std::size_t width = std::min(widths[0], least_first);
+  std::size_t width = std::min(widths[0], min_first);
   for (std::size_t i = 1; i < widths.size(); ++i) width += gap + widths[i];
   return width;
 }
@@ -49,6 +50,14 @@ Rows with_units_below(Rows rows) {
   return rows;
 }
 
+/// Whether names that differ would be equal after `shorten`.
+bool blurs_names(const Rows& rows, std::size_t width) {
+  std::map<std::string, std::string> names;
+  return std::any_of(rows.begin(), rows.end(), [&](const std::vector<std::string>& row) {
+    return names.emplace(shorten(row[0], width), row[0]).first->second != row[0];
+  });
+}
+
 }  // namespace
 
 std::string Grid::to_text() const {
@@ -56,8 +65,9 @@ std::string Grid::to_text() const {
   if (least_width(widths_of(rows), usual_gap) > table_width) rows = with_units_below(std::move(rows));
   std::vector<std::size_t> widths = widths_of(rows);
   const std::size_t gap = least_width(widths, usual_gap) <= table_width ? usual_gap : 1;
-  const std::size_t others = least_width(widths, gap) - std::min(widths[0], least_first);
-  widths[0] = std::min(widths[0], std::max(table_width - std::min<std::size_t>(table_width, others), least_first));
+  const std::size_t others = least_width(widths, gap) - std::min(widths[0], min_first);
+  const std::size_t first = std::max(table_width - std::min<std::size_t>(table_width, others), min_first);
+  if (!blurs_names(rows, first)) widths[0] = std::min(widths[0], first);
   std::string text;
   for (const auto& row : rows) {
     std::string line = shorten(row[0], widths[0]);

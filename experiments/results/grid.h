@@ -16,7 +16,8 @@ class Grid {
 
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   /// A row that is too wide is made to fit: the first column is shortened, then the units of the headers move into a
-  /// line of their own, then the space between the columns shrinks.
+  /// line of their own, then the space between the columns shrinks. The first column stays whole, however wide, if
+  /// different names would become equal.
   std::string to_text() const;
 
  private:

@@ -7,8 +7,8 @@
 
 #include "experiments/results/grid.h"
 #include "experiments/results/table.h"
-#include "experiments/results/text.h"
 #include "experiments/results/units.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -67,12 +67,12 @@ std::string pipelines_table(const RunResult& run) {
 }
 
 std::string kept_table(const RunResult& run) {
-  constexpr std::size_t most_listed = 16;  // more are in the summary
+  constexpr std::size_t max_listed = 16;  // more are in the summary
   std::vector<std::vector<std::string>> rows;
   Column activations;
   Column per_sample;
   for (const VariantResult& variant : run.variants) {
-    if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > most_listed) continue;
+    if (!variant.pipeline || variant.pipeline->kept_micro_batches.size() > max_listed) continue;
     const PipelineResult& pipeline = *variant.pipeline;
     const auto samples =
         static_cast<double>(variant.batch) / static_cast<double>(variant.micro_batches * parallel_batches(variant));

@@ -10,7 +10,7 @@
 
 #include "experiments/results/accuracy_tables.h"
 #include "experiments/results/table.h"
-#include "experiments/results/text.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -35,10 +35,6 @@ Terminal terminal_of(int descriptor) {
   return terminal;
 }
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void Progress::begin(std::string label, std::int64_t first_step, std::int64_t steps, std::int64_t batch) {
   label_ = std::move(label);
   first_step_ = first_step;
@@ -46,12 +42,14 @@ void Progress::begin(std::string label, std::int64_t first_step, std::int64_t st
   batch_ = batch;
   begun_ = now_();
   drawn_.reset();
+  waited_ = 0;
   accuracy_.clear();
 }
 
 void Progress::step(const StepRecord& record) {
   if (!record.accuracies.empty())
     accuracy_ = fmt::format("  {} {} %", record.accuracies.front().first, percent(record.accuracies.front().second));
+  waited_ += record.loader_wait.value_or(0);
   if (!terminal_.is_terminal) return;
   const double now = now_();
   const std::int64_t done = record.step + 1;
@@ -63,6 +61,9 @@ void Progress::step(const StepRecord& record) {
   if (now > begun_) {
     const double steps_a_second = static_cast<double>(done - first_step_) / (now - begun_);
     text += fmt::format("  {:.1f} images/s", steps_a_second * static_cast<double>(batch_));
+    // By a virtual clock a run may wait longer than it takes.
+    const double share = std::min(1.0, waited_ / (now - begun_));
+    if (share >= 0.005) text += fmt::format("  loader wait {:.0f} %", 100 * share);
     if (done < steps_)
       text += fmt::format("  {} left", format_seconds(static_cast<double>(steps_ - done) / steps_a_second));
   }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "experiments/training/result.h"
+#include "parallel/communicator/rank_clock.h"
 
 namespace heddle {
 
@@ -20,8 +21,6 @@ struct Terminal {
 };
 /// The abilities of a descriptor, from its kind and size and from the variables NO_COLOR and TERM.
 Terminal terminal_of(int descriptor);
-
-double steady_seconds();
 
 class Progress {
  public:
@@ -51,6 +50,7 @@ class Progress {
   std::int64_t steps_ = 0;
   std::int64_t batch_ = 0;
   double begun_ = 0;
+  double waited_ = 0;            // seconds of steps in which rank 0 waited for images, since begin
   std::string accuracy_;         // on the first set, by the last evaluation
   std::optional<double> drawn_;  // when; absent before the first step
   std::size_t width_ = 0;        // characters of the line that may not be blank

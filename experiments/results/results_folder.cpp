@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view event_file_name = "events.out.tfevents.heddle";
-constexpr std::uint64_t longest_metrics = std::uint64_t{1} << 32;
+constexpr std::uint64_t max_metrics = std::uint64_t{1} << 32;
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -74,6 +74,7 @@ std::string to_text(const MetricsLine& line) {
                       {"loss_scale", or_null(line.record.loss_scale)},
                       {"skipped", line.record.is_skipped},
                       {"seconds", line.record.seconds},
+                      {"loader_wait", or_null(line.record.loader_wait)},
                       {"samples_per_second", or_null(line.samples_per_second)},
                       {"time", line.time}};
   if (!line.record.accuracies.empty()) json["accuracy"] = OrderedJson::object();
@@ -108,7 +109,8 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
                                 .loss_scale = number("loss_scale"),
                                 .is_skipped = skipped != json.end() && *skipped == true,
                                 .accuracies = accuracies_of(json),
-                                .seconds = number("seconds").value_or(0)},
+                                .seconds = number("seconds").value_or(0),
+                                .loader_wait = number("loader_wait")},
                      .samples_per_second = number("samples_per_second"),
                      .time = number("time").value_or(0)};
 }
@@ -174,7 +176,7 @@ std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std:
   std::vector<StepRecord> kept;
   std::string event_text = event_file_header(unix_seconds());
   if (resume_ && fs::exists(metrics)) {
-    const std::string old = read_file(metrics, longest_metrics);
+    const std::string old = read_file(metrics, max_metrics);
     std::string text;
     text.reserve(old.size());
     for (std::size_t begin = 0; begin < old.size();) {
@@ -232,10 +234,10 @@ void ResultsFolder::write(const RunResult& run) {
 }
 
 void ResultsFolder::write_if_due(const RunResult& run) {
-  constexpr double least_seconds = 1;
-  constexpr std::size_t least_share = 16;  // at least 1/16 of the variants written before
+  constexpr double min_seconds = 1;
+  constexpr std::size_t min_share = 16;  // at least 1/16 of the variants written before
   const std::size_t more = run.variants.size() - std::min(written_variants_, run.variants.size());
-  if (written_variants_ == 0 || more * least_share >= written_variants_ || now_() - written_at_ >= least_seconds)
+  if (written_variants_ == 0 || more * min_share >= written_variants_ || now_() - written_at_ >= min_seconds)
     write(run);
 }
 

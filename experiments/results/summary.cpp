@@ -124,8 +124,8 @@ OrderedJson evaluation_json(const std::optional<Evaluation>& evaluation) {
 OrderedJson sent_json(const std::optional<SentInStep>& sent) {
   if (!sent) return nullptr;
   OrderedJson formula{{"total", sent->formula.total()}};
-  for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
-    formula[std::string(cargo_names[cargo])] = sent->formula.model[cargo];
+  for (std::size_t payload = 0; payload < payload_names.size(); ++payload)
+    formula[std::string(payload_names[payload])] = sent->formula.model[payload];
   formula["head"] = sent->formula.head;
   formula["stages"] = sent->formula.stages;
   return {{"counted", sent->counted}, {"formula", formula}};

@@ -9,8 +9,8 @@
 #include "experiments/results/accuracy_tables.h"
 #include "experiments/results/grid.h"
 #include "experiments/results/pipeline_tables.h"
-#include "experiments/results/text.h"
 #include "experiments/results/units.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -174,7 +174,7 @@ std::string maximised_text(const RunResult& run) {
 class SentTable {
  public:
   explicit SentTable(const RunResult& run) : run_(run) {
-    for (const std::string_view cargo : cargo_names) parts_.push_back({std::string(cargo), 0});
+    for (const std::string_view payload : payload_names) parts_.push_back({std::string(payload), 0});
     parts_.push_back({"head", 0});
     parts_.push_back({"stages", 0});
     std::vector<double> totals;
@@ -230,14 +230,14 @@ class SentTable {
 
   /// The parts that some variant has. If there are more than four: the largest three, and the sum of the others.
   void choose_columns() {
-    constexpr std::size_t most_columns = 4;
+    constexpr std::size_t max_columns = 4;
     for (std::size_t i = 0; i < parts_.size(); ++i)
       if (parts_[i].most > 0) shown_.push_back(i);
-    if (shown_.size() <= most_columns) return;
+    if (shown_.size() <= max_columns) return;
     has_other_ = true;
     std::stable_sort(shown_.begin(), shown_.end(),
                      [&](std::size_t a, std::size_t b) { return parts_[a].most > parts_[b].most; });
-    shown_.resize(most_columns - 1);
+    shown_.resize(max_columns - 1);
     std::sort(shown_.begin(), shown_.end());
   }
 

@@ -12,13 +12,13 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array byte_units{Unit{"B", 1}, Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30},
-                                Unit{"TiB", 0x1p40}};
+constexpr std::array flop_units{Unit{"FLOP", 1}, Unit{"MFLOP", 1e6}, Unit{"GFLOP", 1e9}, Unit{"TFLOP", 1e12},
+                                Unit{"PFLOP", 1e15}};
 constexpr std::array second_units{Unit{"us", 1e-6}, Unit{"ms", 1e-3}, Unit{"s", 1}};
 
 /// `units` grow; `usual` is the one where there is no value other than 0.
 Unit best_of(std::span<const Unit> units, const Unit& usual, std::span<const double> values) {
-  constexpr double most_digits = 1e5;
+  constexpr double max_digits = 1e5;
   double least = 0;
   double greatest = 0;
   for (const double value : values) {
@@ -29,7 +29,7 @@ Unit best_of(std::span<const Unit> units, const Unit& usual, std::span<const dou
   if (greatest == 0) return usual;
   Unit best = units.front();
   for (const Unit& unit : units)
-    if (least >= unit.size || greatest >= most_digits * best.size) best = unit;
+    if (least >= unit.size || greatest >= max_digits * best.size) best = unit;
   return best;
 }
 
@@ -41,6 +41,10 @@ Unit unit_of_bytes(std::span<const double> values) {
 
 Unit unit_of_seconds(std::span<const double> values) {
   return best_of(second_units, second_units[1], values);
+}
+
+Unit unit_of_flops(std::span<const double> values) {
+  return best_of(flop_units, flop_units[2], values);
 }
 
 std::string heading(std::string_view what, const Unit& unit) {

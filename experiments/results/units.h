@@ -7,18 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/description/byte_units.h"
+
 namespace heddle {
 
-struct Unit {
-  std::string_view name;  // "MiB", "ms"
-  double size = 1;        // in bytes, seconds or plain numbers
-};
-
 /// The unit in which the values read best: the largest in which the smallest of them other than 0 is at least 1, or a
-/// larger one where the largest value would have more than five digits. MiB and ms where there is no other value than
-/// 0.
+/// larger one where the largest value would have more than five digits. MiB, ms and GFLOP where there is no other value
+/// than 0.
 Unit unit_of_bytes(std::span<const double> values);
 Unit unit_of_seconds(std::span<const double> values);
+Unit unit_of_flops(std::span<const double> values);  // floating-point operations
 
 /// `what (unit)`.
 std::string heading(std::string_view what, const Unit& unit);

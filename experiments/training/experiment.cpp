@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include "framework/description/describe.h"
@@ -68,14 +69,15 @@ static void describe(Describer& d, ClipConfig& c) {
 }
 
 static void describe(Describer& d, TrainConfig& c) {
-  d.field("batch", c.batch, between(1, 1e9), "samples in each step, over all ranks and micro-batches");
+  d.field("batch", c.batch, between(1, 1e6), "samples in each step, over all ranks and micro-batches");
   d.field("micro_batches", c.micro_batches, between(1, 1e6), "parts of the batch whose gradients are accumulated");
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
   d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is trained or saved");
   constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
   choice(d, "dtype", c.dtype, types,
          "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
-         "bf16 and f16 they are f32 (mixed precision; optimizer.weights keeps them in bf16). The head computes in f32, "
+         "bf16 and f16 they are f32 (mixed precision; optimizer.weights keeps them in 16 bits, too). The head computes "
+         "in f32, "
          "or f64");
   d.optional_object(
       "loss_scale", c.sets_loss_scale, [&c](Describer& inner) { describe(inner, c.loss_scale); },
@@ -95,7 +97,7 @@ static void describe_transport(Describer& d, std::string& transport) {
   std::vector<FormerName> former;
   for (const TransportType& type : transport_types()) {
     names.push_back(type.name);
-    if (!type.former_name.empty()) former.push_back({type.former_name, type.name});
+    if (type.former_name) former.push_back({*type.former_name, type.name});
   }
   Key key("transport");
   key.former = former;
@@ -122,15 +124,17 @@ void describe(Describer& d, Experiment& c) {
          "the device of each rank whose time plan predicts: a kernel takes as long as its operations or its bytes");
   object(d, "mesh", c.mesh, "the mesh of ranks");
   object(d, "pipeline", c.pipeline, "how the stages along pp execute a step");
-  d.field("seed", c.seed, between(0, largest_exact_integer), "determines all random numbers");
+  d.field("seed", c.seed, between(0, max_exact_integer), "determines all random numbers");
   d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("tf32", c.tf32,
           "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");
-  d.field("memory_budget", c.memory_budget, between(0, largest_exact_integer),
+  d.field("memory_budget", c.memory_budget, between(0, max_exact_integer),
           "number of bytes that a rank may hold; 0: no limit");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another one is an error");
+  d.field("data_folder", c.data_folder,
+          "folder that relative paths of data and of evaluation sets begin at; empty: the current folder");
   describe_data(d, "data", c.data);
   describe_model(d, c.model);
   object(d, required("head"), c.head, "the classes and their loss");
@@ -141,8 +145,19 @@ void describe(Describer& d, Experiment& c) {
 }
 
 Precision Experiment::precision() const {
-  const bool is_pure = train.dtype == DType::bf16 && train.optimizer.weights == DType::bf16;
-  return is_pure ? Precision(DType::bf16, DType::bf16) : train.dtype;
+  const bool is_pure = size_of(train.dtype) == 2 && train.optimizer.weights == train.dtype;
+  return is_pure ? Precision(train.dtype, train.dtype) : train.dtype;
+}
+
+void resolve_paths(Experiment& experiment) {
+  std::vector<std::string*> paths = data_sets[experiment.data.type].paths(experiment.data);
+  for (EvaluationSetConfig& set : experiment.evaluation.sets)
+    for (std::string* path : set.paths()) paths.push_back(path);
+  // An absolute path stays as it is.
+  for (std::string* path : paths)
+    if (!path->empty() && !experiment.data_folder.empty())
+      *path = (std::filesystem::path(experiment.data_folder) / *path).string();
+  experiment.data_folder.clear();
 }
 
 Mesh mesh_of(const Experiment& experiment) {

@@ -114,6 +114,7 @@ struct Experiment {
   bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
   std::int64_t memory_budget = 0;  // bytes of each rank; 0: no bound
   double timeout = 600;            // seconds that a wait may last
+  std::string data_folder;         // see resolve_paths
   DataConfig data;
   ModelConfig model;
   HeadConfig head;
@@ -129,6 +130,9 @@ struct Experiment {
 };
 
 void describe(Describer& d, Experiment& experiment);
+
+/// Puts `data_folder` before the relative paths of the data and of the evaluation sets, and empties it.
+void resolve_paths(Experiment& experiment);
 
 Mesh mesh_of(const Experiment& experiment);
 

@@ -16,9 +16,9 @@ namespace heddle {
 namespace {
 
 /// Whether a batch norm would see only one value per channel and sample.
-bool normalises_vectors(const ModelDescription& model) {
+bool normalises_vectors(const ModelSpec& model) {
   return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
-    return application.layer->type() == "batch_norm" &&
+    return application.layer->has_batch_statistics() &&
            model.sample(application.inputs[0]).numel() == model.sample(application.inputs[0]).back();
   });
 }
@@ -43,8 +43,8 @@ template <class... Args>
 void check_model(const Experiment& e) {
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
-  const ModelDescription model = located("/model", [&] {
-    ModelDescription made = make_model(e.model, image_shape(e.data));
+  const ModelSpec model = located("/model", [&] {
+    ModelSpec made = make_model(e.model, image_shape(e.data));
     (void)cut_of(made, e, plan_of(made, e, mesh_of(e)), schedule);
     return made;
   });
@@ -70,10 +70,12 @@ void check_transport(const Experiment& e) {
 /// Checks that the options of 16-bit types agree with train.dtype.
 void check_types(const Experiment& e) {
   const TrainConfig& train = e.train;
-  if (train.optimizer.weights == DType::bf16 && train.dtype != DType::bf16)
+  const DType weights = train.optimizer.weights;
+  if (size_of(weights) == 2 && train.dtype != weights)
     refuse("/train/optimizer/weights",
-           "expected \"f32\" with train.dtype {}: bf16 weights are multiplied with bf16 activations",
-           name_of(train.dtype));
+           "expected \"f32\"{} with train.dtype {}: {} weights are multiplied with {} activations",
+           size_of(train.dtype) == 2 ? fmt::format(" or \"{}\"", name_of(train.dtype)) : "", name_of(train.dtype),
+           name_of(weights), name_of(weights));
   if (train.sets_loss_scale && train.dtype != DType::f16)
     refuse("/train/loss_scale", "expected none with train.dtype {}: only f16 has a loss scale", name_of(train.dtype));
 }
@@ -92,8 +94,8 @@ KeyError::KeyError(std::string pointer, const std::string& text)
 
 void check(const Experiment& e) {
   check_types(e);
-  if (e.mesh.dp * e.mesh.pp * e.mesh.tp > most_ranks)
-    refuse("/mesh", "expected at most {} ranks, got {} x {} x {}", most_ranks, e.mesh.dp, e.mesh.pp, e.mesh.tp);
+  if (e.mesh.dp * e.mesh.pp * e.mesh.tp > max_ranks)
+    refuse("/mesh", "expected at most {} ranks, got {} x {} x {}", max_ranks, e.mesh.dp, e.mesh.pp, e.mesh.tp);
   if (e.clock == ClockType::virtual_time && e.threads > 1)
     refuse("/threads", "expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only", e.threads);
   const auto ranks = static_cast<std::size_t>(mesh_of(e).size());
@@ -113,6 +115,7 @@ void check(const Experiment& e) {
   });
   (void)located("/head", [&] {
     check(e.head, e.train.optimizer, e.precision().wide());
+    check_split(e.head, mesh_of(e).size(e.head.class_axes()));
     return true;
   });
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)

@@ -1,32 +1,61 @@
-// From a data set's images to the tensors that a model takes, on one rank.
+// From a data set's images to the tensors that a model takes, on one rank. Encoded training images are read ahead of
+// the step by the threads of a loader; others, and all with data.loader.prefetch = 0, by the computing threads when the
+// step needs them.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "experiments/data/image_loader.h"
 #include "experiments/training/experiment.h"
+#include "parallel/communicator/tracer.h"
 #include "parallel/rank.h"
 
 namespace heddle {
 
+/// The positions in the global batch of those images of a micro-batch that this rank takes.
+struct LoadedPart {
+  int micro_batch = 0;
+  IndexRange positions;
+};
+
 class ImageReader {
  public:
-  ImageReader(const Experiment& experiment, const Dataset& dataset, const Rank& rank)
-      : experiment_(experiment), dataset_(dataset), rank_(rank) {}
+  /// `parts` are what this rank reads in each step, in its order.
+  ImageReader(const Experiment& experiment, const Dataset& dataset, const Rank& rank, Tracer& tracer,
+              std::vector<LoadedPart> parts);
 
   const ImageShape& shape() const { return dataset_.image(); }
-  /// The training images of these indices as [n, height, width, channels], augmented for the step. The first of them is
-  /// number `first` of the global batch.
-  Tensor read(std::span<const std::int64_t> indices, std::int64_t step, std::int64_t first);
+  /// The training images of this rank's part of a micro-batch as [n, height, width, channels], augmented. Waits for the
+  /// loader, which reads ahead only where parts are asked for in their order.
+  Tensor read(std::int64_t step, int micro_batch);
   /// Host pixels [n, height, width, channels] as a tensor that the model takes; on plan without data.
   Tensor to_device(std::span<const float> pixels, std::int64_t images) const;
+  /// The seconds by the rank's clock in which `read` has waited for images so far; without a loader, those in which it
+  /// has read them.
+  double waited_seconds() const { return waited_; }
 
  private:
+  TrainingSample sample(std::int64_t step, std::int64_t position) const;
+  std::size_t number_of(int micro_batch) const;
+  void read_now(std::int64_t step, const IndexRange& positions, Tensor& images);
+  void take_from_loader(std::int64_t step, std::size_t part, Tensor& images);
+  /// Makes the loader of all that follows from a part of a step on.
+  void start_loader(std::int64_t step, std::size_t part);
+
   const Experiment& experiment_;
   const Dataset& dataset_;
   const Rank& rank_;
-  std::vector<float> pixels_;  // host staging of a piece of a micro-batch
+  Tracer& tracer_;
+  std::vector<LoadedPart> parts_;
+  std::vector<float> pixels_;  // host staging of a piece of a micro-batch, without a loader
+  double waited_ = 0;
+  // What the loader gives next.
+  std::int64_t next_step_ = -1;
+  std::size_t next_part_ = 0;
+  std::unique_ptr<ImageLoader> loader_;
 };
 
 }  // namespace heddle

@@ -1,6 +1,8 @@
 #include "experiments/training/rank_run.h"
 
+#include <algorithm>
 #include <cmath>
+#include <new>
 #include <optional>
 
 #include "experiments/training/checkpoints/checkpoint.h"
@@ -49,6 +51,10 @@ class RankRun {
   void run() {
     try {
       train_and_evaluate();
+    } catch (const std::bad_alloc&) {
+      report();
+      fail<OutOfMemory>("rank {}: out of memory: the system has no memory for images, labels or other data of a batch",
+                        rank_.index);
     } catch (...) {
       report();
       throw;
@@ -84,7 +90,7 @@ class RankRun {
     const HeadConfig& head = experiment_.head;
     const std::int64_t ranks = rank_.mesh.size(head.class_axes());
     const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
-    return head.samples() && varies_in_size(shape, ranks, experiment_.train.batch);
+    return head.samples() && (!head.split.empty() || varies_in_size(shape, ranks, experiment_.train.batch));
   }
   std::int64_t walked_steps() const { return sample_varies() ? most_planned_steps : planned_steps; }
 
@@ -161,7 +167,7 @@ class RankRun {
     // Stops before the weights, and an earlier checkpoint, are lost.
     if (record.loss && !std::isfinite(*record.loss))
       fail<RankFailed>("step {}: the loss is {}: the training has diverged", record.step, *record.loss);
-    const Trainer::Update update = trainer_->apply_gradients(record.step);
+    const StepUpdate update = trainer_->apply_gradients(record.step);
     record.learning_rate = update.learning_rate;
     if (has_data()) record.gradient_norm = update.gradient_norm;
     record.loss_scale = update.loss_scale;
@@ -171,6 +177,7 @@ class RankRun {
   void train(std::int64_t step) {
     const double start = rank_.clock.now();
     const double busy_before = rank_.clock.busy_seconds();
+    const double waited_before = trainer_->images().waited_seconds();
     const Traffic before = traffic();
     StepRecord record{.step = step};
     if (experiment_.train.forward_only)
@@ -181,6 +188,7 @@ class RankRun {
     if (own().busy_in_step.empty()) in_first_step_ = in_last_step_;
     sent_in_steps_ += in_last_step_.sent;
     record.seconds = rank_.clock.now() - start;
+    if (has_data()) record.loader_wait = trainer_->images().waited_seconds() - waited_before;
     own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
     const std::int64_t done = step + 1;
     if (has_data() && evaluates_after(done)) record.accuracies = evaluate_step(done);
@@ -241,7 +249,7 @@ class RankRun {
   void evaluate() {
     if (leads()) observer_.on_status("evaluating");
     Evaluation evaluation;
-    if (dataset_.size(Split::test) > 0) identify(evaluation);
+    if (dataset_.size(Split::test) > 0) evaluate_test_images(evaluation);
     if (evaluated_after_ != experiment_.train.steps) {
       const Traffic before = traffic();
       evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
@@ -261,17 +269,21 @@ class RankRun {
     unwalked_.received += others * (traffic().received - before.received);
   }
 
-  /// The test images among the people of the training.
-  void identify(Evaluation& evaluation) {
+  /// Verifies pairs of test images, and identifies them among the training images if they show people of the training.
+  void evaluate_test_images(Evaluation& evaluation) {
     const auto embed = [&](Split split) {
       return embed_images(experiment_.evaluation, images_of(dataset_, split), *trainer_);
     };
-    const std::vector<float> known = embed(Split::train);
+    const std::vector<std::int64_t> labels = all_labels(Split::test);
+    const bool identifies =
+        std::any_of(labels.begin(), labels.end(), [&](std::int64_t label) { return label < dataset_.classes(); });
+    const std::vector<float> known = identifies ? embed(Split::train) : std::vector<float>();
     const std::vector<float> asked = embed(Split::test);
     if (!leads() || !has_data()) return;
-    const std::vector<std::int64_t> known_labels = all_labels(Split::train);
-    const std::vector<std::int64_t> labels = all_labels(Split::test);
-    evaluation.rank1 = rank1({known, known_labels}, {asked, labels});
+    if (identifies) {
+      const std::vector<std::int64_t> known_labels = all_labels(Split::train);
+      evaluation.rank1 = rank1({known, known_labels}, {asked, labels});
+    }
     evaluation.verification = verify_drawn({asked, labels}, {.pairs = experiment_.evaluation.pairs}, rank_.key);
   }
 

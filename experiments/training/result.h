@@ -26,7 +26,8 @@ struct StepRecord {
   bool is_skipped = false;                // because a gradient of f16 has overflowed
   /// On each set that was evaluated after the step: its name and the accuracy.
   std::vector<std::pair<std::string, double>> accuracies{};
-  double seconds = 0;  // by rank 0's clock, which has waited for all others' gradients by then
+  double seconds = 0;                   // by rank 0's clock, which has waited for all others' gradients by then
+  std::optional<double> loader_wait{};  // of these, those in which rank 0 waited for images; absent on plan
 };
 
 struct RankResult {
@@ -50,7 +51,7 @@ struct StepSeconds {
   double maximum = 0;
 };
 
-/// The checkpoint that is kept because none before it judged the first set as well.
+/// The checkpoint that is kept because none before it was as accurate on the first set.
 struct BestCheckpoint {
   std::int64_t steps = 0;  // done
   double accuracy = 0;
@@ -58,7 +59,7 @@ struct BestCheckpoint {
 
 /// The quality of a variant's embeddings after its last step.
 struct Evaluation {
-  std::optional<double> rank1{};               // share of the data's test images, if it has any
+  std::optional<double> rank1{};               // share of the test images, if some show people of the training
   std::optional<Verification> verification{};  // absent when the test images give too few pairs
   std::vector<EvaluatedSet> sets{};            // of evaluation.sets
   std::optional<BestCheckpoint> best{};        // with evaluation.keep_best

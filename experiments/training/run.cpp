@@ -80,9 +80,9 @@ class VariantRun {
       if (experiment_.head.classes < dataset_->classes())
         fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset_->classes(),
                          experiment_.head.classes);
-      if (experiment_.evaluate && dataset_->size(Split::test) == 0)
-        fail<InputError>("evaluation: expected none: the data have no images for testing");
-      model_ = std::make_shared<ModelDescription>(make_model(experiment_.model, dataset_->image()));
+      if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
+        fail<InputError>("evaluation: expected evaluation.sets: the data have no images for testing");
+      model_ = std::make_shared<ModelSpec>(make_model(experiment_.model, dataset_->image()));
       result_.head.features = embedding_size(*model_);
       sets_ = open_sets(experiment_, *dataset_);
     });
@@ -156,7 +156,7 @@ class VariantRun {
   std::shared_ptr<const Dataset> dataset_;
   std::size_t notes_reported_ = 0;
   std::vector<EvaluationSet> sets_;
-  std::shared_ptr<const ModelDescription> model_;
+  std::shared_ptr<const ModelSpec> model_;
   std::vector<double> layer_seconds_;
   std::shared_ptr<const RunPlan> plan_;
   VariantResult result_;

@@ -25,7 +25,7 @@
 #include "experiments/training/prediction/stage_profile.h"
 #include "experiments/training/result.h"
 #include "experiments/training/run_observer.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 
 namespace heddle {
 
@@ -39,7 +39,7 @@ struct RunSettings {
   /// Whether a resumed run starts with a new head.
   bool fresh_head = false;
   /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
-  Processes* job = nullptr;
+  Job* job = nullptr;
   /// The data, if they are open already; null: they are opened as the experiment says.
   std::shared_ptr<const Dataset> dataset{};
   /// On plan: the bytes of the ranks are counted also where they exceed the budget, and no step is predicted.

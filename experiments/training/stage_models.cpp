@@ -8,7 +8,7 @@ StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, 
     : plan_(std::move(plan)), mesh_(rank.mesh) {
   const auto& applications = plan_->model->applications();
   for (int stage = 0; stage < plan_->stages(); ++stage) {
-    const ShardRange range = plan_->range(stage);
+    const IndexRange range = plan_->range(stage);
     const bool is_mine = plan_->rank_of()[static_cast<std::size_t>(stage)] == rank.coordinates.pp;
     for (std::int64_t i = range.begin; i < range.end(); ++i)
       for (std::size_t p = applications[static_cast<std::size_t>(i)].layer->parameters().size(); p > 0; --p) {
@@ -44,17 +44,17 @@ void StageModels::drop_step() {
   for (auto& [stage, model] : models_) model.drop_step();
 }
 
-ShardRange StageModels::rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const {
+IndexRange StageModels::rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const {
   const Mesh::Coordinates at = mesh_.coordinates(world_rank);
   if (at.pp != pipeline_rank) return {};
   return local_box({samples}, where, mesh_, at)[0];
 }
 
-ShardRange StageModels::input_rows(std::int64_t samples, int world_rank) const {
+IndexRange StageModels::input_rows(std::int64_t samples, int world_rank) const {
   return rows(samples, plan_->placements->input, plan_->first_rank(), world_rank);
 }
 
-ShardRange StageModels::output_rows(std::int64_t samples, int world_rank) const {
+IndexRange StageModels::output_rows(std::int64_t samples, int world_rank) const {
   return rows(samples, plan_->placements->output, plan_->last_rank(), world_rank);
 }
 

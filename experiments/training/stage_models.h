@@ -28,11 +28,11 @@ class StageModels {
 
   /// The part of `samples` whose images a rank takes, and whose embeddings it gives. It is empty on ranks without the
   /// first, or the last, stage.
-  ShardRange input_rows(std::int64_t samples, int world_rank) const;
-  ShardRange output_rows(std::int64_t samples, int world_rank) const;
+  IndexRange input_rows(std::int64_t samples, int world_rank) const;
+  IndexRange output_rows(std::int64_t samples, int world_rank) const;
 
  private:
-  ShardRange rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const;
+  IndexRange rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const;
 
   std::shared_ptr<const RunPlan> plan_;
   Mesh mesh_;

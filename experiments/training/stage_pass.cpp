@@ -2,13 +2,14 @@
 
 #include <utility>
 
+#include "experiments/training/span_names.h"
 #include "framework/error.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
 
-ShardRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index) {
+IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index) {
   const std::int64_t batch = experiment.train.batch;
   const std::int64_t ranks = mesh.size(Axis::dp);
   const std::int64_t groups = experiment.train.micro_batches * ranks;
@@ -36,28 +37,26 @@ std::vector<bool> StagePass::output_gradients(int stage) const {
   return given;
 }
 
-ShardRange TrainingPass::samples(int micro_batch) const {
+IndexRange TrainingPass::samples(int micro_batch) const {
   return micro_batch_samples(tools_.experiment, rank_.mesh, micro_batch);
 }
 
-std::span<const std::int64_t> TrainingPass::indices(int micro_batch, const ShardRange& rows) const {
+std::span<const std::int64_t> TrainingPass::indices(int micro_batch, const IndexRange& rows) const {
   return batch_.subspan(static_cast<std::size_t>(samples(micro_batch).begin + rows.begin),
                         static_cast<std::size_t>(rows.size));
 }
 
 Tensor TrainingPass::load(int micro_batch) {
-  const Tracer::Computing span(tools_.tracer, "load");
-  const ShardRange all = samples(micro_batch);
-  const ShardRange rows = models_.input_rows(all.size, rank_.index);
-  return tools_.images.read(indices(micro_batch, rows), step_, all.begin + rows.begin);
+  const Tracer::Computing span(tools_.tracer, span_names::load);
+  return tools_.images.read(step_, micro_batch);
 }
 
 Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
-  const ShardRange all = samples(micro_batch);
-  const ShardRange mine = models_.output_rows(all.size, rank_.index);
-  std::vector<ShardRange> shared;
+  const IndexRange all = samples(micro_batch);
+  const IndexRange mine = models_.output_rows(all.size, rank_.index);
+  std::vector<IndexRange> shared;
   for (const int rank : rank_.mesh.ranks_over(tools_.experiment.head.class_axes(), rank_.index)) {
-    const ShardRange rows = models_.output_rows(all.size, rank);
+    const IndexRange rows = models_.output_rows(all.size, rank);
     shared.push_back({all.begin + rows.begin, rows.size});
   }
   const std::vector<std::int64_t> labels = labels_of(tools_.dataset, Split::train, indices(micro_batch, mine));

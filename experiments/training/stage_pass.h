@@ -18,7 +18,7 @@ namespace heddle {
 /// The positions of a micro-batch's samples in the global batch, for all data-parallel ranks together. The batch is
 /// divided into sample groups, micro-batch by micro-batch and within each rank by rank along dp. They are the groups of
 /// one rank with ranks * micro_batches micro-batches, also where these do not divide the batch.
-ShardRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
+IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
 
 class StagePass : public PipelineStages {
  public:
@@ -29,7 +29,7 @@ class StagePass : public PipelineStages {
  protected:
   StagePass(StageModels& models, Rank& rank, bool training, std::int64_t step)
       : models_(models), rank_(rank), training_(training), step_(step) {}
-  virtual ShardRange samples(int micro_batch) const = 0;
+  virtual IndexRange samples(int micro_batch) const = 0;
 
   StageModels& models_;
   Rank& rank_;
@@ -68,8 +68,8 @@ class TrainingPass final : public StagePass {
   std::optional<double> loss() const { return loss_; }
 
  private:
-  ShardRange samples(int micro_batch) const override;
-  std::span<const std::int64_t> indices(int micro_batch, const ShardRange& rows) const;
+  IndexRange samples(int micro_batch) const override;
+  std::span<const std::int64_t> indices(int micro_batch, const IndexRange& rows) const;
 
   TrainingTools tools_;
   std::span<const std::int64_t> batch_;
@@ -89,7 +89,7 @@ class ForwardPass final : public StagePass {
   Tensor loss(int micro_batch, const Tensor& output) override;
 
  private:
-  ShardRange samples(int micro_batch) const override { return {0, sizes_[static_cast<std::size_t>(micro_batch)]}; }
+  IndexRange samples(int micro_batch) const override { return {0, sizes_[static_cast<std::size_t>(micro_batch)]}; }
 
   std::vector<std::int64_t> sizes_;
   Load load_;

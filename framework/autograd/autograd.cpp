@@ -24,7 +24,7 @@ void release_iteratively(std::vector<std::shared_ptr<GraphNode>> nodes) {
 }
 
 std::shared_ptr<GraphNode> make_leaf(Device& device, std::shared_ptr<Accumulator> accumulator, Leads leads) {
-  auto node = std::make_shared<GraphNode>(device.next_sequence(), leads);
+  auto node = std::make_shared<GraphNode>(device.recorder().next_sequence(), leads);
   node->accumulator = std::move(accumulator);
   return node;
 }
@@ -93,6 +93,8 @@ Leads Variable::leads() const {
   return node_ ? node_->leads : Leads{};
 }
 
+NoGrad::NoGrad(Device& device) : scope_(device.recorder(), Recording::nothing, device.recorder().segment()) {}
+
 Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
   if (inputs.size() > 64) fail("record: an operation has at most 64 inputs, got {}", inputs.size());
   Leads leads;
@@ -103,15 +105,15 @@ Variable record(Tensor output, std::span<const Variable> inputs, Vjp vjp) {
     leads_to_collective |= input.node() && input.node()->leads_to_collective;
   }
   Device& device = output.device();
-  if (!leads.anywhere() || device.recording() == Recording::nothing) return {std::move(output)};
-  RecomputedSegment* const segment = device.segment();
+  if (!leads.anywhere() || device.recorder().recording() == Recording::nothing) return {std::move(output)};
+  RecomputedSegment* const segment = device.recorder().segment();
   std::shared_ptr<GraphNode> node = segment ? segment->known_node() : nullptr;
   if (!node) {
-    node = std::make_shared<GraphNode>(device.next_sequence(), leads);
+    node = std::make_shared<GraphNode>(device.recorder().next_sequence(), leads);
     node->leads_to_collective = leads_to_collective;
     node->read(inputs);
   }
-  if (device.records())
+  if (device.recorder().records())
     node->vjp = std::move(vjp);
   else
     segment->keep(node);

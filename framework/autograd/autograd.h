@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/autograd/recorder.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
@@ -119,6 +120,15 @@ class Variable {
 
   Tensor value_;
   std::shared_ptr<GraphNode> node_;
+};
+
+/// During its lifetime, the device's operations record nothing and so keep no tensors.
+class NoGrad {
+ public:
+  explicit NoGrad(Device& device);
+
+ private:
+  RecordingScope scope_;
 };
 
 /// Records that an operation computed `output` from `inputs`, of which there are at most 64. Keeps nothing within

@@ -8,27 +8,6 @@
 
 namespace heddle {
 
-/// During its lifetime, recorded nodes belong to a segment.
-class SegmentScope {
- public:
-  SegmentScope(Device& device, RecomputedSegment* segment, Recording recording)
-      : device_(device), segment_before_(device.segment_), recording_before_(device.recording_) {
-    device.segment_ = segment;
-    device.recording_ = recording;
-  }
-  ~SegmentScope() {
-    device_.segment_ = segment_before_;
-    device_.recording_ = recording_before_;
-  }
-  SegmentScope(const SegmentScope&) = delete;
-  SegmentScope& operator=(const SegmentScope&) = delete;
-
- private:
-  Device& device_;
-  RecomputedSegment* segment_before_;
-  Recording recording_before_;
-};
-
 RecomputedSegment::RecomputedSegment(std::span<const Variable> inputs, SegmentFunction function)
     : device_(inputs.front().device()), category_(device_.category()), function_(std::move(function)) {
   for (const Variable& input : inputs)
@@ -53,7 +32,7 @@ void RecomputedSegment::run_again() {
   std::vector<Variable> inputs;
   for (Input& input : std::exchange(inputs_, {}))
     inputs.push_back(Variable::stand_in(std::move(input.value), input.leads));
-  const SegmentScope scope(device_, this, Recording::everything);
+  const RecordingScope scope(device_.recorder(), Recording::everything, this);
   const MemoryScope memory(device_, category_);
   function(inputs, true);
   if (next_ != nodes_.size())
@@ -63,10 +42,11 @@ void RecomputedSegment::run_again() {
 std::vector<Variable> recompute_segment(std::span<const Variable> inputs, const SegmentFunction& segment) {
   if (inputs.empty() || !inputs.front().defined()) fail<InputError>("recompute_segment: expected an input, got none");
   Device& device = inputs.front().device();
-  if (const RecomputedSegment* const outer = device.segment()) return segment(inputs, outer->has_run_again());
-  if (!device.records()) return segment(inputs, false);
+  if (const RecomputedSegment* const outer = device.recorder().segment())
+    return segment(inputs, outer->has_run_again());
+  if (!device.recorder().records()) return segment(inputs, false);
   const auto state = std::make_shared<RecomputedSegment>(inputs, segment);
-  const SegmentScope scope(device, state.get(), Recording::edges);
+  const RecordingScope scope(device.recorder(), Recording::edges, state.get());
   return segment(inputs, false);
 }
 

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -127,15 +128,15 @@ class Backend {
 };
 
 struct BackendOptions {
-  /// For cpu: the size of the thread team that computes for this rank.
-  int threads = 1;
+  /// For cpu: the size of the thread team that computes for this rank; if empty, one thread.
+  std::optional<int> threads{};
   /// For cpu: 3 x 3 convolutions in f32 by F(4 x 4, 3 x 3), two to three times as fast, with rounding errors (rms) of
   /// 2e-6 to 5e-6 in place of 3e-7.
   bool winograd = false;
   /// For cuda: products and convolutions of f32 run on tensor cores, which read 10 bits of each operand's mantissa.
   bool tf32 = false;
-  /// For cuda: the number of the rank's GPU on this machine.
-  int gpu = 0;
+  /// For cuda: the number of the rank's GPU on this machine; if empty, the first.
+  std::optional<int> gpu{};
   /// For plan: the backend whose bytes it counts, cpu or cuda, and the device whose time it counts.
   std::string planned = "cpu";
   DeviceProfile profile{};
@@ -157,7 +158,7 @@ std::vector<std::pair<std::string, std::string>> backend_versions();
 std::vector<std::pair<std::string, std::string>> cpu_versions();
 /// The versions of CUDA and its libraries; empty in a program built without them.
 std::vector<std::pair<std::string, std::string>> cuda_versions();
-/// Why this program was built without CUDA, and how it is built in; empty in a program built with it.
-std::string cuda_absence();
+/// Why this program was built without CUDA, and how it is built in; nothing in a program built with it.
+std::optional<std::string> cuda_absence();
 
 }  // namespace heddle

@@ -7,7 +7,7 @@
 namespace heddle {
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& /*options*/) {
-  fail<InputError>("device cuda: this program was built without CUDA: {}", cuda_absence());
+  fail<InputError>("device cuda: this program was built without CUDA: {}", *cuda_absence());
 }
 
 std::shared_ptr<KernelNeeds> make_cuda_needs(bool /*tf32*/) {
@@ -22,7 +22,7 @@ std::vector<std::pair<std::string, std::string>> cuda_versions() {
   return {};
 }
 
-std::string cuda_absence() {
+std::optional<std::string> cuda_absence() {
   return HEDDLE_CUDA_LACKS "; where CUDA 12.8 or newer and cuDNN 9 are installed, ./heddle setup cuda builds it in";
 }
 

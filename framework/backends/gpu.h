@@ -9,6 +9,6 @@ namespace heddle {
 int cuda_gpus();
 
 /// Scratch bytes that a convolution may take on a GPU: algorithms that want more are left out.
-inline constexpr std::int64_t most_cudnn_workspace = std::int64_t{512} << 20;
+inline constexpr std::int64_t max_cudnn_workspace = std::int64_t{512} << 20;
 
 }  // namespace heddle

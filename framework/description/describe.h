@@ -28,7 +28,7 @@
 namespace heddle {
 
 /// 2^53. Every integer up to here is a double, so that bounds of integers may be doubles.
-inline constexpr double largest_exact_integer = 0x1p53;
+inline constexpr double max_exact_integer = 0x1p53;
 
 /// The numbers that a field accepts.
 struct Range {

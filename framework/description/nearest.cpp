@@ -33,9 +33,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest(std::string_view name, std::span<const std::string> names) {
+std::optional<std::string> nearest(std::string_view name, std::span<const std::string> names) {
   if (name.size() > 64) return {};
-  std::string best;
+  std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : names) {
     const std::size_t distance = edit_distance(lower(name), lower(candidate));

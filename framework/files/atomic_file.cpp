@@ -36,12 +36,12 @@ void check_replaceable(const std::filesystem::path& target) {
 /// names can be.
 FileDescriptor make_temporary(const std::filesystem::path& target) {
   check_replaceable(target);
-  constexpr int most_attempts = 1000;  // a killed run with the same process id may have left some
+  constexpr int max_attempts = 1000;  // a killed run with the same process id may have left some
   for (int attempt = 0;; ++attempt) {
     const auto path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor >= 0) return {descriptor, path};
-    if (errno != EEXIST || attempt == most_attempts)
+    if (errno != EEXIST || attempt == max_attempts)
       fail<InputError>("{}: cannot be written: {}", target.string(), reason(errno));
   }
 }
@@ -92,6 +92,16 @@ void FileDescriptor::write(std::span<const std::byte> bytes) {
   }
 }
 
+void FileDescriptor::write_at(std::uint64_t position, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("{}: cannot be written: {}", path_.string(), reason(errno));
+    position += static_cast<std::uint64_t>(written);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
 void FileDescriptor::read_at(std::uint64_t position, std::span<std::byte> bytes) const {
   while (!bytes.empty()) {
     const ssize_t got = ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
@@ -118,9 +128,9 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  constexpr std::size_t most_buffered = std::size_t{1} << 16;
-  if (buffer_.size() + bytes.size() > most_buffered) flush();
-  if (bytes.size() > most_buffered) {
+  constexpr std::size_t max_buffered = std::size_t{1} << 16;
+  if (buffer_.size() + bytes.size() > max_buffered) flush();
+  if (bytes.size() > max_buffered) {
     file_.write(bytes);
   } else {
     buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -132,9 +142,18 @@ void AtomicFile::flush() {
   buffer_.clear();
 }
 
-void AtomicFile::commit() {
+void AtomicFile::write_at(std::uint64_t position, std::span<const std::byte> bytes) {
+  flush();
+  file_.write_at(position, bytes);
+}
+
+void AtomicFile::finish() {
   flush();
   file_.sync();
+}
+
+void AtomicFile::commit() {
+  finish();
   if (::rename(file_.path().c_str(), target_.c_str()) != 0)
     fail<InputError>("{}: cannot be written: {}", target_.string(), reason(errno));
   file_.close();

@@ -28,6 +28,8 @@ class FileDescriptor {
   std::uint64_t size() const;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Writes over what begins at this position.
+  void write_at(std::uint64_t position, std::span<const std::byte> bytes);
   /// Fills `bytes` from this position on; InputError if the file is too short.
   void read_at(std::uint64_t position, std::span<std::byte> bytes) const;
   /// Waits until everything that was written is on disk.
@@ -51,6 +53,11 @@ class AtomicFile {
   const std::filesystem::path& target() const { return target_; }
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Writes over what was written before, from this position on.
+  void write_at(std::uint64_t position, std::span<const std::byte> bytes);
+  /// Brings everything to disk under the temporary name, so that of several files all are complete before the first
+  /// one is committed.
+  void finish();
   void commit();
 
  private:

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 
 namespace {
 
-constexpr std::uint64_t largest_header = 100'000'000;
+constexpr std::uint64_t max_header = 100'000'000;
 constexpr std::string_view metadata_key = "__metadata__";
 
 struct DTypeRow {
@@ -248,8 +248,8 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path target, const std::ve
     : file_(std::move(target)) {
   const std::string path = file_.target().string();
   const std::string header = header_text(path, entries, metadata);
-  if (header.size() > largest_header)
-    fail<InputError>("{}: the header would have {} bytes, at most {} are allowed", path, header.size(), largest_header);
+  if (header.size() > max_header)
+    fail<InputError>("{}: the header would have {} bytes, at most {} are allowed", path, header.size(), max_header);
   for (const SafetensorsEntry& entry : entries) missing_ += entry.bytes();
   const std::uint64_t size = header.size();
   append(std::as_bytes(std::span(&size, 1)));
@@ -281,8 +281,8 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
   if (file_bytes < sizeof header_bytes)
     fail<InputError>("{}: has {} bytes, a safetensors file has at least 8", name, file_bytes);
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  if (header_bytes > largest_header)
-    fail<InputError>("{}: the header's length is {}, at most {} is allowed", name, header_bytes, largest_header);
+  if (header_bytes > max_header)
+    fail<InputError>("{}: the header's length is {}, at most {} is allowed", name, header_bytes, max_header);
   if (header_bytes > file_bytes - sizeof header_bytes)
     fail<InputError>("{}: the header's length is {}, only {} bytes follow", name, header_bytes,
                      file_bytes - sizeof header_bytes);

@@ -16,12 +16,12 @@ struct ClassTable {
   Tensor scale{};  // [c] f32, of i8 weights only: a row's largest magnitude / 127, by which its integers are multiplied
   Tensor momentum{};  // [c, d]: sgd's velocity or adamw's mean; f64 beside f64 weights, else f32, bf16 or f16
   Tensor square{};    // [c, d] of the compute type: adamw's mean of squares
-  Tensor taken{};     // [c] i32, of rows that may lag: how many of the LazySteps a row has taken
+  Tensor taken{};     // [c] i32, of rows that may defer steps: how many of the DeferredSteps a row has taken
 };
 
-/// Sgd's steps with a gradient of zero, which a row may take late and many at once: each is a linear map of its weights
-/// and velocities, the same for all rows.
-struct LazySteps {
+/// Sgd's steps with a gradient of zero, which a row may defer until it catches up with all of them at once: each is a
+/// linear map of its weights and velocities, the same for all rows.
+struct DeferredSteps {
   std::int64_t count = 0;
   Tensor maps{};  // f64 [n, 4]: products of SgdMaps (framework/scalars/sgd_map.h), where `place_of` puts them; n >= 2 *
                   // count
@@ -66,9 +66,9 @@ class ClassRowKernels {
   /// (undefined) U itself; without U zero.
   virtual void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
                     const Tensor& products, const ClassStep& step) const = 0;
-  /// The selected rows take the steps that they lack, from their `taken` on. f64 weights and momentum, or f32 ones;
-  /// products and their application in f64, rounded once.
-  virtual void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const = 0;
+  /// The selected rows take the steps that they have deferred, from their `taken` on. f64 weights and momentum, or f32
+  /// ones; products and their application in f64, rounded once.
+  virtual void catch_up(ClassTable& table, const ClassSelection& selection, const DeferredSteps& steps) const = 0;
   /// result (f64, one element) += the sum of squares of the gradient that `step` takes of the same arguments, clamped
   /// (bound > 0) but without its factor. In the order of rows: cutting them into tiles changes no bit.
   virtual void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products,
@@ -88,7 +88,7 @@ class ClassRowKernelsOn final : public ClassRowKernels {
             Tensor& inverse_norm) const override;
   void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
             const Tensor& products, const ClassStep& step) const override;
-  void catch_up(ClassTable& table, const ClassSelection& selection, const LazySteps& steps) const override;
+  void catch_up(ClassTable& table, const ClassSelection& selection, const DeferredSteps& steps) const override;
   void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
                             Tensor& result) const override;
   void fill(ClassTable& table, const DrawKey& key, std::int64_t first_element,

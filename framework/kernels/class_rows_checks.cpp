@@ -31,13 +31,13 @@ void check(const ClassTable& table, const ClassSelection& selection, const Tenso
   if (products.defined()) expect(products, compute);
 }
 
-void check(const ClassTable& table, const LazySteps& steps) {
+void check(const ClassTable& table, const DeferredSteps& steps) {
   const Tensor& weight = table.weight;
   const bool is_wide = weight.dtype() == DType::f32 || weight.dtype() == DType::f64;
   const bool is_alike = !table.momentum.defined() ||
                         (table.momentum.dtype() == weight.dtype() && table.momentum.shape() == weight.shape());
   if (!is_wide || !is_alike)
-    fail("class rows: only f32 and f64 state can lag, got weight {} with momentum {}", to_string(weight),
+    fail("class rows: only f32 and f64 state can defer steps, got weight {} with momentum {}", to_string(weight),
          to_string(table.momentum));
   if (!table.taken.defined() || table.taken.dtype() != DType::i32 || table.taken.shape() != Shape{weight.shape()[0]})
     fail("class rows: expected the steps taken as {}, got {}", to_string(DType::i32, {weight.shape()[0]}),

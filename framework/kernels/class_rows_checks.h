@@ -10,6 +10,6 @@ namespace heddle {
 void check(const ClassSelection& selection, const Tensor& weight);
 void check(const ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& products,
            const ClassStep& step);
-void check(const ClassTable& table, const LazySteps& steps);
+void check(const ClassTable& table, const DeferredSteps& steps);
 
 }  // namespace heddle

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "framework/scalars/margin.h"
-#include "framework/tensors/shard_range.h"
+#include "framework/tensors/index_range.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
@@ -28,7 +28,7 @@ struct HeadColumns {
 /// The weights of the rows' own classes, k for each row.
 struct HeadTargets {
   Tensor labels;       // [B], i64: each row's class
-  ShardRange range{};  // the classes that are here; what is said of the others' weights is not read
+  IndexRange range{};  // the classes that are here; what is said of the others' weights is not read
   Tensor rows;         // [B * k, d]
   Tensor scale{};      // [B * k], 1 / |w|; undefined: 1
 };
@@ -89,7 +89,7 @@ class HeadKernels {
                                        Tensor& logits, Tensor& sums) const = 0;
   /// local [B * k] = k * (label - range.begin) + 0 .. k - 1 where that is one of the range's, else 0 .. k - 1. The
   /// range is not empty.
-  virtual void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const = 0;
+  virtual void local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const = 0;
   /// In place: weighted sums [B, d] of unit weights, sum of exp(z - reference) * n' * w^ without a row's own class ->
   /// scale * loss_scale * (exp(reference - log_sums) * weighted + expm1(target_logit - log_sums) * target_slope *
   /// w^_y), the second part where the row's class is here; w^_y = targets.rows * targets.scale, one weight per class.
@@ -148,7 +148,7 @@ class HeadKernelsOn final : public HeadKernels {
   void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override;
   void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
                                Tensor& logits, Tensor& sums) const override;
-  void local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const override;
+  void local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const override;
   void fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
                       const HeadSoftmax& known, Tensor& weighted) const override;
   void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,

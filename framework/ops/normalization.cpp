@@ -44,76 +44,89 @@ Tensor inverse_deviation(const Tensor& x, double factor, double epsilon) {
   return result;
 }
 
-/// The values that statistics came from.
-struct Population {
+/// What x is normalised by, [C], and the values that this came from.
+struct Statistics {
+  Tensor mean;
+  Tensor inverse_deviation;
   double count = 0;  // values per channel on this rank; 0: the statistics are constants
-  std::shared_ptr<StatisticsExchange> exchange{};
-  Tensor total{};  // [1]: with an exchange, values per channel on all its ranks
+  std::shared_ptr<StatisticsGroup> group{};
+  Tensor total{};  // [1]: with a group, values per channel on all its ranks
 };
 
 /// The sums over all ranks, divided by the number of values: the count stays on the device.
-Tensor mean_over_ranks(const Tensor& sums, const Population& population) {
+Tensor mean_over_ranks(const Tensor& sums, const Statistics& statistics) {
   const MemoryScope scope(sums.device(), Category::communication);
-  const Tensor all = population.exchange->sum(sums);
+  const Tensor all = statistics.group->sum(sums);
   Tensor means = Tensor::empty_like(all);
-  sums.device().backend().elementwise().binary(BinaryOp::divide, all, population.total, means);
+  sums.device().backend().elementwise().binary(BinaryOp::divide, all, statistics.total, means);
   return means;
 }
 
-Variable normalize(const Variable& x_in, const Tensor& mean, const Tensor& inverse, const Variable& gamma_in,
-                   const Variable& beta_in, const NormEpilogue& epilogue, const Population& population) {
-  const Tensor x = x_in.value();
-  const ChannelNorm norm{.x = x,
-                         .mean = mean,
-                         .inverse_deviation = inverse,
-                         .gamma = gamma_in.value(),
-                         .beta = beta_in.value(),
-                         .activation = epilogue.activation,
-                         .slope = epilogue.slope.value()};
-  const NormActivation activation = epilogue.activation;
-  const bool has_residual = epilogue.residual.defined();
-  Tensor result = Tensor::empty_like(x);
-  x.device().backend().normalization().normalize(norm, epilogue.residual.value(), result);
-  // Where a residual was added, x alone does not determine what the activation passed.
-  const bool mask_from_output = has_residual && activation == NormActivation::relu;
-  const Tensor y = mask_from_output ? result : Tensor();
-  Vjp vjp = [=](const Tensor& dy, Wanted asked) {
-    // One pass over x and dy gives all sums, and the gradient is overwritten.
+/// The vjp of `normalize`: the gradients of x, gamma, beta, slope and residual. One pass over x and dy gives all sums,
+/// and a gradient that no other handle shares is overwritten, which needs and moves less memory.
+struct NormalizeBackward {
+  ChannelNorm norm;
+  Statistics statistics;
+  bool has_residual;
+  Tensor y;  // where a residual was added, x alone does not determine what a relu passed
+
+  Gradients operator()(const Tensor& dy, Wanted asked) const {
     const Wanted wanted = asked.ever();
     const NormalizationKernels& kernels = dy.device().backend().normalization();
-    const std::int64_t channels = x.shape().back();
-    // A gradient that no other handle shares is overwritten, which needs and moves less memory.
+    const std::int64_t channels = norm.x.shape().back();
     const auto like_gradient = [&] { return dy.is_sole_owner() ? dy : Tensor::empty_like(dy); };
-    Tensor passed = mask_from_output ? like_gradient() : Tensor();
-    const Tensor& g = mask_from_output ? passed : dy;
-    Tensor sums = Tensor::empty(dy.device(), {3, channels}, mean.dtype());
+    Tensor passed = y.defined() ? like_gradient() : Tensor();
+    const Tensor& g = y.defined() ? passed : dy;
+    Tensor sums = Tensor::empty(dy.device(), {3, channels}, norm.mean.dtype());
     kernels.normalize_backward_sums(norm, y, dy, sums, passed);
     const auto row = [&](std::int64_t i) { return sums.rows(i, i + 1).reshape({channels}); };
     Gradients gradients(5);
     if (wanted[0]) {
-      const bool is_shared = population.exchange != nullptr;
-      // The sums of g and of g * xhat; the slope's stays here.
-      const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), population) : sums;
-      gradients[0] = has_residual ? Tensor::empty_like(x) : like_gradient();
-      ChannelNorm passing = norm;
-      if (mask_from_output) passing.activation = NormActivation::none;
-      kernels.normalize_backward_input(passing, g, totals, is_shared ? 1 : population.count, gradients[0]);
+      gradients[0] = has_residual ? Tensor::empty_like(norm.x) : like_gradient();
+      input_gradient(g, sums, gradients[0]);
     }
     if (wanted[1]) gradients[1] = row(1);
     if (wanted[2]) gradients[2] = row(0);
     if (wanted[3]) gradients[3] = row(2);
     if (wanted[4]) gradients[4] = g;
     return gradients;
-  };
-  const std::initializer_list<Variable> inputs{x_in, gamma_in, beta_in, epilogue.slope, epilogue.residual};
-  return population.exchange ? record_collective(std::move(result), inputs, std::move(vjp))
-                             : record(std::move(result), inputs, std::move(vjp));
+  }
+
+ private:
+  /// `sums` are this rank's; those of g and of g * xhat are added up over the ranks.
+  void input_gradient(const Tensor& g, const Tensor& sums, Tensor& dx) const {
+    const bool is_shared = statistics.group != nullptr;
+    const Tensor totals = is_shared ? mean_over_ranks(sums.rows(0, 2), statistics) : sums;
+    ChannelNorm passing = norm;
+    if (y.defined()) passing.activation = NormActivation::none;
+    g.device().backend().normalization().normalize_backward_input(passing, g, totals, is_shared ? 1 : statistics.count,
+                                                                  dx);
+  }
+};
+
+Variable normalize(const Variable& x, const Statistics& statistics, const Variable& gamma, const Variable& beta,
+                   const NormEpilogue& epilogue) {
+  const ChannelNorm norm{.x = x.value(),
+                         .mean = statistics.mean,
+                         .inverse_deviation = statistics.inverse_deviation,
+                         .gamma = gamma.value(),
+                         .beta = beta.value(),
+                         .activation = epilogue.activation,
+                         .slope = epilogue.slope.value()};
+  const bool has_residual = epilogue.residual.defined();
+  Tensor result = Tensor::empty_like(x.value());
+  x.device().backend().normalization().normalize(norm, epilogue.residual.value(), result);
+  const bool keeps_output = has_residual && epilogue.activation == NormActivation::relu;
+  Vjp vjp = NormalizeBackward{norm, statistics, has_residual, keeps_output ? result : Tensor()};
+  const std::initializer_list<Variable> inputs{x, gamma, beta, epilogue.slope, epilogue.residual};
+  return statistics.group ? record_collective(std::move(result), inputs, std::move(vjp))
+                          : record(std::move(result), inputs, std::move(vjp));
 }
 
 /// This rank's statistics of x -> those of all ranks' rows.
-void combine(Tensor& statistics, StatisticsExchange& exchange, const Tensor& x) {
+void combine(Tensor& statistics, StatisticsGroup& group, const Tensor& x) {
   const MemoryScope scope(x.device(), Category::communication);
-  const Tensor groups = exchange.gather(statistics.reshape({1, -1}));
+  const Tensor groups = group.gather(statistics.reshape({1, -1}));
   x.device().backend().normalization().combine_moments(groups, statistics);
   // The device is read only where this rank cannot decide by itself. All ranks see the same values, and fail together.
   const bool is_uncertain = x.shape().product(0, x.shape().rank() - 1) < 2 && x.device().has_data();
@@ -131,14 +144,13 @@ std::int64_t rows_of(std::string_view what, const Tensor& x) {
 }  // namespace
 
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
-                    const NormEpilogue& epilogue, Tensor& statistics,
-                    const std::shared_ptr<StatisticsExchange>& exchange) {
+                    const NormEpilogue& epilogue, Tensor& statistics, const std::shared_ptr<StatisticsGroup>& group) {
   check_batch_norm(x, gamma, beta, epilogue);
   Device& device = x.device();
   const std::int64_t channels = x.shape().back();
   const std::int64_t width = 2 * channels + 1;
   const std::int64_t count = x.shape().product(0, x.shape().rank() - 1);
-  if (count == 1 && !exchange)
+  if (count == 1 && !group)
     fail<InputError>("batch_norm: {} has one value per channel; statistics need two", to_string(x.value()));
   const DType type = compute_dtype(x.dtype());
   if (!statistics.defined()) statistics = Tensor::empty(device, {width}, type);
@@ -148,20 +160,20 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   statistics.rows(0, 1).fill(static_cast<double>(count));
   Tensor moments = statistics.rows(1, width).reshape({2, channels});
   device.backend().normalization().moments(x.value(), moments);
-  if (exchange) combine(statistics, *exchange, x.value());
+  if (group) combine(statistics, *group, x.value());
   // The graph keeps its own copy: the caller's goes its own way through the ranks.
   const Tensor mean = moments.rows(0, 1).clone().reshape({channels});
   const Tensor squares = moments.rows(1, 2).reshape({channels});
-  if (!exchange) {
+  if (!group) {
     const double share = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
     const Tensor inverse = inverse_deviation(squares, share, epsilon);
-    return normalize(x, mean, inverse, gamma, beta, epilogue, {.count = static_cast<double>(count)});
+    return normalize(x, {mean, inverse, static_cast<double>(count)}, gamma, beta, epilogue);
   }
   const Tensor total = statistics.rows(0, 1).clone();
   Tensor variance = Tensor::empty_like(mean);
   device.backend().elementwise().binary(BinaryOp::divide, squares, total, variance);
-  return normalize(x, mean, inverse_deviation(variance, 1, epsilon), gamma, beta, epilogue,
-                   {.count = static_cast<double>(count), .exchange = exchange, .total = total});
+  const Tensor inverse = inverse_deviation(variance, 1, epsilon);
+  return normalize(x, {mean, inverse, static_cast<double>(count), group, total}, gamma, beta, epilogue);
 }
 
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
@@ -172,7 +184,7 @@ Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tenso
   for (const Tensor& statistic : {mean, variance})
     if (statistic.shape() != channels || statistic.dtype() != type)
       fail<InputError>("batch_norm: expected statistics {}, got {}", to_string(type, channels), to_string(statistic));
-  return normalize(x, mean, inverse_deviation(variance, 1, epsilon), gamma, beta, epilogue, {});
+  return normalize(x, {mean, inverse_deviation(variance, 1, epsilon)}, gamma, beta, epilogue);
 }
 
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon) {

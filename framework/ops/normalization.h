@@ -17,9 +17,9 @@ struct NormEpilogue {
 
 /// The communication between the ranks that share the rows of a synchronised batch norm. All of them, also those
 /// without rows, make the same calls in the same order.
-class StatisticsExchange {
+class StatisticsGroup {
  public:
-  virtual ~StatisticsExchange() = default;
+  virtual ~StatisticsGroup() = default;
   /// This rank's row [1, n] -> the rows of all ranks in rank order, [ranks, n].
   virtual Tensor gather(const Tensor& row) = 0;
   /// The sum of all ranks' tensors of one shape, the same bits on each.
@@ -31,12 +31,12 @@ class StatisticsExchange {
 /// `merge_moments`: the number of values per channel, the means and the sums of squared deviations, in the compute
 /// type. InputError if there is only one value per channel (none at all is legal).
 ///
-/// With an exchange (of ranks, or none: this rank's rows alone) x is this rank's rows of all, and means, variances and
+/// With a group (of ranks, or none: this rank's rows alone) x is this rank's rows of all, and means, variances and
 /// x's gradient are those of all rows; `statistics` is the same on every rank. The gradients of gamma, beta and slope
 /// are sums over this rank's rows: partial, to be added up over the ranks as they would without synchronisation.
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon,
                     const NormEpilogue& epilogue, Tensor& statistics,
-                    const std::shared_ptr<StatisticsExchange>& exchange = nullptr);
+                    const std::shared_ptr<StatisticsGroup>& group = nullptr);
 /// The same with given statistics [C], which are constants.
 Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tensor& variance, const Variable& gamma,
                               const Variable& beta, double epsilon, const NormEpilogue& epilogue);

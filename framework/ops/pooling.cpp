@@ -49,7 +49,7 @@ Variable pool(PoolOp op, const char* name, const Variable& x, const PoolOptions&
   const Shape shape = shape_of(g);
   Tensor y = Tensor::empty(x.device(), shape, x.dtype());
   Tensor choice;
-  if (op == PoolOp::max && x.leads().anywhere() && x.device().records())
+  if (op == PoolOp::max && x.leads().anywhere() && x.device().recorder().records())
     choice = Tensor::empty(x.device(), shape, DType::i32);
   x.device().backend().pooling().pool(op, g, x.value(), y, choice);
   return record(y, {x}, [=, shape = x.shape()](const Tensor& dy, Wanted) {

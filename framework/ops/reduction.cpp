@@ -12,16 +12,16 @@ namespace {
 using View = std::array<std::int64_t, 3>;
 
 /// How a reduction sees its input, and the shape of what comes out.
-struct Plan {
+struct Geometry {
   View view;
   Shape result;
 };
 
-Plan over_everything(const Tensor& x) {
+Geometry over_everything(const Tensor& x) {
   return {{1, x.numel(), 1}, Shape()};
 }
 
-Plan over_dimension(std::string_view what, const Tensor& x, int dimension) {
+Geometry over_dimension(std::string_view what, const Tensor& x, int dimension) {
   const int reduced = checked_dimension(what, x, dimension);
   const Shape& shape = x.shape();
   std::array<std::int64_t, Shape::max_rank> left{};
@@ -32,17 +32,18 @@ Plan over_dimension(std::string_view what, const Tensor& x, int dimension) {
           Shape(std::span<const std::int64_t>(left.data(), rank))};
 }
 
-Tensor reduced(ReduceOp op, const Tensor& x, const Plan& plan) {
-  Tensor y = Tensor::empty(x.device(), plan.result, x.dtype());
-  x.device().backend().reduction().reduce(op, x, plan.view, y);
+Tensor reduced(ReduceOp op, const Tensor& x, const Geometry& geometry) {
+  Tensor y = Tensor::empty(x.device(), geometry.result, x.dtype());
+  x.device().backend().reduction().reduce(op, x, geometry.view, y);
   return y;
 }
 
-Variable added(std::string_view what, ReduceOp op, const Variable& x, const Plan& plan) {
+Variable added(std::string_view what, ReduceOp op, const Variable& x, const Geometry& geometry) {
   check_floating(what, x.value());
-  const double factor = op == ReduceOp::mean ? 1 / static_cast<double>(plan.view[1]) : 1;
+  const double factor = op == ReduceOp::mean ? 1 / static_cast<double>(geometry.view[1]) : 1;
   return record(
-      reduced(op, x.value(), plan), {x}, [shape = x.shape(), view = plan.view, factor](const Tensor& dy, Wanted) {
+      reduced(op, x.value(), geometry), {x},
+      [shape = x.shape(), view = geometry.view, factor](const Tensor& dy, Wanted) {
         const Tensor share = Tensor::full(dy.device(), {1}, dy.dtype(), factor);
         Tensor dx = Tensor::empty(dy.device(), {view[0], view[1], view[2]}, dy.dtype());
         dy.device().backend().elementwise().binary(BinaryOp::multiply, dy.reshape({view[0], 1, view[2]}), share, dx);
@@ -67,10 +68,10 @@ Variable mean(const Variable& x, int dimension) {
 
 Variable max(const Variable& x, int dimension) {
   check_floating("max", x.value());
-  const Plan plan = over_dimension("max", x.value(), dimension);
-  if (plan.view[1] == 0) fail<InputError>("max: dimension {} of {} is empty", dimension, to_string(x.value()));
-  const Tensor y = reduced(ReduceOp::max, x.value(), plan);
-  return record(y, {x}, [x = x.value(), y, view = plan.view](const Tensor& dy, Wanted) {
+  const Geometry geometry = over_dimension("max", x.value(), dimension);
+  if (geometry.view[1] == 0) fail<InputError>("max: dimension {} of {} is empty", dimension, to_string(x.value()));
+  const Tensor y = reduced(ReduceOp::max, x.value(), geometry);
+  return record(y, {x}, [x = x.value(), y, view = geometry.view](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty_like(x);
     dy.device().backend().reduction().reduce_max_backward(x, y, view, dy, dx);
     return Gradients{dx};

@@ -11,8 +11,8 @@ namespace heddle {
 
 namespace {
 
-constexpr double least_scale = 1e-4;
-constexpr double most_scale = 0x1p100;  // so that f32 gradients do not overflow
+constexpr double min_scale = 1e-4;
+constexpr double max_scale = 0x1p100;  // so that f32 gradients do not overflow
 
 /// Takes the number with which the text begins, and a space after it, off the text. False if there is none.
 template <class Number>
@@ -27,7 +27,7 @@ bool take(std::string_view& text, Number& number) {
 }  // namespace
 
 void describe(Describer& d, LossScaleConfig& c) {
-  d.field("init_scale", c.init_scale, between(least_scale, most_scale), "the scale at the beginning of a run");
+  d.field("init_scale", c.init_scale, between(min_scale, max_scale), "the scale at the beginning of a run");
   d.field("growth_factor", c.growth_factor, at_least(1),
           "factor by which the scale is multiplied after growth_interval good steps");
   d.field("backoff_factor", c.backoff_factor,
@@ -40,14 +40,14 @@ void describe(Describer& d, LossScaleConfig& c) {
 void LossScale::end_step(bool overflowed) {
   if (!overflowed) {
     if (++good_steps_ < config_.growth_interval) return;
-    scale_ = std::min(scale_ * config_.growth_factor, most_scale);
+    scale_ = std::min(scale_ * config_.growth_factor, max_scale);
     good_steps_ = 0;
     return;
   }
   ++skipped_steps_;
   good_steps_ = 0;
   scale_ *= config_.backoff_factor;
-  if (scale_ < least_scale)
+  if (scale_ < min_scale)
     fail<RankFailed>("gradients overflow however small the loss scale is, {} now: the training has diverged", scale_);
 }
 
@@ -59,7 +59,7 @@ void LossScale::set(std::string_view text) {
   std::string_view rest = text;
   LossScale read(config_);
   if (!take(rest, read.scale_) || !take(rest, read.good_steps_) || !take(rest, read.skipped_steps_) || !rest.empty() ||
-      !(read.scale_ >= least_scale && read.scale_ <= most_scale) || read.good_steps_ < 0 || read.skipped_steps_ < 0)
+      !(read.scale_ >= min_scale && read.scale_ <= max_scale) || read.good_steps_ < 0 || read.skipped_steps_ < 0)
     fail<InputError>("expected a loss scale and two counts of steps, got \"{}\"", text);
   *this = read;
 }

@@ -21,10 +21,10 @@ void describe_sgd(Describer& d, OptimizerConfig& c) {
   describe_common(d, c);
   d.field("momentum", c.momentum, from_to_below(0, 1), "factor of the previous step's velocity");
   d.field("nesterov", c.nesterov, "whether to use Nesterov's momentum");
-  constexpr std::array types{DType::f32, DType::bf16};
+  constexpr std::array types{DType::f32, DType::bf16, DType::f16};
   choice(d, "weights", c.weights, types,
          "type of the weights of convolutions and linear layers, of their gradients and velocity: f32, or with "
-         "train.dtype bf16 also bf16, which halves the bytes and is stepped with stochastic rounding");
+         "train.dtype bf16 or f16 also that type, which halves the bytes and is stepped with stochastic rounding");
 }
 
 void describe_adamw(Describer& d, OptimizerConfig& c) {
@@ -62,18 +62,28 @@ OptimizerStep step_of(const OptimizerConfig& config, std::int64_t step, double l
 Optimizer::Optimizer(const OptimizerConfig& config, std::vector<Trained> weights)
     : config_(config), weights_(std::move(weights)) {}
 
-void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients) {
+void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients,
+                     const std::vector<double>& scales) {
   if (gradients.size() != weights_.size())
     fail("optimizer: expected {} gradients, got {}", weights_.size(), gradients.size());
+  if (!scales.empty() && scales.size() != weights_.size())
+    fail("optimizer: expected {} scales, got {}", weights_.size(), scales.size());
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!gradients[i].defined()) continue;
     Trained& trained = weights_[i];
-    if (gradients[i].shape() != trained.weight.shape() || gradients[i].dtype() != trained.weight.dtype())
+    const DType type = trained.weight.dtype();
+    const bool is_alike =
+        gradients[i].dtype() == type || (trained.rounding && gradients[i].dtype() == compute_dtype(type));
+    if (gradients[i].shape() != trained.weight.shape() || !is_alike)
       fail("optimizer: {} is {}, its gradient {}", trained.name, to_string(trained.weight), to_string(gradients[i]));
+    const double scale = scales.empty() ? 1 : scales[i];
+    if (scale != 1 && !trained.rounding)
+      fail("optimizer: {} is not rounded stochastically: expected a gradient without a scale, got {}", trained.name,
+           scale);
     const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
     const OptimizerStep constants =
         step_of(config_, step - trained.first_step, learning_rate, decays ? config_.weight_decay : 0);
-    update(i, step, constants, gradients[i]);
+    update(i, step, constants, gradients[i], scale);
     trained.weight.storage()->changed();
   }
 }
@@ -112,20 +122,21 @@ Tensor rows_between(const Tensor& flat, const WeightRows& rows, std::int64_t beg
 /// Steps a 16-bit weight like the class rows of a head, whose kernels round each element by the draw of its index in
 /// the whole parameter.
 void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
-                  const OptimizerStep& constants) {
-  constexpr std::int64_t most_elements = std::int64_t{1} << 18;  // a gradient of this size stays in the cache in f32
+                  const OptimizerStep& constants, double scale) {
+  constexpr std::int64_t max_elements = std::int64_t{1} << 18;  // a gradient of this size stays in the cache in f32
   const auto flat = [](const Tensor& x) { return x.defined() ? x.reshape({x.numel()}) : x; };
   const WeightRounding& rounding = *trained.rounding;
   const ClassRowKernels& kernels = gradient.device().backend().class_rows();
   const MemoryScope scope(gradient.device(), Category::workspace);
   for (const WeightRows& rows : rounding.rows) {
-    const std::int64_t at_once = std::max<std::int64_t>(most_elements / rows.columns, 1);
+    const std::int64_t at_once = std::max<std::int64_t>(max_elements / rows.columns, 1);
     for (std::int64_t begin = 0; begin < rows.rows; begin += at_once) {
       const std::int64_t end = std::min(begin + at_once, rows.rows);
       const auto part = [&](const Tensor& x) { return x.defined() ? rows_between(flat(x), rows, begin, end) : x; };
       ClassTable table{.weight = part(trained.weight), .momentum = part(velocity)};
       kernels.step(table, {.size = end - begin}, table.weight, Tensor(), in_type(part(gradient), DType::f32),
                    {.update = constants,
+                    .factor = 1 / scale,
                     .rounding = {rounding.key, Purpose::rounding, static_cast<std::uint32_t>(step), rounding.stream},
                     .first_element = rows.whole + begin * rows.stride,
                     .row_stride = rows.stride});
@@ -142,12 +153,13 @@ class Sgd final : public Optimizer {
   std::vector<State> state() const override { return named("velocity", velocity_); }
 
  private:
-  void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient) override {
+  void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient,
+              double scale) override {
     Tensor none;
     Trained& trained = weights_[index];
     Tensor& velocity = velocity_.empty() ? none : velocity_[index];
     if (trained.rounding)
-      step_rounded(trained, velocity, gradient, step, constants);
+      step_rounded(trained, velocity, gradient, step, constants, scale);
     else
       gradient.device().backend().training().sgd(std::get<SgdStep>(constants), gradient, trained.weight, velocity);
   }
@@ -166,8 +178,8 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  void update(std::size_t index, std::int64_t /*step*/, const OptimizerStep& constants,
-              const Tensor& gradient) override {
+  void update(std::size_t index, std::int64_t /*step*/, const OptimizerStep& constants, const Tensor& gradient,
+              double /*scale*/) override {
     gradient.device().backend().training().adamw(std::get<AdamWStep>(constants), gradient, weights_[index].weight,
                                                  mean_[index], square_[index]);
   }

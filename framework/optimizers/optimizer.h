@@ -25,7 +25,7 @@ struct OptimizerConfig {
   double momentum = 0.9;  // sgd
   bool nesterov = false;  // sgd
   /// The type that weights of convolutions and linear layers are kept in, with their gradients and velocity: f32 (f64
-  /// with train.dtype f64), or bf16, stepped with stochastic rounding. sgd only.
+  /// with train.dtype f64), or bf16 or f16, stepped with stochastic rounding. sgd only.
   DType weights = DType::f32;
   double beta1 = 0.9;     // adamw
   double beta2 = 0.999;   // adamw
@@ -59,7 +59,8 @@ struct Trained {
   std::string name;
   Tensor weight;
   bool is_norm_or_bias = false;
-  /// For a bf16 weight that sgd rounds stochastically, together with its velocity; if empty, it is rounded to nearest.
+  /// For a 16-bit weight that sgd rounds stochastically, together with its velocity; if empty, it is rounded to
+  /// nearest. Its gradient may be f32.
   std::optional<WeightRounding> rounding{};
   std::int64_t first_step = 0;
 };
@@ -71,8 +72,10 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// One step with gradients[i] for weights[i]; an undefined gradient leaves its weight as it is. Learning rates change
-  /// from step to step; step counts from 0.
-  void step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients);
+  /// from step to step; step counts from 0. `scales[i]`: what gradients[i] is still multiplied by (empty: 1), which
+  /// only a stochastically rounded weight may have. It is taken out in f32, where small gradients do not vanish.
+  void step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients,
+            const std::vector<double>& scales = {});
   /// The step in which a weight is trained for the first time (0 unless set). Its own steps are counted from there.
   void set_first_step(const std::string& weight, std::int64_t step);
 
@@ -85,8 +88,9 @@ class Optimizer {
   virtual std::vector<State> state() const = 0;
 
  protected:
-  /// Applies the step `step`, whose constants are given, to one weight.
-  virtual void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient) = 0;
+  /// Applies the step `step`, whose constants are given, to one weight. `scale`: what the gradient is multiplied by.
+  virtual void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient,
+                      double scale) = 0;
   /// One tensor of zeros for each weight, of its compute type, or of its own type if it is rounded stochastically.
   std::vector<Tensor> zeros() const;
   std::vector<State> named(const std::string& prefix, const std::vector<Tensor>& tensors) const;

@@ -25,33 +25,44 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-/// How far below -1 a target's phi goes.
-double deepest(const MarginConfig& margin) {
+double lowest_phi(const CombinedMargin& margin) {
+  const double lowest = -1 - std::max(0.0, margin.m3);
+  if (margin.beyond_pi == BeyondPi::psi) return lowest - 2 * std::floor((margin.m1 * pi + margin.m2) / pi);
+  return lowest - (margin.beyond_pi == BeyondPi::linear ? margin.m2 * std::sin(margin.m2) : 0);
+}
+
+/// The smallest value of a target's phi, for a cosine.
+double lowest_phi(const MarginConfig& margin) {
   switch (margin.type) {
     case MarginType::adaface:
-      return 2 * margin.adaface.m;
+      return -1 - 2 * margin.adaface.m;
     case MarginType::curricularface:
-      return margin.curricularface.m * std::sin(margin.curricularface.m);
+      return -1 - margin.curricularface.m * std::sin(margin.curricularface.m);
     case MarginType::l_softmax:
-      return 2 * static_cast<double>(margin.l_softmax.m);
+      return -1 - 2 * static_cast<double>(margin.l_softmax.m);
     case MarginType::combined:
       break;
   }
-  const double taken = std::max(0.0, margin.m3);
-  if (margin.beyond_pi == BeyondPi::psi) return taken + 2 * std::floor((margin.m1 * pi + margin.m2) / pi);
-  return taken + (margin.beyond_pi == BeyondPi::linear ? margin.m2 * std::sin(margin.m2) : 0);
+  return lowest_phi(margin.combined);
 }
 
 }  // namespace
 
 double largest_logit(const MarginConfig& margin) {
-  if (margin.type == MarginType::curricularface) return 2 * margin.scale;
-  if (margin.type != MarginType::combined) return margin.scale;
-  return margin.scale * (1 + std::max(0.0, -margin.m3));
+  switch (margin.type) {
+    case MarginType::curricularface:
+      return 2 * margin.scale;
+    case MarginType::adaface:
+    case MarginType::l_softmax:
+      return margin.scale;
+    case MarginType::combined:
+      break;
+  }
+  return margin.scale * (1 + std::max(0.0, -margin.combined.m3));
 }
 
 double smallest_logit(const MarginConfig& margin) {
-  return -margin.scale * (1 + deepest(margin));
+  return margin.scale * lowest_phi(margin);
 }
 
 RowStatistic row_statistic(const MarginConfig& margin) {
@@ -68,9 +79,29 @@ RowStatistic row_statistic(const MarginConfig& margin) {
   return RowStatistic::none;
 }
 
+bool has_negative_map(const MarginConfig& margin) {
+  switch (margin.type) {
+    case MarginType::curricularface:
+      return true;
+    case MarginType::combined:
+      return margin.combined.filter > 0;
+    case MarginType::l_softmax:
+    case MarginType::adaface:
+      break;
+  }
+  return false;
+}
+
 std::vector<double> initial_running(const MarginConfig& margin) {
-  if (margin.type == MarginType::adaface) return {20, 100};
-  if (margin.type == MarginType::curricularface) return {0};
+  switch (margin.type) {
+    case MarginType::adaface:
+      return {20, 100};
+    case MarginType::curricularface:
+      return {0};
+    case MarginType::combined:
+    case MarginType::l_softmax:
+      break;
+  }
   return {};
 }
 
@@ -79,14 +110,14 @@ namespace {
 constexpr const char* momentum_help = "weight of a step in the running statistics";
 
 void describe_combined(Describer& d, MarginConfig& c) {
-  d.field("m1", c.m1, above(0), "factor on the target's angle (SphereFace)");
-  d.field("m2", c.m2, between(0, pi), "radians added to the target's angle (ArcFace)");
-  d.field("m3", c.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
-  choice(d, "gradient", c.gradient, "derivative of the target's logit");
-  choice(d, "beyond_pi", c.beyond_pi,
+  d.field("m1", c.combined.m1, above(0), "factor on the target's angle (SphereFace)");
+  d.field("m2", c.combined.m2, between(0, pi), "radians added to the target's angle (ArcFace)");
+  d.field("m3", c.combined.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
+  choice(d, "gradient", c.combined.gradient, "derivative of the target's logit");
+  choice(d, "beyond_pi", c.combined.beyond_pi,
          "what is taken where m1 * angle + m2 exceeds pi: its cosine as elsewhere, a straight line (InsightFace until "
          "2022), or SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
-  d.field("filter", c.filter, between(0, 1),
+  d.field("filter", c.combined.filter, between(0, 1),
           "cosines of other classes above this are set to 0 (interclass filtering); 0: none");
 }
 
@@ -131,17 +162,25 @@ void describe(Describer& d, MarginConfig& c) {
 }
 
 void check(const MarginConfig& margin, bool normalize) {
-  if (margin.type == MarginType::l_softmax) {
-    if (normalize) fail<InputError>("head: l_softmax has unnormalised weights: expected \"normalize\": false");
-    return;
+  const CombinedMargin& combined = margin.combined;
+  switch (margin.type) {
+    case MarginType::l_softmax:
+      if (normalize) fail<InputError>("head: l_softmax has unnormalised weights: expected \"normalize\": false");
+      return;
+    case MarginType::adaface:
+    case MarginType::curricularface:
+      if (!normalize)
+        fail<InputError>("head: margins act on angles: with \"normalize\": false expected type combined or l_softmax");
+      return;
+    case MarginType::combined:
+      break;
   }
-  if (!normalize && margin.type != MarginType::combined)
-    fail<InputError>("head: margins act on angles: with \"normalize\": false expected type combined or l_softmax");
-  if (!normalize && !margin.is_plain())
+  if (!normalize && !combined.is_plain())
     fail<InputError>(
         "head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0 and no filter");
-  if (margin.type == MarginType::combined && margin.beyond_pi == BeyondPi::linear && margin.m1 != 1)
-    fail<InputError>("head.margin.beyond_pi: the line continues ArcFace's margin: expected m1 = 1, got {}", margin.m1);
+  if (combined.beyond_pi == BeyondPi::linear && combined.m1 != 1)
+    fail<InputError>("head.margin.beyond_pi: the line continues ArcFace's margin: expected m1 = 1, got {}",
+                     combined.m1);
 }
 
 }  // namespace heddle

@@ -52,6 +52,17 @@ enum class BeyondPi {
   psi      // (-1)^k cos(angle) - 2k with k = floor(angle / pi), which falls all the way (SphereFace)
 };
 
+struct CombinedMargin {
+  double m1 = 1.0;
+  double m2 = 0.0;
+  double m3 = 0.0;
+  MarginGradient gradient = MarginGradient::exact;
+  BeyondPi beyond_pi = BeyondPi::cosine;
+  double filter = 0;  // 0: none
+
+  /// Whether it does not change the logits.
+  bool is_plain() const { return m1 == 1 && m2 == 0 && m3 == 0 && beyond_pi == BeyondPi::cosine && filter == 0; }
+};
 struct LSoftmaxMargin {
   std::int64_t m = 2;
 };
@@ -67,22 +78,11 @@ struct CurricularFaceMargin {
 
 struct MarginConfig {
   MarginType type = MarginType::combined;
-  double m1 = 1.0;
-  double m2 = 0.0;
-  double m3 = 0.0;
   double scale = 64.0;
-  MarginGradient gradient = MarginGradient::exact;
-  BeyondPi beyond_pi = BeyondPi::cosine;
-  double filter = 0;  // 0: none
+  CombinedMargin combined{};
   LSoftmaxMargin l_softmax{};
   AdaFaceMargin adaface{};
   CurricularFaceMargin curricularface{};
-
-  /// Whether it does not change the logits.
-  bool is_plain() const {
-    return type == MarginType::combined && m1 == 1 && m2 == 0 && m3 == 0 && beyond_pi == BeyondPi::cosine &&
-           filter == 0;
-  }
 };
 
 void describe(Describer& d, MarginConfig& config);
@@ -102,9 +102,7 @@ enum class RowStatistic {
   target_radius   // |w| |x| with the weight of the row's own class
 };
 RowStatistic row_statistic(const MarginConfig& margin);
-inline bool has_negative_map(const MarginConfig& margin) {
-  return margin.type == MarginType::curricularface || (margin.type == MarginType::combined && margin.filter > 0);
-}
+bool has_negative_map(const MarginConfig& margin);
 /// The running statistics before the first step; empty: the margin has none. AdaFace: mean and deviation of the norms;
 /// CurricularFace: t.
 std::vector<double> initial_running(const MarginConfig& margin);
@@ -126,19 +124,33 @@ HEDDLE_HOST_DEVICE T observed_value(const MarginConfig& margin, T statistic) {
   return norm < least ? least : norm > most ? most : norm;
 }
 
+/// The quality of a row whose embedding has this norm.
+template <class T>
+HEDDLE_HOST_DEVICE T adaface_quality(const AdaFaceMargin& margin, const double* running, T norm) {
+  const T spread = static_cast<T>(running[1] + 1e-3);
+  const T quality = static_cast<T>(margin.h) * (norm - static_cast<T>(running[0])) / spread;
+  return quality < T{-1} ? T{-1} : quality > T{1} ? T{1} : quality;
+}
+
 /// The parameter of a row, which its maps take. AdaFace: the quality; CurricularFace: the cosine above which a negative
 /// is hard; L-Softmax: |w| |x|.
 template <class T>
 HEDDLE_HOST_DEVICE T row_parameter(const MarginConfig& margin, const double* running, T statistic) {
-  if (margin.type == MarginType::adaface) {
-    const T spread = static_cast<T>(running[1] + 1e-3);
-    const T quality =
-        static_cast<T>(margin.adaface.h) * (observed_value(margin, statistic) - static_cast<T>(running[0])) / spread;
-    return quality < T{-1} ? T{-1} : quality > T{1} ? T{1} : quality;
+  switch (margin.type) {
+    case MarginType::adaface:
+      return adaface_quality(margin.adaface, running, observed_value(margin, statistic));
+    case MarginType::curricularface:
+      return std::cos(std::acos(inner_cosine(statistic)) + static_cast<T>(margin.curricularface.m));
+    case MarginType::combined:
+    case MarginType::l_softmax:
+      break;
   }
-  if (margin.type == MarginType::curricularface)
-    return std::cos(std::acos(inner_cosine(statistic)) + static_cast<T>(margin.curricularface.m));
   return statistic;
+}
+
+/// Moves a running value towards that of a step by this share of the difference.
+HEDDLE_HOST_DEVICE inline void approach(double& running, double share, double value) {
+  running += share * (value - running);
 }
 
 /// Adds a step's rows to the running statistics. `moments`: the number of rows, the sum of their observed values and
@@ -147,11 +159,21 @@ HEDDLE_HOST_DEVICE inline void update_running(const MarginConfig& margin, const 
   const double count = moments[0];
   if (count == 0) return;
   const double mean = moments[1] / count;
-  const double share = margin.type == MarginType::adaface ? margin.adaface.momentum : margin.curricularface.momentum;
-  running[0] += share * (mean - running[0]);
-  if (margin.type != MarginType::adaface || count < 2) return;
-  const double square = (moments[2] - count * mean * mean) / (count - 1);
-  running[1] += share * (std::sqrt(square > 0 ? square : 0) - running[1]);
+  switch (margin.type) {
+    case MarginType::adaface: {
+      approach(running[0], margin.adaface.momentum, mean);
+      if (count < 2) return;
+      const double square = (moments[2] - count * mean * mean) / (count - 1);
+      approach(running[1], margin.adaface.momentum, std::sqrt(square > 0 ? square : 0));
+      return;
+    }
+    case MarginType::curricularface:
+      approach(running[0], margin.curricularface.momentum, mean);
+      return;
+    case MarginType::combined:
+    case MarginType::l_softmax:
+      return;
+  }
 }
 
 /// phi(c) and its derivative.
@@ -171,7 +193,7 @@ HEDDLE_HOST_DEVICE TargetValue<T> psi_of(T c, T factor, T shift) {
 }
 
 template <class T>
-HEDDLE_HOST_DEVICE TargetValue<T> combined_target(const MarginConfig& margin, T cosine) {
+HEDDLE_HOST_DEVICE TargetValue<T> combined_target(const CombinedMargin& margin, T cosine) {
   const T m1 = static_cast<T>(margin.m1);
   const T m2 = static_cast<T>(margin.m2);
   const T m3 = static_cast<T>(margin.m3);
@@ -190,8 +212,8 @@ HEDDLE_HOST_DEVICE TargetValue<T> combined_target(const MarginConfig& margin, T 
 }
 
 template <class T>
-HEDDLE_HOST_DEVICE TargetValue<T> adaface_target(const MarginConfig& margin, T cosine, T quality) {
-  const T m = static_cast<T>(margin.adaface.m);
+HEDDLE_HOST_DEVICE TargetValue<T> adaface_target(const AdaFaceMargin& margin, T cosine, T quality) {
+  const T m = static_cast<T>(margin.m);
   const T c = inner_cosine(cosine);
   const T least = static_cast<T>(1e-3);
   const T most = static_cast<T>(3.14159265358979323846) - least;
@@ -201,16 +223,28 @@ HEDDLE_HOST_DEVICE TargetValue<T> adaface_target(const MarginConfig& margin, T c
   return {std::cos(angle) - taken, std::sin(angle) / std::sqrt(T{1} - c * c)};
 }
 
+/// The target's product w.x -> phi and its derivative. `radius`: |w| |x|.
+template <class T>
+HEDDLE_HOST_DEVICE TargetValue<T> l_softmax_target(const LSoftmaxMargin& margin, T product, T radius) {
+  if (radius == T{0}) return {product, T{1}};
+  const auto value = psi_of(inner_cosine(product / radius), static_cast<T>(margin.m), T{0});
+  return {radius * value.phi, value.slope};
+}
+
 /// The target's cosine (L-Softmax: its product w.x) -> phi and its derivative.
 template <class T>
 HEDDLE_HOST_DEVICE TargetValue<T> margin_target(const MarginConfig& margin, T cosine, T parameter = T{0}) {
-  if (margin.type == MarginType::adaface) return adaface_target(margin, cosine, parameter);
-  if (margin.type == MarginType::curricularface)
-    return combined_target(MarginConfig{.m2 = margin.curricularface.m, .beyond_pi = BeyondPi::linear}, cosine);
-  if (margin.type == MarginType::combined) return combined_target(margin, cosine);
-  if (parameter == T{0}) return {cosine, T{1}};
-  const auto value = psi_of(inner_cosine(cosine / parameter), static_cast<T>(margin.l_softmax.m), T{0});
-  return {parameter * value.phi, value.slope};
+  switch (margin.type) {
+    case MarginType::adaface:
+      return adaface_target(margin.adaface, cosine, parameter);
+    case MarginType::curricularface:
+      return combined_target(CombinedMargin{.m2 = margin.curricularface.m, .beyond_pi = BeyondPi::linear}, cosine);
+    case MarginType::l_softmax:
+      return l_softmax_target(margin.l_softmax, cosine, parameter);
+    case MarginType::combined:
+      break;
+  }
+  return combined_target(margin.combined, cosine);
 }
 
 /// L-Softmax: the derivative of phi by |w| |x| at this product w.x, which is psi(c) - c psi'(c).
@@ -235,8 +269,16 @@ struct NegativeMap {
 
 template <class T>
 HEDDLE_HOST_DEVICE NegativeMap<T> negative_map(const MarginConfig& margin, const double* running, T parameter) {
-  if (margin.type == MarginType::curricularface) return {parameter, static_cast<T>(running[0]), T{1}};
-  return {static_cast<T>(margin.filter), T{0}, T{0}};
+  switch (margin.type) {
+    case MarginType::curricularface:
+      return {parameter, static_cast<T>(running[0]), T{1}};
+    case MarginType::combined:
+      return {static_cast<T>(margin.combined.filter), T{0}, T{0}};
+    case MarginType::l_softmax:
+    case MarginType::adaface:
+      break;
+  }
+  return {};
 }
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
 // An sgd step with a gradient of zero (decay and velocity alone) is a linear map of (weight, velocity), the same for
-// all weights. A weight that has missed such steps takes them at once by the product of their maps. Products of
+// all weights. A weight that has deferred such steps catches up with them by the product of their maps. Products of
 // stretches come from a table of those over powers of two of steps. Dividing products over all steps by each other
 // would not do: they soon underflow.
 #pragma once

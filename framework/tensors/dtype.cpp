@@ -32,10 +32,4 @@ bool is_floating(DType dtype) {
   return dtypes[dtype].floating;
 }
 
-DType dtype_from_name(std::string_view name) {
-  for (const DType dtype : all_of<DType>)
-    if (dtypes[dtype].name == name) return dtype;
-  fail<InputError>("unknown dtype '{}': expected f64, f32, bf16, f16, i64, i32, u8 or i8", name);
-}
-
 }  // namespace heddle

@@ -17,8 +17,6 @@ namespace heddle {
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8, i8 };
 
 std::string_view name_of(DType dtype);
-/// The type with this name; InputError lists the known names.
-DType dtype_from_name(std::string_view name);
 std::size_t size_of(DType dtype);
 bool is_floating(DType dtype);
 

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "framework/description/byte_units.h"
 #include "framework/description/enum_table.h"
 #include "framework/error.h"
 
@@ -38,7 +39,6 @@ void MemoryMeter::charge(Category category, std::int64_t bytes) {
   }
   live_.bytes[static_cast<std::size_t>(category)] += bytes;
   live_total_ += bytes;
-  note_peak();
 }
 
 void MemoryMeter::release(Category category, std::int64_t bytes) {
@@ -54,6 +54,7 @@ void MemoryMeter::move(Category from, Category to, std::int64_t bytes) {
 }
 
 void MemoryMeter::note_peak() {
+  const std::lock_guard lock(mutex_);
   if (live_total_ <= peak_total_) return;
   peak_total_ = live_total_;
   peak_ = live_;
@@ -76,14 +77,11 @@ void MemoryMeter::reset_peak() {
 }
 
 std::string format_bytes(std::int64_t bytes) {
-  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < units.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2, units[unit]);
+  Unit best = byte_units.front();
+  for (const Unit& unit : byte_units)
+    if (static_cast<double>(bytes) >= unit.size) best = unit;
+  const double value = static_cast<double>(bytes) / best.size;
+  return fmt::format("{:.{}f} {}", value, best.size == 1 || value >= 100 ? 0 : value >= 10 ? 1 : 2, best.name);
 }
 
 }  // namespace heddle

@@ -30,6 +30,8 @@ class MemoryMeter {
   /// If the budget is exceeded, throws an OutOfMemory that names the rank, the category, the bytes requested and the
   /// bytes held, and charges nothing.
   void charge(Category category, std::int64_t bytes);
+  /// Counts what is held towards the peak; called once the charged bytes have been allocated.
+  void note_peak();
   void release(Category category, std::int64_t bytes);
   /// Moves live bytes to another category, for instance when a vjp's result becomes a parameter's gradient.
   void move(Category from, Category to, std::int64_t bytes);
@@ -40,8 +42,6 @@ class MemoryMeter {
   void reset_peak();
 
  private:
-  void note_peak();
-
   int rank_;
   std::optional<std::int64_t> budget_;
   mutable std::mutex mutex_;

@@ -14,7 +14,7 @@ Shape::Shape(std::span<const std::int64_t> dimensions) : rank_(static_cast<int>(
     // A dimension of 0 does not allow the others to be huge, because products of some of the dimensions are formed,
     // too.
     const std::int64_t at_least_one = std::max<std::int64_t>(size, 1);
-    if (elements > most_elements / at_least_one)
+    if (elements > max_elements / at_least_one)
       fail<InputError>("shape: too many elements in [{}]", fmt::join(dimensions, ","));
     elements *= at_least_one;
   }

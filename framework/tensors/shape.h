@@ -15,7 +15,7 @@ class Shape {
  public:
   static constexpr int max_rank = 6;
   /// Small enough that the bytes of many such tensors fit into 64 bits.
-  static constexpr std::int64_t most_elements = std::int64_t{1} << 56;
+  static constexpr std::int64_t max_elements = std::int64_t{1} << 56;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dimensions)  // NOLINT(google-explicit-constructor): reads as [a, b]

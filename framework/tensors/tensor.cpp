@@ -17,6 +17,7 @@ Storage::Storage(Device& device, std::int64_t bytes) : device_(device), bytes_(b
     device_.meter().release(category_, bytes_);
     throw;
   }
+  device_.meter().note_peak();
 }
 
 Storage::~Storage() {

@@ -9,21 +9,11 @@ namespace heddle {
 
 namespace {
 
-/// The batch's classes in a range, ascending and once each.
-std::vector<std::int64_t> positives_of(std::span<const std::int64_t> labels, const ShardRange& range) {
-  std::vector<std::int64_t> classes;
-  for (const std::int64_t label : labels)
-    if (label >= range.begin && label < range.end()) classes.push_back(label);
-  std::sort(classes.begin(), classes.end());
-  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-  return classes;
-}
-
 /// The shards that lie in a range, entirely or in part.
-std::vector<std::int64_t> shards_in(const SampleShape& shape, const ShardRange& range) {
+std::vector<std::int64_t> shards_in(const SampleShape& shape, const IndexRange& range) {
   std::vector<std::int64_t> shards;
   for (std::int64_t i = 0; i < shape.shards; ++i) {
-    const ShardRange part = shard(shape.classes, shape.shards, i);
+    const IndexRange part = shard(shape.classes, shape.shards, i);
     if (part.size > 0 && part.end() > range.begin && part.begin < range.end()) shards.push_back(i);
   }
   return shards;
@@ -31,7 +21,7 @@ std::vector<std::int64_t> shards_in(const SampleShape& shape, const ShardRange& 
 
 /// Marks a shard's drawn classes in `drawn`, which has one flag per class of the shard and contains those of the batch
 /// already.
-void draw_others(const ShardRange& shard, std::int64_t count, const Permutation& order, std::vector<bool>& drawn) {
+void draw_others(const IndexRange& shard, std::int64_t count, const Permutation& order, std::vector<bool>& drawn) {
   for (std::int64_t position = 0; count > 0 && position < shard.size; ++position) {
     const auto at = static_cast<std::size_t>(order[position]);
     if (drawn[at]) continue;
@@ -42,13 +32,22 @@ void draw_others(const ShardRange& shard, std::int64_t count, const Permutation&
 
 }  // namespace
 
+std::vector<std::int64_t> positives_of(std::span<const std::int64_t> labels, const IndexRange& range) {
+  std::vector<std::int64_t> classes;
+  for (const std::int64_t label : labels)
+    if (label >= range.begin && label < range.end()) classes.push_back(label);
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  return classes;
+}
+
 std::int64_t sampled_of(double rate, std::int64_t classes) {
   return static_cast<std::int64_t>(rate * static_cast<double>(classes));
 }
 
 bool varies_in_size(const SampleShape& shape, std::int64_t ranks, std::int64_t batch) {
   // The smallest shard that has a class.
-  const ShardRange smallest = shard(shape.classes, shape.shards, std::min(shape.shards, shape.classes) - 1);
+  const IndexRange smallest = shard(shape.classes, shape.shards, std::min(shape.shards, shape.classes) - 1);
   return shape.shards != ranks || sampled_of(shape.rate, smallest.size) < std::min(batch, smallest.size);
 }
 
@@ -57,12 +56,11 @@ std::int64_t ClassSample::position(std::int64_t row) const {
   return found != rows.end() && *found == row ? found - rows.begin() : -1;
 }
 
-ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
+ClassSample draw_sample(const SampleShape& shape, const IndexRange& range, std::span<const std::int64_t> labels,
                         RandomKey key, std::int64_t step) {
   ClassSample sample;
-  for (const std::int64_t label : positives_of(labels, range)) sample.positives.push_back(label - range.begin);
   for (const std::int64_t i : shards_in(shape, range)) {
-    const ShardRange part = shard(shape.classes, shape.shards, i);
+    const IndexRange part = shard(shape.classes, shape.shards, i);
     const std::vector<std::int64_t> positives = positives_of(labels, part);
     std::vector<bool> drawn(static_cast<std::size_t>(part.size));
     for (const std::int64_t label : positives) drawn[static_cast<std::size_t>(label - part.begin)] = true;
@@ -87,11 +85,11 @@ ClassSample draw_sample(const SampleShape& shape, const ShardRange& range, std::
   return sample;
 }
 
-ClassSample count_sample(const SampleShape& shape, const ShardRange& range, std::span<const std::int64_t> labels,
+ClassSample count_sample(const SampleShape& shape, const IndexRange& range, std::span<const std::int64_t> labels,
                          RandomKey key, std::int64_t step) {
   ClassSample sample;
   for (const std::int64_t i : shards_in(shape, range)) {
-    const ShardRange part = shard(shape.classes, shape.shards, i);
+    const IndexRange part = shard(shape.classes, shape.shards, i);
     if (part.begin < range.begin || part.end() > range.end())
       return {.size = draw_sample(shape, range, labels, key, step).size};
     sample.size +=

@@ -19,7 +19,7 @@ Tensor given(Device& device, const std::vector<T>& values, std::int64_t size) {
   return device.has_data() ? Tensor::from_host(device, {size}, values) : Tensor::empty(device, {size}, dtype_of<T>);
 }
 
-/// Rows that are shorter than this are divided by this.
+/// A row that is shorter than this is divided by this value instead of its length.
 inline constexpr double norm_epsilon = 1e-12;
 
 struct ClassTile {
@@ -35,6 +35,12 @@ struct ClassTile {
   std::int64_t first_class() const { return begin / centres; }
 };
 
+/// The gradients of n rows.
+struct ClassGradient {
+  Tensor weight;  // [n, d]: of a tile, by the normalised weights
+  Tensor bias{};  // [n, 1]; undefined without biases
+};
+
 class ClassTiles {
  public:
   /// Computes in `dtype`, and multiplies rows in `multiplied`, which is `dtype`, or bf16 if the table is kept in bf16.
@@ -45,6 +51,11 @@ class ClassTiles {
   /// Selects the rows of the table that an index [n] names; all rows if it is undefined. `bias`: [n / centres], or
   /// undefined.
   void select(const Tensor& index, const Tensor& bias = {});
+  Device& device() const { return table_.weight.device(); }
+  /// The type of the computation.
+  DType dtype() const { return dtype_; }
+  /// The size of an embedding.
+  std::int64_t dimension() const { return table_.weight.shape()[1]; }
   /// The number of rows.
   std::int64_t size() const { return size_; }
   std::int64_t classes() const { return size_ / centres_; }

@@ -1,7 +1,11 @@
 #include "layers/head/head_config.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "framework/description/describe.h"
 #include "framework/error.h"
+#include "parallel/communicator/shard.h"
 
 namespace heddle {
 
@@ -11,12 +15,16 @@ void describe_sample(Describer& d, SampleConfig& c) {
   d.field("rate", c.rate, between(0, 1),
           "share of the classes that take part in a step, as in PartialFC: those of the batch, and others at random; "
           "0: only those of the batch; 1: all");
-  choice(d, "unsampled", c.unsampled,
-         "what a step does to the other classes: nothing (frozen), decay and momentum with a gradient of zero (dense), "
-         "or the same later, all at once, when a class is next needed (lazy: dense's weights at frozen's cost)");
+  choice(
+      d, "unsampled", c.unsampled,
+      "what a step does to the other classes: nothing (frozen), decay and momentum with a gradient of zero (dense), "
+      "or the same but deferred: a class catches up when it is next needed (lazy: dense's weights at frozen's cost)");
   d.field("correction", c.correction,
           "whether to add -ln of the probability of being drawn to the logits of the others, which makes the softmax's "
           "sum unbiased");
+  choice(d, "gradient", c.gradient,
+         "rows: the gradient of the drawn classes, tile by tile; dense: one of all classes is kept, as in PLSC without "
+         "its sparse optimizer, for comparison; the weights are the same");
   d.field("shards", c.shards, between(0, 1e6),
           "number of shards of the classes that are sampled separately; 0: as many as ranks share the classes, or in a "
           "resumed run as many as before. The sample depends on this number, not on the ranks");
@@ -47,6 +55,9 @@ void describe(Describer& d, HeadConfig& c) {
            "micro-batch, without it only those of the last stage. (On plan the tiles of copies are visited one by one: "
            "10^8 classes take seconds)");
   c.over = AxisSet::of_index(over);
+  d.field("split", c.split, between(0, 1e10), between(0, 65536),
+          "number of classes of each rank that shares them, in rank order; their sum is head.classes. Left out: shards "
+          "that are as equal as possible");
   object(d, "margin", c.margin, "the margin softmax");
   d.field("normalize", c.normalize,
           "whether logits are cosines of embeddings and weights; else they are plain products");
@@ -67,6 +78,16 @@ void describe(Describer& d, HeadConfig& c) {
          "processor multiplies it much faster (AMX)");
   d.object(
       "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
+}
+
+IndexRange HeadConfig::classes_of(std::int64_t ranks, std::int64_t rank) const {
+  if (split.empty()) return shard(classes, ranks, rank);
+  const auto own = split.begin() + rank;
+  return {std::accumulate(split.begin(), own, std::int64_t{0}), *own};
+}
+
+std::int64_t HeadConfig::max_classes(std::int64_t ranks) const {
+  return split.empty() ? shard(classes, ranks, 0).size : *std::max_element(split.begin(), split.end());
 }
 
 DType weight_type(const HeadConfig& config, DType computed) {
@@ -106,9 +127,12 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
         "replicated");
   if (c.is_replicated() && c.over != every_axis)
     fail<InputError>("head.over: ranks of a replicated head share no classes: expected all, got {}", to_string(c.over));
+  if (c.is_replicated() && !c.split.empty())
+    fail<InputError>("head.split: ranks of a replicated head share no classes: expected none");
+  const std::int64_t sum = std::accumulate(c.split.begin(), c.split.end(), std::int64_t{0});
+  if (!c.split.empty() && sum != c.classes)
+    fail<InputError>("head.split: expected numbers whose sum is head.classes = {}, got {}", c.classes, sum);
   if (c.bias && c.normalize) fail<InputError>("head.bias: cosines have none: expected normalize = false");
-  if (c.bias && (c.samples() || c.is_replicated()))
-    fail<InputError>("head.bias: expected a sharded head that does not sample");
   if (c.product_type == ProductType::bf16 && (c.weights != WeightState::bf16 || !c.normalize))
     fail<InputError>(
         "head.product_type: bf16 needs cosines, and weights that are kept in bf16: expected head.state.weights = bf16 "
@@ -120,6 +144,11 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if (c.stash && c.logits != Logits::fused) fail<InputError>("head.stash: only fused logits have something to keep");
   if (c.samples() && c.logits != Logits::sharded && c.logits != Logits::fused)
     fail<InputError>("head.sample: sampled logits are not gathered or transposed: expected sharded or fused");
+  if (c.sample.gradient == SampleGradient::dense && !c.samples())
+    fail<InputError>("head.sample.gradient: only a sample has a dense gradient: expected head.sample.rate < 1");
+  if (c.sample.gradient == SampleGradient::dense && c.sample.unsampled != Unsampled::dense)
+    fail<InputError>(
+        "head.sample.gradient: a dense gradient steps all classes: expected head.sample.unsampled = dense");
   if (optimizer.type == OptimizerType::adamw && c.momentum != MomentumState::f32)
     fail<InputError>("head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
   const bool is_wide =
@@ -133,8 +162,19 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if (c.logits == Logits::gathered || c.logits == Logits::transposed)
     fail<InputError>("head.logits: a replicated head has all classes' logits: expected sharded or fused");
   if (c.samples()) fail<InputError>("head.sample: a replicated head has no shards to sample");
-  if (c.weights != WeightState::f32 || c.momentum != MomentumState::f32)
-    fail<InputError>("head.state: a replicated head is stepped with the other parameters: expected f32");
+  const DType weights = weight_type(c, dtype);
+  const bool is_rounded = size_of(weights) == 2 && optimizer.type == OptimizerType::sgd;
+  if ((weights != dtype && !is_rounded) || momentum_type(c, {}, dtype) != weights)
+    fail<InputError>(
+        "head.state: a replicated head is stepped with the other parameters: expected f32 weights and momentum, or "
+        "with "
+        "sgd both in bf16 or both in f16");
+}
+
+void check_split(const HeadConfig& c, std::int64_t ranks) {
+  if (!c.split.empty() && static_cast<std::int64_t>(c.split.size()) != ranks)
+    fail<InputError>("head.split: expected one number of classes for each of the {} rank{} that share them, got {}",
+                     ranks, ranks == 1 ? "" : "s", c.split.size());
 }
 
 }  // namespace heddle

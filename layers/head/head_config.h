@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "framework/description/enum_table.h"
 #include "framework/optimizers/optimizer.h"
 #include "framework/scalars/margin.h"
 #include "framework/tensors/dtype.h"
+#include "framework/tensors/index_range.h"
 #include "parallel/placement/mesh.h"
 
 namespace heddle {
@@ -96,7 +98,7 @@ inline constexpr auto enum_names<ProductType> = enum_table<ProductType>({
 enum class Unsampled {
   frozen,  // nothing: neither decay nor momentum (InsightFace's first PartialFC, PLSC 2.4)
   dense,   // a step with a gradient of zero: weights decay, and momentum moves them (PartialFC 2)
-  lazy     // the same, but all missed steps are taken at once when the row is next needed; only sgd with f32 state
+  lazy     // the same, but steps are deferred until the row is next needed and catches up; only sgd with f32 state
 };
 template <>
 inline constexpr auto enum_names<Unsampled> = enum_table<Unsampled>({
@@ -105,11 +107,23 @@ inline constexpr auto enum_names<Unsampled> = enum_table<Unsampled>({
     {Unsampled::lazy, "lazy"},
 });
 
+/// How a step holds the gradient of a sample. Both give the same weights.
+enum class SampleGradient {
+  rows,  // tile by tile, only of the rows that were drawn
+  dense  // of all classes, between steps too: zero where a row was not drawn (PLSC without its sparse optimizer)
+};
+template <>
+inline constexpr auto enum_names<SampleGradient> = enum_table<SampleGradient>({
+    {SampleGradient::rows, "rows"},
+    {SampleGradient::dense, "dense"},
+});
+
 /// PartialFC's sample of the classes (An et al. 2021): all classes of the batch, filled up with others.
 struct SampleConfig {
   double rate = 1;
   Unsampled unsampled = Unsampled::frozen;
   bool correction = false;
+  SampleGradient gradient = SampleGradient::rows;
   std::int64_t shards = 0;  // 0: as many as ranks share the classes
 
   std::int64_t shards_over(std::int64_t ranks) const { return shards > 0 ? shards : ranks; }
@@ -122,6 +136,7 @@ struct HeadConfig {
   bool stash = false;
   std::int64_t tile = 0;      // number of classes; 0: chosen by the embedding's size
   AxisSet over = every_axis;  // ranks along these axes share the classes, those along the others hold copies of them
+  std::vector<std::int64_t> split{};  // number of classes of each rank that shares them; empty: equal shards
   MarginConfig margin{};
   bool normalize = true;         // cosines; else plain products of embedding and weight
   bool bias = false;             // one trained bias per class; only with plain products
@@ -136,10 +151,15 @@ struct HeadConfig {
   ProductType product_type = ProductType::automatic;
 
   bool samples() const { return sample.rate < 1; }
+  /// The classes of one of the ranks that share them.
+  IndexRange classes_of(std::int64_t ranks, std::int64_t rank) const;
+  /// The largest number of classes that one of the ranks has.
+  std::int64_t max_classes(std::int64_t ranks) const;
   /// The number of rows of weights for this many classes.
   std::int64_t rows_of(std::int64_t some) const { return some * sub_centres; }
-  /// Whether rows may lag behind the steps that were done.
-  bool lags() const { return samples() && sample.unsampled == Unsampled::lazy; }
+  bool has_dense_gradient() const { return samples() && sample.gradient == SampleGradient::dense; }
+  /// Whether rows that are not sampled defer their steps.
+  bool defers_steps() const { return samples() && sample.unsampled == Unsampled::lazy; }
   bool has_loss(std::int64_t step) const { return step % loss_every == 0; }
   bool is_replicated() const { return parallel == HeadParallel::replicated; }
   /// Axes along which ranks have different classes.
@@ -162,5 +182,7 @@ DType product_type(const HeadConfig& config, DType computed, bool is_bf16_fast);
 void describe(Describer& d, HeadConfig& config);
 /// InputError if settings contradict each other.
 void check(const HeadConfig& config, const OptimizerConfig& optimizer, DType dtype);
+/// InputError if the split does not have one number for each of the ranks that share the classes.
+void check_split(const HeadConfig& config, std::int64_t ranks);
 
 }  // namespace heddle

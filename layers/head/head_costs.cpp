@@ -1,54 +1,67 @@
-// The memory, the operations and the messages of a head, computed from its configuration alone.
+#include "layers/head/head_costs.h"
+
 #include <algorithm>
 
-#include "layers/head/head.h"
+#include "layers/head/class_sample.h"
+#include "layers/head/deferred_step_table.h"
+#include "layers/head/logits.h"
 
 namespace heddle {
 
-HeadBytes Head::bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
-                      std::int64_t classes, DType dtype) {
+HeadBytes head_bytes(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
+                     std::int64_t classes, DType dtype) {
   const std::int64_t centres = config.rows_of(classes);
   const auto rows = [&](DType type) { return centres * dimension * static_cast<std::int64_t>(size_of(type)); };
   const std::int64_t biases = config.bias ? classes * static_cast<std::int64_t>(size_of(dtype)) : 0;
   HeadBytes bytes{.weights = rows(weight_type(config, dtype)) + biases};
   if (config.weights == WeightState::int8) bytes.weights += centres * static_cast<std::int64_t>(sizeof(float));
-  if (config.is_replicated()) bytes.gradient = rows(dtype);
-  if (const auto type = momentum_type(config, optimizer, dtype)) bytes.optimizer += rows(*type) + biases;
-  if (optimizer.type == OptimizerType::adamw) bytes.optimizer += rows(dtype) + biases;
-  if (config.lags())
-    bytes.optimizer += centres * static_cast<std::int64_t>(sizeof(std::int32_t)) + LazyStepTable::bytes;
+  if (config.is_replicated() || config.has_dense_gradient()) bytes.gradient = rows(dtype) + biases;
+  const auto add_state = [&](std::int64_t of_weights, std::int64_t of_biases) {
+    bytes.optimizer += of_weights + of_biases;
+    bytes.bias_optimizer += of_biases;
+  };
+  if (const auto type = momentum_type(config, optimizer, dtype)) add_state(rows(*type), biases);
+  if (optimizer.type == OptimizerType::adamw) add_state(rows(dtype), biases);
+  const auto deferred = [](std::int64_t count) {
+    return count * static_cast<std::int64_t>(sizeof(std::int32_t)) + DeferredStepTable::bytes;
+  };
+  if (config.defers_steps()) add_state(deferred(centres), config.bias ? deferred(classes) : 0);
   return bytes;
 }
 
-int Head::products(const HeadConfig& config, bool clips_norm) {
+int head_products(const HeadConfig& config, bool clips_norm) {
   const int of_phase_1 = 2;  // the logits and the embeddings' gradient
   const int of_phase_2 = config.stash ? 1 : 2;
   return of_phase_1 + (clips_norm && !config.is_replicated() ? 2 : 1) * of_phase_2;
 }
 
-std::int64_t Head::tile_rows(const HeadConfig& config, std::int64_t dimension) {
+std::int64_t tile_rows(const HeadConfig& config, std::int64_t dimension) {
   // About 2 MiB of f32 weights: these, their products and their gradient fit together into a core's cache.
   const std::int64_t usual = std::clamp<std::int64_t>((std::int64_t{1} << 19) / dimension, 256, 8192);
   return config.rows_of(config.tile > 0 ? config.tile : std::max<std::int64_t>(usual / config.sub_centres, 1));
 }
 
-std::vector<LayerExchange> Head::exchanges_of_copies(const HeadConfig& config, std::int64_t dimension, const Mesh& mesh,
-                                                     DType dtype, bool clips_norm) {
-  using When = LayerExchange::When;
+namespace {
+
+/// What the ranks exchange that have the same classes.
+std::vector<LayerCollective> collectives_of_copies(const HeadConfig& config, std::int64_t dimension, const Mesh& mesh,
+                                                   DType dtype, bool clips_norm) {
+  using When = LayerCollective::When;
   const AxisSet copies = mesh.larger_than_one(config.copy_axes());
   if (copies.empty()) return {};
-  std::vector<LayerExchange> exchanges;
-  const auto add = [&](When when, std::int64_t elements, DType type) -> LayerExchange& {
-    return exchanges.emplace_back(LayerExchange{when, Operation::all_reduce, copies, elements, type});
+  std::vector<LayerCollective> collectives;
+  const auto add = [&](When when, std::int64_t elements, DType type) -> LayerCollective& {
+    return collectives.emplace_back(LayerCollective{when, Operation::all_reduce, copies, elements, type});
   };
   if (config.loss_reduction == LossReduction::all_reduce) add(When::forward, 1, dtype);
   if (!initial_running(config.margin).empty()) add(When::step_end, 3, DType::f64);
   const std::int64_t classes =
-      sampled_of(config.sample.rate, shard(config.classes, mesh.size(config.class_axes()), 0).size);
+      sampled_of(config.sample.rate, config.classes_of(mesh.size(config.class_axes()), 0).size);
   const std::int64_t rows = config.rows_of(classes);
   if (config.is_replicated()) {
     add(When::step_end, rows * dimension, dtype);
-    return exchanges;
+    if (config.bias) add(When::step_end, classes, dtype);
+    return collectives;
   }
   const auto add_tiles = [&](std::int64_t size, std::int64_t tiles) {
     const std::int64_t times = tiles * (clips_norm ? 2 : 1);
@@ -59,23 +72,25 @@ std::vector<LayerExchange> Head::exchanges_of_copies(const HeadConfig& config, s
   const std::int64_t tile = tile_rows(config, dimension);
   add_tiles(tile, rows / tile);
   add_tiles(rows % tile, rows % tile > 0 ? 1 : 0);
-  return exchanges;
+  return collectives;
 }
 
-std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
-                                           const Mesh& mesh, DType dtype, bool clips_norm) {
-  using When = LayerExchange::When;
-  std::vector<LayerExchange> exchanges = exchanges_of_copies(config, dimension, mesh, dtype, clips_norm);
+}  // namespace
+
+std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
+                                              const Mesh& mesh, DType dtype, bool clips_norm) {
+  using When = LayerCollective::When;
+  std::vector<LayerCollective> collectives = collectives_of_copies(config, dimension, mesh, dtype, clips_norm);
   const bool scatters = config.loss_reduction == LossReduction::reduce_scatter;
   const AxisSet all = mesh.larger_than_one(config.axes());
-  if (scatters && !all.empty()) exchanges.push_back({When::forward, Operation::all_reduce, all, 1, dtype});
+  if (scatters && !all.empty()) collectives.push_back({When::forward, Operation::all_reduce, all, 1, dtype});
   const AxisSet shared = mesh.larger_than_one(config.class_axes());
-  if (shared.empty()) return exchanges;
-  const auto add = [&](When when, Operation operation, std::int64_t elements, DType type) -> LayerExchange& {
-    return exchanges.emplace_back(LayerExchange{when, operation, shared, elements, type});
+  if (shared.empty()) return collectives;
+  const auto add = [&](When when, Operation operation, std::int64_t elements, DType type) -> LayerCollective& {
+    return collectives.emplace_back(LayerCollective{when, operation, shared, elements, type});
   };
   const int ranks = mesh.size(shared);
-  const std::int64_t classes = shard(config.classes, ranks, 0).size;
+  const std::int64_t classes = config.classes_of(ranks, 0).size;
   // The ranks' parts of these are proportional to their rows.
   const auto gather_rows = [&](std::int64_t width, DType type) {
     add(When::forward, Operation::all_gather, rows.of_group * width, type).sent = (ranks - 1) * rows.of_first * width;
@@ -129,7 +144,7 @@ std::vector<LayerExchange> Head::exchanges(const HeadConfig& config, std::int64_
   }
   add(When::backward, Operation::reduce_scatter, rows.of_group * dimension, dtype).sent =
       (rows.of_group - rows.of_first) * dimension;
-  return exchanges;
+  return collectives;
 }
 
 }  // namespace heddle

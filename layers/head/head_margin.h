@@ -19,8 +19,7 @@ class HeadMargin {
   void begin_step();
   /// The margin of a micro-batch's rows. `inverse_norms` are those of this rank's own embeddings. A collective call.
   RowMargin of_rows(const LogitsInput& input, const Tensor& inverse_norms);
-  /// Exchanges the statistics of the rows that these ranks have seen, each of which has seen different ones. A
-  /// collective call.
+  /// Exchanges the statistics of rows among these ranks, each of which has seen different rows. A collective call.
   void add_rows_of(Communicator& ranks);
   /// Adds the rows since begin_step to the running statistics.
   void end_step();

@@ -76,7 +76,7 @@ std::vector<Tensor> rows_of_ranks(const LogitsInput& input, const Tensor& x) {
 
 std::vector<Tensor> columns_of_ranks(const LogitsInput& input, const Tensor& x) {
   std::vector<Tensor> parts;
-  for (const ShardRange& range : input.columns) parts.push_back(slice_tensor(x, 1, range.begin, range.end()));
+  for (const IndexRange& range : input.columns) parts.push_back(slice_tensor(x, 1, range.begin, range.end()));
   return parts;
 }
 
@@ -86,7 +86,7 @@ bool scatters_loss(const LogitsInput& input) {
 
 }  // namespace
 
-ShardRange LogitsInput::own_rows() const {
+IndexRange LogitsInput::own_rows() const {
   const auto before = share.begin() + ranks.rank();
   return {std::accumulate(share.begin(), before, std::int64_t{0}), *before};
 }
@@ -115,7 +115,7 @@ RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Ten
     const Tensor all = input.ranks.all_reduce(sums, Reduction::sum);
     kernels.margin_loss(reference, all, Tensor(), losses.log_sums, losses.loss);
     if (!input.wants_loss) return losses;
-    const ShardRange own = input.own_rows();
+    const IndexRange own = input.own_rows();
     const Tensor target = input.ranks.reduce_scatter(target_logit, input.share);
     Tensor log_sums = losses.log_sums.rows(own.begin, own.end());
     losses.loss = Tensor::empty_like(target);
@@ -134,6 +134,20 @@ RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Ten
   losses.loss = Tensor::empty_like(target_logit);
   kernels.margin_loss(reference, both.rows(0, 1).reshape({batch}), shared, losses.log_sums, losses.loss);
   return losses;
+}
+
+LogitsResult compute_logits(const LogitsInput& input) {
+  switch (input.config.logits) {
+    case Logits::gathered:
+      return gathered_logits(input);
+    case Logits::transposed:
+      return transposed_logits(input);
+    case Logits::sharded:
+      return sharded_logits(input);
+    case Logits::fused:
+      break;
+  }
+  return fused_logits(input);
 }
 
 LogitsResult gathered_logits(const LogitsInput& input) {
@@ -187,7 +201,7 @@ LogitsResult transposed_logits(const LogitsInput& input) {
     const MemoryScope scope(input.rows.device(), Category::communication);
     return std::vector<Tensor>(input.ranks.all_to_all(parts));
   };
-  const ShardRange own = input.own_rows();
+  const IndexRange own = input.own_rows();
   const HeadColumns columns{.labels = input.labels.rows(own.begin, own.end()),
                             .scale = gathered(logits.columns.scale),
                             .bias = gathered(logits.columns.bias)};

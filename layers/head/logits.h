@@ -24,7 +24,7 @@ struct LogitsInput {
   const HeadConfig& config;
   Communicator& ranks;
   const ClassTiles& classes;        // this rank's columns
-  std::vector<ShardRange> columns;  // each rank's columns among those of all ranks
+  std::vector<IndexRange> columns;  // each rank's columns among those of all ranks
   Tensor rows;                      // [B, d]
   Tensor factors;                   // the rows in the type of the products
   Tensor labels;                    // [B], columns among those of all ranks
@@ -34,9 +34,9 @@ struct LogitsInput {
   RowMargin margin{};
 
   /// This rank's columns.
-  const ShardRange& own() const { return columns[static_cast<std::size_t>(ranks.rank())]; }
+  const IndexRange& own() const { return columns[static_cast<std::size_t>(ranks.rank())]; }
   /// The rows that are this rank's own.
-  ShardRange own_rows() const;
+  IndexRange own_rows() const;
 };
 
 /// The exponentials of phase 1, tile by tile.
@@ -72,6 +72,9 @@ struct LogitsResult {
   Tensor loss;      // [B], or of this rank's rows if loss_reduction is reduce_scatter; undefined if not wanted
   Tensor gradient;  // [B, d], by the rows: this rank's term of a sum over the ranks
 };
+
+/// Computes the logits in the way that the configuration names, which is one of the four below.
+LogitsResult compute_logits(const LogitsInput& input);
 
 /// Rank 0 gathers all logits, computes the loss and scatters the logits' gradients.
 LogitsResult gathered_logits(const LogitsInput& input);

@@ -1,5 +1,5 @@
-// The products of rows with a tile of the classes, as the head's kernels take them: one column per class, which is that
-// of its best centre if a class has several (Deng et al., "Sub-center ArcFace", 2020).
+// The products of rows with a tile of the classes, as the head's kernels take them: one column per class, which is the
+// column of its best centre if a class has several (Deng et al., "Sub-center ArcFace", 2020).
 #pragma once
 
 #include <cstdint>

@@ -71,8 +71,8 @@ struct Bound {
 
 Bound lagrangian_bound(const LayeredGraph& graph, std::int64_t budget, GraphPath cheap, GraphPath small) {
   Bound bound{0, small};
-  constexpr int most_rounds = 60;
-  for (int round = 0; round < most_rounds && cheap.bytes > small.bytes; ++round) {
+  constexpr int max_rounds = 60;
+  for (int round = 0; round < max_rounds && cheap.bytes > small.bytes; ++round) {
     const double price = (small.cost.first - cheap.cost.first) / static_cast<double>(cheap.bytes - small.bytes);
     if (price <= bound.seconds_a_byte && round > 0) break;
     bound.seconds_a_byte = std::max(price, 0.0);
@@ -114,26 +114,26 @@ class FrontSearch {
   /// promising one is kept.
   void improve() {
     constexpr std::size_t work = 10000000;
-    const std::size_t most_ways = std::clamp<std::size_t>(work / graph_.edges.size(), 16, 1024);
-    if (std::optional<GraphPath> path = walk(0, std::numeric_limits<std::size_t>::max(), most_ways))
+    const std::size_t max_ways = std::clamp<std::size_t>(work / graph_.edges.size(), 16, 1024);
+    if (std::optional<GraphPath> path = walk(0, std::numeric_limits<std::size_t>::max(), max_ways))
       best_ = *std::move(path);
   }
   /// Within `gap` of the shortest path: 0.01 is one per cent. Empty if that takes too many labels.
-  std::optional<GraphPath> find(double gap, std::size_t most_labels) {
-    return walk(gap, most_labels, std::numeric_limits<std::size_t>::max());
+  std::optional<GraphPath> find(double gap, std::size_t max_labels) {
+    return walk(gap, max_labels, std::numeric_limits<std::size_t>::max());
   }
   const GraphPath& best() const { return best_; }
 
  private:
-  std::optional<GraphPath> walk(double gap, std::size_t most_labels, std::size_t most_ways) {
+  std::optional<GraphPath> walk(double gap, std::size_t max_labels, std::size_t max_ways) {
     reach_ = best_.cost.first * (1 - gap + rounding);
     labels_ = 0;
     followed_.clear();
     fronts_.assign(graph_.nodes(), {});
     fronts_[0].emplace_back();
     for (std::size_t node = 0; node + 1 < graph_.nodes(); ++node) {
-      if (labels_ > most_labels) return {};
-      const Front front = most_promising(std::exchange(fronts_[node], {}), most_ways);
+      if (labels_ > max_labels) return {};
+      const Front front = most_promising(std::exchange(fronts_[node], {}), max_ways);
       for (const Label& way : front) {
         followed_.push_back({way.before, way.edge});
         for (std::size_t e = graph_.first_edge[node]; e < graph_.first_edge[node + 1]; ++e) extend(way, e);
@@ -230,9 +230,9 @@ std::optional<GraphPath> shortest_path_within(const LayeredGraph& graph, std::in
   if (small.bytes > budget) return {};
   FrontSearch search(graph, budget, lagrangian_bound(graph, budget, std::move(cheap), small));
   search.improve();
-  constexpr std::size_t most_labels = 200000;
+  constexpr std::size_t max_labels = 200000;
   for (const double gap : {0.0, 1e-4, 1e-3, 1e-2})
-    if (std::optional<GraphPath> path = search.find(gap, most_labels)) return path;
+    if (std::optional<GraphPath> path = search.find(gap, max_labels)) return path;
   return search.best();
 }
 

@@ -4,7 +4,7 @@
 
 #include "framework/description/describe.h"
 #include "framework/tensors/memory.h"
-#include "layers/planner/plan_states.h"
+#include "layers/planner/placement_states.h"
 
 namespace heddle {
 
@@ -19,17 +19,23 @@ std::size_t index_in(std::vector<Placements>& known, const Placements& placement
 constexpr std::array<Parallel, 6> all_kinds{Parallel::data,   Parallel::replicate, Parallel::group,
                                             Parallel::column, Parallel::row,       Parallel::parameter};
 
+/// The kind that the user requests for a layer along one axis.
+std::optional<Parallel> requested_along(Axis axis, const ModelSpec::Application& application,
+                                        const PlannerOptions& options) {
+  if (options.automatic || !application.request) return {};
+  const Axis default_axis = options.mesh.size(Axis::tp) > 1 ? Axis::tp : Axis::dp;
+  const bool is_over = application.request->over.value_or(default_axis) == axis;
+  return is_over ? application.request->kind : application.request->other;
+}
+
 /// How a layer may be placed along one axis.
-std::vector<LayerOption> options_along(Axis axis, const ModelDescription& model,
-                                       const ModelDescription::Application& application,
+std::vector<LayerOption> options_along(Axis axis, const ModelSpec& model, const ModelSpec::Application& application,
                                        const PlannerOptions& options) {
   const AxisUse use{axis, options.mesh.size(axis)};
-  const Axis default_axis = options.mesh.size(Axis::tp) > 1 ? Axis::tp : Axis::dp;
-  const bool is_requested =
-      !options.automatic && application.request && application.request->over.value_or(default_axis) == axis;
+  const std::optional<Parallel> requested = requested_along(axis, application, options);
   std::vector<Parallel> kinds{Parallel::data};
-  if (is_requested)
-    kinds = {application.request->kind};
+  if (requested)
+    kinds = {*requested};
   else if (options.automatic || application.layer->follows())
     kinds.assign(all_kinds.begin(), all_kinds.end());
   const std::vector<Shape> inputs = model.input_shapes(application, options.samples);
@@ -56,28 +62,34 @@ bool go_together(Parallel a, Parallel b) {
   return !(cuts_channels(a) && cuts_channels(b)) && !(a == Parallel::parameter && b == Parallel::parameter);
 }
 
-constexpr std::size_t most_plan_states = 50000;
+[[noreturn]] void refuse_pair(const std::string& layer, const PlacementRequest& request) {
+  fail<InputError>(
+      "{}: cannot be placed as {} and {}: expected at most one of column, row and group, and parameter at most once",
+      layer, name_of(request.kind), name_of(*request.other));
+}
+
+constexpr std::size_t max_placement_states = 50000;
 
 /// The problem's steps: the model's input, its layers, its output.
 class Planner {
  public:
-  Planner(const ModelDescription& model, const PlannerOptions& options)
+  Planner(const ModelSpec& model, const PlannerOptions& options)
       : model_(model), options_(options), costs_(model, options), values_(model.applications().size() + 2) {
     problem_.counts_bytes = options.memory_budget.has_value();
     for (const Axis axis : layer_axes)
       if (options.mesh.size(axis) > 1) output_[axis] = Placement::shard(0);
   }
 
-  PlacementPlan plan() {
+  ModelPlacement place() {
     add_input();
     for (std::size_t i = 0; i < model_.applications().size(); ++i) add_layer(i);
     problem_.steps.push_back(
         {.inputs = {last_value()}, .choices = {{.wanted = {index_in(values_[last_value()].wanted, output_)}}}});
     price_values();
-    const GraphPath path = find_path(graph_of(problem_, most_plan_states));
-    PlacementPlan plan{.mesh = options_.mesh, .input = values_[0].made[path.choices[0]], .output = output_};
-    for (std::size_t i = 0; i < layers_.size(); ++i) plan.layers.push_back(layers_[i][path.choices[i + 1]]);
-    return plan;
+    const GraphPath path = find_path(graph_of(problem_, max_placement_states));
+    ModelPlacement placement{.mesh = options_.mesh, .input = values_[0].made[path.choices[0]], .output = output_};
+    for (std::size_t i = 0; i < layers_.size(); ++i) placement.layers.push_back(layers_[i][path.choices[i + 1]]);
+    return placement;
   }
 
  private:
@@ -105,25 +117,25 @@ class Planner {
         made.back()[axis] = Placement::shard(0);
       }
     }
-    PlanProblem::Step& step = problem_.steps.emplace_back();
+    PlacementProblem::Step& step = problem_.steps.emplace_back();
     for (std::size_t i = 0; i < made.size(); ++i)
       step.choices.push_back({.made = i, .cost = weigh(0, costs_.loading_seconds(made[i]))});
   }
 
   void add_layer(std::size_t index) {
-    const ModelDescription::Application& application = model_.applications()[index];
-    PlanProblem::Step& step = problem_.steps.emplace_back();
+    const ModelSpec::Application& application = model_.applications()[index];
+    PlacementProblem::Step& step = problem_.steps.emplace_back();
     step.inputs.assign(application.inputs.begin(), application.inputs.end());
     std::vector<PerAxis<LayerOption>>& kept = layers_.emplace_back();
     for (const PerAxis<LayerOption>& options : combinations(application)) {
       const LayerLayout layout{options_.mesh, {}, options, {}};
-      PlanProblem::Choice choice;
+      PlacementProblem::Choice choice;
       for (std::size_t i = 0; i < step.inputs.size(); ++i)
         choice.wanted.push_back(index_in(values_[step.inputs[i]].wanted, layout.input(i)));
       choice.made = index_in(values_[index + 1].made, layout.output());
       const LayerCosts costs = costs_.layer(index, options);
       double communication = 0;
-      for (const PlannedCollective& collective : costs.collectives) communication += collective.seconds;
+      for (const CollectiveCost& collective : costs.collectives) communication += collective.seconds;
       choice.cost = weigh(communication, costs.seconds);
       choice.bytes = costs.bytes;
       if (is_beaten(choice, step.choices)) continue;
@@ -132,7 +144,7 @@ class Planner {
     }
   }
 
-  std::vector<PerAxis<LayerOption>> combinations(const ModelDescription::Application& application) const {
+  std::vector<PerAxis<LayerOption>> combinations(const ModelSpec::Application& application) const {
     std::vector<PerAxis<LayerOption>> all(1);
     for (const Axis axis : layer_axes) {
       if (options_.mesh.size(axis) == 1) continue;
@@ -147,11 +159,12 @@ class Planner {
         }
       all = std::move(extended);
     }
+    if (all.empty()) refuse_pair(application.name, *application.request);
     return all;
   }
   /// By one whose inputs and output have the same placement.
-  bool is_beaten(const PlanProblem::Choice& choice, const std::vector<PlanProblem::Choice>& others) const {
-    return std::any_of(others.begin(), others.end(), [&](const PlanProblem::Choice& other) {
+  bool is_beaten(const PlacementProblem::Choice& choice, const std::vector<PlacementProblem::Choice>& others) const {
+    return std::any_of(others.begin(), others.end(), [&](const PlacementProblem::Choice& other) {
       return other.wanted == choice.wanted && other.made == choice.made && other.cost <= choice.cost &&
              (!options_.memory_budget || other.bytes <= choice.bytes);
     });
@@ -159,7 +172,7 @@ class Planner {
 
   void price_values() {
     for (std::size_t v = 0; v <= last_value(); ++v) {
-      PlanProblem::Step& step = problem_.steps[v];
+      PlacementProblem::Step& step = problem_.steps[v];
       const int index = static_cast<int>(v);
       step.wanted = values_[v].wanted.size();
       for (const Placements& made : values_[v].made)
@@ -178,19 +191,19 @@ class Planner {
     return *std::move(path);
   }
 
-  const ModelDescription& model_;
+  const ModelSpec& model_;
   PlannerOptions options_;
-  PlanCosts costs_;
+  PlacementCosts costs_;
   std::vector<Value> values_;
   std::vector<std::vector<PerAxis<LayerOption>>> layers_;  // one list per application: its choices
   Placements output_{};
-  PlanProblem problem_;
+  PlacementProblem problem_;
 };
 
 }  // namespace
 
-PlacementPlan place(const ModelDescription& model, const PlannerOptions& options) {
-  return Planner(model, options).plan();
+ModelPlacement place(const ModelSpec& model, const PlannerOptions& options) {
+  return Planner(model, options).place();
 }
 
 }  // namespace heddle

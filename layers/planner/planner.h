@@ -1,7 +1,7 @@
-// Chooses the placement of every layer: the plan with the least communication time over the whole model.
+// Chooses the placement of every layer so that the whole model has the least communication time.
 #pragma once
 
-#include "layers/planner/plan_costs.h"
+#include "layers/planner/placement_costs.h"
 
 namespace heddle {
 
@@ -10,15 +10,15 @@ namespace heddle {
 /// any way that it offers. With `automatic` every layer may be placed in any way that it offers. No layer is column,
 /// row or group along two axes, nor parameter along two.
 ///
-/// The plan has the least communication time per step, where a redistribution counts once for all readers that want a
-/// value in the same placement, and of such plans the least computing time; with `automatic` it has the least sum of
-/// both. It is found by dynamic programming over the values that are alive between two layers: in which placement each
-/// was made, and to which it has been redistributed. The result is exact unless more than 50,000 such states are
+/// The result has the least communication time per step, where a redistribution counts once for all readers that want a
+/// value in the same placement, and of such placements the least computing time; with `automatic` it has the least sum
+/// of both. It is found by dynamic programming over the values that are alive between two layers: in which placement
+/// each was made, and to which it has been redistributed. The result is exact unless more than 50,000 such states are
 /// possible at once, in which case the cheapest are kept. With a budget (shortest_path_within) it is exact, or within a
 /// bound for models of hundreds of layers.
 ///
 /// InputError names the layer that cannot be placed as requested and gives the reason, or says which budget would be
 /// enough.
-PlacementPlan place(const ModelDescription& model, const PlannerOptions& options);
+ModelPlacement place(const ModelSpec& model, const PlannerOptions& options);
 
 }  // namespace heddle

@@ -4,18 +4,18 @@
 
 namespace heddle {
 
-std::vector<ShardRange> sqrt_segments(const ShardRange& range) {
+std::vector<IndexRange> sqrt_segments(const IndexRange& range) {
   const auto count = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(range.size))));
-  std::vector<ShardRange> segments;
+  std::vector<IndexRange> segments;
   for (std::int64_t i = 0; i < count; ++i) {
-    const ShardRange part = shard(range.size, count, i);
+    const IndexRange part = shard(range.size, count, i);
     segments.push_back({range.begin + part.begin, part.size});
   }
   return segments;
 }
 
-std::vector<ShardRange> marked_segments(const ModelDescription& model, const ShardRange& range) {
-  std::vector<ShardRange> segments;
+std::vector<IndexRange> marked_segments(const ModelSpec& model, const IndexRange& range) {
+  std::vector<IndexRange> segments;
   for (std::int64_t i = range.begin; i < range.end(); ++i) {
     if (!model.applications()[static_cast<std::size_t>(i)].recomputed) continue;
     if (segments.empty() || segments.back().end() != i) segments.push_back({i, 0});

@@ -4,16 +4,16 @@
 
 #include <vector>
 
-#include "layers/model_description.h"
+#include "layers/model_spec.h"
 #include "parallel/communicator/shard.h"
 
 namespace heddle {
 
 /// Divides a range of n applications into about sqrt(n) segments of equal length, so that memory grows as sqrt(n) (Chen
 /// et al. 2016, "Training deep nets with sublinear memory cost").
-std::vector<ShardRange> sqrt_segments(const ShardRange& range);
+std::vector<IndexRange> sqrt_segments(const IndexRange& range);
 
 /// The layers of the range that are marked to be recomputed; consecutive ones form one segment.
-std::vector<ShardRange> marked_segments(const ModelDescription& model, const ShardRange& range);
+std::vector<IndexRange> marked_segments(const ModelSpec& model, const IndexRange& range);
 
 }  // namespace heddle

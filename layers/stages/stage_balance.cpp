@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/error.h"
-#include "layers/planner/plan_report.h"
+#include "layers/planner/placement_report.h"
 
 namespace heddle {
 
@@ -22,7 +22,7 @@ void check_stages(int stages, std::size_t layers) {
 }
 
 /// One for each application.
-std::vector<bool> main_path(const ModelDescription& model) {
+std::vector<bool> main_path(const ModelSpec& model) {
   const auto& applications = model.applications();
   std::vector<bool> is_main(applications.size());
   for (int value = model.last_value(); value > 0;) {
@@ -119,29 +119,29 @@ class EvenCut {
   double bound_ = infinity;
 };
 
-StageLoads time_loads(const ModelDescription& model, const PlacementPlan& plan, const PlannerOptions& options) {
-  const PlanReport planned = report(model, plan, options);
+StageLoads time_loads(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options) {
+  const PlacementReport planned = report(model, placement, options);
   StageLoads loads;
   for (const LayerCosts& layer : planned.layers) {
     double seconds = layer.seconds;
-    for (const PlannedCollective& collective : layer.collectives)
-      if (collective.cargo != Cargo::gradients) seconds += collective.seconds;
+    for (const CollectiveCost& collective : layer.collectives)
+      if (collective.payload != Payload::gradients) seconds += collective.seconds;
     loads.each.push_back(seconds);
   }
-  for (const PlannedRedistribution& redistribution : planned.redistributions)
-    for (const PlannedConversion& step : redistribution.steps)
+  for (const RedistributionCost& redistribution : planned.redistributions)
+    for (const ConversionCost& step : redistribution.steps)
       loads.each[std::min(redistribution.reader, loads.each.size() - 1)] +=
           (step.forward ? step.forward->seconds : 0) + (step.backward ? step.backward->seconds : 0);
   return loads;
 }
 
-StageLoads memory_loads(const ModelDescription& model, const PlacementPlan& plan, const PlannerOptions& options) {
-  const PlanCosts costs(model, options);
-  const ValueForms forms(model, plan);
+StageLoads memory_loads(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options) {
+  const PlacementCosts costs(model, options);
+  const ValueForms forms(model, placement);
   StageLoads loads;
   std::set<std::size_t> seen;
   for (std::size_t i = 0; i < model.applications().size(); ++i) {
-    loads.each.push_back(static_cast<double>(costs.layer(i, plan.layers[i]).bytes));
+    loads.each.push_back(static_cast<double>(costs.layer(i, placement.layers[i]).bytes));
     loads.held.push_back(0);
     for (const std::size_t form : forms.inputs(static_cast<int>(i)))
       if (seen.insert(form).second)
@@ -152,7 +152,7 @@ StageLoads memory_loads(const ModelDescription& model, const PlacementPlan& plan
 
 }  // namespace
 
-std::vector<int> weighted_layers(const ModelDescription& model) {
+std::vector<int> weighted_layers(const ModelSpec& model) {
   const std::vector<bool> is_main = main_path(model);
   std::vector<int> layers;
   for (std::size_t i = 0; i < is_main.size(); ++i) {
@@ -163,7 +163,7 @@ std::vector<int> weighted_layers(const ModelDescription& model) {
   return layers;
 }
 
-StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64_t> counts, int stages) {
+StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> counts, int stages) {
   const std::vector<int> layers = weighted_layers(model);
   if (counts.size() != static_cast<std::size_t>(stages))
     fail<InputError>("model.stages.balance: expected {} number{}, one for each stage, got [{}]", stages,
@@ -188,10 +188,10 @@ StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64
   return cut;
 }
 
-StageCut cut_as_named(const ModelDescription& model, int stages) {
+StageCut cut_as_named(const ModelSpec& model, int stages) {
   StageCut cut{.begins = {0}, .end = model.last_value()};
   for (int i = 0; i < model.last_value(); ++i) {
-    const ModelDescription::Application& application = model.applications()[static_cast<std::size_t>(i)];
+    const ModelSpec::Application& application = model.applications()[static_cast<std::size_t>(i)];
     const int last = cut.stages() - 1;
     const int stage = application.stage.value_or(last);
     if (i == 0 && stage != 0)
@@ -207,7 +207,7 @@ StageCut cut_as_named(const ModelDescription& model, int stages) {
   return cut;
 }
 
-double StageLoads::of_stage(int stage, const ShardRange& applications) const {
+double StageLoads::of_stage(int stage, const IndexRange& applications) const {
   const auto at = static_cast<std::size_t>(stage);
   double load = 0;
   for (auto i = static_cast<std::size_t>(applications.begin); i < static_cast<std::size_t>(applications.end()); ++i) {
@@ -222,14 +222,14 @@ StageCut most_even_cut(const StageLoads& loads, int stages) {
   return EvenCut(loads, stages).find();
 }
 
-StageLoads loads_of(const ModelDescription& model, const PlacementPlan& plan, const PlannerOptions& options,
+StageLoads loads_of(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options,
                     BalanceBy by) {
-  if (by == BalanceBy::time) return time_loads(model, plan, options);
-  if (by == BalanceBy::memory) return memory_loads(model, plan, options);
-  const PlanCosts costs(model, options);
+  if (by == BalanceBy::time) return time_loads(model, placement, options);
+  if (by == BalanceBy::memory) return memory_loads(model, placement, options);
+  const PlacementCosts costs(model, options);
   StageLoads loads;
   for (std::size_t i = 0; i < model.applications().size(); ++i)
-    loads.each.push_back(static_cast<double>(costs.layer(i, plan.layers[i]).parameters));
+    loads.each.push_back(static_cast<double>(costs.layer(i, placement.layers[i]).parameters));
   return loads;
 }
 

@@ -7,23 +7,23 @@
 #include <vector>
 
 #include "framework/description/enum_table.h"
-#include "layers/planner/plan_costs.h"
+#include "layers/planner/placement_costs.h"
 #include "layers/stages/stage_cut.h"
 
 namespace heddle {
 
 /// The applications on the main path that multiply by weights (convolutions and linear layers), ascending. The main
 /// path follows the first inputs back from the last value; shortcuts are not on it.
-std::vector<int> weighted_layers(const ModelDescription& model);
+std::vector<int> weighted_layers(const ModelSpec& model);
 
 /// Cuts into stages with these numbers of weighted layers, each at least one. Layers without weights stay with the
 /// weighted layer before them, and shortcuts with their block. InputError unless there is one number per stage and the
 /// numbers add up to all weighted layers.
-StageCut cut_by_counts(const ModelDescription& model, std::span<const std::int64_t> counts, int stages);
+StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> counts, int stages);
 
 /// Cuts into stages as the applications name them; an application that names none is in the stage of the one before it.
 /// InputError names the first layer that returns to an earlier stage or skips one.
-StageCut cut_as_named(const ModelDescription& model, int stages);
+StageCut cut_as_named(const ModelSpec& model, int stages);
 
 /// The load that each application adds to its stage.
 struct StageLoads {
@@ -35,7 +35,7 @@ struct StageLoads {
   /// The factor by which a stage takes longer for `each` because its rank is slower; if empty, 1 for all.
   std::vector<double> slowness{};
 
-  double of_stage(int stage, const ShardRange& applications) const;
+  double of_stage(int stage, const IndexRange& applications) const;
 };
 
 /// The cut whose most loaded stage has the least load, and of such cuts one with the least sum of squares, so that the
@@ -51,9 +51,9 @@ inline constexpr auto enum_names<BalanceBy> = enum_table<BalanceBy>({
     {BalanceBy::parameters, "parameters"},
     {BalanceBy::memory, "memory"},
 });
-/// The loads of a plan: the estimated seconds per step without sums of gradients; or the elements of parameters that a
-/// rank keeps; or the bytes, where values that the backward pass needs count as `held`.
-StageLoads loads_of(const ModelDescription& model, const PlacementPlan& plan, const PlannerOptions& options,
+/// The loads of a placed model: the estimated seconds per step without sums of gradients; or the elements of parameters
+/// that a rank keeps; or the bytes, where values that the backward pass needs count as `held`.
+StageLoads loads_of(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options,
                     BalanceBy by);
 
 }  // namespace heddle

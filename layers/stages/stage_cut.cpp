@@ -4,7 +4,7 @@
 
 namespace heddle {
 
-ShardRange StageCut::stage(int index) const {
+IndexRange StageCut::stage(int index) const {
   const auto at = static_cast<std::size_t>(index);
   return {begins[at], (at + 1 < begins.size() ? begins[at + 1] : end) - begins[at]};
 }
@@ -13,22 +13,22 @@ int StageCut::stage_of(int application) const {
   return static_cast<int>(std::upper_bound(begins.begin(), begins.end(), application) - begins.begin()) - 1;
 }
 
-ValueForms::ValueForms(const ModelDescription& model, const PlacementPlan& plan) {
+ValueForms::ValueForms(const ModelSpec& model, const ModelPlacement& placement) {
   const auto make = [&](int value) {
     made_.push_back(forms_.size());
-    forms_.push_back({.value = value, .where = plan.made(value), .origin = forms_.size(), .from = value - 1});
+    forms_.push_back({.value = value, .where = placement.made(value), .origin = forms_.size(), .from = value - 1});
   };
   make(0);
   const auto& applications = model.applications();
   for (std::size_t i = 0; i < applications.size(); ++i) {
     const int reader = static_cast<int>(i);
-    const LayerLayout layout = plan.layout(model, i, {});
+    const LayerLayout layout = placement.layout(model, i, {});
     std::vector<std::size_t>& inputs = inputs_.emplace_back();
     for (std::size_t input = 0; input < applications[i].inputs.size(); ++input)
       inputs.push_back(read(applications[i].inputs[input], layout.input(input), reader));
     make(reader + 1);
   }
-  result_ = read(model.last_value(), plan.output, model.last_value());
+  result_ = read(model.last_value(), placement.output, model.last_value());
 }
 
 std::size_t ValueForms::read(int value, const Placements& where, int reader) {
@@ -51,12 +51,12 @@ std::vector<std::size_t> ValueForms::crossing(int position) const {
   return crossing;
 }
 
-CrossingBytes crossing_bytes(const ModelDescription& model, const PlacementPlan& plan, const ValueForms& forms,
+CrossingBytes crossing_bytes(const ModelSpec& model, const ModelPlacement& placement, const ValueForms& forms,
                              int position, std::int64_t samples, DType dtype, const Mesh::Coordinates& at) {
   CrossingBytes bytes;
   for (const std::size_t index : forms.crossing(position)) {
     const ValueForm& form = forms.all()[index];
-    const Shape part = local_shape(model.shape(form.value, samples), form.where, plan.mesh, at);
+    const Shape part = local_shape(model.shape(form.value, samples), form.where, placement.mesh, at);
     const std::int64_t size = part.numel() * static_cast<std::int64_t>(size_of(dtype));
     bytes.forward += size;
     if (model.has_gradient(form.value)) bytes.backward += size;

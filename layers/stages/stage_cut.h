@@ -1,4 +1,4 @@
-// The cut of a model into stages, and the values that cross it: pure functions of the description and the plan. A cut
+// The cut of a model into stages, and the values that cross it: pure functions of the model's spec and placement. A cut
 // at position k lies before application k; stages are the ranges of applications between cuts.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/tensors/dtype.h"
-#include "layers/planner/placement_plan.h"
+#include "layers/planner/model_placement.h"
 
 namespace heddle {
 
@@ -16,7 +16,7 @@ struct StageCut {
   int end = 0;  // the number of applications
 
   int stages() const { return static_cast<int>(begins.size()); }
-  ShardRange stage(int index) const;
+  IndexRange stage(int index) const;
   int stage_of(int application) const;
   bool operator==(const StageCut&) const = default;
 };
@@ -39,7 +39,7 @@ struct ValueForm {
 /// is made or redistributed twice; a value that is read several stages later passes through the stages between.
 class ValueForms {
  public:
-  ValueForms(const ModelDescription& model, const PlacementPlan& plan);
+  ValueForms(const ModelSpec& model, const ModelPlacement& placement);
 
   /// In the order in which they are first wanted; the first form of a value is the one that its layer makes.
   const std::vector<ValueForm>& all() const { return forms_; }
@@ -50,7 +50,7 @@ class ValueForms {
   /// The form that it makes.
   std::size_t output(int application) const { return made_[static_cast<std::size_t>(application) + 1]; }
   /// The forms that cross a cut at `position`, ascending. At 0 that is the model's input; after the last application it
-  /// is the model's result, placed as the plan's output.
+  /// is the model's result, placed as its output.
   std::vector<std::size_t> crossing(int position) const;
 
  private:
@@ -68,7 +68,7 @@ struct CrossingBytes {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
 };
-CrossingBytes crossing_bytes(const ModelDescription& model, const PlacementPlan& plan, const ValueForms& forms,
+CrossingBytes crossing_bytes(const ModelSpec& model, const ModelPlacement& placement, const ValueForms& forms,
                              int position, std::int64_t samples, DType dtype, const Mesh::Coordinates& at = {});
 
 }  // namespace heddle

@@ -6,10 +6,10 @@ colours = {
     "workspace": "#999999",
     "communication": "#D55E00",
 }
-most_bars = 40
+max_bars = 40
 measured = [name for name in names if (memory["variant"] == name).any()]
-hidden = measured[most_bars:]
-measured = measured[:most_bars]
+hidden = measured[max_bars:]
+measured = measured[:max_bars]
 if measured:
     unit, size = binary_unit(totals.max())
     columns = min(len(measured), 3)

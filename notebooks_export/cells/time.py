@@ -1,6 +1,6 @@
 timed = [variant for variant in variants if variant["samples_per_second"] is not None]
-hidden = timed[most_bars:]
-timed = timed[:most_bars]
+hidden = timed[max_bars:]
+timed = timed[:max_bars]
 if timed:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 1.4 + 0.5 * len(timed)), sharey=True, layout="constrained")
     labels = [plain(variant["name"]) for variant in timed]

@@ -14,7 +14,8 @@ paint = {
 }
 by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "B": "backward (B)",
              "I": "input gradient (I)", "W": "weight gradient (W)"}
-by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load", "optimizer": "optimizer"}
+by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load", "optimizer": "optimizer",
+           "loader wait": "waiting, messages"}
 
 
 def kind_of(span):
@@ -49,10 +50,10 @@ def parse_trace(text):
 
 spans = read_results("trace.json", parse_trace) if Path("trace.json").exists() else parse_trace('{"traceEvents": []}')
 steps = {name: last_step(own) for name, own in spans.groupby("variant", sort=False)}
-most_variants, most_ranks = 16, 32
-drawn = [name for name in names if steps.get(name)][:most_variants]
+max_variants, max_ranks = 16, 32
+drawn = [name for name in names if steps.get(name)][:max_variants]
 if drawn:
-    rows = [min(len(steps[name]), most_ranks) for name in drawn]
+    rows = [min(len(steps[name]), max_ranks) for name in drawn]
     heights = [0.75 + 0.26 * count for count in rows]
     figure, axes = plt.subplots(len(drawn), 1, figsize=(11, sum(heights) + 0.6), sharex=True, squeeze=False,
                                 height_ratios=heights, layout="constrained")
@@ -62,7 +63,7 @@ if drawn:
     seen = set()
     for axis, name in zip(axes.flat, drawn):
         step = steps[name]
-        every = math.ceil(len(step) / most_ranks)
+        every = math.ceil(len(step) / max_ranks)
         shown = sorted(step)[::every]
         for row, rank in enumerate(shown):
             boxes = {}

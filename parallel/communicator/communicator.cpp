@@ -83,12 +83,12 @@ std::vector<Tensor> Communicator::for_all(const Tensor& x) const {
   return std::vector<Tensor>(static_cast<std::size_t>(size()), x);
 }
 
-Call Communicator::describe(Operation operation, int peer, std::span<const Tensor> parts) const {
+Call Communicator::call_of(Operation operation, std::optional<int> peer, std::span<const Tensor> parts) const {
   Call call;
   call.rank = transport_->world_rank(rank());
   call.operation = operation;
   call.start_seconds = traffic_->clock.now();
-  if (peer >= 0) call.peer = transport_->world_rank(peer);
+  if (peer) call.peer = transport_->world_rank(*peer);
   std::transform(parts.begin(), parts.end(), std::back_inserter(call.parts), [](const Tensor& x) {
     return Call::Part{x.dtype(), x.shape()};
   });
@@ -109,21 +109,21 @@ std::shared_ptr<PendingCall> Communicator::start(Call call, std::vector<Tensor> 
 Work<Tensor> Communicator::broadcast(const Tensor& x, int root) {
   check_rank("broadcast", root);
   if (rank() != root)
-    return Work<Tensor>(start(describe(Operation::broadcast, root, {}), {}, [root](PendingCall& pending) {
+    return Work<Tensor>(start(call_of(Operation::broadcast, root, {}), {}, [root](PendingCall& pending) {
       std::vector<Tensor> incoming(static_cast<std::size_t>(root) + 1);
       incoming.back() = empty(pending.device(), pending.call(root).parts[0]);
       pending.receive(incoming);
       return std::vector{incoming.back()};
     }));
   check("broadcast", x);
-  return Work<Tensor>(start(describe(Operation::broadcast, root, std::span(&x, 1)), for_all(x),
+  return Work<Tensor>(start(call_of(Operation::broadcast, root, std::span(&x, 1)), for_all(x),
                             [x](PendingCall&) { return std::vector{x}; }));
 }
 
 Work<Tensor> Communicator::reduce(const Tensor& x, int root, Reduction reduction) {
   check_rank("reduce", root);
   check_floating("reduce", x);
-  Call call = describe(Operation::reduce, root, std::span(&x, 1));
+  Call call = call_of(Operation::reduce, root, std::span(&x, 1));
   call.reduction = reduction;
   // Every rank reduces its slice and sends it to the root.
   const std::vector<std::int64_t> sizes = shard_sizes(x.numel(), size());
@@ -153,7 +153,7 @@ Work<Tensor> Communicator::reduce(const Tensor& x, int root, Reduction reduction
 
 Work<Tensor> Communicator::all_reduce(const Tensor& x, Reduction reduction) {
   check_floating("all_reduce", x);
-  Call call = describe(Operation::all_reduce, -1, std::span(&x, 1));
+  Call call = call_of(Operation::all_reduce, {}, std::span(&x, 1));
   call.reduction = reduction;
   const std::vector<std::int64_t> sizes = shard_sizes(x.numel(), size());
   return Work<Tensor>(
@@ -167,7 +167,7 @@ Work<Tensor> Communicator::all_reduce(const Tensor& x, Reduction reduction) {
 
 Work<void> Communicator::all_reduce_in_place(Tensor& x, Reduction reduction) {
   check_floating("all_reduce_in_place", x);
-  Call call = describe(Operation::all_reduce, -1, std::span(&x, 1));
+  Call call = call_of(Operation::all_reduce, {}, std::span(&x, 1));
   call.reduction = reduction;
   std::vector<Tensor> slices = split_rows(x.reshape({-1}), shard_sizes(x.numel(), size()));
   return Work<void>(start(std::move(call), slices, [reduction, slices](PendingCall& pending) {
@@ -180,7 +180,7 @@ Work<void> Communicator::all_reduce_in_place(Tensor& x, Reduction reduction) {
 Work<Tensor> Communicator::all_gather(const Tensor& x) {
   check_rows("all_gather", x);
   return Work<Tensor>(
-      start(describe(Operation::all_gather, -1, std::span(&x, 1)), for_all(x), [ranks = size()](PendingCall& pending) {
+      start(call_of(Operation::all_gather, {}, std::span(&x, 1)), for_all(x), [ranks = size()](PendingCall& pending) {
         std::vector<std::int64_t> rows;
         for (int p = 0; p < ranks; ++p) rows.push_back(pending.call(p).parts[0].shape[0]);
         Call::Part whole = pending.call(0).parts[0];
@@ -205,7 +205,7 @@ Work<Tensor> Communicator::reduce_scatter(const Tensor& x, std::span<const std::
     fail<InputError>("reduce_scatter: expected {} numbers of rows that make up {}, got {}", size(), to_string(x),
                      fmt::format("[{}]", fmt::join(rows, ",")));
   std::vector<Tensor> blocks = split_rows(x, rows);
-  Call call = describe(Operation::reduce_scatter, -1, blocks);
+  Call call = call_of(Operation::reduce_scatter, {}, blocks);
   call.reduction = reduction;
   return Work<Tensor>(start(std::move(call), std::move(blocks), [this_rank = rank()](PendingCall& pending) {
     const Call& mine = pending.call(this_rank);
@@ -218,7 +218,7 @@ Work<Tensor> Communicator::reduce_scatter(const Tensor& x, std::span<const std::
 Work<std::vector<Tensor>> Communicator::all_to_all(std::span<const Tensor> parts) {
   check_parts("all_to_all", parts);
   return Work<std::vector<Tensor>>(
-      start(describe(Operation::all_to_all, -1, parts), {parts.begin(), parts.end()},
+      start(call_of(Operation::all_to_all, {}, parts), {parts.begin(), parts.end()},
             [this_rank = rank(), ranks = size()](PendingCall& pending) {
               std::vector<Tensor> incoming;
               for (int p = 0; p < ranks; ++p)
@@ -233,7 +233,7 @@ Work<std::vector<Tensor>> Communicator::gather(const Tensor& x, int root) {
   check("gather", x);
   std::vector<Tensor> offered(static_cast<std::size_t>(size()));
   offered[static_cast<std::size_t>(root)] = x;
-  return Work<std::vector<Tensor>>(start(describe(Operation::gather, root, std::span(&x, 1)), std::move(offered),
+  return Work<std::vector<Tensor>>(start(call_of(Operation::gather, root, std::span(&x, 1)), std::move(offered),
                                          [is_root = rank() == root, ranks = size()](PendingCall& pending) {
                                            std::vector<Tensor> incoming;
                                            for (int p = 0; is_root && p < ranks; ++p)
@@ -247,7 +247,7 @@ Work<Tensor> Communicator::scatter(std::span<const Tensor> parts, int root) {
   check_rank("scatter", root);
   if (rank() != root) parts = {};
   if (rank() == root) check_parts("scatter", parts);
-  return Work<Tensor>(start(describe(Operation::scatter, root, parts), {parts.begin(), parts.end()},
+  return Work<Tensor>(start(call_of(Operation::scatter, root, parts), {parts.begin(), parts.end()},
                             [this_rank = rank(), root](PendingCall& pending) {
                               std::vector<Tensor> incoming(static_cast<std::size_t>(root) + 1);
                               incoming.back() = empty(pending.device(),
@@ -258,15 +258,14 @@ Work<Tensor> Communicator::scatter(std::span<const Tensor> parts, int root) {
 }
 
 Work<void> Communicator::barrier() {
-  return Work<void>(
-      start(describe(Operation::barrier, -1, {}), {}, [](PendingCall&) { return std::vector<Tensor>(); }));
+  return Work<void>(start(call_of(Operation::barrier, {}, {}), {}, [](PendingCall&) { return std::vector<Tensor>(); }));
 }
 
 std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
   const Communicating communicating(traffic_->clock);
-  Call call = describe(Operation::send, to, std::span(&x, 1));
+  Call call = call_of(Operation::send, to, std::span(&x, 1));
   call.sequence = ++sent_[static_cast<std::size_t>(to)];
-  call.start_seconds = traffic_->clock.departure(call.peer, x.bytes());
+  call.start_seconds = traffic_->clock.departure(*call.peer, x.bytes());
   // The call keeps x, so that x is freed when this rank waits, and not whenever the receiver has it.
   auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_,
                                                [x](PendingCall&) { return std::vector<Tensor>(); });
@@ -276,7 +275,7 @@ std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
 
 std::shared_ptr<PendingCall> Communicator::start_recv(int from) {
   const Communicating communicating(traffic_->clock);
-  Call call = describe(Operation::recv, from, {});
+  Call call = call_of(Operation::recv, from, {});
   call.sequence = ++received_[static_cast<std::size_t>(from)];
   auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_, [](PendingCall& message) {
     const Tensor y = empty(message.device(), message.call(0).parts[0]);
@@ -309,7 +308,7 @@ Work<Tensor> Communicator::exchange(const Tensor& x, int to, int from) {
 }
 
 Communicator Communicator::split(int color) {
-  Call call = describe(Operation::split, -1, {});
+  Call call = call_of(Operation::split, {}, {});
   call.color = color;
   std::vector<int> members;
   const std::shared_ptr<PendingCall> pending =

@@ -21,6 +21,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -175,7 +176,7 @@ class Communicator {
   std::shared_ptr<PendingCall> start(Call call, std::vector<Tensor> offered, Finish finish);
   std::shared_ptr<PendingCall> start_send(const Tensor& x, int to);
   std::shared_ptr<PendingCall> start_recv(int from);
-  Call describe(Operation operation, int peer, std::span<const Tensor> parts) const;
+  Call call_of(Operation operation, std::optional<int> peer, std::span<const Tensor> parts) const;
   std::vector<Tensor> for_all(const Tensor& x) const;
   void check(std::string_view verb, const Tensor& x) const;
   void check_floating(std::string_view verb, const Tensor& x) const;

@@ -35,7 +35,7 @@ struct Link {
 struct LinkModel {
   Link within_node{.latency = 5e-6, .bandwidth = 10e9};
   Link between_nodes{.latency = 20e-6, .bandwidth = 1.25e9};
-  /// World ranks 0 .. ranks_per_node - 1 are the first node, and so on; 0: all ranks are on one.
+  /// World ranks 0 .. ranks_per_node - 1 are the first node, and so on; 0 puts all on one.
   std::int64_t ranks_per_node = 0;
 
   std::int64_t node(int world_rank) const { return ranks_per_node == 0 ? 0 : world_rank / ranks_per_node; }

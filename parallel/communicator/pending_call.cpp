@@ -155,9 +155,9 @@ void PendingCall::check_agreement() const {
 double PendingCall::virtual_end() const {
   RankClock& clock = traffic_.clock;
   if (call_.operation == Operation::send)
-    return clock.left(call_.start_seconds, call_.rank, call_.peer, outcome_.sent_bytes);
+    return clock.left(call_.start_seconds, call_.rank, *call_.peer, outcome_.sent_bytes);
   if (call_.operation == Operation::recv)
-    return clock.arrival(calls_[0]->start_seconds, call_.peer, call_.rank, outcome_.received_bytes);
+    return clock.arrival(calls_[0]->start_seconds, *call_.peer, call_.rank, outcome_.received_bytes);
   double latest = 0;
   std::vector<int> ranks;
   for (const Call* call : calls_) {

@@ -12,6 +12,10 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+double steady_seconds() {
+  return std::chrono::duration<double>(RankClock::Steady::now().time_since_epoch()).count();
+}
+
 RankClock::RankClock(Steady::time_point epoch, Computed computed)
     : epoch_(epoch), computed_(std::move(computed)), began_(computed_()) {}
 

@@ -22,6 +22,8 @@ namespace heddle {
 
 /// CPU time of the calling thread, in seconds.
 double thread_cpu_seconds();
+/// The time of a clock that never goes back, in seconds from an arbitrary zero.
+double steady_seconds();
 
 /// The model behind a virtual clock.
 struct ClockModel {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "framework/tensors/shard_range.h"
+#include "framework/tensors/index_range.h"
 
 namespace heddle {
 
@@ -14,7 +14,7 @@ enum class Spread { replicated, sharded, partial };
 /// Part `index` of the range 0 .. total-1, cut into `parts` parts. Where `parts` does not divide `total`, each of the
 /// first total % parts parts is one longer (InsightFace's formula). With more parts than elements the last parts are
 /// empty. Batches, classes and channels are all sharded this way.
-constexpr ShardRange shard(std::int64_t total, std::int64_t parts, std::int64_t index) {
+constexpr IndexRange shard(std::int64_t total, std::int64_t parts, std::int64_t index) {
   const std::int64_t least = total / parts;
   const std::int64_t longer = total % parts;
   return {least * index + std::min(index, longer), least + (index < longer ? 1 : 0)};

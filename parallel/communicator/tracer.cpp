@@ -5,8 +5,8 @@ namespace heddle {
 namespace {
 
 std::optional<MessageName> message_of(const Call& call) {
-  if (call.operation == Operation::send) return MessageName{call.rank, call.peer, call.sequence};
-  if (call.operation == Operation::recv) return MessageName{call.peer, call.rank, call.sequence};
+  if (call.operation == Operation::send) return MessageName{call.rank, *call.peer, call.sequence};
+  if (call.operation == Operation::recv) return MessageName{*call.peer, call.rank, call.sequence};
   return std::nullopt;
 }
 

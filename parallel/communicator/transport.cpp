@@ -9,17 +9,17 @@ std::string what_it_does(const Call& call) {
   const char* const reduction = call.reduction == Reduction::sum ? "(sum)" : "(max)";
   switch (call.operation) {
     case Operation::reduce:
-      return fmt::format("{}{} to rank {}", name, reduction, call.peer);
+      return fmt::format("{}{} to rank {}", name, reduction, *call.peer);
     case Operation::all_reduce:
     case Operation::reduce_scatter:
       return name + reduction;
     case Operation::broadcast:
     case Operation::scatter:
     case Operation::recv:
-      return fmt::format("{} from rank {}", name, call.peer);
+      return fmt::format("{} from rank {}", name, *call.peer);
     case Operation::gather:
     case Operation::send:
-      return fmt::format("{} to rank {}", name, call.peer);
+      return fmt::format("{} to rank {}", name, *call.peer);
     default:
       return name;
   }

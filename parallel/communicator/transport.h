@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@
 namespace heddle {
 
 /// The largest number of ranks of a run.
-inline constexpr int most_ranks = 1024;
+inline constexpr int max_ranks = 1024;
 
 enum class Operation {
   broadcast,
@@ -68,8 +69,8 @@ struct Call {
   std::uint64_t sequence = 0;
   Operation operation = Operation::barrier;
   Reduction reduction = Reduction::sum;
-  /// World rank of the root or of the peer; -1 where there is none.
-  int peer = -1;
+  /// World rank of the root or of the peer, for operations that have one.
+  std::optional<int> peer{};
   /// For `split` only.
   int color = 0;
   /// The tensors that this rank sends: one, or one for each receiver; empty if it only receives.

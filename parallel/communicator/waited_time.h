@@ -7,23 +7,22 @@
 
 namespace heddle {
 
-/// The waiting rank calls `look` often; a gap between two calls counts as at most `longest_gap`.
+/// The waiting rank calls `look` often; a gap between two calls counts as at most `max_gap`.
 class WaitedTime {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit WaitedTime(Clock::duration longest_gap, Clock::time_point now = Clock::now())
-      : longest_gap_(longest_gap), last_(now) {}
+  explicit WaitedTime(Clock::duration max_gap, Clock::time_point now = Clock::now()) : max_gap_(max_gap), last_(now) {}
 
   /// The time that has passed so far.
   Clock::duration look(Clock::time_point now = Clock::now()) {
-    passed_ += std::clamp(now - last_, Clock::duration::zero(), longest_gap_);
+    passed_ += std::clamp(now - last_, Clock::duration::zero(), max_gap_);
     last_ = now;
     return passed_;
   }
 
  private:
-  Clock::duration longest_gap_;
+  Clock::duration max_gap_;
   Clock::time_point last_;
   Clock::duration passed_{};
 };

@@ -72,9 +72,9 @@ struct Schedule {
 };
 
 /// The largest schedule that a file or a command may ask for. Lists and simulation take about 180 bytes per cell.
-inline constexpr int most_stages = 65'536;
-inline constexpr int most_micro_batches = 1'000'000;
-inline constexpr std::int64_t most_cells = std::int64_t{1} << 25;
+inline constexpr int max_stages = 65'536;
+inline constexpr int max_micro_batches = 1'000'000;
+inline constexpr std::int64_t max_cells = std::int64_t{1} << 25;
 
 /// A schedule with empty lists, one for each rank that has a stage.
 Schedule empty_schedule(int micro_batches, std::vector<int> rank_of);

@@ -80,7 +80,7 @@ class CsvReader {
     schedule_.ranks.emplace_back();
     split(row, ',', [&](std::string_view cell) {
       ++cell_;
-      if (++cells_ > most_cells) wrong("more than {} cells", most_cells);
+      if (++cells_ > max_cells) wrong("more than {} cells", max_cells);
       cell = trimmed(cell);
       if (cell.empty()) return;
       if (cell.front() == '(') {
@@ -111,11 +111,11 @@ class CsvReader {
   /// Empty for an action of PyTorch's that does not compute.
   std::optional<Action> read_action(std::string_view text) const {
     std::string_view rest = text;
-    const std::optional<std::int64_t> stage = read_number(rest, most_stages, "stage");
+    const std::optional<std::int64_t> stage = read_number(rest, max_stages, "stage");
     const std::size_t letters = std::min(rest.find_first_of("0123456789"), rest.size());
     const std::string_view kind = rest.substr(0, letters);
     rest.remove_prefix(letters);
-    const std::optional<std::int64_t> micro_batch = read_number(rest, most_micro_batches, "micro-batch");
+    const std::optional<std::int64_t> micro_batch = read_number(rest, max_micro_batches, "micro-batch");
     const bool sharding = kind == "UNSHARD" || kind == "RESHARD" || kind == "REDUCE_GRAD";
     if (stage && rest.empty() && (micro_batch || sharding)) {
       if (sharding) return std::nullopt;

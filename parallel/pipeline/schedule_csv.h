@@ -12,7 +12,7 @@
 namespace heddle {
 
 /// Longer files are refused.
-inline constexpr std::uint64_t most_csv_bytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t max_csv_bytes = std::uint64_t{1} << 30;
 
 std::string to_csv(const Schedule& schedule);
 

@@ -22,33 +22,33 @@ StageCosts scaled(StageCosts costs, double factor) {
 }
 
 /// The number of warm-ups that are tried with the list scheduler for a placement.
-constexpr int most_warm_ups = 24;
+constexpr int max_warm_ups = 24;
 
 /// The divisors and multiples that are tried.
 std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
   std::vector<int> numbers;
   const int least = std::min(space.ranks, space.micro_batches);
-  for (int m = least; m <= std::max(space.micro_batches, space.most_micro_batches); ++m)
+  for (int m = least; m <= std::max(space.micro_batches, space.max_micro_batches); ++m)
     if (space.micro_batches % m == 0 || m % space.micro_batches == 0) numbers.push_back(m);
   return numbers;
 }
 
 /// About a minute, at about 10,000 cells per second.
 void check_size(const SearchSpace& space) {
-  constexpr int most_cells_weighed = 1 << 18;
+  constexpr int max_cells_weighed = 1 << 18;
   if (space.ranks < 1 || space.micro_batches < 1)
     fail<InputError>("search: expected at least 1 stage and 1 micro-batch, got {} and {}", space.ranks,
                      space.micro_batches);
-  const double chunks = space.most_chunks;
+  const double chunks = space.max_chunks;
   double cells = 0;
   for (const int micro_batches : numbers_of_micro_batches(space))
     cells += space.ranks * chunks * (chunks + 1) / 2 * micro_batches;
-  if (cells > most_cells_weighed)
+  if (cells > max_cells_weighed)
     fail<InputError>(
         "search: expected at most {} cells to try in all, got {:.0f} of {} stages, up to {} micro-batches and up to {} "
         "chunks",
-        most_cells_weighed, cells, space.ranks, std::max(space.micro_batches, space.most_micro_batches),
-        space.most_chunks);
+        max_cells_weighed, cells, space.ranks, std::max(space.micro_batches, space.max_micro_batches),
+        space.max_chunks);
 }
 
 class Search {
@@ -62,9 +62,9 @@ class Search {
     const std::vector<int> numbers = numbers_of_micro_batches(space_);
     for (const int micro_batches : numbers) weigh_named(micro_batches);
     for (const int micro_batches : numbers) {
-      for (int chunks = 1; chunks <= space_.most_chunks; ++chunks)
+      for (int chunks = 1; chunks <= space_.max_chunks; ++chunks)
         weigh_own(micro_batches, "searched", looped_stages(space_.ranks, chunks), chunks);
-      if (space_.most_chunks >= 2) weigh_own(micro_batches, "searched, V", folded_stages(space_.ranks), 2);
+      if (space_.max_chunks >= 2) weigh_own(micro_batches, "searched, V", folded_stages(space_.ranks), 2);
     }
     std::stable_sort(weighed_.begin(), weighed_.end(),
                      [this](const WeighedSchedule& a, const WeighedSchedule& b) { return is_better(a, b); });
@@ -74,8 +74,8 @@ class Search {
  private:
   void weigh_named(int micro_batches) {
     for (const ScheduleType& type : schedule_types()) {
-      const int most = type.most_chunks == 0 ? space_.most_chunks : std::min(type.most_chunks, space_.most_chunks);
-      for (int chunks = std::max(1, type.least_chunks); chunks <= most; ++chunks) {
+      const int most = std::min(type.max_chunks.value_or(space_.max_chunks), space_.max_chunks);
+      for (int chunks = std::max(1, type.min_chunks); chunks <= most; ++chunks) {
         const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
         std::optional<Schedule> schedule = made(type.name, shape);
         if (schedule) weighed_.push_back(weigh(std::string(type.name), shape, std::move(*schedule)));
@@ -96,7 +96,7 @@ class Search {
   void weigh_own(int micro_batches, std::string_view name, const std::vector<int>& rank_of, int chunks) {
     const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
     const int most = std::min(micro_batches, 3 * space_.ranks);
-    const int step = (most + most_warm_ups - 1) / most_warm_ups;
+    const int step = (most + max_warm_ups - 1) / max_warm_ups;
     std::optional<WeighedSchedule> best;
     for (int warm_up = most; warm_up >= 1; warm_up -= step)
       for (const double patience : {0.0, 0.5, 1.0})

@@ -12,13 +12,13 @@ namespace heddle {
 
 struct SearchSpace {
   int ranks = 1;
-  /// Its divisors and multiples m from `ranks` (or itself, if that is less) to most_micro_batches are tried. A step has
+  /// Its divisors and multiples m from `ranks` (or itself, if that is less) to max_micro_batches are tried. A step has
   /// the same samples with all of them, so that the costs of computing, the memory and a transfer's `occupies` scale by
   /// micro_batches / m.
   int micro_batches = 1;
-  int most_micro_batches = 1;
+  int max_micro_batches = 1;
   /// Stages per rank.
-  int most_chunks = 4;
+  int max_chunks = 4;
   /// The costs of one micro-batch on one rank at `micro_batches`, which its stages share.
   StageCosts costs;
   TransferCosts transfer;

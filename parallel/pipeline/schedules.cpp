@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/description/nearest.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -19,17 +20,20 @@ constexpr std::array schedule_table{
     ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe, 1, 1},
     ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b, 1,
                  1},
-    ScheduleType{"interleaved", "1f1b over several stages per rank, with a smaller bubble (Narayanan et al. 2021)",
-                 interleaved, 1, 0},
-    ScheduleType{"looped_bfs", "breadth-first over several stages per rank (Lamy-Poirier 2023)", looped_bfs, 1, 0},
+    ScheduleType{"interleaved",
+                 "1f1b over several stages per rank, with a smaller bubble (Narayanan et al. 2021)",
+                 interleaved,
+                 1,
+                 {}},
+    ScheduleType{"looped_bfs", "breadth-first over several stages per rank (Lamy-Poirier 2023)", looped_bfs, 1, {}},
     ScheduleType{"zb_h1", "1f1b with the weight parts in its bubble, with the same memory (Qi et al. 2023)", zb_h1, 1,
                  1},
     ScheduleType{"zb_h2", "no bubble if F = I = W, with twice the memory (Qi et al. 2023)", zb_h2, 1, 1},
     ScheduleType{"zb_v", "no bubble if F = I = W, with 1f1b's memory on all ranks (Qi et al. 2024)", zb_v, 2, 2},
     ScheduleType{"v_half", "half of 1f1b's memory, on all ranks (Qi et al. 2024)", v_half, 2, 2},
     ScheduleType{"v_min", "a third of 1f1b's memory, on all ranks (Qi et al. 2024)", v_min, 2, 2},
-    ScheduleType{"interleaved_zb", "interleaved 1f1b with the weight parts in its gaps (PyTorch)", interleaved_zb, 1,
-                 0},
+    ScheduleType{
+        "interleaved_zb", "interleaved 1f1b with the weight parts in its gaps (PyTorch)", interleaved_zb, 1, {}},
     ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2,
                  2}};
 
@@ -39,9 +43,9 @@ const ScheduleType& type_named(std::string_view name) {
     if (type.name == name) return type;
     names.emplace_back(type.name);
   }
-  const std::string meant = nearest(name, names);
-  if (meant.empty()) fail<InputError>("unknown schedule {}: expected one of {}", name, fmt::join(names, ", "));
-  fail<InputError>("unknown schedule {}: did you mean {}?", name, meant);
+  if (const std::optional<std::string> meant = nearest(name, names))
+    fail<InputError>("unknown schedule {}: did you mean {}?", name, *meant);
+  fail<InputError>("unknown schedule {}: expected one of {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -105,7 +109,7 @@ std::span<const ScheduleType> schedule_types() {
 
 int usual_chunks(std::string_view name) {
   for (const ScheduleType& type : schedule_table)
-    if (type.name == name) return type.least_chunks == type.most_chunks ? type.least_chunks : 2;
+    if (type.name == name) return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
   return 1;
 }
 
@@ -114,20 +118,20 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   const auto [ranks, micro_batches, chunks] = shape;
   if (ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, ranks);
   if (micro_batches < 1) fail<InputError>("{}: expected at least 1 micro-batch, got {}", name, micro_batches);
-  const auto counted = [](int count) { return fmt::format("{} chunk{}", count, count == 1 ? "" : "s"); };
-  if (type.least_chunks == type.most_chunks && chunks != type.least_chunks) {
-    fail<InputError>("{}: expected {}, got {}", name, counted(type.least_chunks), chunks);
+  const auto counted_chunks = [](int count) { return counted(count, "chunk", "chunks"); };
+  if (type.min_chunks == type.max_chunks && chunks != type.min_chunks) {
+    fail<InputError>("{}: expected {}, got {}", name, counted_chunks(type.min_chunks), chunks);
   }
-  if (chunks < type.least_chunks) {
-    fail<InputError>("{}: expected at least {}, got {}", name, counted(type.least_chunks), chunks);
+  if (chunks < type.min_chunks) {
+    fail<InputError>("{}: expected at least {}, got {}", name, counted_chunks(type.min_chunks), chunks);
   }
-  if (type.most_chunks > 0 && chunks > type.most_chunks) {
-    fail<InputError>("{}: expected at most {}, got {}", name, counted(type.most_chunks), chunks);
+  if (type.max_chunks && chunks > *type.max_chunks) {
+    fail<InputError>("{}: expected at most {}, got {}", name, counted_chunks(*type.max_chunks), chunks);
   }
   const std::int64_t stages = static_cast<std::int64_t>(ranks) * chunks;
-  if (stages > most_stages || micro_batches > most_micro_batches || stages * micro_batches > most_cells) {
+  if (stages > max_stages || micro_batches > max_micro_batches || stages * micro_batches > max_cells) {
     fail<InputError>("{}: {} stages x {} micro-batches: expected at most {} x {}, and {} in all", name, stages,
-                     micro_batches, most_stages, most_micro_batches, most_cells);
+                     micro_batches, max_stages, max_micro_batches, max_cells);
   }
   return type.make(shape);
 }

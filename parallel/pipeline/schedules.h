@@ -3,6 +3,7 @@
 // as in a serial run.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -36,9 +37,9 @@ struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`
   std::string_view description;  // one line for `heddle list schedules`
   Schedule (*make)(const ScheduleShape&);
-  /// The least and the largest number of chunks that it takes; 0: no bound.
-  int least_chunks = 1;
-  int most_chunks = 1;
+  /// The least and the largest number of chunks that it takes; without the latter, any larger number.
+  int min_chunks = 1;
+  std::optional<int> max_chunks = 1;
 };
 /// All named schedules, in the order in which `heddle list schedules` prints them. A new one is a function and a row.
 std::span<const ScheduleType> schedule_types();

@@ -274,12 +274,12 @@ ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
 
   const auto cell = [&](int r) { return schedule.ranks[at(r)][at(walked.reached[at(r)])]; };
   std::string why = fmt::format("{}: deadlock:", to_string(cell(ranks.front())));
-  constexpr std::size_t most_named = 8;
-  for (std::size_t i = 0; i < std::min(ranks.size(), most_named); ++i) {
+  constexpr std::size_t max_named = 8;
+  for (std::size_t i = 0; i < std::min(ranks.size(), max_named); ++i) {
     why += fmt::format("{} rank {} waits in {} for {}", i == 0 ? "" : ",", ranks[i], to_string(cell(ranks[i])),
                        to_string(walked.waits_for[at(ranks[i])]));
   }
-  if (ranks.size() > most_named) why += fmt::format(", and {} more", ranks.size() - most_named);
+  if (ranks.size() > max_named) why += fmt::format(", and {} more", ranks.size() - max_named);
   return {ranks.front(), walked.reached[at(ranks.front())], why};
 }
 

@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-Tensor flat_rows_of(const Tensor& x, const ShardRange& range) {
+Tensor flat_rows_of(const Tensor& x, const IndexRange& range) {
   return x.reshape({x.numel()}).rows(range.begin, range.end());
 }
 
@@ -34,7 +34,7 @@ void gather_bucket(std::span<const FlatSharded> bucket) {
   std::int64_t at = 0;
   for (int rank = 0; rank < ranks.size(); ++rank)
     for (const FlatSharded& x : bucket) {
-      const ShardRange range = flat_range(x.whole, ranks, rank);
+      const IndexRange range = flat_range(x.whole, ranks, rank);
       if (rank != ranks.rank()) flat_rows_of(x.whole, range).copy_from(all.rows(at, at + range.size));
       at += range.size;
     }
@@ -42,7 +42,7 @@ void gather_bucket(std::span<const FlatSharded> bucket) {
 
 }  // namespace
 
-ShardRange flat_range(const Tensor& whole, const Communicator& ranks, int rank) {
+IndexRange flat_range(const Tensor& whole, const Communicator& ranks, int rank) {
   return shard(whole.numel(), ranks.size(), rank);
 }
 

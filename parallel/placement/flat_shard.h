@@ -13,7 +13,7 @@
 namespace heddle {
 
 /// The elements that rank `rank` holds of `whole`: shard(numel, ranks, rank).
-ShardRange flat_range(const Tensor& whole, const Communicator& ranks, int rank);
+IndexRange flat_range(const Tensor& whole, const Communicator& ranks, int rank);
 /// This rank's elements as a view [size]; the tensor itself if there is only one rank.
 Tensor flat_shard(const Tensor& whole, const Communicator& ranks);
 

@@ -78,9 +78,9 @@ Variable with_gathered(std::span<const GatheredWeight> weights,
   // A weight that no operation has captured is freed here and not gathered again. In a segment that will run again this
   // is not known yet; it records the same operations both times.
   Device& device = y.device();
-  if (device.recording() != Recording::edges)
+  if (device.recorder().recording() != Recording::edges)
     std::erase_if(all, [](const Captured& weight) { return weight.whole.is_sole_owner(); });
-  if (all.empty() && !device.segment()) return y;
+  if (all.empty() && !device.recorder().segment()) return y;
   for (const Captured& weight : all) weight.whole.storage()->release();
   const Tensor value = y.value();
   return record_collective(value, {y}, [all = std::move(all)](const Tensor& gradient, Wanted) {

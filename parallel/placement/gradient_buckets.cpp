@@ -32,18 +32,17 @@ void GradientBuckets::assign(std::int64_t bucket_bytes) {
   std::map<Kind, std::vector<std::size_t>> open;
   std::vector<std::vector<std::size_t>> closed;
   const auto bytes_of = [this](const std::vector<std::size_t>& members) {
-    return std::accumulate(members.begin(), members.end(), std::int64_t{0}, [this](std::int64_t sum, std::size_t m) {
-      return sum + members_[m].gradient.weight.bytes();
-    });
+    return std::accumulate(members.begin(), members.end(), std::int64_t{0},
+                           [this](std::int64_t sum, std::size_t m) { return sum + members_[m].gradient.bytes(); });
   };
   for (std::size_t m = members_.size(); m-- > 0;) {
     const PartialGradient& gradient = members_[m].gradient;
-    if (gradient.weight.bytes() >= bucket_bytes) {
+    if (gradient.bytes() >= bucket_bytes) {
       closed.push_back({m});
       continue;
     }
-    std::vector<std::size_t>& bucket = open[{gradient.ranks, gradient.weight.dtype(), gradient.sharded}];
-    if (bytes_of(bucket) + gradient.weight.bytes() > bucket_bytes) closed.push_back(std::exchange(bucket, {}));
+    std::vector<std::size_t>& bucket = open[{gradient.ranks, gradient.dtype(), gradient.sharded}];
+    if (bytes_of(bucket) + gradient.bytes() > bucket_bytes) closed.push_back(std::exchange(bucket, {}));
     bucket.push_back(m);
   }
   for (auto& [kind, bucket] : open)
@@ -107,7 +106,7 @@ Tensor GradientBuckets::pack(const Bucket& bucket) {
   }
   std::int64_t elements = 0;
   for (const std::size_t m : bucket.members) elements += members_[m].gradient.weight.numel();
-  const Tensor all = Tensor::empty(first.weight.device(), {elements}, first.weight.dtype());
+  const Tensor all = Tensor::empty(first.weight.device(), {elements}, first.dtype());
   // Without shards there is one part, which has every gradient as a whole. With shards, the first part has rank 0's
   // elements of each gradient, the second rank 1's, and so on.
   const int parts = first.sharded ? first.ranks->size() : 1;
@@ -115,7 +114,7 @@ Tensor GradientBuckets::pack(const Bucket& bucket) {
   for (int part = 0; part < parts; ++part)
     for (const std::size_t m : bucket.members) {
       const PartialGradient& gradient = members_[m].gradient;
-      const ShardRange range = shard(gradient.weight.numel(), parts, part);
+      const IndexRange range = shard(gradient.weight.numel(), parts, part);
       Tensor to = all.rows(at, at + range.size);
       at += range.size;
       const Tensor& from = gradient.accumulator->gradient();

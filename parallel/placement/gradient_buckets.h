@@ -20,6 +20,10 @@ struct PartialGradient {
   Communicator* ranks = nullptr;
   /// Whether only this rank's flat_shard of the sum is wanted, in whose shape the sum is returned.
   bool sharded = false;
+  std::optional<DType> type{};  // of the gradient, if it is not the parameter's
+
+  DType dtype() const { return type.value_or(weight.dtype()); }
+  std::int64_t bytes() const { return weight.numel() * static_cast<std::int64_t>(size_of(dtype())); }
 };
 
 /// All ranks make the same calls. Per step: `begin` before the last backward pass, `finish` after it.

@@ -8,7 +8,7 @@
 namespace heddle {
 
 std::string to_string(const Placement& placement) {
-  if (placement.value() == Spread::sharded) return fmt::format("S({})", placement.dimension());
+  if (placement.value() == Spread::sharded) return fmt::format("S({})", *placement.dimension());
   if (placement.value() == Spread::partial) return "P";
   return placement.gradient() == Spread::partial ? "R/P" : "R";
 }
@@ -30,31 +30,31 @@ Placements normalised(Placements placements, const Mesh& mesh) {
 void check_placements(const Shape& whole, const Placements& placements, const Mesh& mesh) {
   for (const Axis axis : all_axes) {
     const Placement& placement = placements[axis];
-    if (placement.value() == Spread::sharded && (placement.dimension() < 0 || placement.dimension() >= whole.rank()))
+    if (placement.value() == Spread::sharded && (*placement.dimension() < 0 || *placement.dimension() >= whole.rank()))
       fail<InputError>("placement {}: {} has no dimension {}", to_string(placements, mesh), to_string(whole),
-                       placement.dimension());
+                       *placement.dimension());
   }
 }
 
-std::vector<ShardRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
+std::vector<IndexRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
                                   const Mesh::Coordinates& at) {
   const Placements where = normalised(placements, mesh);
   check_placements(whole, where, mesh);
-  std::vector<ShardRange> box;
+  std::vector<IndexRange> box;
   for (const std::int64_t size : whole.dimensions()) box.push_back({0, size});
   for (const Axis axis : all_axes) {
     if (where[axis].value() != Spread::sharded) continue;
-    ShardRange& range = box[static_cast<std::size_t>(where[axis].dimension())];
-    const ShardRange part = shard(range.size, mesh.size(axis), at[axis]);
+    IndexRange& range = box[static_cast<std::size_t>(*where[axis].dimension())];
+    const IndexRange part = shard(range.size, mesh.size(axis), at[axis]);
     range = {range.begin + part.begin, part.size};
   }
   return box;
 }
 
 Shape local_shape(const Shape& whole, const Placements& placements, const Mesh& mesh, const Mesh::Coordinates& at) {
-  const std::vector<ShardRange> box = local_box(whole, placements, mesh, at);
+  const std::vector<IndexRange> box = local_box(whole, placements, mesh, at);
   std::vector<std::int64_t> sizes;
-  std::transform(box.begin(), box.end(), std::back_inserter(sizes), [](const ShardRange& range) { return range.size; });
+  std::transform(box.begin(), box.end(), std::back_inserter(sizes), [](const IndexRange& range) { return range.size; });
   return Shape(sizes);
 }
 

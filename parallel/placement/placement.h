@@ -7,6 +7,7 @@
 //   P      a term of the value, which is the sum over the ranks; its gradient replicated
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,24 +22,24 @@ class Placement {
   /// Makes the placement R.
   constexpr Placement() = default;
   static constexpr Placement replicate() { return {}; }
-  static constexpr Placement replicate_partial() { return {Spread::replicated, Spread::partial, -1}; }
+  static constexpr Placement replicate_partial() { return {Spread::replicated, Spread::partial, {}}; }
   static constexpr Placement shard(int dimension) { return {Spread::sharded, Spread::sharded, dimension}; }
-  static constexpr Placement partial() { return {Spread::partial, Spread::replicated, -1}; }
+  static constexpr Placement partial() { return {Spread::partial, Spread::replicated, {}}; }
 
   constexpr Spread value() const { return value_; }
   constexpr Spread gradient() const { return gradient_; }
-  /// The dimension of a shard, counted from the front; -1 for other kinds.
-  constexpr int dimension() const { return dimension_; }
+  /// The dimension of a shard, counted from the front; other kinds have none.
+  constexpr std::optional<int> dimension() const { return dimension_; }
   constexpr bool is_shard_of(int dimension) const { return value_ == Spread::sharded && dimension_ == dimension; }
   constexpr bool operator==(const Placement&) const = default;
 
  private:
-  constexpr Placement(Spread value, Spread gradient, int dimension)
+  constexpr Placement(Spread value, Spread gradient, std::optional<int> dimension)
       : value_(value), gradient_(gradient), dimension_(dimension) {}
 
   Spread value_ = Spread::replicated;
   Spread gradient_ = Spread::replicated;
-  int dimension_ = -1;
+  std::optional<int> dimension_{};
 };
 
 /// `R`, `R/P`, `S(0)`, `P`.
@@ -56,7 +57,7 @@ Placements normalised(Placements placements, const Mesh& mesh);
 void check_placements(const Shape& whole, const Placements& placements, const Mesh& mesh);
 
 /// The part of each dimension that the rank at these coordinates holds: a box of the whole tensor.
-std::vector<ShardRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
+std::vector<IndexRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
                                   const Mesh::Coordinates& at);
 /// The shape of that box. The rank at the coordinates 0, 0, 0 has the largest box.
 Shape local_shape(const Shape& whole, const Placements& placements, const Mesh& mesh, const Mesh::Coordinates& at);

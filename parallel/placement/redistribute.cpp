@@ -18,7 +18,7 @@ class Cut {
         inner_(outer.product(dimension + 1, outer.rank())) {}
 
   int ranks() const { return ranks_; }
-  ShardRange range(int rank) const { return shard(outer_[dimension_], ranks_, rank); }
+  IndexRange range(int rank) const { return shard(outer_[dimension_], ranks_, rank); }
   Shape part_shape(int rank) const { return outer_.with(dimension_, range(rank).size); }
   /// The parts are contiguous in the whole tensor, one after the other.
   bool is_of_rows() const { return rows_ == 1; }
@@ -30,7 +30,7 @@ class Cut {
 
   /// A rank's part of the whole; a view if the cut is of rows.
   Tensor part_of(const Tensor& whole, int rank) const {
-    const ShardRange part = range(rank);
+    const IndexRange part = range(rank);
     if (is_of_rows())
       return whole.reshape({whole.numel()}).rows(part.begin * inner_, part.end() * inner_).reshape(part_shape(rank));
     Tensor y = Tensor::empty(whole.device(), part_shape(rank), whole.dtype());
@@ -149,22 +149,23 @@ Placed change_dimension(std::string_view name, const Placed& x, int from, int to
 
 }  // namespace
 
-Tensor convert(const Tensor& x, const Half& from, const Half& to, const Shape& outer, Communicator& along) {
+Tensor convert(const Tensor& x, const Distribution& from, const Distribution& to, const Shape& outer,
+               Communicator& along) {
   if (from == to) return x;
   switch (from.spread) {
     case Spread::replicated:
-      if (to.spread == Spread::sharded) return Cut(outer, to.dimension, along).part_of(x, along.rank());
+      if (to.spread == Spread::sharded) return Cut(outer, *to.dimension, along).part_of(x, along.rank());
       return along.rank() == 0 ? x : Tensor::zeros_like(x);
     case Spread::sharded: {
-      const Cut cut(outer, from.dimension, along);
+      const Cut cut(outer, *from.dimension, along);
       if (to.spread == Spread::replicated) return gather_parts(x, cut, outer, along);
-      if (to.spread == Spread::sharded) return exchange_parts(x, from.dimension, to.dimension, outer, along);
+      if (to.spread == Spread::sharded) return exchange_parts(x, *from.dimension, *to.dimension, outer, along);
       Tensor y = Tensor::zeros(x.device(), outer, x.dtype());
       cut.put(x, along.rank(), y);
       return y;
     }
     case Spread::partial:
-      if (to.spread == Spread::sharded) return reduce_to_parts(x, Cut(outer, to.dimension, along), along);
+      if (to.spread == Spread::sharded) return reduce_to_parts(x, Cut(outer, *to.dimension, along), along);
       return along.all_reduce(x);
   }
   return x;
@@ -183,9 +184,9 @@ Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups) {
     const Shape outer = local_shape(x.whole, y.where, groups.mesh(), groups.coordinates());
     y.where[step.axis] = step.to;
     Communicator& along = groups.along(step.axis);
-    Tensor value = convert(y.value.value(), value_half(step.from), value_half(step.to), outer, along);
+    Tensor value = convert(y.value.value(), value_distribution(step.from), value_distribution(step.to), outer, along);
     y.value = record_collective(std::move(value), {y.value}, [step, outer, &along](const Tensor& dy, Wanted) {
-      return Gradients{convert(dy, gradient_half(step.to), gradient_half(step.from), outer, along)};
+      return Gradients{convert(dy, gradient_distribution(step.to), gradient_distribution(step.from), outer, along)};
     });
   }
   return y;

@@ -26,6 +26,7 @@ Placed dp2mp(const Placed& x, int dimension, Axis axis, MeshGroups& groups);
 Placed mp2dp(const Placed& x, int dimension, Axis axis, MeshGroups& groups);
 
 /// Without a graph, along one axis: `outer` is the shape of x where it is replicated along it.
-Tensor convert(const Tensor& x, const Half& from, const Half& to, const Shape& outer, Communicator& along);
+Tensor convert(const Tensor& x, const Distribution& from, const Distribution& to, const Shape& outer,
+               Communicator& along);
 
 }  // namespace heddle

@@ -16,13 +16,13 @@ namespace {
 bool is_possible(const Placements& where, const RedistributionStep& step, const Mesh& mesh) {
   for (const Axis inner : all_axes)
     if (inner > step.axis && mesh.size(inner) > 1 && where[inner].value() == Spread::sharded &&
-        (step.from.is_shard_of(where[inner].dimension()) || step.to.is_shard_of(where[inner].dimension())))
+        (step.from.is_shard_of(*where[inner].dimension()) || step.to.is_shard_of(*where[inner].dimension())))
       return false;
   return true;
 }
 
 /// Bytes that a rank sends, if `whole` is what it holds when replicated along the axis of k ranks and all divides.
-std::int64_t volume(const Half& from, const Half& to, std::int64_t whole, std::int64_t k) {
+std::int64_t volume(const Distribution& from, const Distribution& to, std::int64_t whole, std::int64_t k) {
   const std::optional<Operation> operation = operation_between(from, to);
   if (!operation) return 0;
   if (*operation == Operation::all_reduce) return 2 * (k - 1) * (whole / k);
@@ -125,8 +125,8 @@ class CheapestWay {
   }
   std::int64_t volume_of(const RedistributionStep& step, std::int64_t whole) const {
     const int k = mesh_.size(step.axis);
-    return volume(value_half(step.from), value_half(step.to), whole, k) +
-           volume(gradient_half(step.to), gradient_half(step.from), whole, k);
+    return volume(value_distribution(step.from), value_distribution(step.to), whole, k) +
+           volume(gradient_distribution(step.to), gradient_distribution(step.from), whole, k);
   }
 
   const Mesh& mesh_;
@@ -143,7 +143,7 @@ struct Traffic {
 };
 
 /// `outer` is the rank's part when the value is replicated along the axis, on which the rank is number `me` of `k`.
-Traffic traffic_of(const Half& from, const Half& to, const Shape& outer, DType dtype, int k, int me) {
+Traffic traffic_of(const Distribution& from, const Distribution& to, const Shape& outer, DType dtype, int k, int me) {
   const std::optional<Operation> operation = operation_between(from, to);
   if (!operation) return {};
   const auto size = static_cast<std::int64_t>(size_of(dtype));
@@ -153,16 +153,16 @@ Traffic traffic_of(const Half& from, const Half& to, const Shape& outer, DType d
   const std::int64_t whole = outer.numel() * size;
   switch (*operation) {
     case Operation::all_gather:
-      return {operation, (k - 1) * part(outer, from.dimension).numel() * size, whole};
+      return {operation, (k - 1) * part(outer, *from.dimension).numel() * size, whole};
     case Operation::reduce_scatter:
-      return {operation, whole - part(outer, to.dimension).numel() * size, whole};
+      return {operation, whole - part(outer, *to.dimension).numel() * size, whole};
     case Operation::all_reduce: {
       const std::int64_t mine = shard(outer.numel(), k, me).size * size;
       return {operation, whole - mine + (k - 1) * mine, whole};
     }
     default: {
-      const Shape mine = part(outer, from.dimension);
-      const std::int64_t sent = (mine.numel() - part(mine, to.dimension).numel()) * size;
+      const Shape mine = part(outer, *from.dimension);
+      const std::int64_t sent = (mine.numel() - part(mine, *to.dimension).numel()) * size;
       return {operation, sent, sent * k / (k - 1)};
     }
   }
@@ -181,7 +181,7 @@ void for_each_step(const Shape& whole, const Placements& from, const Placements&
 
 }  // namespace
 
-std::optional<Operation> operation_between(const Half& from, const Half& to) {
+std::optional<Operation> operation_between(const Distribution& from, const Distribution& to) {
   if (from == to) return {};
   if (from.spread == Spread::sharded && to.spread == Spread::sharded) return Operation::all_to_all;
   if (from.spread == Spread::sharded && to.spread == Spread::replicated) return Operation::all_gather;
@@ -210,8 +210,10 @@ std::vector<StepTraffic> redistribution_traffic(const Shape& whole, DType dtype,
   for_each_step(whole, from, to, mesh, [&](const RedistributionStep& step, const auto& outer_at) {
     const Shape outer = outer_at(at);
     const int k = mesh.size(step.axis);
-    const Traffic forth = traffic_of(value_half(step.from), value_half(step.to), outer, dtype, k, at[step.axis]);
-    const Traffic back = traffic_of(gradient_half(step.to), gradient_half(step.from), outer, dtype, k, at[step.axis]);
+    const Traffic forth =
+        traffic_of(value_distribution(step.from), value_distribution(step.to), outer, dtype, k, at[step.axis]);
+    const Traffic back =
+        traffic_of(gradient_distribution(step.to), gradient_distribution(step.from), outer, dtype, k, at[step.axis]);
     result.push_back({step, forth.operation, back.operation, forth.sent, back.sent});
   });
   return result;
@@ -225,7 +227,7 @@ RedistributionSeconds redistribution_seconds(const LinkModel& links, const Shape
     for (int rank = 0; rank < mesh.size(); ++rank) {
       if (mesh.coordinates(rank)[step.axis] != 0) continue;  // each group by its first rank
       const std::vector<int> group = mesh.ranks_over({step.axis}, rank);
-      const auto seconds = [&](const Half& before, const Half& after) {
+      const auto seconds = [&](const Distribution& before, const Distribution& after) {
         const std::optional<Operation> operation = operation_between(before, after);
         if (!operation) return 0.0;
         std::int64_t most = 0;
@@ -236,8 +238,9 @@ RedistributionSeconds redistribution_seconds(const LinkModel& links, const Shape
         }
         return collective_seconds(links, *operation, most, group);
       };
-      slowest.forward = std::max(slowest.forward, seconds(value_half(step.from), value_half(step.to)));
-      slowest.backward = std::max(slowest.backward, seconds(gradient_half(step.to), gradient_half(step.from)));
+      slowest.forward = std::max(slowest.forward, seconds(value_distribution(step.from), value_distribution(step.to)));
+      slowest.backward =
+          std::max(slowest.backward, seconds(gradient_distribution(step.to), gradient_distribution(step.from)));
     }
     total.forward += slowest.forward;
     total.backward += slowest.backward;

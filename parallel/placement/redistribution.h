@@ -17,19 +17,19 @@
 namespace heddle {
 
 /// What happens to the value, or to the gradient, along one axis.
-struct Half {
+struct Distribution {
   Spread spread = Spread::replicated;
-  int dimension = -1;
-  bool operator==(const Half&) const = default;
+  std::optional<int> dimension{};  // of a shard
+  bool operator==(const Distribution&) const = default;
 };
-constexpr Half value_half(const Placement& placement) {
+constexpr Distribution value_distribution(const Placement& placement) {
   return {placement.value(), placement.dimension()};
 }
-constexpr Half gradient_half(const Placement& placement) {
+constexpr Distribution gradient_distribution(const Placement& placement) {
   return {placement.gradient(), placement.dimension()};
 }
 /// The table's collective, if there is any.
-std::optional<Operation> operation_between(const Half& from, const Half& to);
+std::optional<Operation> operation_between(const Distribution& from, const Distribution& to);
 
 struct RedistributionStep {
   Axis axis = Axis::dp;

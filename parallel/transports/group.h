@@ -11,6 +11,8 @@
 
 namespace heddle {
 
+class Backend;
+
 /// The ranks of a communicator, as one of them sees it.
 struct Group {
   std::uint64_t id;          // the same on all members

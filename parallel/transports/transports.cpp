@@ -35,7 +35,7 @@ const std::array<TransportType, 3> types{{
      .restriction = "NCCL moves GPU memory only",
      .needs_own_gpu = true,
      .version = nccl_version,
-     .elements = [] { return nccl_elements(open_nccl()); }},
+     .element_path = [] { return nccl_elements(open_nccl()); }},
 }};
 
 }  // namespace

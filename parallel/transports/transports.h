@@ -2,6 +2,7 @@
 // looks up there what a transport needs.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,8 +13,8 @@ namespace heddle {
 
 struct TransportType {
   std::string_view name;
-  /// A name that experiment files of earlier versions use for it; empty: none.
-  std::string_view former_name{};
+  /// A name that experiment files of earlier versions use for it.
+  std::optional<std::string_view> former_name{};
   std::string_view description;
   /// The ranks are the processes of a job (job.h), one each. Otherwise they are threads of one process.
   bool needs_job = false;
@@ -23,11 +24,12 @@ struct TransportType {
   std::string_view restriction{};
   /// Each rank of a machine needs a GPU of its own.
   bool needs_own_gpu = false;
-  /// The version of its library that this program was built with, empty if it was built without; null: it has none.
-  std::string (*version)() = nullptr;
+  /// The version of its library that this program was built with, or nothing if it was built without; null for a
+  /// transport that has no library.
+  std::optional<std::string> (*version)() = nullptr;
   /// How elements move between the processes of a job; opens the library, and throws InputError if it is not there.
   /// Null: they go over the wire that connects the processes.
-  MakeElementPath (*elements)() = nullptr;
+  MakeElementPath (*element_path)() = nullptr;
 
   bool moves_memory_of(std::string_view device) const;
 };

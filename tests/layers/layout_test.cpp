@@ -35,7 +35,7 @@ std::vector<int> times_held(const Mesh& mesh, Axis axis, const LayerOption& opti
   return times;
 }
 
-std::string refusal(const DescriptionPointer& layer, Parallel kind, AxisUse use, const Shape& input) {
+std::string refusal(const LayerSpecPointer& layer, Parallel kind, AxisUse use, const Shape& input) {
   const auto option = layer->option(kind, use, std::span(&input, 1));
   const auto* refused = std::get_if<Refusal>(&option);
   return refused ? refused->why : "";
@@ -60,25 +60,25 @@ TEST_CASE("weights that are gathered before use are held in ranges of their elem
 }
 
 TEST_CASE("layers give the exact reason why they cannot be placed") {
-  const auto convolution = Convolution::describe({.in = 6, .out = 6, .groups = 3});
+  const auto convolution = Convolution::spec({.in = 6, .out = 6, .groups = 3});
   const Shape image{2, 8, 8, 6};
   const AxisUse two{Axis::tp, 2};
   CHECK(refusal(convolution, Parallel::group, two, image) == "its 3 groups do not divide by the ranks");
   CHECK(refusal(convolution, Parallel::group, {Axis::tp, 3}, image).empty());
   CHECK(refusal(convolution, Parallel::column, two, image) == "it has 3 groups: only group cuts it by channels");
-  const auto plain = Convolution::describe({.in = 6, .out = 3});
+  const auto plain = Convolution::spec({.in = 6, .out = 3});
   CHECK(refusal(plain, Parallel::group, two, image) == "it has one group only");
   CHECK(refusal(plain, Parallel::column, {Axis::tp, 4}, image) == "its 3 output channels are fewer than the ranks");
   CHECK(refusal(plain, Parallel::row, {Axis::tp, 8}, image) == "its 6 input channels are fewer than the ranks");
-  const auto depthwise = Convolution::describe({.in = 6, .out = 6, .groups = 6});
+  const auto depthwise = Convolution::spec({.in = 6, .out = 6, .groups = 6});
   CHECK(refusal(depthwise, Parallel::group, {Axis::tp, 4}, image).empty());
-  const auto norm = BatchNorm::describe({.channels = 6});
+  const auto norm = BatchNorm::spec({.channels = 6});
   CHECK(refusal(norm, Parallel::group, {Axis::dp, 2}, image) ==
         "it normalises the samples of each dp rank separately unless it is synchronized");
   CHECK(refusal(norm, Parallel::group, two, image).empty());
   CHECK(refusal(norm, Parallel::group, {Axis::tp, 8}, image) == "its 6 channels are fewer than the ranks");
-  CHECK(refusal(LayerNorm::describe(6), Parallel::group, two, image) == "it works on whole samples only");
-  CHECK(refusal(GlobalAveragePool::describe(), Parallel::column, two, image) ==
+  CHECK(refusal(LayerNorm::spec(6), Parallel::group, two, image) == "it works on whole samples only");
+  CHECK(refusal(GlobalAveragePool::spec(), Parallel::column, two, image) ==
         "each of its outputs comes from one channel: only group cuts it by channels");
   CHECK(refusal(norm, Parallel::parameter, two, image) == "its parameters are too small to be gathered");
 }

@@ -14,32 +14,32 @@ using namespace heddle;
 
 namespace {
 
-ModelDescription grouped_row() {
-  ModelDescription model({8, 8, 16});
-  model.then("head", Convolution::describe({.in = 16, .out = 32}));
+ModelSpec grouped_row() {
+  ModelSpec model({8, 8, 16});
+  model.then("head", Convolution::spec({.in = 16, .out = 32}));
   for (int i = 0; i < 4; ++i) {
     const std::string name = fmt::format("group{}", i);
-    model.then(name, Convolution::describe({.in = 32, .out = 32, .groups = 8}));
+    model.then(name, Convolution::spec({.in = 32, .out = 32, .groups = 8}));
     model.place(name, {Parallel::group});
-    model.then(name + ".bn", BatchNorm::describe({.channels = 32, .synchronized = true}));
-    model.then(name + ".relu", Activation::describe(ActivationKind::relu));
+    model.then(name + ".bn", BatchNorm::spec({.channels = 32, .synchronized = true}));
+    model.then(name + ".relu", Activation::spec(ActivationKind::relu));
   }
-  model.then("tail", Convolution::describe({.in = 32, .out = 16}));
+  model.then("tail", Convolution::spec({.in = 32, .out = 16}));
   return model;
 }
 
 }  // namespace
 
 TEST_CASE("a row of sharded group convolutions with norms and activations redistributes at its head and tail only") {
-  const ModelDescription model = grouped_row();
+  const ModelSpec model = grouped_row();
   const PlannerOptions options{.mesh = Mesh(1, 1, 4), .samples = 16};
-  const PlacementPlan plan = place(model, options);
-  PlanCosts costs(model, options);
+  const ModelPlacement plan = place(model, options);
+  PlacementCosts costs(model, options);
   std::string conversions;
   for (std::size_t i = 0; i < model.applications().size(); ++i)
     for (std::size_t input = 0; input < model.applications()[i].inputs.size(); ++input) {
       const int value = model.applications()[i].inputs[input];
-      for (const PlannedConversion& step :
+      for (const ConversionCost& step :
            costs.conversion(value, plan.made(value), plan.layout(model, i, {}).input(input)))
         conversions += fmt::format("{} takes {}\n", model.applications()[i].name, to_string(step.step));
     }
@@ -47,8 +47,8 @@ TEST_CASE("a row of sharded group convolutions with norms and activations redist
 }
 
 TEST_CASE("a layer that cannot be placed as requested is named, with the reason") {
-  ModelDescription model({4, 4, 30});
-  model.then("layer1.0.conv1", Convolution::describe({.in = 30, .out = 60, .groups = 30}));
+  ModelSpec model({4, 4, 30});
+  model.then("layer1.0.conv1", Convolution::spec({.in = 30, .out = 60, .groups = 30}));
   model.place("layer1.0.conv1", {Parallel::group});
   CHECK_THROWS_WITH_AS(
       (void)place(model, {.mesh = Mesh(1, 1, 4)}),
@@ -64,8 +64,8 @@ TEST_CASE("a layer that cannot be placed as requested is named, with the reason"
 }
 
 TEST_CASE("a parameter-parallel layer gathers its weight twice a micro-batch and scatters its gradient once") {
-  ModelDescription model({64});
-  model.then("fc", Linear::describe({.in = 64, .out = 32, .bias = false}));
+  ModelSpec model({64});
+  model.then("fc", Linear::spec({.in = 64, .out = 32, .bias = false}));
   model.place("fc", {Parallel::parameter});
   const PlannerOptions options{.mesh = Mesh(4),
                                .samples = 8,
@@ -73,8 +73,8 @@ TEST_CASE("a parameter-parallel layer gathers its weight twice a micro-batch and
                                .links = {.within_node = {.latency = 0.25, .bandwidth = 1024}},
                                .profile = {.flops = 1024, .bandwidth = 1e30},
                                .optimizer_states = 2};
-  const PlacementPlan plan = place(model, options);
-  const LayerCosts costs = PlanCosts(model, options).layer(0, plan.layers[0]);
+  const ModelPlacement plan = place(model, options);
+  const LayerCosts costs = PlacementCosts(model, options).layer(0, plan.layers[0]);
   CHECK(costs.parameters == 512);
   CHECK(costs.bytes == 4 * 512 * 4);
   // 2 n k^2 operations forward and once more for the weight's gradient: none flows to the images.
@@ -84,7 +84,7 @@ TEST_CASE("a parameter-parallel layer gathers its weight twice a micro-batch and
   const std::array<Operation, 3> operations{Operation::all_gather, Operation::all_gather, Operation::reduce_scatter};
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(costs.collectives[i].operation == operations[i]);
-    CHECK(costs.collectives[i].cargo == (i < 2 ? Cargo::weights : Cargo::gradients));
+    CHECK(costs.collectives[i].payload == (i < 2 ? Payload::weights : Payload::gradients));
     CHECK(costs.collectives[i].bytes == 3 * 3 * 512 * 4);
     CHECK(costs.collectives[i].seconds == 3 * 3 * (0.25 + 512 * 4 / 1024.0));
   }
@@ -92,9 +92,9 @@ TEST_CASE("a parameter-parallel layer gathers its weight twice a micro-batch and
 
 TEST_CASE("with automatic placements the heavier of features and weights stays where it is") {
   const auto kind_of = [](std::int64_t samples, std::int64_t width) {
-    ModelDescription model({width});
-    model.then("first", Linear::describe({.in = width, .out = width}));
-    model.then("fc", Linear::describe({.in = width, .out = width}));
+    ModelSpec model({width});
+    model.then("first", Linear::spec({.in = width, .out = width}));
+    model.then("fc", Linear::spec({.in = width, .out = width}));
     return place(model, {.mesh = Mesh(1, 1, 4), .samples = samples, .automatic = true}).layers[1][Axis::tp].kind;
   };
   CHECK(kind_of(16384, 64) == Parallel::data);

@@ -30,10 +30,10 @@ struct Price {
 
 class Reference {
  public:
-  Reference(const ModelDescription& model, const PlannerOptions& options)
+  Reference(const ModelSpec& model, const PlannerOptions& options)
       : model_(model), options_(options), costs_(model, options) {}
 
-  Price price(const PlacementPlan& plan) {
+  Price price(const ModelPlacement& plan) {
     Price price;
     price.computing = costs_.loading_seconds(plan.input);
     for (std::size_t i = 0; i < plan.layers.size(); ++i) add_layer(plan, i, price);
@@ -44,7 +44,7 @@ class Reference {
   /// Calls visit(plan) with each plan.
   template <class F>
   void for_each_plan(F&& visit) {
-    PlacementPlan plan{.mesh = options_.mesh};
+    ModelPlacement plan{.mesh = options_.mesh};
     for (const Axis axis : all_axes)
       if (options_.mesh.size(axis) > 1) plan.output[axis] = Placement::shard(0);
     plan.layers.resize(model_.applications().size());
@@ -76,7 +76,7 @@ class Reference {
   }
 
  private:
-  std::vector<PerAxis<LayerOption>> choices(const ModelDescription::Application& application) const {
+  std::vector<PerAxis<LayerOption>> choices(const ModelSpec::Application& application) const {
     std::vector<PerAxis<LayerOption>> all(1);
     for (const Axis axis : all_axes) {
       if (options_.mesh.size(axis) == 1) continue;
@@ -123,8 +123,8 @@ class Reference {
     return longest;
   }
 
-  void add_layer(const PlacementPlan& plan, std::size_t index, Price& price) const {
-    const LayerDescription& layer = *model_.applications()[index].layer;
+  void add_layer(const ModelPlacement& plan, std::size_t index, Price& price) const {
+    const LayerSpec& layer = *model_.applications()[index].layer;
     const LayerLayout layout = plan.layout(model_, index, {});
     const auto micro_batches = static_cast<double>(options_.micro_batches);
     std::map<unsigned, std::pair<AxisSet, double>> sums;
@@ -145,13 +145,14 @@ class Reference {
       }
     }
     for (const auto& [bits, sum] : sums) price.communication += slowest(Operation::all_reduce, sum.second, sum.first);
-    for (const LayerExchange& exchange : layer.exchanges(layout, DType::f32, options_.micro_batches))
-      price.communication += slowest(exchange.operation, static_cast<double>(exchange.elements * 4), exchange.axes) *
-                             (exchange.when == LayerExchange::When::step_end ? 1 : micro_batches);
+    for (const LayerCollective& collective : layer.collectives(layout, DType::f32, options_.micro_batches))
+      price.communication +=
+          slowest(collective.operation, static_cast<double>(collective.elements * 4), collective.axes) *
+          (collective.when == LayerCollective::When::step_end ? 1 : micro_batches);
     price.computing += costs_.layer(index, plan.layers[index]).seconds;
   }
 
-  void add_readings(const PlacementPlan& plan, int value, Price& price) {
+  void add_readings(const ModelPlacement& plan, int value, Price& price) {
     std::vector<Placements> wanted;
     const auto want = [&](const Placements& where) {
       if (std::find(wanted.begin(), wanted.end(), where) == wanted.end()) wanted.push_back(where);
@@ -179,9 +180,9 @@ class Reference {
     }
   }
 
-  const ModelDescription& model_;
+  const ModelSpec& model_;
   PlannerOptions options_;
-  PlanCosts costs_;
+  PlacementCosts costs_;
   std::vector<std::vector<PerAxis<LayerOption>>> choices_;
   std::map<std::tuple<int, int, int>, double> conversions_;
 };
@@ -204,9 +205,9 @@ class Drawing {
   std::int64_t below(std::uint64_t end) { return static_cast<std::int64_t>(draws_.below(end)); }
   bool coin() { return below(2) == 0; }
 
-  ModelDescription model(std::int64_t most_layers) {
-    ModelDescription model({4, 4, 1 + below(2) * 3});
-    for (std::int64_t i = 0, layers = 1 + below(static_cast<std::uint64_t>(most_layers)); i < layers; ++i) {
+  ModelSpec model(std::int64_t max_layers) {
+    ModelSpec model({4, 4, 1 + below(2) * 3});
+    for (std::int64_t i = 0, layers = 1 + below(static_cast<std::uint64_t>(max_layers)); i < layers; ++i) {
       const int from = coin() ? model.last_value() : static_cast<int>(below(model.last_value() + 1U));
       append(model, fmt::format("layer{}", i), from);
     }
@@ -226,7 +227,7 @@ class Drawing {
     if (coin()) options.links.ranks_per_node = 2;
     return options;
   }
-  void request(ModelDescription& model, const Mesh& mesh) {
+  void request(ModelSpec& model, const Mesh& mesh) {
     for (const auto& application : model.applications()) {
       const Axis axis = coin() ? Axis::dp : Axis::tp;
       const PlacementRequest request{static_cast<Parallel>(below(6)), axis};
@@ -238,27 +239,27 @@ class Drawing {
   }
 
  private:
-  void append(ModelDescription& model, const std::string& name, int from) {
+  void append(ModelSpec& model, const std::string& name, int from) {
     const std::int64_t channels = model.sample(from).back();
     switch (below(5)) {
       case 0:
-        model.apply(name, BatchNorm::describe({.channels = channels, .synchronized = coin()}), {from});
+        model.apply(name, BatchNorm::spec({.channels = channels, .synchronized = coin()}), {from});
         break;
       case 1:
         for (int other = 0; other < model.last_value(); ++other)
           if (other != from && model.sample(other) == model.sample(from)) {
-            model.apply(name, Add::describe(), {from, other});
+            model.apply(name, Add::spec(), {from, other});
             return;
           }
-        model.apply(name, Activation::describe(ActivationKind::relu), {from});
+        model.apply(name, Activation::spec(ActivationKind::relu), {from});
         break;
       default: {
         const bool grouped = channels > 1 && coin();
         model.apply(name,
-                    Convolution::describe({.in = channels,
-                                           .out = grouped ? channels : 4 + 2 * below(2),
-                                           .groups = grouped ? (coin() ? channels : 2) : 1,
-                                           .bias = coin()}),
+                    Convolution::spec({.in = channels,
+                                       .out = grouped ? channels : 4 + 2 * below(2),
+                                       .groups = grouped ? (coin() ? channels : 2) : 1,
+                                       .bias = coin()}),
                     {from});
       }
     }
@@ -277,7 +278,7 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, requests, branch
   for (std::uint64_t seed = 1; graphs < 160; ++seed) {
     Drawing draw(seed);
     const bool automatic = seed % 3 == 0;
-    ModelDescription model = draw.model(automatic ? 4 : 6);
+    ModelSpec model = draw.model(automatic ? 4 : 6);
     PlannerOptions options = draw.options(automatic);
     draw.request(model, options.mesh);
     Reference reference(model, options);
@@ -286,9 +287,9 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, requests, branch
     plans += reference.count();
     CAPTURE(seed);
     std::vector<Price> all;
-    reference.for_each_plan([&](const PlacementPlan& plan) { all.push_back(reference.price(plan)); });
+    reference.for_each_plan([&](const ModelPlacement& plan) { all.push_back(reference.price(plan)); });
     const auto check = [&](std::int64_t budget) {
-      const PlacementPlan plan = place(model, options);
+      const ModelPlacement plan = place(model, options);
       const Price price = reference.price(plan);
       CHECK(price.bytes <= budget);
       const auto [first, second] = objective(price, automatic);
@@ -326,7 +327,7 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, requests, branch
 TEST_CASE("a deep network is placed within its budget, too") {
   ModelConfig config;
   config.type = ModelType::iresnet100;
-  const ModelDescription model = make_model(config, {3, 112, 112});
+  const ModelSpec model = make_model(config, {3, 112, 112});
   PlannerOptions options{.mesh = Mesh(2, 1, 2), .samples = 64, .automatic = true};
   const Price free = Reference(model, options).price(place(model, options));
   options.memory_budget = free.bytes * 95 / 100;

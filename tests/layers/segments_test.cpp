@@ -19,22 +19,22 @@ namespace {
 using test::ModelPointer;
 
 /// A model of this many layers with 64 channels each: linear, gelu, linear, gelu ..
-ModelDescription chain(int layers) {
-  ModelDescription model({64});
+ModelSpec chain(int layers) {
+  ModelSpec model({64});
   for (int i = 0; i < layers; ++i) {
     const bool is_linear = i % 2 == 0;
     model.then(fmt::format("{}{}", is_linear ? "linear" : "gelu", i),
-               is_linear ? Linear::describe({.in = 64, .out = 64}) : Activation::describe(ActivationKind::gelu));
+               is_linear ? Linear::spec({.in = 64, .out = 64}) : Activation::spec(ActivationKind::gelu));
   }
   return model;
 }
 
 /// The most bytes of activations at once in one step on plan.
-std::int64_t peak_activations(const ModelDescription& description, const std::vector<ShardRange>& segments) {
+std::int64_t peak_activations(const ModelSpec& description, const std::vector<IndexRange>& segments) {
   std::int64_t peak = 0;
-  run_ranks({.backend = "plan", .threads = 1}, [&](Rank& rank) {
-    const auto shared = std::make_shared<ModelDescription>(description);
-    Model model(shared, std::make_shared<PlacementPlan>(place(*shared, {})), {}, {rank.device, {1}});
+  run_ranks({.backend = "plan", .backend_options = {.threads = 1}}, [&](Rank& rank) {
+    const auto shared = std::make_shared<ModelSpec>(description);
+    Model model(shared, std::make_shared<ModelPlacement>(place(*shared, {})), {}, {rank.device, {1}});
     if (!segments.empty()) model.set_segments(segments);
     const Pass pass{.rank = rank, .training = true, .samples = {0, 1000}};
     const Variable y = model.forward(Variable(Tensor::zeros(rank.device, {1000, 64}, DType::f32)), pass);
@@ -47,26 +47,26 @@ std::int64_t peak_activations(const ModelDescription& description, const std::ve
 }  // namespace
 
 TEST_CASE("sqrt makes about sqrt(n) segments of a stage's n layers") {
-  CHECK(sqrt_segments({5, 10}) == std::vector<ShardRange>{{5, 4}, {9, 3}, {12, 3}});
-  CHECK(sqrt_segments({2, 1}) == std::vector<ShardRange>{{2, 1}});
+  CHECK(sqrt_segments({5, 10}) == std::vector<IndexRange>{{5, 4}, {9, 3}, {12, 3}});
+  CHECK(sqrt_segments({2, 1}) == std::vector<IndexRange>{{2, 1}});
   CHECK(sqrt_segments({0, 100}).size() == 10);
 }
 
 TEST_CASE("layers that are to be recomputed make one segment with their neighbours, cut where a stage ends") {
-  ModelDescription model = chain(10);
+  ModelSpec model = chain(10);
   model.recompute("linear2");
   model.recompute("*3");
   model.recompute("gelu*");
-  CHECK(marked_segments(model, {0, 10}) == std::vector<ShardRange>{{1, 3}, {5, 1}, {7, 1}, {9, 1}});
-  CHECK(marked_segments(model, {2, 5}) == std::vector<ShardRange>{{2, 2}, {5, 1}});
+  CHECK(marked_segments(model, {0, 10}) == std::vector<IndexRange>{{1, 3}, {5, 1}, {7, 1}, {9, 1}});
+  CHECK(marked_segments(model, {2, 5}) == std::vector<IndexRange>{{2, 2}, {5, 1}});
   CHECK(message_of([&] { model.recompute("layer*"); }) == "model: no layer's name matches \"layer*\"");
 }
 
 TEST_CASE("segments keep their ends only") {
-  const ModelDescription model = chain(64);
+  const ModelSpec model = chain(64);
   const std::int64_t kept = peak_activations(model, {});
   CHECK(peak_activations(model, sqrt_segments({0, 64})) < kept / 2);
-  ModelDescription marked = model;
+  ModelSpec marked = model;
   marked.recompute("*");
   marked.recompute("*1");
   const std::int64_t one = peak_activations(marked, {});
@@ -76,15 +76,14 @@ TEST_CASE("segments keep their ends only") {
 
 TEST_CASE("an experiment recomputes by segments or by layers with the bits of a run that keeps all") {
   Experiment experiment = test::small_experiment(10, 8, 6, DType::f32);
-  ModelDescription model({8, 8, 3});
-  model.then("flatten", Flatten::describe());
+  ModelSpec model({8, 8, 3});
+  model.then("flatten", Flatten::spec());
   for (const char* name : {"a", "b", "c"}) {
-    model.then(fmt::format("{}.linear", name),
-               Linear::describe({.in = model.sample(model.last_value()).back(), .out = 6}));
-    model.then(fmt::format("{}.gelu", name), Activation::describe(ActivationKind::gelu));
-    model.then(fmt::format("{}.dropout", name), Dropout::describe(0.2));
+    model.then(fmt::format("{}.linear", name), Linear::spec({.in = model.sample(model.last_value()).back(), .out = 6}));
+    model.then(fmt::format("{}.gelu", name), Activation::spec(ActivationKind::gelu));
+    model.then(fmt::format("{}.dropout", name), Dropout::spec(0.2));
   }
-  const auto shared = std::make_shared<ModelDescription>(std::move(model));
+  const auto shared = std::make_shared<ModelSpec>(std::move(model));
   const test::Layout kept{.micro_batches = 2};
   test::Layout by_segments = kept;
   by_segments.pipeline.recompute = Recompute::sqrt;

@@ -10,7 +10,7 @@
 #include "experiments/training/layout/model_layout.h"
 #include "framework/scalars/random.h"
 #include "layers/activation.h"
-#include "layers/planner/plan_report.h"
+#include "layers/planner/placement_report.h"
 #include "layers/planner/planner.h"
 #include "models/models.h"
 #include "parallel/pipeline/passes.h"
@@ -24,18 +24,18 @@ namespace {
 
 const ImageShape faces{3, 112, 112};
 
-ModelDescription resnet18() {
+ModelSpec resnet18() {
   return make_model({.type = ModelType::resnet18}, faces);
 }
 
 /// The names of the layers with which the stages begin.
-std::vector<std::string> first_layers(const ModelDescription& model, const StageCut& cut) {
+std::vector<std::string> first_layers(const ModelSpec& model, const StageCut& cut) {
   std::vector<std::string> names;
   for (const int begin : cut.begins) names.push_back(model.applications()[static_cast<std::size_t>(begin)].name);
   return names;
 }
 
-std::string counts_error(const ModelDescription& model, const std::vector<std::int64_t>& counts, int stages) {
+std::string counts_error(const ModelSpec& model, const std::vector<std::int64_t>& counts, int stages) {
   return message_of([&] { (void)cut_by_counts(model, counts, stages); });
 }
 
@@ -73,7 +73,7 @@ std::pair<double, double> least_weight(const StageLoads& loads, int stages) {
 }  // namespace
 
 TEST_CASE("balance counts weighted layers of the main path: ResNet-18 has 18, cut between its layers") {
-  const ModelDescription model = resnet18();
+  const ModelSpec model = resnet18();
   CHECK(weighted_layers(model).size() == 18);
   const StageCut cut = cut_by_counts(model, std::vector<std::int64_t>{5, 4, 4, 5}, 4);
   CHECK(first_layers(model, cut) ==
@@ -88,22 +88,22 @@ TEST_CASE("balance counts weighted layers of the main path: ResNet-18 has 18, cu
 }
 
 TEST_CASE("a cut within a block leaves the shortcut's projection with its block") {
-  const ModelDescription model = resnet18();
+  const ModelSpec model = resnet18();
   // The cut lies between the two convolutions of layer2.0.
   const StageCut cut = cut_by_counts(model, std::vector<std::int64_t>{6, 12}, 2);
   CHECK(first_layers(model, cut)[1] == "layer2.0.conv2");
   // A projection that stands before its block's first convolution.
-  ModelDescription early({8, 8, 4});
-  const auto convolution = [] { return Convolution::describe({.in = 4, .out = 4}); };
+  ModelSpec early({8, 8, 4});
+  const auto convolution = [] { return Convolution::spec({.in = 4, .out = 4}); };
   const int a = early.then("a", convolution());
   const int projected = early.apply("projection", convolution(), {a});
   const int b = early.apply("b", convolution(), {a});
-  early.apply("sum", Add::describe(), {b, projected});
+  early.apply("sum", Add::spec(), {b, projected});
   CHECK(first_layers(early, cut_by_counts(early, std::vector<std::int64_t>{1, 1}, 2))[1] == "projection");
 }
 
 TEST_CASE("a balance that does not fit is refused") {
-  const ModelDescription model = resnet18();
+  const ModelSpec model = resnet18();
   CHECK(counts_error(model, {5, 4, 4, 4}, 4) ==
         "model.stages.balance: expected 18 weighted layers in all, [5,4,4,4] has 17");
   CHECK(counts_error(model, {5, 4, 9}, 4) ==
@@ -115,9 +115,9 @@ TEST_CASE("a balance that does not fit is refused") {
 
 TEST_CASE("stages that layers name are taken as they stand, a layer without one lies with the one before") {
   const auto cut_of = [](const std::vector<std::optional<int>>& stages, int expected) {
-    ModelDescription model({4});
+    ModelSpec model({4});
     for (std::size_t i = 0; i < stages.size(); ++i)
-      model.name_stage(model.then(fmt::format("layer{}", i), Linear::describe({.in = 4, .out = 4})), stages[i]);
+      model.name_stage(model.then(fmt::format("layer{}", i), Linear::spec({.in = 4, .out = 4})), stages[i]);
     return cut_as_named(model, expected);
   };
   const auto error_of = [&](const std::vector<std::optional<int>>& stages, int expected) {
@@ -170,10 +170,10 @@ TEST_CASE("two thousand layers fall to a thousand stages, loaded or not") {
 }
 
 TEST_CASE("loads of a plan: parameters and bytes sum up to the model's, times are those of the report") {
-  const ModelDescription model = resnet18();
+  const ModelSpec model = resnet18();
   const PlannerOptions options{.samples = 8, .micro_batches = 2};
-  const PlacementPlan plan = place(model, options);
-  const PlanReport planned = report(model, plan, options);
+  const ModelPlacement plan = place(model, options);
+  const PlacementReport planned = report(model, plan, options);
   const auto sum = [](const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); };
   double parameters = 0;
   double seconds = 0;
@@ -194,8 +194,8 @@ TEST_CASE("an experiment's cut is the balance it gives, what its layers name, or
   experiment.data.synthetic_identities.image = {3, 112, 112};
   experiment.head.classes = 10;
   experiment.train.micro_batches = 8;
-  const ModelDescription model = resnet18();
-  const PlacementPlan plan = place(model, {});
+  const ModelSpec model = resnet18();
+  const ModelPlacement plan = place(model, {});
   const Schedule schedule = make_schedule("gpipe", {.ranks = 4, .micro_batches = 8});
   const auto cut = [&] { return cut_of(model, experiment, plan, schedule); };
   const auto even = [&](BalanceBy by, std::vector<double> in_flight) {
@@ -219,7 +219,7 @@ TEST_CASE("an experiment's cut is the balance it gives, what its layers name, or
   experiment.model.stages.by = BalanceBy::time;
   CHECK(message_of([&] { (void)cut(); }) == "model.stages: expected either balance or by, got both");
   experiment.model.stages = {.by = BalanceBy::memory};
-  ModelDescription named = model;
+  ModelSpec named = model;
   named.name_stage(1, 0);
   CHECK(message_of([&] { (void)cut_of(named, experiment, plan, schedule); }) ==
         "model.stages: layers name their stages: expected neither balance nor by");
@@ -228,8 +228,8 @@ TEST_CASE("an experiment's cut is the balance it gives, what its layers name, or
 TEST_CASE("times that were measured, and a head on the last stage, move the cut") {
   Experiment experiment;
   experiment.head.classes = 10;
-  const ModelDescription model = resnet18();
-  const PlacementPlan plan = place(model, {});
+  const ModelSpec model = resnet18();
+  const ModelPlacement plan = place(model, {});
   const Schedule schedule = make_schedule("gpipe", {.ranks = 2, .micro_batches = 1});
   std::vector<double> seconds(model.applications().size());
   seconds[0] = seconds[1] = 1;

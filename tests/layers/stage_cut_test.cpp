@@ -22,20 +22,20 @@ namespace heddle::stage_cut_test {
 namespace {
 
 using test::ModelPointer;
-using PlanPointer = std::shared_ptr<const PlacementPlan>;
+using PlanPointer = std::shared_ptr<const ModelPlacement>;
 
 constexpr std::int64_t batch = 10;
 constexpr std::int64_t micro_batches = 3;
 
-PlanPointer plan_on(const Mesh& mesh, const ModelDescription& model) {
-  return std::make_shared<PlacementPlan>(place(model, {.mesh = mesh, .samples = batch / micro_batches}));
+PlanPointer plan_on(const Mesh& mesh, const ModelSpec& model) {
+  return std::make_shared<ModelPlacement>(place(model, {.mesh = mesh, .samples = batch / micro_batches}));
 }
 
 /// The rank's part of a micro-batch's images.
-Tensor images_of(Rank& rank, const ModelDescription& model, const PlacementPlan& plan, const ShardRange& samples) {
+Tensor images_of(Rank& rank, const ModelSpec& model, const ModelPlacement& plan, const IndexRange& samples) {
   const Tensor all = test::tensor(rank.device, model.shape(0, batch),
                                   test::normal_values(model.shape(0, batch).numel(), 7), DType::f32);
-  const ShardRange rows = local_box({samples.size}, plan.input, rank.mesh, rank.coordinates)[0];
+  const IndexRange rows = local_box({samples.size}, plan.input, rank.mesh, rank.coordinates)[0];
   return all.rows(samples.begin + rows.begin, samples.begin + rows.end());
 }
 
@@ -96,7 +96,7 @@ std::vector<Model> build_stages(Rank& rank, const ModelPointer& model, const Pla
   std::vector<Model> stages;
   begins.push_back(model->last_value());
   for (std::size_t s = 0; s + 1 < begins.size(); ++s)
-    stages.emplace_back(model, plan, rank.coordinates, construction, ShardRange{begins[s], begins[s + 1] - begins[s]});
+    stages.emplace_back(model, plan, rank.coordinates, construction, IndexRange{begins[s], begins[s + 1] - begins[s]});
   return stages;
 }
 
@@ -140,14 +140,14 @@ StepOutcome run_stages(Rank& rank, const ModelPointer& model, const PlanPointer&
 }
 
 /// Begins of 1 .. n stages.
-std::vector<int> random_cut(RandomStream& draws, const ModelDescription& model) {
+std::vector<int> random_cut(RandomStream& draws, const ModelSpec& model) {
   std::set<int> begins{0};
   for (std::uint64_t i = draws.below(7); i > 0; --i)
     begins.insert(static_cast<int>(draws.below(static_cast<std::uint64_t>(model.last_value()))));
   return {begins.begin(), begins.end()};
 }
 
-std::vector<int> every_layer(const ModelDescription& model) {
+std::vector<int> every_layer(const ModelSpec& model) {
   std::vector<int> begins;
   for (int i = 0; i < model.last_value(); ++i) begins.push_back(i);
   return begins;
@@ -155,7 +155,7 @@ std::vector<int> every_layer(const ModelDescription& model) {
 
 void check_cuts(const Mesh& mesh, std::uint64_t seed, std::int64_t cases) {
   WorldOptions options{.mesh = mesh};
-  options.threads = 1;
+  options.backend_options.threads = 1;
   RandomStream draws({seed}, Purpose::test, 0, 0);
   for (std::int64_t i = 0; i < cases; ++i) {
     const ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, mesh);
@@ -180,18 +180,18 @@ void check_cuts(const Mesh& mesh, std::uint64_t seed, std::int64_t cases) {
 
 /// x -> a -> b -> c -> (c + a) -> (.. + a): a's value is read three and four layers later.
 ModelPointer long_skips() {
-  ModelDescription model({4});
-  const auto linear = [](std::int64_t in) { return Linear::describe({.in = in, .out = 6}); };
+  ModelSpec model({4});
+  const auto linear = [](std::int64_t in) { return Linear::spec({.in = in, .out = 6}); };
   const int a = model.then("a", linear(4));
   model.then("b", linear(6));
-  model.then("c", Activation::describe(ActivationKind::gelu));
-  const int sum = model.apply("sum", Add::describe(), {model.last_value(), a});
-  model.apply("again", Add::describe(), {sum, a});
-  return std::make_shared<ModelDescription>(std::move(model));
+  model.then("c", Activation::spec(ActivationKind::gelu));
+  const int sum = model.apply("sum", Add::spec(), {model.last_value(), a});
+  model.apply("again", Add::spec(), {sum, a});
+  return std::make_shared<ModelSpec>(std::move(model));
 }
 
 /// The values that cross a cut, by their names.
-std::vector<std::string> crossing_names(const ModelDescription& model, const ValueForms& forms, int position) {
+std::vector<std::string> crossing_names(const ModelSpec& model, const ValueForms& forms, int position) {
   std::vector<std::string> names;
   for (const std::size_t form : forms.crossing(position)) {
     const int value = forms.all()[form].value;
@@ -217,12 +217,12 @@ TEST_CASE("the values that cross a cut are made before it and read after it") {
 }
 
 TEST_CASE("images that pass through a stage are given no gradient") {
-  ModelDescription model({4});
-  model.then("a", Linear::describe({.in = 4, .out = 4}));
-  model.apply("sum", Add::describe(), {model.last_value(), 0});
-  const auto description = std::make_shared<ModelDescription>(std::move(model));
+  ModelSpec model({4});
+  model.then("a", Linear::spec({.in = 4, .out = 4}));
+  model.apply("sum", Add::spec(), {model.last_value(), 0});
+  const auto description = std::make_shared<ModelSpec>(std::move(model));
   const PlanPointer plan = plan_on(Mesh(), *description);
-  run_ranks({.threads = 1}, [&](Rank& rank) {
+  run_ranks({.backend_options = {.threads = 1}}, [&](Rank& rank) {
     const std::vector<Model> stages = build_stages(rank, description, plan, {0, 1});
     REQUIRE(stages[1].inputs() == 2);
     CHECK_FALSE(stages[1].input_has_gradient(0));
@@ -234,7 +234,7 @@ TEST_CASE("images that pass through a stage are given no gradient") {
 
 TEST_CASE("skip connections over several cuts give the uncut model's bits") {
   const ModelPointer model = long_skips();
-  run_ranks({.threads = 1}, [&](Rank& rank) {
+  run_ranks({.backend_options = {.threads = 1}}, [&](Rank& rank) {
     const PlanPointer plan = plan_on(Mesh(), *model);
     CHECK(run_stages(rank, model, plan, every_layer(*model)) == run_stages(rank, model, plan, {0}));
   });
@@ -252,7 +252,7 @@ TEST_CASE("cuts between layers placed over tp and dp change no bits") {
 TEST_CASE("running statistics do not depend on the order in which micro-batches are visited") {
   RandomStream draws({4}, Purpose::test, 0, 0);
   const ModelPointer model = test::random_model(draws, {.with_norms = true}, Mesh());
-  run_ranks({.threads = 1}, [&](Rank& rank) {
+  run_ranks({.backend_options = {.threads = 1}}, [&](Rank& rank) {
     const PlanPointer plan = plan_on(Mesh(), *model);
     const StepOutcome in_order = run_stages(rank, model, plan, {0});
     const StepOutcome turned = run_stages(rank, model, plan, {0}, {.order = {2, 0, 1}});
@@ -292,8 +292,8 @@ TEST_CASE("building a layer takes the random streams that its description says, 
   for (const LayerConfig& layer : layers) types.insert(layer.type);
   CHECK(types.size() == enumerator_count<LayerType>());
 
-  const ModelDescription model = make_layers(layers, {.channels = 3, .height = 8, .width = 8});
-  const PlacementPlan plan = place(model, {});
+  const ModelSpec model = make_layers(layers, {.channels = 3, .height = 8, .width = 8});
+  const ModelPlacement plan = place(model, {});
   Device device = test::make_device("plan");
   Construction construction{device, {1}};
   for (std::size_t i = 0; i < model.applications().size(); ++i) {
@@ -354,7 +354,7 @@ TEST_CASE("stages on the ranks of a mesh with pp pass on their parts and give th
   std::map<int, StepOutcome> whole;  // keyed by the coordinate along tp
   std::mutex mutex;
   WorldOptions options{.mesh = Mesh(1, 1, 2)};
-  options.threads = 1;
+  options.backend_options.threads = 1;
   run_ranks(options, [&](Rank& rank) {
     const StepOutcome outcome = run_stages(rank, model, plan_on(rank.mesh, *model), begins);
     const std::lock_guard lock(mutex);

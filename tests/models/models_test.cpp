@@ -22,8 +22,8 @@ struct Listed {
 Listed parameters_of(const ModelConfig& config, const ImageShape& image) {
   Device device = test::make_device("plan");
   Construction construction{device, {1}};
-  const auto description = std::make_shared<ModelDescription>(make_model(config, image));
-  Model model(description, std::make_shared<PlacementPlan>(place(*description, {})), {}, construction);
+  const auto description = std::make_shared<ModelSpec>(make_model(config, image));
+  Model model(description, std::make_shared<ModelPlacement>(place(*description, {})), {}, construction);
   Listed listed;
   for (const Parameter* parameter : model.parameters()) {
     listed.names.push_back(parameter->name);

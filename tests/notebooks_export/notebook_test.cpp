@@ -63,7 +63,8 @@ TEST_CASE("the notebook has the structure of nbformat 4.5: a kernel, and cells w
 }
 
 TEST_CASE(
-    "a study of pipelines or of heads' sizes has figures of its own, and so does a notebook written for its folder") {
+    "a study of pipelines, of heads' sizes or with evaluation sets has figures of its own, and so does a notebook "
+    "written for its folder") {
   const std::string without = notebook_json("a", {});
   const std::string with = notebook_json("a", {.pipelines = true});
   CHECK(without.find("\"timeline\"") != std::string::npos);
@@ -76,6 +77,9 @@ TEST_CASE(
     CHECK(without.find(id) == std::string::npos);
     CHECK(of_heads.find(id) != std::string::npos);
   }
+  const std::string of_sets = notebook_json("a", {.sets = true});
+  CHECK(without.find("\"sets\"") == std::string::npos);
+  CHECK(of_sets.find("roc.csv") != std::string::npos);
   const Scratch scratch;
   const OnlyPath path(scratch / "nothing");
   const auto written = [&](const char* summary) {
@@ -89,6 +93,8 @@ TEST_CASE(
   CHECK(written(R"({"name": "a", "variants": [{"head": {"classes": 9}}, {"head": {"classes": 8}}]})") == without);
   CHECK(written(R"({"name": "a", "variants": [{"head": {"classes": 9}}, {"head": {"classes": 8}},
                                               {"head": {"classes": 7}}]})") == of_heads);
+  CHECK(written(R"({"name": "a", "variants": [{"evaluation": {"sets": [{"name": "pairs"}]}}]})") == of_sets);
+  CHECK(written(R"({"name": "a", "variants": [{"evaluation": {"sets": []}}, {"evaluation": null}]})") == without);
 }
 
 TEST_CASE("a program gets its arguments unchanged and runs in the folder; its output and exit code are returned") {

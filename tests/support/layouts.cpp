@@ -14,8 +14,10 @@ namespace heddle::test {
 
 namespace {
 
-/// Copies what a rank holds to its place in the whole. What other ranks hold, too, must have the same bits.
-void collect(Tensors& tensors, const std::string& name, const ParameterPart& part, const Tensor& held) {
+/// Copies what a rank holds, divided by its scale, to its place in the whole. What other ranks hold, too, must have the
+/// same bits.
+void collect(Tensors& tensors, const std::string& name, const ParameterPart& part, const Tensor& held,
+             double scale = 1) {
   std::vector<double>& whole = tensors[name];
   whole.resize(static_cast<std::size_t>(part.whole.numel()), std::numeric_limits<double>::quiet_NaN());
   const std::vector<double> values = held.to_doubles();
@@ -23,7 +25,7 @@ void collect(Tensors& tensors, const std::string& name, const ParameterPart& par
   for_each_run(part, [&](const ElementRun& run) {
     for (std::int64_t i = 0; i < run.count; ++i) {
       double& value = whole[static_cast<std::size_t>(run.whole + i)];
-      const double own = values[static_cast<std::size_t>(run.held + i)];
+      const double own = values[static_cast<std::size_t>(run.held + i)] / scale;
       is_alike = is_alike && (std::isnan(value) || value == own);
       value = own;
     }
@@ -38,6 +40,7 @@ void lay_out(Experiment& experiment, const Layout& layout) {
   experiment.train.micro_batches = layout.micro_batches;
   experiment.head.logits = layout.logits;
   experiment.head.over = layout.over;
+  experiment.head.split = layout.split;
   experiment.pipeline = layout.pipeline;
 }
 
@@ -75,10 +78,10 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
       if (rank.index == 0) outcome.losses.push_back(loss);
       if (step == course.first) {
         const std::lock_guard lock(mutex);
-        for (const Parameter* parameter : trainer.parameters())
+        for (const Parameter* parameter : trainer.parameters().all())
           if (parameter->trainable)
-            collect(outcome.gradients, parameter->name, trainer.stepped_part(*parameter),
-                    parameter->gradient->gradient());
+            collect(outcome.gradients, parameter->name, trainer.parameters().stepped_part(*parameter),
+                    parameter->gradient->gradient(), trainer.parameters().gradient_scale(*parameter));
       }
       (void)trainer.apply_gradients(step);
     }
@@ -86,7 +89,7 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
     const std::lock_guard lock(mutex);
     for (const auto& state : {trainer.backbone_state(), trainer.head_state()})
       for (const StateTensor& tensor : state) collect(outcome.state, tensor.name, tensor.part, tensor.value);
-    for (const Parameter* parameter : trainer.parameters()) outcome.weights[parameter->name];
+    for (const Parameter* parameter : trainer.parameters().all()) outcome.weights[parameter->name];
     for (const Buffer* buffer : trainer.buffers()) outcome.weights[buffer->name];
   });
   outcome.weights["head.weight"];
@@ -188,7 +191,7 @@ Experiment small_experiment(std::int64_t classes, std::int64_t batch, std::int64
                                           .test_per_identity = 1};
   experiment.model.embedding = embedding;
   experiment.head.classes = classes;
-  experiment.head.margin = {.m1 = 1, .m2 = 0.3, .m3 = 0.05, .scale = 16};
+  experiment.head.margin = {.scale = 16, .combined = {.m1 = 1, .m2 = 0.3, .m3 = 0.05}};
   experiment.train.batch = batch;
   experiment.train.steps = 3;
   experiment.train.dtype = dtype;

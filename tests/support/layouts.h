@@ -21,12 +21,24 @@ struct Layout {
   std::int64_t micro_batches = 1;
   Logits logits = Logits::sharded;
   PipelineConfig pipeline{};
-  AxisSet over = every_axis;  // the axes of the head
+  AxisSet over = every_axis;          // the axes of the head
+  std::vector<std::int64_t> split{};  // of its classes
 };
 
 /// Draws at least one axis.
 inline AxisSet random_axes(RandomStream& draws) {
   return AxisSet::of_index(1 + static_cast<unsigned>(draws.below(every_axis.index())));
+}
+
+/// Numbers of classes of this many ranks, some of which may have none.
+inline std::vector<std::int64_t> random_split(RandomStream& draws, std::int64_t classes, int ranks) {
+  std::vector<std::int64_t> split;
+  for (int rank = 1; rank < ranks; ++rank) {
+    split.push_back(static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(classes) + 1)));
+    classes -= split.back();
+  }
+  split.push_back(classes);
+  return split;
 }
 
 /// The serial reference of a layout: one rank, as many micro-batches as the layout has sample groups. Synchronised
@@ -52,7 +64,7 @@ struct Course {
   std::function<void(Trainer&)> after = [](Trainer&) {};
 };
 
-using ModelPointer = std::shared_ptr<const ModelDescription>;
+using ModelPointer = std::shared_ptr<const ModelSpec>;
 
 Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, const Course& course);
 inline Outcome train(const Experiment& experiment, const ModelPointer& model, const Layout& layout,

@@ -152,7 +152,7 @@ void add_convolutions(Cases& cases) {
 }
 
 /// As if a second rank held three further rows, whose gradients are not wanted.
-class SecondRank final : public StatisticsExchange {
+class SecondRank final : public StatisticsGroup {
  public:
   Tensor gather(const Tensor& row) override {
     const Tensor other = tensor(row.device(), {1, 11}, {3, .1, -.2, .3, -.5, .4, 1, 2, .5, 3, .7}, row.dtype());

@@ -18,17 +18,17 @@ class Builder {
   ModelPointer build() {
     const std::int64_t blocks = 1 + below(3);
     for (std::int64_t block = 0; block < blocks; ++block) append_block(fmt::format("block{}", block));
-    if (size() > 1 && draw()) model_.then("avgpool", GlobalAveragePool::describe());
-    if (model_.sample(model_.last_value()).rank() > 1) model_.then("flatten", Flatten::describe());
-    if (draw()) model_.then("dropout", Dropout::describe(0.3));
+    if (size() > 1 && draw()) model_.then("avgpool", GlobalAveragePool::spec());
+    if (model_.sample(model_.last_value()).rank() > 1) model_.then("flatten", Flatten::spec());
+    if (draw()) model_.then("dropout", Dropout::spec(0.3));
     if (below(3) == 0) {
-      model_.then("hidden", Linear::describe({.in = channels(), .out = 7}));
-      model_.then("hidden.relu", Activation::describe(ActivationKind::relu));
+      model_.then("hidden", Linear::spec({.in = channels(), .out = 7}));
+      model_.then("hidden.relu", Activation::spec(ActivationKind::relu));
     }
-    model_.then("fc", Linear::describe({.in = channels(), .out = options_.embedding}));
-    if (below(3) == 0) model_.then("norm", LayerNorm::describe(options_.embedding));
+    model_.then("fc", Linear::spec({.in = channels(), .out = options_.embedding}));
+    if (below(3) == 0) model_.then("norm", LayerNorm::spec(options_.embedding));
     place_at_random();
-    return std::make_shared<ModelDescription>(std::move(model_));
+    return std::make_shared<ModelSpec>(std::move(model_));
   }
 
  private:
@@ -46,37 +46,37 @@ class Builder {
     const std::int64_t stride = size() > 2 ? 1 + below(2) : 1;
     model_.then(
         name + ".conv",
-        Convolution::describe(
+        Convolution::spec(
             {.in = in, .out = out, .stride = stride, .groups = groups, .bias = draw() && !options_.with_norms}));
     append_norm_or_activation(name, out);
     if (draw()) append_branch(name, out);
     if (size() > 2 && draw()) {
       const PoolOp op = draw() ? PoolOp::max : PoolOp::average;
-      model_.then(name + ".pool", Pool::describe(op, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+      model_.then(name + ".pool", Pool::spec(op, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
     }
   }
   void append_branch(const std::string& name, std::int64_t width) {
     const int input = model_.last_value();
-    model_.then(name + ".branch", Convolution::describe({.in = width, .out = width}));
+    model_.then(name + ".branch", Convolution::spec({.in = width, .out = width}));
     const BatchNormOptions norm{
         .channels = width, .activation = NormActivation::relu, .synchronized = options_.synchronized};
-    model_.apply(name + ".sum", options_.with_norms ? BatchNorm::describe(norm, true) : Add::describe(),
+    model_.apply(name + ".sum", options_.with_norms ? BatchNorm::spec(norm, true) : Add::spec(),
                  {model_.last_value(), input});
   }
   void append_norm_or_activation(const std::string& name, std::int64_t width) {
     const std::int64_t kind = below(3);
     if (options_.with_norms)
-      model_.then(name + ".bn", BatchNorm::describe({.channels = width,
-                                                     .activation = static_cast<NormActivation>(kind),
-                                                     .slope_name = name + ".slope",
-                                                     .synchronized = options_.synchronized}));
+      model_.then(name + ".bn", BatchNorm::spec({.channels = width,
+                                                 .activation = static_cast<NormActivation>(kind),
+                                                 .slope_name = name + ".slope",
+                                                 .synchronized = options_.synchronized}));
     else if (kind == 0)
-      model_.then(name + ".prelu", PRelu::describe(width));
+      model_.then(name + ".prelu", PRelu::spec(width));
     else
-      model_.then(name + ".act", Activation::describe(kind == 1 ? ActivationKind::relu : ActivationKind::gelu));
+      model_.then(name + ".act", Activation::spec(kind == 1 ? ActivationKind::relu : ActivationKind::gelu));
   }
   void place_at_random() {
-    for (const ModelDescription::Application& application : model_.applications()) {
+    for (const ModelSpec::Application& application : model_.applications()) {
       const Axis axis = draw() ? Axis::dp : Axis::tp;
       const PlacementRequest request{static_cast<Parallel>(below(6)), axis};
       const std::vector<Shape> inputs = model_.input_shapes(application, 1);
@@ -90,7 +90,7 @@ class Builder {
   RandomStream& draws_;
   RandomModelOptions options_;
   Mesh mesh_;
-  ModelDescription model_;
+  ModelSpec model_;
 };
 
 }  // namespace

@@ -16,8 +16,7 @@ inline WorldOptions ranks(const Mesh& mesh, const std::string& backend = tested_
   WorldOptions options;
   options.mesh = mesh;
   options.backend = backend;
-  options.planned = tested_backend();
-  options.threads = 1;
+  options.backend_options = {.threads = 1, .planned = tested_backend()};
   options.timeout = std::chrono::seconds(60);
   return options;
 }

@@ -11,8 +11,8 @@
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/processes/nccl/nccl_path.h"
-#include "parallel/transports/processes/processes.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/processes/nccl_on_host.h"
 #include "tests/support/ranks.h"
@@ -20,7 +20,7 @@
 namespace heddle::test {
 
 /// The job of which this process is a rank, if any.
-inline Processes* job = nullptr;
+inline Job* job = nullptr;
 
 /// The transport over which this process runs its cases.
 inline std::string transport() {
@@ -47,7 +47,7 @@ inline void pass_over(int count) {
 inline WorldOptions on_transport(int count, const std::string& backend = tested_backend()) {
   WorldOptions options = ranks(count, backend);
   options.transport = transport();
-  options.processes = job;
+  options.job = job;
   return options;
 }
 
@@ -55,10 +55,10 @@ inline WorldOptions on_transport(int count, const std::string& backend = tested_
 inline void run(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const TransportType& type = transport_type(options.transport);
   if (!type.needs_job || job != nullptr) return run_ranks(options, body);
-  if (type.elements == nullptr) return run_in_processes(options, body, Connection::sockets);
+  if (type.element_path == nullptr) return run_in_processes(options, body, Connection::sockets);
   NcclOnHost nccl;
   WorldOptions mine = options;
-  mine.elements = nccl_elements(nccl);
+  mine.element_path = nccl_elements(nccl);
   try {
     run_in_processes(mine, body);
   } catch (...) {

@@ -1,4 +1,5 @@
-// Two functions for each file format, for image.cpp alone: one reads the header, one the pixels. All raise InputError.
+// Functions that read the header and decode the image of each file format, and an encoder for JPEG. A broken file is an
+// InputError.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace heddle {
 
-/// Refuses an image without pixels and one beyond maximum_image_pixels.
+/// InputError if an image has no pixels or more than maximum_image_pixels.
 void check_image_size(std::int64_t height, std::int64_t width, std::string_view name);
 
 ImageHeader pnm_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name);
@@ -19,9 +20,21 @@ ImageHeader png_header(std::span<const std::uint8_t> bytes, std::string_view nam
 Image decode_png(std::span<const std::uint8_t> bytes, std::string_view name);
 
 ImageHeader jpeg_header(std::span<const std::uint8_t> bytes, std::string_view name);
-/// Sides are divided by `reduction`, which is 1, 2, 4 or 8, and rounded up.
-Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, int reduction);
-/// Quality 1 to 100, with colours of half the resolution, as cameras and web sites store them.
+/// Sides are divided by `reduction`, which is 1, 2, 4 or 8, and rounded up. `centre` as in decode_image.
+Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, int reduction, int centre = 0);
+
+/// Rows or columns of an image.
+struct PixelRange {
+  int begin = 0;
+  int size = 0;
+};
+/// Decodes some rows and columns into their places in `image`, which has the picture's size and 1 or 3 channels.
+/// Returns false for a picture in several scans (a progressive one), which is to be decoded whole.
+bool decode_jpeg_part(std::span<const std::uint8_t> bytes, std::string_view name, const PixelRange& rows,
+                      const PixelRange& columns, Image& image);
+/// Encodes 1 or 3 channels as PNG.
+std::vector<std::uint8_t> png_bytes(const Image& image);
+/// Encodes with a quality of 1 to 100 and with colours at half the resolution, as cameras and web sites do.
 std::vector<std::uint8_t> encode_jpeg(const Image& image, int quality);
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
-// JPEG through libjpeg-turbo. A warning of the decoder (a file cut short, damaged data) is an error: half a face is not
-// a training image.
+// Decodes and encodes JPEG with libjpeg-turbo. A warning of the decoder (a truncated file, damaged data) is an error,
+// because half a face is not a training image.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -14,8 +15,8 @@ namespace {
 
 using Decoder = std::unique_ptr<void, int (*)(void*)>;
 
-/// A new one for each picture: one that is used again keeps parts of a broken picture, and tables that the next one may
-/// lack. It takes less than a microsecond.
+/// Makes a decoder for one image. A decoder is not used twice, because it keeps parts of a broken image, and tables
+/// that the next image may lack. Making one takes less than a microsecond.
 Decoder make_decoder() {
   Decoder decoder(tjInitDecompress(), &tjDestroy);
   if (!decoder) fail("libjpeg-turbo: {}", tjGetErrorStr2(nullptr));
@@ -34,18 +35,19 @@ JpegHeader read_header(const Decoder& decoder, std::span<const std::uint8_t> byt
   int colours = 0;
   if (tjDecompressHeader3(decoder.get(), bytes.data(), bytes.size(), &width, &height, &subsampling, &colours) != 0)
     fail<InputError>("image \"{}\": broken JPEG: {}", name, tjGetErrorStr2(decoder.get()));
-  // The library takes a file that ends before its first frame for an empty picture.
-  if (height < 1 || width < 1) fail<InputError>("image \"{}\": broken JPEG: there is no picture in it", name);
+  // The library reports an empty image for a file that ends before its first frame.
+  if (height < 1 || width < 1) fail<InputError>("image \"{}\": broken JPEG: there is no image in it", name);
   check_image_size(height, width, name);
-  return {.size = {.height = height, .width = width, .channels = colours == TJCS_GRAY ? 1 : 3, .is_jpeg = true},
-          .is_cmyk = colours == TJCS_CMYK || colours == TJCS_YCCK};
+  return {
+      .size = {.height = height, .width = width, .channels = colours == TJCS_GRAY ? 1 : 3, .format = ImageFormat::jpeg},
+      .is_cmyk = colours == TJCS_CMYK || colours == TJCS_YCCK};
 }
 
-/// What the segments before the picture say of it.
+/// The information in the segments before the first scan.
 struct JpegSegments {
   int orientation = 1;
-  bool is_arithmetic = false;  ///< its scans take no Huffman code, but shares of bits
-  bool is_adobe = false;       ///< Adobe's programs store the inks of CMYK inverted
+  bool is_arithmetic = false;  ///< arithmetic coding instead of Huffman coding
+  bool is_adobe = false;       ///< written by Adobe's programs, which store CMYK inverted
 };
 
 JpegSegments read_segments(std::span<const std::uint8_t> bytes) {
@@ -76,7 +78,7 @@ JpegSegments read_segments(std::span<const std::uint8_t> bytes) {
   return found;
 }
 
-/// Four inks to RGB, in place of a colour profile: each ink and black take light away one after the other.
+/// Converts CMYK to RGB without a colour profile: the light of each channel is reduced by its ink and then by black.
 Image rgb_of_cmyk(const Image& cmyk, bool is_inverted) {
   Image rgb{.height = cmyk.height, .width = cmyk.width, .channels = 3, .pixels = {}};
   rgb.pixels.resize(cmyk.pixels.size() / 4 * 3);
@@ -94,11 +96,11 @@ ImageHeader jpeg_header(std::span<const std::uint8_t> bytes, std::string_view na
   return read_header(make_decoder(), bytes, name).size;
 }
 
-Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, int reduction) {
+Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, int reduction, int centre) {
   const Decoder decoder = make_decoder();
   const JpegHeader header = read_header(decoder, bytes, name);
   const JpegSegments segments = read_segments(bytes);
-  // Each block of 8 x 8 takes a bit at least.
+  // Each block of 8 x 8 pixels takes at least one bit in Huffman coding.
   const std::int64_t pixels = std::int64_t{header.size.height} * header.size.width;
   if (!segments.is_arithmetic && pixels / 512 > static_cast<std::int64_t>(bytes.size()))
     fail<InputError>("image \"{}\": broken JPEG: {} bytes cannot hold {} x {} pixels", name, bytes.size(),
@@ -109,7 +111,12 @@ Image decode_jpeg(std::span<const std::uint8_t> bytes, std::string_view name, in
               .pixels = {}};
   image.pixels.resize(static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) *
                       static_cast<std::size_t>(image.channels));
-  // Thousands of empty progressive scans would take hours: the library's limit ends them.
+  const bool has_part = centre > 0 && centre <= std::min(image.height, image.width) && reduction == 1 &&
+                        !header.is_cmyk && segments.orientation == 1;
+  if (has_part &&
+      decode_jpeg_part(bytes, name, {(image.height - centre) / 2, centre}, {(image.width - centre) / 2, centre}, image))
+    return image;
+  // Thousands of empty progressive scans would take hours, so the library limits their number.
   constexpr int flags = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
   const int format = header.is_cmyk ? TJPF_CMYK : image.channels == 1 ? TJPF_GRAY : TJPF_RGB;
   if (tjDecompress2(decoder.get(), bytes.data(), bytes.size(), image.pixels.data(), image.width, 0, image.height,

@@ -7,7 +7,7 @@
 namespace heddle {
 namespace {
 
-/// Numbers of a TIFF file in its own byte order; 0 beyond its end.
+/// Reads numbers of a TIFF file in its own byte order; beyond its end they are 0.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::uint8_t> bytes)
@@ -50,7 +50,7 @@ int exif_orientation(std::span<const std::uint8_t> tiff) {
 
 Image upright(Image image, int orientation) {
   if (orientation == 1) return image;
-  // From 5 on rows are columns. Each of the other two bits mirrors an axis of the stored picture.
+  // Orientations from 5 on exchange rows and columns. Each axis of the stored image may also be mirrored.
   const bool is_transposed = orientation >= 5;
   const bool is_mirrored = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool is_flipped = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;

@@ -1,4 +1,4 @@
-// PNG through stb_image, compiled here and nowhere else. It verifies no checksums, so that they are verified before.
+// Decodes PNG with stb_image, which is compiled only here. It does not verify checksums, so they are verified first.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -12,7 +12,8 @@
 namespace heddle {
 namespace {
 
-// 16-bit RGBA at the largest accepted size. A small file may ask stb's inflate for gigabytes: it is refused here.
+// The size of the largest accepted image in 16-bit RGBA. A small file can make stb's inflate allocate gigabytes, which
+// this limit refuses.
 constexpr std::size_t maximum_allocation = static_cast<std::size_t>(maximum_image_pixels) * 8 + (1U << 20);
 
 void* limited_malloc(std::size_t bytes) {
@@ -41,7 +42,7 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t signature_bytes = 8;
-constexpr std::size_t header_bytes = signature_bytes + 25;  // with the chunk IHDR
+constexpr std::size_t header_bytes = signature_bytes + 25;  // includes the chunk IHDR
 
 std::uint32_t big_endian(std::span<const std::uint8_t> bytes, std::size_t at) {
   return std::uint32_t{bytes[at]} << 24 | std::uint32_t{bytes[at + 1]} << 16 | std::uint32_t{bytes[at + 2]} << 8 |
@@ -54,7 +55,7 @@ constexpr std::uint32_t tag(const char (&name)[5]) {
   return value;
 }
 
-/// For each byte, and for it followed by up to three zero bytes, the remainder of CRC-32's division.
+/// The remainder of CRC-32's division for each byte, alone and followed by one to three zero bytes.
 constexpr std::array<std::array<std::uint32_t, 256>, 4> crc_tables = [] {
   std::array<std::array<std::uint32_t, 256>, 4> tables{};
   for (std::uint32_t i = 0; i < 256; ++i) {
@@ -67,7 +68,7 @@ constexpr std::array<std::array<std::uint32_t, 256>, 4> crc_tables = [] {
   return tables;
 }();
 
-/// CRC-32 as in ISO 3309, which is PNG's and zlib's.
+/// The CRC-32 of ISO 3309, as in PNG and zlib.
 std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
   std::uint32_t crc = 0xFFFFFFFFU;
   std::size_t i = 0;
@@ -83,10 +84,10 @@ std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
 
 struct PngChunks {
   int orientation = 1;
-  std::uint64_t data_bytes = 0;  ///< of the compressed picture
+  std::uint64_t data_bytes = 0;  ///< size of the compressed image
 };
 
-/// Checks every chunk up to IEND.
+/// Checks the length and the checksum of every chunk up to IEND.
 PngChunks check_chunks(std::span<const std::uint8_t> bytes, std::string_view name) {
   PngChunks chunks;
   std::size_t at = signature_bytes;
@@ -94,15 +95,15 @@ PngChunks check_chunks(std::span<const std::uint8_t> bytes, std::string_view nam
     if (bytes.size() - at < 12) fail<InputError>("image \"{}\": broken PNG: it ends before its IEND chunk", name);
     const std::uint32_t length = big_endian(bytes, at);
     if (length > bytes.size() - at - 12)
-      fail<InputError>("image \"{}\": broken PNG: the chunk at byte {} says {} bytes, {} are left", name, at, length,
-                       bytes.size() - at - 12);
+      fail<InputError>("image \"{}\": broken PNG: the chunk at byte {} announces {} bytes, but {} are left", name, at,
+                       length, bytes.size() - at - 12);
     const std::uint32_t type = big_endian(bytes, at + 4);
     const std::uint32_t stored = big_endian(bytes, at + 8 + length);
     const std::uint32_t computed = crc32(bytes.subspan(at + 4, 4 + length));
     if (stored != computed)
       fail<InputError>(
-          "image \"{}\": broken PNG: the checksum of the chunk at byte {} is {:08x}, its bytes give {:08x}", name, at,
-          stored, computed);
+          "image \"{}\": broken PNG: the checksum of the chunk at byte {} is {:08x}, but its bytes give {:08x}", name,
+          at, stored, computed);
     if (type == tag("IDAT")) chunks.data_bytes += length;
     if (type == tag("eXIf")) chunks.orientation = exif_orientation(bytes.subspan(at + 8, length));
     if (type == tag("IEND")) return chunks;
@@ -110,10 +111,10 @@ PngChunks check_chunks(std::span<const std::uint8_t> bytes, std::string_view nam
   }
 }
 
-/// Refuses a picture that is larger than its data can be, before memory is allocated for it.
+/// InputError if the data cannot hold the announced image. Called before memory is allocated for the image.
 void check_data(std::span<const std::uint8_t> bytes, const ImageHeader& header, std::uint64_t data_bytes,
                 std::string_view name) {
-  constexpr std::uint64_t most_inflated = 1032;  // bytes that deflate makes of one
+  constexpr std::uint64_t most_inflated = 1032;  // the most bytes that deflate can make of one
   constexpr std::array<std::uint64_t, 7> samples = {1, 1, 3, 1, 2, 1, 4};
   const std::uint64_t bits_of_pixel = bytes[24] * samples[std::min<std::size_t>(bytes[25], samples.size() - 1)];
   const std::uint64_t pixels = static_cast<std::uint64_t>(header.height) * static_cast<std::uint64_t>(header.width);
@@ -130,15 +131,18 @@ void check_data(std::span<const std::uint8_t> bytes, const ImageHeader& header, 
 }  // namespace
 
 ImageHeader png_header(std::span<const std::uint8_t> bytes, std::string_view name) {
-  // The sizes stand at fixed places; stb's own look at the header would refuse a file of which it sees the beginning.
-  if (bytes.size() < header_bytes) fail<InputError>("image \"{}\": broken PNG: its header ends too soon", name);
+  // The sizes are at fixed places. They are read here, because stb's own function refuses the beginning of a file.
+  if (bytes.size() < header_bytes) fail<InputError>("image \"{}\": broken PNG: it ends within its header", name);
   if (big_endian(bytes, 12) != tag("IHDR"))
     fail<InputError>("image \"{}\": broken PNG: no IHDR chunk at its beginning", name);
   const std::int64_t width = big_endian(bytes, 16);
   const std::int64_t height = big_endian(bytes, 20);
   check_image_size(height, width, name);
-  // Bit 1 of the colour type: colour, palettes included.
-  return {.height = static_cast<int>(height), .width = static_cast<int>(width), .channels = bytes[25] & 2 ? 3 : 1};
+  // Bit 1 of the colour type means colour, palettes included.
+  return {.height = static_cast<int>(height),
+          .width = static_cast<int>(width),
+          .channels = bytes[25] & 2 ? 3 : 1,
+          .format = ImageFormat::png};
 }
 
 Image decode_png(std::span<const std::uint8_t> bytes, std::string_view name) {
@@ -153,7 +157,7 @@ Image decode_png(std::span<const std::uint8_t> bytes, std::string_view name) {
       &std::free);
   if (!pixels) fail_png(name);
   if (width != header.width || height != header.height)
-    fail<InputError>("image \"{}\": broken PNG: two headers that differ", name);
+    fail<InputError>("image \"{}\": broken PNG: it has two different headers", name);
   Image image{.height = height, .width = width, .channels = header.channels, .pixels = {}};
   image.pixels.assign(pixels.get(), pixels.get() + std::size_t{1} * static_cast<std::size_t>(height) *
                                                        static_cast<std::size_t>(width) *

@@ -1,4 +1,5 @@
-// PGM and PPM of Netpbm: P2, P3 (text), P5, P6 (binary), at most 8 bits a sample, comments in the header.
+// Decodes PGM and PPM of Netpbm: P2, P3 (text), P5, P6 (binary), at most 8 bits per sample, with comments in the
+// header.
 #include <algorithm>
 #include <cctype>
 
@@ -23,16 +24,16 @@ class Reader {
       value = std::min<std::int64_t>(value * 10 + (bytes_[position_++] - '0'), 1'000'000'000);
     }
     if (position_ == first && position_ == bytes_.size())
-      fail<InputError>("image \"{}\": the file ends where its {} should stand", name_, what);
+      fail<InputError>("image \"{}\": the file ends where its {} is expected", name_, what);
     if (position_ == first)
-      fail<InputError>("image \"{}\": {} expected at byte {}, which is {:#04x}", name_, what, first, bytes_[first]);
+      fail<InputError>("image \"{}\": expected the {} at byte {}, got {:#04x}", name_, what, first, bytes_[first]);
     return value;
   }
 
-  /// The one blank that parts header from binary samples.
+  /// Reads the one blank between the header and binary samples.
   void end_header() {
     if (position_ >= bytes_.size() || std::isspace(bytes_[position_]) == 0)
-      fail<InputError>("image \"{}\": a blank must follow the header at byte {}", name_, position_);
+      fail<InputError>("image \"{}\": expected a blank after the header at byte {}", name_, position_);
     ++position_;
   }
 
@@ -75,7 +76,7 @@ PnmHeader parse(Reader& reader, std::span<const std::uint8_t> bytes, std::size_t
   pnm.header.height = static_cast<int>(height);
   pnm.header.width = static_cast<int>(width);
   pnm.samples = static_cast<std::size_t>(height * width * pnm.header.channels);
-  // A text sample takes a digit and, but for the last, a blank.
+  // A text sample takes a digit and, except for the last, a blank.
   const std::size_t least = pnm.binary ? pnm.samples : 2 * pnm.samples - 1;
   const std::size_t left = file_bytes - std::min(file_bytes, reader.position());
   if (left < least)

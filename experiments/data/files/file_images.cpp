@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "experiments/data/parallel_for.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -18,7 +19,8 @@ FileImages::FileImages(FileSet files, Preprocessing preprocessing, OnBroken on_b
 }
 
 void FileImages::check(Split split, std::int64_t index) const {
-  if (index < 0 || index >= size(split)) fail("{}: sample {} of {} was asked for", files_.title, index, size(split));
+  if (index < 0 || index >= size(split))
+    fail("{}: sample {} is out of range, there are {}", files_.title, index, size(split));
 }
 
 std::int64_t FileImages::label(Split split, std::int64_t index) const {
@@ -90,12 +92,12 @@ void FileImages::leave_out(const Broken& broken) {
   }
   add_note(fmt::format(
       "{}: {} left out{}", files_.title, counted(count, "broken image is", "broken images are"),
-      lost == 0 ? "" : fmt::format(", and {} of whom no training image is left", counted(lost, "person", "people"))));
+      lost == 0 ? "" : fmt::format(", and {} with no training image left", counted(lost, "person", "people"))));
   std::size_t named = 0;
   for (auto each = broken.begin(); each != broken.end() && named < most_named; ++each, ++named)
     add_note("left out: " + each->second);
   if (files_.classes < 2)
-    fail<InputError>("{}: {} left; at least 2 are needed to tell apart", files_.title,
+    fail<InputError>("{}: {} left; at least 2 are needed", files_.title,
                      counted(files_.classes, "person is", "people are"));
 }
 

@@ -1,4 +1,4 @@
-// A data set whose samples are files. They are decoded when they are read; only their names are kept.
+// A data set whose samples are files. Only their names are kept; a file is decoded when its sample is read.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace heddle {
 
 class FileImages final : public EncodedImages {
  public:
-  /// Sets of up to this many images are decoded once at the start, so that a broken file is found before training; in
-  /// larger ones only headers and the length of binary PGM and PPM are checked (decoding a million faces would take
-  /// minutes), and other damage is found when the file is read.
+  /// Sets of up to this many images are decoded once at the start, so that a broken file is found before training. In
+  /// larger sets only headers, and the length of binary PGM and PPM files, are checked, because decoding a million
+  /// faces takes minutes; other damage is found when the file is read.
   static constexpr std::int64_t decoded_at_start = 4096;
 
-  /// InputError if a file is broken, or is left out with OnBroken::skip.
+  /// InputError if a file is broken; OnBroken::skip leaves it out instead.
   FileImages(FileSet files, Preprocessing preprocessing, OnBroken on_broken);
 
   std::int64_t classes() const override { return files_.classes; }
@@ -32,12 +32,12 @@ class FileImages final : public EncodedImages {
  private:
   const SampleList& samples(Split split) const { return split == Split::train ? files_.train : files_.test; }
   void check(Split split, std::int64_t index) const;
-  /// What is wrong with each broken file, by its number; those of test images follow those of training images.
+  /// The error of each broken file, by its number. Test images are numbered after the training images.
   using Broken = std::map<std::int64_t, std::string>;
 
-  /// Opens every file.
+  /// Checks every file and returns the broken ones.
   Broken find_broken() const;
-  /// Leaves these files out, and people of whom no training image is left.
+  /// Removes these files, and the people who have no training image left.
   void leave_out(const Broken& broken);
 
   FileSet files_;

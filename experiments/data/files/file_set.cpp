@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "framework/description/text.h"
+
 namespace heddle {
 
 void SampleList::add(std::string_view path, std::int64_t label) {
@@ -14,10 +16,6 @@ std::string_view SampleList::path(std::int64_t index) const {
   const auto i = static_cast<std::size_t>(index);
   const std::uint64_t begin = i == 0 ? 0 : ends_[i - 1];
   return std::string_view(paths_).substr(begin, ends_[i] - begin);
-}
-
-std::string counted(std::int64_t number, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", number, number == 1 ? one : many);
 }
 
 std::string note_of_rare(std::string_view title, std::int64_t people, std::int64_t min_images, std::int64_t images) {

@@ -1,4 +1,4 @@
-// Which files make up a data set, and whose they are: what a folder or a list says before an image is opened.
+// The files of a data set and their labels, as a folder or a list gives them before any image is opened.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace heddle {
 
-/// Paths and labels in the order of the samples. The paths lie in one string: millions of strings of their own would
-/// take twice the memory.
+/// Paths and labels in the order of the samples. The paths are stored in one string, because millions of separate
+/// strings would take twice the memory.
 class SampleList {
  public:
   void add(std::string_view path, std::int64_t label);
@@ -25,18 +25,15 @@ class SampleList {
 
 struct FileSet {
   std::string title;  ///< in messages: `image folder "faces"`
-  std::string root;   ///< what relative paths are relative to
+  std::string root;   ///< the folder of relative paths
   SampleList train;
   SampleList test;
-  /// People with labels 0 .. classes-1 train. Those who are tested only have the labels that follow.
+  /// Labels 0 .. classes-1 are people with training images. People who are only tested have the labels that follow.
   std::int64_t classes = 0;
-  std::vector<std::string> notes{};  ///< what was left out, for the user to read
+  std::vector<std::string> notes{};  ///< report to the user what was left out
 };
 
-/// "1 image", "2 images".
-std::string counted(std::int64_t number, std::string_view one, std::string_view many);
-
-/// The note on people who are left out, because they have too few images.
+/// The note on people who are left out because they have too few images.
 std::string note_of_rare(std::string_view title, std::int64_t people, std::int64_t min_images, std::int64_t images);
 
 }  // namespace heddle

@@ -11,6 +11,7 @@
 #include "experiments/data/files/name_pattern.h"
 #include "experiments/data/files/natural_order.h"
 #include "experiments/data/parallel_for.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-// The people of a folder of photographs, and their files.
+// The people in a folder of photographs, and their files.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,13 @@ struct FolderPerson {
   std::vector<std::string> files;  ///< in natural order, relative to the folder
 };
 
-/// In natural order, those only whom `wanted` names. A folder without images is a person without files.
+/// Lists the people whose names `wanted` accepts, in natural order. A folder without images is a person without files.
+/// What is skipped is reported in `notes`.
 std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
                                       const std::function<bool(std::string_view)>& wanted,
                                       std::vector<std::string>& notes);
 
-/// How messages name a person: `image folder "faces/s1"`.
+/// The name of a person in messages: `image folder "faces/s1"`.
 std::string title_of(const ImageFolderConfig& config, const FolderPerson& person);
 
 }  // namespace heddle

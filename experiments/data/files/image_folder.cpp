@@ -9,6 +9,7 @@
 #include "experiments/data/files/name_pattern.h"
 #include "experiments/data/files/people_list.h"
 #include "framework/description/describe.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -18,7 +19,7 @@ std::int64_t files_of(const FolderPerson& person) {
   return static_cast<std::int64_t>(person.files.size());
 }
 
-/// Divides the files of people among the two splits.
+/// Divides each person's files between training and testing.
 class Splitter {
  public:
   explicit Splitter(const ImageFolderConfig& config) : config_(config) {
@@ -38,8 +39,7 @@ class Splitter {
                        config_.pattern.empty() ? "one folder for each identity"
                                                : fmt::format("images whose names fit \"{}\"", config_.pattern));
     if (people.size() == 1)
-      fail<InputError>("{}: a single identity, \"{}\"; at least 2 are needed to tell apart", files_.title,
-                       people.front().name);
+      fail<InputError>("{}: a single identity, \"{}\"; at least 2 are needed", files_.title, people.front().name);
     leave_out_rare(people);
     for (const FolderPerson& person : people) {
       if (config_.split == FolderSplit::number)
@@ -52,7 +52,7 @@ class Splitter {
   }
 
  private:
-  /// Where each person trains or is tested.
+  /// The split that each person's images belong to.
   using Roles = std::unordered_map<std::string, Split>;
 
   void split_by_people() {
@@ -63,7 +63,7 @@ class Splitter {
     for (const ListedPerson& person : train) roles.emplace(person.name, Split::train);
     for (const ListedPerson& person : test)
       if (!roles.emplace(person.name, Split::test).second)
-        fail<InputError>("{}: line {}: \"{}\" is in {}, too", config_.test_people, person.line, person.name,
+        fail<InputError>("{}: line {}: \"{}\" is also in {}", config_.test_people, person.line, person.name,
                          config_.people);
     std::vector<FolderPerson> people = list_people(
         config_, [&](std::string_view name) { return roles.contains(std::string(name)); }, files_.notes);
@@ -80,11 +80,11 @@ class Splitter {
       if (split == Split::train) files_.classes = label;
     }
     if (files_.classes < 2)
-      fail<InputError>("{}: {} to train; at least 2 are needed to tell apart", files_.title,
+      fail<InputError>("{}: {} with training images; at least 2 are needed", files_.title,
                        counted(files_.classes, "person", "people"));
   }
 
-  /// Everyone who is listed must be there, with as many files as the list says, or it was made for other files.
+  /// A listed person who is not in the folder is an error; a different number of images is only reported.
   void check_listed(const std::string& list, const std::vector<ListedPerson>& listed,
                     const std::vector<FolderPerson>& people) {
     std::unordered_map<std::string_view, std::int64_t> found;
@@ -101,7 +101,7 @@ class Splitter {
                               person.images);
     }
     if (others > 0)
-      files_.notes.push_back(fmt::format("{}: {} other numbers of images in {}: {}{}", list,
+      files_.notes.push_back(fmt::format("{}: {} a different number of images in {}: {}{}", list,
                                          counted(others, "person has", "people have"), files_.title, example,
                                          others == 1 ? "" : ", for example"));
   }
@@ -120,7 +120,7 @@ class Splitter {
     if (rare == 0) return;
     files_.notes.push_back(note_of_rare(files_.title, rare, config_.min_images, images));
     if (people.size() < 2)
-      fail<InputError>("{}: {} with at least {}; at least 2 are needed to tell apart", files_.title,
+      fail<InputError>("{}: {} with at least {}; at least 2 are needed", files_.title,
                        counted(static_cast<std::int64_t>(people.size()), "person", "people"),
                        counted(config_.min_images, "image", "images"));
   }
@@ -167,10 +167,9 @@ void needs_split(const char* key, bool is_given, FolderSplit split, FolderSplit 
 void describe(Describer& d, ImageFolderConfig& c) {
   d.field(required("path"), c.path, "folder that holds one folder of PGM, PPM, PNG or JPEG files for each identity");
   describe_image(d, c.image);
-  d.field(
-      "pattern", c.pattern,
-      "if the files of all identities lie in one folder: what their names look like, with {identity} in place of the "
-      "identity's, * for any characters and # for a digit, as in {identity}_*");
+  d.field("pattern", c.pattern,
+          "for one folder that holds the files of all identities: the form of their names, with {identity} for the "
+          "identity, * for any characters and # for a digit, as in {identity}_*");
   choice(d, "split", c.split,
          "what decides which images are for training: their number, their share, or lists of the people");
   d.field("train_per_identity", c.train_per_identity, between(0, 1e6),
@@ -178,14 +177,13 @@ void describe(Describer& d, ImageFolderConfig& c) {
   d.field("test_per_identity", c.test_per_identity, between(0, 1e6),
           "split number: how many of the rest are for testing; 0: all");
   d.field("train_share", c.train_share, between(0, 1),
-          "split share: the share of each identity's files, in natural order, that is for training, one at least; the "
+          "split share: the share of each identity's files, in natural order, that is for training, at least one; the "
           "others are for testing");
   d.field("people", c.people,
           "split people: file with the people whose images are for training, in LFW's format or one name in each line");
-  d.field("test_people", c.test_people,
-          "split people: file with the people whose images are for testing; empty: nobody");
+  d.field("test_people", c.test_people, "split people: file with the people whose images are for testing; empty: none");
   d.field("min_images", c.min_images, between(0, 1e6),
-          "identities with fewer images are left out; 0: one without any is an error");
+          "identities with fewer images are left out; 0: an identity without images is an error");
   describe_on_broken(d, c.on_broken);
 }
 
@@ -204,9 +202,13 @@ void check(const ImageFolderConfig& c) {
   if (!c.pattern.empty()) (void)NamePattern(c.pattern);
 }
 
+FileSet list_files(const ImageFolderConfig& config) {
+  return Splitter(config).split();
+}
+
 std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const Preprocessing& preprocessing,
                                          RandomKey /*seed*/) {
-  return std::make_unique<FileImages>(Splitter(config).split(), preprocessing, config.on_broken);
+  return std::make_unique<FileImages>(list_files(config), preprocessing, config.on_broken);
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Photographs in folders: one folder for each identity, or one for all with identities in the files' names.
+// Photographs in folders: one folder for each identity, or one folder for all, whose file names hold the identities.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "experiments/data/encoded_images.h"
+#include "experiments/data/files/file_set.h"
 
 namespace heddle {
 
 class Describer;
 
-/// What decides which images are for training and which for testing.
+/// The rule that divides images between training and testing.
 enum class FolderSplit { number, share, people };
 
 template <>
@@ -36,14 +37,18 @@ struct ImageFolderConfig {
   std::int64_t min_images = 0;
   OnBroken on_broken = OnBroken::stop;
 
-  /// The number of identities, as far as it is known before the images are opened.
+  /// The number of identities, if it is known before the images are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
+  /// The keys that hold paths of files or folders; a path may be empty.
+  std::vector<std::string*> paths() { return {&path, &people, &test_people}; }
 };
 void describe(Describer& d, ImageFolderConfig& config);
 /// InputError if keys do not agree with each other.
 void check(const ImageFolderConfig& config);
-/// Labels are the identities in natural order. Hidden entries, files beside the folders, and files whose names do not
-/// end in .pgm, .ppm, .pnm, .png, .jpg or .jpeg are passed over; links are followed. InputError if the folder cannot be
+/// Lists the files of the folder without opening them. InputError as with open_data().
+FileSet list_files(const ImageFolderConfig& config);
+/// Labels number the identities in natural order. Hidden entries, files beside the folders, and files whose names do
+/// not end in .pgm, .ppm, .pnm, .png, .jpg or .jpeg are skipped; links are followed. InputError if the folder cannot be
 /// used. The seed has no effect.
 std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const Preprocessing& preprocessing,
                                          RandomKey seed);

@@ -10,12 +10,13 @@
 #include "experiments/data/files/list_lines.h"
 #include "experiments/data/files/natural_order.h"
 #include "framework/description/describe.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
 namespace {
 
-/// The labels of lists as they are written, numbered as they come.
+/// The labels as the lists write them, numbered in the order in which they first occur.
 class LabelNames {
  public:
   std::int64_t number_of(std::string_view name) {
@@ -29,7 +30,7 @@ class LabelNames {
   std::int64_t size() const { return static_cast<std::int64_t>(names_.size()); }
   /// Whether all of them are decimal numbers.
   bool are_numbers() const { return are_numbers_; }
-  /// Numbers without leading zeros: 01 and 1 are one label, unless others are names.
+  /// The text of a label. If all labels are numbers, it has no leading zeros, so that 01 and 1 are one label.
   std::string_view name(std::int64_t number) const {
     const std::string_view name = *names_[static_cast<std::size_t>(number)];
     return are_numbers_ ? name.substr(std::min(name.find_first_not_of('0'), name.size() - 1)) : name;
@@ -37,20 +38,20 @@ class LabelNames {
 
  private:
   std::unordered_map<std::string, std::int64_t> numbers_;
-  std::vector<const std::string*> names_;  // keys of the map, which stay where they are
+  std::vector<const std::string*> names_;  // keys of the map, whose addresses do not change
   bool are_numbers_ = true;
 };
 
-/// Someone whom lists name. Several spellings of one number are one person.
+/// A person in the lists. Several spellings of one number, such as 1 and 01, are one person.
 struct ListedIdentity {
   std::string_view name;
   std::vector<std::int64_t> names{};
   std::int64_t training_images = 0;
 };
 
-class ListReader {
+class ListedImages {
  public:
-  explicit ListReader(const ImageListConfig& config) : config_(config) {
+  explicit ListedImages(const ImageListConfig& config) : config_(config) {
     files_.title = fmt::format("image list \"{}\"", config.train);
     files_.root = config.root.empty() ? std::filesystem::path(config.train).parent_path().string() : config.root;
   }
@@ -69,18 +70,18 @@ class ListReader {
  private:
   static constexpr std::int64_t left_out = -1;
 
-  /// The samples of a list, with the numbers of their labels' names.
+  /// The samples of a list, labelled with the numbers that `names_` gives.
   SampleList samples_of(const std::string& list) {
     SampleList samples;
     read_list(list, {config_.path_column, config_.label_column},
               [&](std::int64_t /*line*/, std::string_view path, std::string_view label) {
                 samples.add(path, names_.number_of(label));
               });
-    if (samples.size() == 0) fail<InputError>("{}: no image in it", list);
+    if (samples.size() == 0) fail<InputError>("{}: there is no image in it", list);
     return samples;
   }
 
-  /// In natural order.
+  /// The people of both lists in natural order.
   std::vector<ListedIdentity> identities(const SampleList& train) const {
     std::vector<std::int64_t> images(static_cast<std::size_t>(names_.size()));
     for (std::int64_t i = 0; i < train.size(); ++i) ++images[static_cast<std::size_t>(train.label(i))];
@@ -112,9 +113,9 @@ class ListReader {
       if (trains) files_.classes = next;
     }
     if (files_.classes < 2)
-      fail<InputError>("{}: {} to train; at least 2 are needed to tell apart", files_.title,
+      fail<InputError>("{}: {} with training images; at least 2 are needed", files_.title,
                        counted(files_.classes, "person", "people"));
-    say_numbers(people);
+    report_renumbering(people);
     return labels;
   }
 
@@ -128,14 +129,14 @@ class ListReader {
     if (rare > 0) files_.notes.push_back(note_of_rare(files_.title, rare, config_.min_images, images));
   }
 
-  /// Says so where numbers do not stay what they are.
-  void say_numbers(const std::vector<ListedIdentity>& people) {
+  /// Adds a note if labels that are numbers change.
+  void report_renumbering(const std::vector<ListedIdentity>& people) {
     if (!names_.are_numbers()) return;
     std::string_view last;
     for (const ListedIdentity& person : people)
       if (person.training_images > 0) last = person.name;
     if (last != std::to_string(files_.classes - 1))
-      files_.notes.push_back(fmt::format("{}: {} labels up to {} become 0 to {}, in their order", files_.title,
+      files_.notes.push_back(fmt::format("{}: {} labels up to {} become 0 to {}, in the same order", files_.title,
                                          files_.classes, last, files_.classes - 1));
   }
 
@@ -148,14 +149,15 @@ class ListReader {
 
 void describe(Describer& d, ImageListConfig& c) {
   d.field(required("train"), c.train,
-          "file with a path and a label in each line, with a blank, a tab or the commas of CSV between them");
+          "file with a path and a label in each line, separated by a blank or a tab, or a CSV file");
   d.field("test", c.test, "the same for testing; empty: no images are for testing");
-  d.field("root", c.root, "folder that relative paths begin at; empty: that of the file in train");
+  d.field("root", c.root, "folder of relative paths; empty: the folder of the file in train");
   describe_image(d, c.image);
-  d.field("path_column", c.path_column, "in CSV: the column with the paths, as line 1 names it; empty: no CSV");
-  d.field("label_column", c.label_column, "in CSV: the column with the labels");
+  d.field("path_column", c.path_column,
+          "CSV: the name of the column of paths, as in line 1; empty: the lists are not CSV");
+  d.field("label_column", c.label_column, "CSV: the name of the column of labels");
   d.field("min_images", c.min_images, between(0, 1e6),
-          "people with fewer training images are left out, of training and of testing");
+          "people with fewer training images are left out of training and testing");
   describe_on_broken(d, c.on_broken);
 }
 
@@ -165,9 +167,13 @@ void check(const ImageListConfig& c) {
                      c.path_column.empty() ? "path_column" : "label_column");
 }
 
+FileSet list_files(const ImageListConfig& config) {
+  return ListedImages(config).read();
+}
+
 std::unique_ptr<const Dataset> open_data(const ImageListConfig& config, const Preprocessing& preprocessing,
                                          RandomKey /*seed*/) {
-  return std::make_unique<FileImages>(ListReader(config).read(), preprocessing, config.on_broken);
+  return std::make_unique<FileImages>(list_files(config), preprocessing, config.on_broken);
 }
 
 }  // namespace heddle

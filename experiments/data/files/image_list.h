@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/data/encoded_images.h"
+#include "experiments/data/files/file_set.h"
 
 namespace heddle {
 
@@ -23,12 +24,16 @@ struct ImageListConfig {
   std::int64_t min_images = 0;
   OnBroken on_broken = OnBroken::stop;
 
-  /// The number of identities, as far as it is known before the images are opened.
+  /// The number of identities, if it is known before the images are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
+  /// The keys that hold paths of files or folders; a path may be empty.
+  std::vector<std::string*> paths() { return {&train, &test, &root}; }
 };
 void describe(Describer& d, ImageListConfig& config);
 /// InputError if keys do not agree with each other.
 void check(const ImageListConfig& config);
+/// Lists the files without opening them. InputError as with open_data().
+FileSet list_files(const ImageListConfig& config);
 /// Labels may be numbers or names. Those of the training list become 0 .. classes-1 in natural order, which leaves
 /// numbers that begin at 0 without a gap as they are; those of the test list alone follow. InputError if a list cannot
 /// be used. The seed has no effect.

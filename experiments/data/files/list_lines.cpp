@@ -22,9 +22,9 @@ std::string_view without_blanks(std::string_view text) {
 std::size_t column(const std::string& path, const std::vector<std::string>& names, const std::string& wanted) {
   const auto found = std::find(names.begin(), names.end(), wanted);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  const std::string near = nearest(wanted, names);
+  const std::optional<std::string> near = nearest(wanted, names);
   fail<InputError>("{}: line 1: no column {}{}", path, in_quotes(wanted),
-                   near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near)));
+                   near ? fmt::format("; did you mean {}?", in_quotes(*near)) : "");
 }
 
 }  // namespace
@@ -38,19 +38,19 @@ std::vector<std::string> csv_fields(const std::string& path, std::int64_t number
       for (;;) {
         const std::size_t end = line.find('"', at + 1);
         if (end == std::string_view::npos)
-          fail<InputError>("{}: line {}: the quotes of field {} do not end", path, number, fields.size() + 1);
+          fail<InputError>("{}: line {}: field {} has no closing quote", path, number, fields.size() + 1);
         field += line.substr(at + 1, end - at - 1);
         at = end + 1;
         if (at == line.size() || line[at] != '"') break;
         field += '"';
       }
       if (at < line.size() && line[at] != ',')
-        fail<InputError>("{}: line {}: field {} goes on after its quotes", path, number, fields.size() + 1);
+        fail<InputError>("{}: line {}: field {} continues after its closing quote", path, number, fields.size() + 1);
     } else {
       const std::size_t end = std::min(line.find(',', at), line.size());
       field = line.substr(at, end - at);
       if (field.find('"') != std::string::npos)
-        fail<InputError>("{}: line {}: quotes within field {}, which is not in quotes", path, number,
+        fail<InputError>("{}: line {}: a quote inside field {}, which is not in quotes", path, number,
                          fields.size() + 1);
       at = end;
     }
@@ -75,7 +75,7 @@ void read_list(const std::string& path, const ListColumns& columns,
       return;
     }
     if (fields.size() != width)
-      fail<InputError>("{}: line {}: {} fields, and {} columns in line 1", path, number, fields.size(), width);
+      fail<InputError>("{}: line {}: expected {} fields as in line 1, got {}", path, number, width, fields.size());
     if (fields[*path_column].empty()) fail<InputError>("{}: line {}: no path", path, number);
     if (fields[label_column].empty()) fail<InputError>("{}: line {}: no label", path, number);
     use(number, fields[*path_column], fields[label_column]);

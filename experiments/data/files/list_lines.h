@@ -9,12 +9,12 @@
 
 namespace heddle {
 
-/// The fields of a line of CSV (RFC 4180): a field in quotes may hold commas, and quotes that are doubled. InputError,
-/// which names the place, on quotes that do not end on the line or stand within a field.
+/// The fields of a line of CSV (RFC 4180). A field in quotes may contain commas, and quotes that are doubled.
+/// InputError with the file and the line if a quote has no end on the line, or is inside a field without quotes.
 std::vector<std::string> csv_fields(const std::string& path, std::int64_t number, std::string_view line);
 
-/// Which columns of a CSV file hold paths and labels. Without names, lines are a path and a label with a tab or a blank
-/// between them: the last one, for paths may hold blanks.
+/// The columns of a CSV file that hold paths and labels. Without names the list is plain text: each line has a path and
+/// a label, separated by the last tab or, without tabs, by the last blank, because paths may contain blanks.
 struct ListColumns {
   std::string path;
   std::string label;

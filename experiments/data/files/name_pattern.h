@@ -8,15 +8,15 @@
 
 namespace heddle {
 
-/// Not a regular expression, whose time may grow exponentially with a name's length: this one's grows with the cube at
-/// most. `*` stands for any characters, also none; `#` for a digit; `{identity}` for the characters that are wanted,
-/// one at least. The first place and the shortest identity that fit are found.
+/// `*` matches any characters or none, `#` matches a digit, and `{identity}` matches the identity, which has at least
+/// one character; the first and shortest match counts. This is not a regular expression, because matching one may take
+/// time exponential in the length of a name; here the time is at most cubic.
 class NamePattern {
  public:
-  /// InputError unless `{identity}` comes exactly once.
+  /// InputError unless `{identity}` occurs exactly once.
   explicit NamePattern(std::string_view text);
 
-  /// Empty if the name does not fit.
+  /// The identity in a name; empty if the name does not fit.
   std::optional<std::string_view> identity(std::string_view name) const;
 
  private:

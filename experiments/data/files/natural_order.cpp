@@ -10,7 +10,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// The run of digits at the front of `text`, without leading zeros; cut off from `text`.
+/// Removes the run of digits at the front of `text` and returns it without leading zeros.
 std::string_view take_number(std::string_view& text) {
   std::size_t end = 0;
   while (end < text.size() && is_digit(text[end])) ++end;
@@ -38,7 +38,7 @@ bool natural_less(std::string_view a, std::string_view b) {
     }
   }
   if (rest_a.empty() != rest_b.empty()) return rest_a.empty();
-  return a < b;  // "1" and "01" are one number, yet two names
+  return a < b;  // "1" and "01" are equal numbers but different names
 }
 
 }  // namespace heddle

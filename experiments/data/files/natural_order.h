@@ -1,4 +1,4 @@
-// The order of names in which digits compare as numbers: "2.pgm" before "10.pgm".
+// Natural order of names, in which digits compare as numbers: "2.pgm" before "10.pgm".
 #pragma once
 
 #include <string_view>

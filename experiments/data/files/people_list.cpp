@@ -1,6 +1,7 @@
 #include "experiments/data/files/people_list.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -16,15 +17,15 @@ struct Line {
   std::string text;
 };
 
-/// The people of a file in LFW's format.
+/// Reads the people of a file in LFW's format.
 class LfwReader {
  public:
   LfwReader(const std::string& path, const std::vector<Line>& lines) : path_(path), lines_(lines) {}
 
   std::vector<ListedPerson> read() {
     const std::int64_t first = count("people or folds");
-    // Two numbers at the beginning: folds, each with its own number of people.
-    const bool has_folds = at_ < lines_.size() && decimal(lines_[at_].text) >= 0;
+    // If two numbers come first, the first is the number of folds, and each fold begins with its number of people.
+    const bool has_folds = at_ < lines_.size() && decimal(lines_[at_].text);
     for (std::int64_t fold = 0; fold < (has_folds ? first : 1); ++fold) read_fold(has_folds ? count("people") : first);
     if (at_ < lines_.size())
       fail<InputError>("{}: line {}: more people than the {} that the file announces", path_, lines_[at_].number,
@@ -34,12 +35,12 @@ class LfwReader {
 
  private:
   std::int64_t count(std::string_view what) {
-    if (at_ == lines_.size()) fail<InputError>("{}: it ends where a number of {} should stand", path_, what);
+    if (at_ == lines_.size()) fail<InputError>("{}: expected a number of {}, got the end of the file", path_, what);
     const Line& line = lines_[at_++];
-    const std::int64_t number = decimal(line.text);
-    if (number < 0)
+    const std::optional<std::int64_t> number = decimal(line.text);
+    if (!number)
       fail<InputError>("{}: line {}: expected a number of {}, got {}", path_, line.number, what, in_quotes(line.text));
-    return number;
+    return *number;
   }
 
   void read_fold(std::int64_t people) {
@@ -47,11 +48,12 @@ class LfwReader {
       if (at_ == lines_.size()) fail<InputError>("{}: {} people announced, {} found", path_, people, i);
       const Line& line = lines_[at_++];
       const std::size_t tab = line.text.find('\t');
-      const std::int64_t images = tab == std::string::npos ? -1 : decimal(std::string_view(line.text).substr(tab + 1));
-      if (tab == 0 || images < 0)
+      const std::string_view after_tab = tab == std::string::npos ? "" : std::string_view(line.text).substr(tab + 1);
+      const std::optional<std::int64_t> images = decimal(after_tab);
+      if (tab == 0 || !images)
         fail<InputError>("{}: line {}: expected a name, a tab and a number of images, got {}", path_, line.number,
                          in_quotes(line.text));
-      people_.push_back({line.text.substr(0, tab), images, line.number});
+      people_.push_back({line.text.substr(0, tab), *images, line.number});
     }
   }
 
@@ -70,7 +72,7 @@ std::vector<ListedPerson> read_people(const std::string& path) {
     has_tabs = has_tabs || text.find('\t') != std::string_view::npos;
     if (!text.empty()) lines.push_back({number, std::string(text)});
   });
-  if (lines.empty()) fail<InputError>("{}: no name in it", path);
+  if (lines.empty()) fail<InputError>("{}: there is no name in it", path);
   std::vector<ListedPerson> people;
   if (has_tabs)
     people = LfwReader(path, lines).read();
@@ -79,7 +81,7 @@ std::vector<ListedPerson> read_people(const std::string& path) {
   std::unordered_set<std::string_view> seen;
   for (const ListedPerson& person : people)
     if (!seen.insert(person.name).second)
-      fail<InputError>("{}: line {}: {} comes twice", path, person.line, in_quotes(person.name));
+      fail<InputError>("{}: line {}: {} is listed twice", path, person.line, in_quotes(person.name));
   return people;
 }
 

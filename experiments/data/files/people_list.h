@@ -1,4 +1,4 @@
-// Lists of people, as Labeled Faces in the Wild comes with them: who trains, and who is tested.
+// Lists of people, as they come with Labeled Faces in the Wild: people whose images are for training, or for testing.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@ namespace heddle {
 
 struct ListedPerson {
   std::string name;
-  std::int64_t images = -1;  ///< -1 where the list does not say
+  std::int64_t images = -1;  ///< -1 if the list does not give it
   std::int64_t line = 0;
 };
 
-/// A file with tabs is one of LFW: the number of people, then `name<tab>images` for each; or the number of folds, then
-/// for each fold as much. A file without tabs has one name in each line. Empty lines are passed over. InputError on
-/// anything else, on a name that comes twice, and on numbers that do not agree with the lines.
+/// Reads a list. A file with tabs has LFW's format: the number of people, then `name<tab>images` for each; or the
+/// number of folds, then the same for each fold. A file without tabs has one name in each line. Empty lines are
+/// skipped. InputError on anything else, on a name that is listed twice, and on numbers that do not agree with the
+/// lines.
 std::vector<ListedPerson> read_people(const std::string& path);
 
 }  // namespace heddle

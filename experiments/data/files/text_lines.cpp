@@ -3,57 +3,57 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <vector>
-
-#include "framework/error.h"
-#include "framework/files/atomic_file.h"
 
 namespace heddle {
-namespace {
 
-void use_line(const std::string& path, std::int64_t number, std::string_view line,
-              const std::function<void(std::int64_t, std::string_view)>& use) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (number == 1 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  if (line.find('\0') != std::string_view::npos)
-    fail<InputError>("{}: line {}: a zero byte: this is no text", path, number);
-  use(number, line);
+TextLines::TextLines(const std::filesystem::path& path)
+    : file_(FileDescriptor::open_for_reading(path)), size_(file_.size()) {}
+
+void TextLines::refuse_line(std::int64_t line, const std::string& reason) const {
+  fail<InputError>("{}: line {}: {}", path().string(), line, reason);
 }
 
-}  // namespace
+/// Appends the next piece of the file to the unread part of the buffer; false at the end of the file.
+bool TextLines::read_piece() {
+  constexpr std::uint64_t piece = 1 << 20;
+  if (position_ == size_) return false;
+  buffer_.erase(0, at_);
+  at_ = 0;
+  const std::size_t kept = buffer_.size();
+  const auto more = static_cast<std::size_t>(std::min(piece, size_ - position_));
+  buffer_.resize(kept + more);
+  file_.read_at(position_, std::as_writable_bytes(std::span(buffer_).subspan(kept)));
+  position_ += more;
+  return true;
+}
+
+bool TextLines::next() {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  std::size_t length = std::string_view(buffer_).substr(at_).find('\n');
+  while (length == std::string_view::npos && buffer_.size() - at_ <= max_line && read_piece())
+    length = std::string_view(buffer_).find('\n');
+  if (at_ == buffer_.size()) return false;
+  ++number_;
+  line_ = std::string_view(buffer_).substr(at_, length);
+  if (line_.size() > max_line) refuse("is longer than {} bytes, so this is not a list", max_line);
+  at_ += line_.size() + (length == std::string_view::npos ? 0 : 1);
+  if (number_ == 1 && line_.starts_with(byte_order_mark)) line_.remove_prefix(byte_order_mark.size());
+  if (line_.ends_with('\r')) line_.remove_suffix(1);
+  if (line_.find('\0') != std::string_view::npos) refuse("contains a zero byte, so this is not a text file");
+  return true;
+}
 
 void for_each_line(const std::string& path, const std::function<void(std::int64_t, std::string_view)>& use) {
-  const FileDescriptor file = FileDescriptor::open_for_reading(path);
-  const std::uint64_t size = file.size();
-  std::vector<char> buffer;
-  std::size_t kept = 0;  // bytes of a line whose end is still to come
-  std::int64_t number = 1;
-  for (std::uint64_t at = 0; at < size;) {
-    const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(size - at, std::uint64_t{1} << 20));
-    buffer.resize(kept + step);
-    file.read_at(at, std::as_writable_bytes(std::span(buffer).subspan(kept)));
-    at += step;
-    const std::string_view text(buffer.data(), buffer.size());
-    std::size_t begin = 0;
-    for (std::size_t end = text.find('\n', kept); end != std::string_view::npos; end = text.find('\n', begin)) {
-      if (end - begin > longest_line) break;
-      use_line(path, number++, text.substr(begin, end - begin), use);
-      begin = end + 1;
-    }
-    kept = text.size() - begin;
-    if (std::min(text.find('\n', begin), text.size()) - begin > longest_line)
-      fail<InputError>("{}: line {}: longer than {} bytes", path, number, longest_line);
-    std::copy(buffer.begin() + static_cast<std::ptrdiff_t>(begin), buffer.end(), buffer.begin());
-  }
-  if (kept > 0) use_line(path, number, std::string_view(buffer.data(), kept), use);
+  TextLines lines(path);
+  while (lines.next()) use(lines.number(), lines.line());
 }
 
-std::int64_t decimal(std::string_view text) {
-  if (text.empty() || text.size() > 18) return -1;
+std::optional<std::int64_t> decimal(std::string_view text) {
+  constexpr std::size_t max_digits = 18;
+  if (text.empty() || text.size() > max_digits) return {};
   std::int64_t value = 0;
   for (const char c : text) {
-    if (c < '0' || c > '9') return -1;
+    if (c < '0' || c > '9') return {};
     value = value * 10 + (c - '0');
   }
   return value;

@@ -12,7 +12,7 @@
 namespace heddle {
 namespace {
 
-/// In place of a label until the message is made.
+/// Marks a record whose error is reported later, in the order of the images.
 constexpr std::int32_t broken_label = -1;
 
 std::int32_t label_of(const ImageRecord& record, const RecordName& name) {
@@ -26,7 +26,7 @@ std::int32_t label_of(const ImageRecord& record, const RecordName& name) {
   return static_cast<std::int32_t>(label);
 }
 
-/// Positions in the order in which their records lie in the file.
+/// Positions in the index, sorted by where their records lie in the file.
 std::vector<std::size_t> by_offset(const RecordIndex& index) {
   std::vector<std::size_t> positions(index.size());
   std::iota(positions.begin(), positions.end(), std::size_t{0});
@@ -79,13 +79,13 @@ class FaceLister {
     return parse_image_record(records_.read(place, buffer_).bytes, records_.name(place.key));
   }
 
-  /// What InsightFace's record 0 gives as the first identity's key; nothing if the record is something else.
+  /// The key of the first identity as InsightFace's record 0 gives it; empty if the record is something else.
   std::optional<float> read_header(RecordPlace place) {
     ImageRecord record;
     try {
       record = read(place);
     } catch (const InputError&) {
-      return {};  // is reported as a broken image
+      return {};  // it is reported later as a broken image
     }
     if (record.flag != 2 || !record.image.empty()) return {};
     const float first = record.label(0);
@@ -117,7 +117,7 @@ class FaceLister {
 
   void read_labels() {
     const std::vector<std::size_t> order = index_.follows_file() ? std::vector<std::size_t>{} : by_offset(index_);
-    // Reading a file through is faster than reading the pages of the headers alone, unless these are far apart.
+    // Reading the whole file is faster than reading only the pages of the headers, unless these are far apart.
     constexpr std::uint64_t far = std::uint64_t{64} << 10;
     records_.expect(index_.size() > records_.size() / far ? MappedFile::Order::ascending : MappedFile::Order::random);
     labels_.resize(index_.size());
@@ -133,8 +133,8 @@ class FaceLister {
     });
   }
 
-  /// Lists all records and the labels of those that may be images. If a record is broken, all behind it are lost: then
-  /// the message is returned, or thrown on if nobody wants it.
+  /// Lists all records, and the labels of those that may be images. After a broken record no other can be found; its
+  /// error is returned, or thrown if there is no `on_broken_`.
   std::optional<std::string> walk() {
     records_.expect(MappedFile::Order::ascending);
     std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
@@ -183,7 +183,7 @@ class FaceLister {
   const OnBrokenRecord& on_broken_;
   RecordIndex index_;
   std::vector<std::int32_t> labels_;
-  std::optional<float> header_;  // of InsightFace's layout
+  std::optional<float> header_;  // the first identity's key in InsightFace's layout
   std::vector<std::uint8_t> buffer_;
 };
 

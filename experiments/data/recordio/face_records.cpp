@@ -13,7 +13,7 @@
 namespace heddle {
 namespace {
 
-/// The path, if there is anything by this name. A link that leads nowhere counts: whoever opens it learns why it fails.
+/// The path if it exists. A dangling link counts, so that the reason is reported when it is opened.
 std::optional<std::filesystem::path> if_present(std::filesystem::path path) {
   std::error_code unknown;
   if (std::filesystem::symlink_status(path, unknown).type() == std::filesystem::file_type::not_found) return {};
@@ -36,7 +36,7 @@ FaceProperty read_face_property(const std::filesystem::path& path) {
     at = behind + 1;
   }
   if (!is_good || numbers[0] > largest_face_label + 1)
-    fail<InputError>("{}: expected classes,height,width, of which at most {} classes, got {}", path.string(),
+    fail<InputError>("{}: expected classes,height,width with at most {} classes, got {}", path.string(),
                      largest_face_label + 1, in_quotes(text));
   return {.classes = numbers[0], .height = numbers[1], .width = numbers[2]};
 }
@@ -44,20 +44,32 @@ FaceProperty read_face_property(const std::filesystem::path& path) {
 FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord& on_broken)
     : records_(path),
       faces_(list_faces(records_, if_present(std::filesystem::path(path).replace_extension(".idx")), on_broken)) {
-  if (size() == 0) fail<InputError>("{}: there is no image in it", path.string());
   if (const auto property = if_present(path.parent_path() / "property")) property_ = read_face_property(*property);
+  if (property_) leave_out_strangers(on_broken);
+  if (size() == 0) fail<InputError>("{}: there is no image in it", path.string());
   count_classes();
+}
+
+/// Those with labels that are none of the classes of `property`.
+void FaceRecords::leave_out_strangers(const OnBrokenRecord& on_broken) {
+  std::vector<std::size_t> strangers;
+  for (std::int64_t i = 0; i < size(); ++i) {
+    if (label(i) < property_->classes) continue;
+    const std::string message =
+        fmt::format("{}: label {} is not one of the {} classes that the file \"property\" announces", name(i), label(i),
+                    property_->classes);
+    if (!on_broken) fail<InputError>("{}", message);
+    on_broken(message);
+    strangers.push_back(static_cast<std::size_t>(i));
+  }
+  faces_.index.erase(strangers);
+  erase_positions(faces_.labels, strangers);
 }
 
 void FaceRecords::count_classes() {
   const auto largest = std::max_element(faces_.labels.begin(), faces_.labels.end());
   classes_ = *largest + 1;
-  if (property_) {
-    if (property_->classes < classes_)
-      fail<InputError>("{}: label {} is none of the {} classes that the file \"property\" announces",
-                       name(largest - faces_.labels.begin()), *largest, property_->classes);
-    classes_ = property_->classes;
-  }
+  if (property_) classes_ = property_->classes;
   std::vector<bool> has_image(static_cast<std::size_t>(classes_));
   for (const std::int32_t label : faces_.labels) has_image[static_cast<std::size_t>(label)] = true;
   classes_without_images_ = std::count(has_image.begin(), has_image.end(), false);

@@ -19,14 +19,15 @@ struct FaceProperty {
   std::int64_t height = 0;
   std::int64_t width = 0;
 };
-/// InputError unless the file has these three numbers, all from 1 on.
+/// InputError unless the file has these three numbers, each at least 1.
 FaceProperty read_face_property(const std::filesystem::path& path);
 
-/// Every const member may be called from several threads at once.
+/// Const members may be called from several threads concurrently.
 class FaceRecords {
  public:
-  /// Opens NAME.rec, with the index NAME.idx if there is one beside it, as list_faces() does. InputError also if there
-  /// are no images, or if a label is none of the classes of `property`.
+  /// Opens NAME.rec, with the index NAME.idx if there is one beside it, as list_faces() does. It is also an InputError
+  /// if there are no images, or if a label is not one of the classes of `property`; with `on_broken`, images with such
+  /// labels are left out.
   explicit FaceRecords(const std::filesystem::path& path, const OnBrokenRecord& on_broken = {});
 
   const std::filesystem::path& path() const { return records_.path(); }
@@ -34,20 +35,20 @@ class FaceRecords {
   std::int64_t label(std::int64_t i) const { return faces_.labels[static_cast<std::size_t>(i)]; }
   /// "faces.rec, record 18": its key in the index or, without an index, its number in the file, from 0.
   std::string name(std::int64_t i) const { return records_.name(place(i).key).text(); }
-  /// The JPEG or PNG of image i. Its bytes are those of the mapped file, or lie in `buffer` where the record is stored
-  /// in parts.
+  /// The JPEG or PNG of image i. Its bytes lie in the mapped file, or in `buffer` if the record is stored in parts.
   std::span<const std::uint8_t> image(std::int64_t i, std::vector<std::uint8_t>& buffer) const;
 
   /// Labels are 0 .. classes()-1: the largest label plus 1, or what `property` says if that is more. Labels are never
   /// renumbered, so that a trained head keeps its rows when images of some people are left out.
   std::int64_t classes() const { return classes_; }
-  /// How many of the classes have no image.
+  /// The number of classes without an image.
   std::int64_t classes_without_images() const { return classes_without_images_; }
-  /// What the file `property` says, if there is one.
+  /// The contents of the file `property`, if there is one.
   const std::optional<FaceProperty>& property() const { return property_; }
 
  private:
   RecordPlace place(std::int64_t i) const { return faces_.index.place(static_cast<std::size_t>(i)); }
+  void leave_out_strangers(const OnBrokenRecord& on_broken);
   void count_classes();
 
   RecordFile records_;

@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-/// A page that is read brings its neighbours into the process (Linux: fault_around_bytes).
+/// Reading a page also maps its neighbours into the process (Linux: fault_around_bytes).
 constexpr std::uint64_t around = std::uint64_t{64} << 10;
 
 }  // namespace

@@ -51,14 +51,14 @@ Record RecordFile::read(RecordPlace place, std::vector<std::uint8_t>& buffer) co
   file_.check_size();
   const Part part = this->part(place.offset, name);
   if (part.kind == middle_part || part.kind == last_part)
-    fail_in(name, "what begins at byte {} continues another record", place.offset);
+    fail_in(name, "the part at byte {} continues another record", place.offset);
   const Record record = part.kind == whole_record ? Record{part.bytes, part.end} : join(part, name, buffer);
   file_.count(record.end - place.offset);
   return record;
 }
 
 RecordFile::Part RecordFile::part(std::uint64_t offset, const RecordName& name) const {
-  if (offset >= size()) fail_in(name, "byte {} lies behind the end of the file, which has {}", offset, size());
+  if (offset >= size()) fail_in(name, "byte {} is beyond the end of the file, which has {} bytes", offset, size());
   if (offset % alignment != 0) fail_in(name, "byte {} is not a multiple of {}, where records begin", offset, alignment);
   if (size() - offset < part_header_bytes)
     fail_in(name, "truncated: the file ends {} bytes after byte {}, within a header", size() - offset, offset);
@@ -67,11 +67,11 @@ RecordFile::Part RecordFile::part(std::uint64_t offset, const RecordName& name) 
     fail_in(name, "no record begins at byte {}: expected {:#010x}, got {:#010x}", offset, record_magic, magic);
   const std::uint32_t word = word_at(file_.bytes(), offset + sizeof magic);
   const std::uint32_t kind = word >> length_bits;
-  if (kind > last_part) fail_in(name, "the header at byte {} has kind {}; 0 to 3 are known", offset, kind);
+  if (kind > last_part) fail_in(name, "the header at byte {} has kind {}, expected 0 to 3", offset, kind);
   const std::uint64_t length = word & (record_length_limit - 1);
   const std::uint64_t begin = offset + part_header_bytes;
   if (padded(length) > size() - begin)
-    fail_in(name, "truncated: the {} bytes from byte {} on end behind the end of the file, which has {}",
+    fail_in(name, "truncated: the {} bytes from byte {} on extend beyond the end of the file, which has {}",
             padded(length), begin, size());
   return {.kind = kind, .bytes = file_.bytes().subspan(begin, length), .end = begin + padded(length)};
 }
@@ -81,7 +81,7 @@ Record RecordFile::join(Part part, const RecordName& name, std::vector<std::uint
   buffer.assign(part.bytes.begin(), part.bytes.end());
   while (part.kind != last_part) {
     const std::uint64_t offset = part.end;
-    if (offset == size()) fail_in(name, "truncated: the file ends at byte {}, where the record goes on", offset);
+    if (offset == size()) fail_in(name, "truncated: the file ends at byte {}, where the record continues", offset);
     part = this->part(offset, name);
     if (part.kind == whole_record || part.kind == first_part)
       fail_in(name, "its last part is missing: another record begins at byte {}", offset);
@@ -110,6 +110,10 @@ std::uint64_t RecordWriter::write(std::span<const std::uint8_t> payload) {
   write_part(begin == 0 ? whole_record : last_part, payload.subspan(begin));
   ++records_;
   return offset;
+}
+
+void RecordWriter::rewrite(std::uint64_t offset, std::span<const std::uint8_t> payload) {
+  file_.write_at(offset + part_header_bytes, std::as_bytes(payload));
 }
 
 void RecordWriter::write_part(std::uint32_t kind, std::span<const std::uint8_t> bytes) {

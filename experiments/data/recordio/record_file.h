@@ -1,13 +1,14 @@
-// MXNet's RecordIO (`.rec`): records of bytes, one behind the other. A record is
+// MXNet's RecordIO (`.rec`): records of bytes, one after the other. A record is
 //
 //     u32 magic 0xced7230a    u32 kind (upper 3 bits) and length (lower 29 bits)    `length` bytes    zeros up to 4
 //     bytes
 //
-// The magic number never stands at a multiple of 4 inside of a record: the writer cuts it out of the payload there, and
-// the record is stored in parts, each with a header of its own (kind 1 the first, 2 further ones, 3 the last; 0 is a
-// whole record). The reader puts the number back between them. Format and splitting are those of dmlc-core, recordio.h.
+// Inside a record the magic number never occurs at a multiple of 4: the writer cuts it out there and stores the record
+// in parts, each with its own header (kind 1 is the first part, 2 a middle part, 3 the last part; 0 is a whole record).
+// The reader puts the number back between the parts. Format and splitting are those of recordio.h in dmlc-core.
 //
-// The reader trusts nothing: whatever is wrong with a file is an InputError that names file, record and place.
+// Files are not trusted: everything that is wrong with one is an InputError that names the file, the record and the
+// byte.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,11 @@
 namespace heddle {
 
 inline constexpr std::uint32_t record_magic = 0xced7230a;
-/// A record that is written has fewer bytes than this.
+/// Records that are written must have fewer bytes than this.
 inline constexpr std::uint64_t record_length_limit = std::uint64_t{1} << 29;
 
-/// Where a record begins in its file, and the key by which the index and messages know it. Without an index it is the
-/// number of the record in its file, from 0.
+/// The place of a record in its file, and its key in the index and in messages. Without an index the key is the number
+/// of the record in the file, from 0.
 struct RecordPlace {
   std::uint64_t offset = 0;
   std::uint64_t key = 0;
@@ -35,7 +36,7 @@ struct RecordPlace {
   bool operator==(const RecordPlace&) const = default;
 };
 
-/// What messages call a record; the text is made only where there is something to say.
+/// The name of a record in messages; its text is made only when it is needed.
 struct RecordName {
   const std::filesystem::path& file;
   std::uint64_t key;
@@ -49,7 +50,7 @@ struct Record {
   std::uint64_t end = 0;                ///< where the next record begins
 };
 
-/// A `.rec` that is read. Every const member may be called from several threads at once.
+/// Reads a `.rec`. Const members may be called from several threads concurrently.
 class RecordFile {
  public:
   /// InputError if the file cannot be read or is empty.
@@ -59,11 +60,11 @@ class RecordFile {
   std::uint64_t size() const { return file_.size(); }
   RecordName name(std::uint64_t key) const { return {path(), key}; }
 
-  /// The record at `place`. If it is stored in one part, only its header is touched, and its bytes are those of the
-  /// mapped file; otherwise they are put together in `buffer`. InputError if no record begins there, if it does not end
-  /// within the file, or if it is a part of another.
+  /// The record at `place`. If it is stored in one part, only its header is touched, and its bytes lie in the mapped
+  /// file; otherwise the parts are joined in `buffer`. InputError if no record begins there, if it does not end within
+  /// the file, or if it is a part of another.
   Record read(RecordPlace place, std::vector<std::uint8_t>& buffer) const;
-  /// visit(place, record) for all records from the file's beginning to its end, as read().
+  /// Calls visit(place, record) for every record from the beginning of the file to its end. InputError as in read().
   template <class Visit>
   void walk(const Visit& visit) const {
     std::vector<std::uint8_t> buffer;
@@ -76,7 +77,7 @@ class RecordFile {
 
   /// Advice to the system about the records that will be read next.
   void expect(MappedFile::Order order) const { file_.expect(order); }
-  /// Has a record's bytes read in one go, before they are touched one page after the other.
+  /// Asks the system to read a record's bytes in one request, before they are touched page by page.
   void fetch(const Record& record) const;
 
  private:
@@ -91,15 +92,20 @@ class RecordFile {
   MappedFile file_;
 };
 
-/// A `.rec` that is written; without `commit` the target is left as it was.
+/// Writes a `.rec`. The target does not change before `commit`.
 class RecordWriter {
  public:
   /// InputError if no file can be created in the target's folder.
   explicit RecordWriter(std::filesystem::path target) : file_(std::move(target)) {}
 
-  /// Appends a record and returns its offset. InputError if it is as long as record_length_limit.
+  /// Appends a record and returns its offset. InputError if it is not shorter than record_length_limit.
   std::uint64_t write(std::span<const std::uint8_t> payload);
+  /// Replaces a record of as many bytes, whose offset write() returned. Neither may hold the magic number.
+  void rewrite(std::uint64_t offset, std::span<const std::uint8_t> payload);
+  /// Brings everything to disk under a temporary name; commit() then only renames.
+  void finish() { file_.finish(); }
   void commit() { file_.commit(); }
+  std::uint64_t bytes() const { return offset_; }
 
  private:
   void write_part(std::uint32_t kind, std::span<const std::uint8_t> bytes);

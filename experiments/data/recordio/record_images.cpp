@@ -34,7 +34,7 @@ class RecordImages final : public EncodedImages {
   }
 
  private:
-  /// Records that cannot be used are left out where broken images are skipped.
+  /// Opens a file; with OnBroken::skip, records that cannot be used are left out.
   std::unique_ptr<const FaceRecords> open(const std::string& path) const {
     if (on_broken() == OnBroken::stop) return std::make_unique<FaceRecords>(path);
     std::int64_t broken = 0;
@@ -51,19 +51,19 @@ class RecordImages final : public EncodedImages {
 
   const FaceRecords& records(Split split, std::int64_t index) const {
     if (index < 0 || index >= size(split))
-      fail("\"{}\": sample {} of {} was asked for", train_->path().string(), index, size(split));
+      fail("\"{}\": sample {} is out of range, there are {}", train_->path().string(), index, size(split));
     return split == Split::train ? *train_ : *test_;
   }
 
   std::unique_ptr<const FaceRecords> train_;
-  std::unique_ptr<const FaceRecords> test_;  // null: none
+  std::unique_ptr<const FaceRecords> test_;  // null if there is none
 };
 
 }  // namespace
 
 void describe(Describer& d, RecordImagesConfig& c) {
-  d.field(required("train"), c.train, "file NAME.rec, read by the index NAME.idx if there is one beside it");
-  d.field("test", c.test, "another .rec, with the same numbers for the same identities; empty: no test images");
+  d.field(required("train"), c.train, "file NAME.rec, read through the index NAME.idx beside it if there is one");
+  d.field("test", c.test, "another .rec, with the same labels for the same identities; empty: no test images");
   describe_image(d, c.image);
   describe_on_broken(d, c.on_broken);
 }

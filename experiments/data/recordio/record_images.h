@@ -19,12 +19,14 @@ struct RecordImagesConfig {
   std::vector<std::int64_t> image = {3, 112, 112};
   OnBroken on_broken = OnBroken::stop;
 
-  /// The number of identities, as far as it is known before the records are opened.
+  /// The number of identities, if it is known before the records are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
+  /// The keys that hold paths of files or folders; a path may be empty.
+  std::vector<std::string*> paths() { return {&train, &test}; }
 };
 void describe(Describer& d, RecordImagesConfig& config);
-/// Labels are those of the records, in both files alike; what the label of a person is does not depend on who else has
-/// images. InputError if a file cannot be used. The seed has no effect.
+/// Labels are those of the records in both files; a person's label does not depend on who else has images. InputError
+/// if a file cannot be used. The seed has no effect.
 std::unique_ptr<const Dataset> open_data(const RecordImagesConfig& config, const Preprocessing& preprocessing,
                                          RandomKey seed);
 

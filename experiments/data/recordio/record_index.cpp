@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-/// The number of digits that `text` begins with, cut off from it; nothing if there are none or they exceed 64 bits.
+/// Removes the decimal number at the front of `text` and returns it; empty if there is none or it exceeds 64 bits.
 std::optional<std::uint64_t> take_digits(std::string_view& text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -30,7 +30,7 @@ std::optional<RecordPlace> parse_line(std::string_view line) {
   return RecordPlace{.offset = *offset, .key = *key};
 }
 
-/// Positions in the order of their keys; equal keys in the order of their positions.
+/// Positions sorted by key; positions of equal keys keep their order.
 std::vector<std::size_t> by_key(const RecordIndex& index) {
   std::vector<std::size_t> positions(index.size());
   std::iota(positions.begin(), positions.end(), std::size_t{0});
@@ -39,13 +39,13 @@ std::vector<std::size_t> by_key(const RecordIndex& index) {
   return positions;
 }
 
-void refuse_double_keys(const std::filesystem::path& path, const RecordIndex& index) {
+void refuse_duplicate_keys(const std::filesystem::path& path, const RecordIndex& index) {
   if (index.counts_up()) return;
   const std::vector<std::size_t> positions = by_key(index);
   const auto first = std::adjacent_find(positions.begin(), positions.end(),
                                         [&](std::size_t a, std::size_t b) { return index.key(a) == index.key(b); });
   if (first != positions.end())
-    fail<InputError>("{}, line {}: key {} is also that of line {}", path.string(), *std::next(first) + 1,
+    fail<InputError>("{}, line {}: key {} is already in line {}", path.string(), *std::next(first) + 1,
                      index.key(*first), *first + 1);
 }
 
@@ -125,22 +125,20 @@ RecordIndex read_record_index(const std::filesystem::path& path, const RecordFil
     const std::optional<RecordPlace> place = parse_line(line);
     if (!place) complain(fmt::format("expected a key, a tab and an offset, got {}", in_quotes(line)));
     if (place->offset >= records.size())
-      complain(fmt::format("offset {} lies behind the end of {}, which has {} bytes", place->offset,
+      complain(fmt::format("offset {} is beyond the end of {}, which has {} bytes", place->offset,
                            records.path().string(), records.size()));
     index.add(*place);
     text.remove_prefix(end + 1);
   }
-  refuse_double_keys(path, index);
+  refuse_duplicate_keys(path, index);
   return index;
 }
 
-void write_record_index(const std::filesystem::path& path, const RecordIndex& index) {
-  AtomicFile file(path);
+void write_record_index(AtomicFile& file, const RecordIndex& index) {
   for (std::size_t i = 0; i < index.size(); ++i) {
     const RecordPlace place = index.place(i);
     file.write(fmt::format("{}\t{}\n", place.key, place.offset));
   }
-  file.commit();
 }
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
-// The index of a `.rec`: the offset of each record by its key, as text (`.idx`) with one line `key<tab>offset` for
-// each.
+// The index of a `.rec`: the offset of each record by its key, as text (`.idx`) with one line `key<tab>offset` per
+// record.
 #pragma once
 
 #include <cstddef>
@@ -31,18 +31,18 @@ class RecordIndex {
   std::size_t size() const { return offsets_.size(); }
   RecordPlace place(std::size_t position) const { return {offsets_[position], key(position)}; }
   std::uint64_t key(std::size_t position) const { return keys_.empty() ? first_key_ + position : keys_[position]; }
-  /// The position of a key. Takes time in proportion to the size if keys are not consecutive.
+  /// The position of a key. Takes linear time if keys are not consecutive.
   std::optional<std::size_t> find(std::uint64_t key) const;
   /// Whether each key is one more than the one before it.
   bool counts_up() const { return keys_.empty(); }
-  /// Whether records come in the order in which they lie in the file.
+  /// Whether the records are in the order in which they lie in the file.
   bool follows_file() const;
 
   void reserve(std::size_t records) { offsets_.reserve(records); }
   /// Appends a record; a key must not be used twice.
   void add(RecordPlace place);
   void sort_by_key();
-  /// Keeps `count` records from position `first` on.
+  /// Keeps only the `count` records from position `first` on.
   void keep(std::size_t first, std::size_t count);
   /// Removes the records at `positions`, which ascend.
   void erase(const std::vector<std::size_t>& positions);
@@ -55,12 +55,12 @@ class RecordIndex {
   std::vector<std::uint64_t> keys_;  // empty while they count up from first_key_
 };
 
-/// Reads the index of a `.rec`. InputError that names the line unless every line is two numbers below 2^64 with a tab
-/// between them and an end (`\n`, or `\r\n` as Windows writes it), no key comes twice, and every offset lies in the
-/// `.rec`. A last line without its end is refused, because the file may have been cut within the number.
+/// Reads the index of a `.rec`. InputError with the number of the line unless every line has two numbers below 2^64,
+/// separated by a tab, and ends with `\n` or `\r\n`, no key occurs twice, and every offset lies in the `.rec`. A last
+/// line without an end is refused, because the file may have been cut within the number.
 RecordIndex read_record_index(const std::filesystem::path& path, const RecordFile& records);
 
-/// Writes the index atomically.
-void write_record_index(const std::filesystem::path& path, const RecordIndex& index);
+/// Writes the lines of the index into a file that the caller commits.
+void write_record_index(AtomicFile& file, const RecordIndex& index);
 
 }  // namespace heddle

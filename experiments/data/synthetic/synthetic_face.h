@@ -1,5 +1,5 @@
-// The features of a drawn face, and its drawing. Lengths are in half face heights from the face's centre, y down;
-// colours are 0 to 1.
+// The features of a synthetic face, and how it is painted. Lengths are in half face heights from the face's centre, y
+// down; colours are 0 to 1.
 #pragma once
 
 #include <span>
@@ -39,8 +39,8 @@ struct FacePose {
 };
 FacePose draw_pose(RandomStream& draws);
 
-/// Paints rows of interleaved channels, pixels -1 .. 1 in steps of 2 / 255. `noise` gives one random word for each
-/// pixel.
+/// Paints a face into rows of interleaved channels, with pixels from -1 to 1 in steps of 2 / 255. Takes one random word
+/// per pixel from `noise`.
 void paint_face(const FaceIdentity& identity, const FacePose& pose, const ImageShape& shape, RandomStream& noise,
                 std::span<float> pixels);
 

@@ -9,10 +9,10 @@
 namespace heddle {
 
 void describe(Describer& d, SyntheticIdentitiesConfig& c) {
-  d.field("identities", c.identities, between(2, 1e12), "number of people to draw");
+  d.field("identities", c.identities, between(2, 1e12), "number of synthetic people");
   describe_image(d, c.image);
-  d.field("train_per_identity", c.train_per_identity, between(1, 1e6), "training images of each");
-  d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each");
+  d.field("train_per_identity", c.train_per_identity, between(1, 1e6), "training images of each identity");
+  d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each identity");
 }
 
 std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const Preprocessing& preprocessing,
@@ -33,7 +33,7 @@ SyntheticIdentities::SyntheticIdentities(const SyntheticIdentitiesConfig& config
 
 std::int64_t SyntheticIdentities::label(Split split, std::int64_t index) const {
   if (index < 0 || index >= size(split))
-    fail("synthetic identities: sample {} of {} was asked for", index, size(split));
+    fail("synthetic identities: sample {} is out of range, there are {}", index, size(split));
   return index / per_identity(split);
 }
 
@@ -45,8 +45,8 @@ std::string SyntheticIdentities::sample_name(Split split, std::int64_t index) co
 void SyntheticIdentities::read(Split split, std::int64_t index, std::span<float> pixels) const {
   const auto identity = static_cast<std::uint64_t>(label(split, index));
   const auto number = static_cast<std::uint64_t>(index % per_identity(split));
-  // Step 0 is the person; photographs follow, odd for training and even for testing, so that asking for more of one
-  // kind changes none of the other.
+  // Step 0 draws the person, odd steps draw training images and even ones test images, so that the number of images of
+  // one kind does not change the other kind.
   const FaceIdentity face = draw_identity(RandomStream(seed_, Purpose::synthetic_data, 0, identity));
   RandomStream draws(seed_, Purpose::synthetic_data, 2 * number + (split == Split::train ? 1 : 2), identity);
   const FacePose pose = draw_pose(draws);

@@ -1,5 +1,5 @@
-// The painter: one row of pixels at a time, one shape after the other from back to front, every shape a soft mask. Rows
-// that a shape does not reach skip it; the rest are loops that the compiler vectorises.
+// Paints faces row by row, in each row shape by shape from back to front. Every shape is a soft mask. A row that a
+// shape does not reach skips it; the others are loops that the compiler vectorises.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -46,8 +46,8 @@ class Painter {
   Colour pixel(std::size_t i) const { return {red_[i], green_[i], blue_[i]}; }
 
  private:
-  /// x, y: coordinates in the plane of the head's outline; face_x, face_y: of the features on its curved front, which
-  /// move further when the head turns.
+  /// Sets the coordinates of a row's pixels: x_, y_ in the plane of the head's outline; face_x_, face_y_ of the
+  /// features on its curved front, which move further when the head turns.
   void place(std::int64_t row) {
     const float cosine = std::cos(p_.roll);
     const float sine = std::sin(p_.roll);
@@ -63,14 +63,14 @@ class Painter {
       face_x_[i] = x - p_.yaw * depth;
       face_y_[i] = y - p_.pitch * depth + f_.asymmetry * x;
     }
-    const float slack = 0.14F;  // pitch and asymmetry
+    const float slack = 0.14F;  // for pitch and asymmetry
     row_top_ = std::min(y_.front(), y_.back()) - slack;
     row_bottom_ = std::max(y_.front(), y_.back()) + slack;
   }
 
   bool reaches(float top, float bottom) const { return row_bottom_ >= top - edge_ && row_top_ <= bottom + edge_; }
 
-  /// mask(i) gives the shape's opacity, of which 0 .. 1 is taken.
+  /// Blends a shape over the row. mask(i) is the shape's opacity, which is clamped to 0 .. 1.
   template <class Mask>
   void blend(Colour colour, const Mask& mask) {
     for (std::size_t i = 0; i < width_; ++i) {
@@ -106,7 +106,7 @@ class Painter {
     const float top = -1 - f_.hair_volume;
     if (!reaches(top, std::max(f_.hair_length, 0.0F))) return;
     blend(shaded(f_.hair, 0.8F), [&](std::size_t i) {
-      // A dome that goes straight down from its widest place to the hair's end.
+      // The shape is a dome that goes straight down from its widest place to the end of the hair.
       const float y = y_[i];
       const float dome = ellipse(x_[i], std::min(y, 0.0F), radius_x, -top);
       return std::min(dome, 0.5F + (f_.hair_length - y) / (2 * edge_));
@@ -269,7 +269,8 @@ class Painter {
   std::vector<float> x_, y_, face_x_, face_y_, depth_, red_, green_, blue_;
 };
 
-/// 0 .. 1 with light and noise to the nearest of 256 levels, then to -1 .. 1: what a file would have given.
+/// Applies light and noise to a value of 0 .. 1, rounds it to one of 256 levels as an image file would, and maps it to
+/// -1 .. 1.
 float developed(float value, float gain, float noise) {
   const float level = static_cast<float>(static_cast<int>(255 * clamp01(value * gain + noise) + 0.5F));
   return (level - 127.5F) / 127.5F;
@@ -281,7 +282,7 @@ void paint_face(const FaceIdentity& identity, const FacePose& pose, const ImageS
                 std::span<float> pixels) {
   Painter painter(identity, pose, shape);
   float* target = pixels.data();
-  const float grain = pose.noise * (3.4641F / 1023.0F);  // ten uniform bits of that deviation
+  const float grain = pose.noise * (3.4641F / 1023.0F);  // gives ten uniform bits that deviation
   for (std::int64_t row = 0; row < shape.height; ++row) {
     painter.paint_row(row);
     for (std::size_t i = 0; i < static_cast<std::size_t>(shape.width); ++i) {

@@ -17,8 +17,8 @@ Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision pre
   Construction construction{.device = rank.device, .key = rank.key, .precision = precision};
   {
     const MemoryScope scope(rank.device, Category::parameters);
-    auto description = std::make_shared<ModelDescription>(make_model({.type = type}, bench_image));
-    auto plan = std::make_shared<PlacementPlan>(place(*description, {.mesh = rank.mesh, .samples = batch}));
+    auto description = std::make_shared<ModelSpec>(make_model({.type = type}, bench_image));
+    auto plan = std::make_shared<ModelPlacement>(place(*description, {.mesh = rank.mesh, .samples = batch}));
     model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
   }
   std::vector<Trained> trained;

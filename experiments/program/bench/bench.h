@@ -2,6 +2,7 @@
 // the machine's own limit beside it, so that rows from different machines can be compared by their share.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace heddle {
 
-class Processes;
+class Job;
 struct Experiment;
 
 struct BenchRow {
@@ -24,10 +25,18 @@ struct BenchRow {
   std::optional<double> peer{};   // the same work in another program, if it was given
 };
 
+/// The photographs that `data` reads besides the images that it makes.
+struct BenchPhotographs {
+  std::string folder{};     // empty: none
+  std::int64_t crop = 0;    // side of the centre's square; 0: all of the photograph
+  std::int64_t size = 112;  // height and width of what the network takes
+};
+
 struct BenchSettings {
   int threads = 1;
+  BenchPhotographs photographs{};
   /// The processes of `collectives`; without a job its ranks are threads of this process.
-  Processes* job = nullptr;
+  Job* job = nullptr;
   std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
 };
 
@@ -64,6 +73,7 @@ std::vector<BenchRow> bench_collectives(const BenchSettings& settings);
 std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 std::vector<BenchRow> bench_head(const BenchSettings& settings);
+std::vector<BenchRow> bench_data(const BenchSettings& settings);
 /// The benchmark of the first GPU; InputError without a GPU.
 std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 

@@ -14,7 +14,7 @@
 #include "experiments/program/bench/bench.h"
 #include "framework/tensors/device.h"
 #include "parallel/communicator/shard.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/transports.h"
 #include "parallel/world.h"
 
@@ -34,7 +34,7 @@ struct Collective {
 };
 
 Tensor own_part(const Communicator& world, const Tensor& x, int rank) {
-  const ShardRange part = shard(x.shape()[0], world.size(), rank);
+  const IndexRange part = shard(x.shape()[0], world.size(), rank);
   return x.rows(part.begin, part.end());
 }
 
@@ -101,9 +101,9 @@ class CollectivesBench {
     if (settings_.job != nullptr) {
       options.mesh = Mesh(settings_.job->size());
       options.transport = transport_of_jobs(options.backend).name;
-      options.processes = settings_.job;
+      options.job = settings_.job;
     }
-    options.threads = 1;
+    options.backend_options.threads = 1;
     transport_ = fmt::format("{} x {}: ", options.transport, options.mesh.size());
     run_ranks(options, [&](Rank& rank) {
       copies(rank);

@@ -43,7 +43,7 @@ class GpuBench {
 
  private:
   void on_gpu(const std::function<void(Rank&)>& body) {
-    run_ranks({.backend = "cuda", .threads = settings_.threads}, body);
+    run_ranks({.backend = "cuda", .backend_options = {.threads = settings_.threads}}, body);
   }
 
   void add(BenchRow row) { rows_.add(std::move(row)); }

@@ -29,7 +29,7 @@ struct Measured {
 
 Measured measure(const HeadCase& c) {
   Measured measured;
-  run_ranks({.mesh = Mesh(head_ranks), .threads = 1}, [&](Rank& rank) {
+  run_ranks({.mesh = Mesh(head_ranks), .backend_options = {.threads = 1}}, [&](Rank& rank) {
     HeadSteps head(c, rank);
     head.step();
     (void)tile_rate(c, cpu_tile, rank);

@@ -20,13 +20,13 @@ DType multiplied_type(const HeadCase& c, const Device& device) {
 }  // namespace
 
 std::int64_t HeadCase::state_bytes() const {
-  const HeadBytes bytes = Head::bytes(config, optimizer, dimension, config.classes, DType::f32);
+  const HeadBytes bytes = head_bytes(config, optimizer, dimension, config.classes, DType::f32);
   return bytes.weights + bytes.optimizer;
 }
 
 HeadCase fused_case(std::string name, std::int64_t classes) {
   HeadCase c{.name = std::move(name), .config = {.classes = classes, .logits = Logits::fused}};
-  c.config.margin.m2 = 0.5;
+  c.config.margin.combined.m2 = 0.5;
   return c;
 }
 
@@ -50,7 +50,7 @@ void HeadSteps::step() {
     label = static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(case_.config.classes)));
   head_.begin_step(step_, labels);
   for (std::int64_t i = 0; i < case_.micro_batches; ++i) {
-    const ShardRange mine = shard(case_.batch, case_.micro_batches * ranks, i * ranks + rank_.index);
+    const IndexRange mine = shard(case_.batch, case_.micro_batches * ranks, i * ranks + rank_.index);
     HeadInput input{
         .embedding = Tensor::empty(rank_.device, {mine.size, dimension}, DType::f32),
         .labels = std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size)),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers/head/head.h"
+#include "layers/head/head_costs.h"
 #include "parallel/rank.h"
 
 namespace heddle {
@@ -22,7 +23,7 @@ struct HeadCase {
   int steps = 3;
 
   /// The products that a step needs at least: four if nothing is kept between the phases, three with a stash.
-  int products() const { return Head::products(config, false); }
+  int products() const { return head_products(config, false); }
   /// The classes that take part in a step.
   double columns() const { return static_cast<double>(config.classes) * (config.samples() ? config.sample.rate : 1); }
   /// The floating-point operations of the products in one step, on all ranks.

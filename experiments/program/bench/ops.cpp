@@ -4,7 +4,7 @@
 
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
-#include "framework/backends/cpu/linear_algebra/primitives.h"
+#include "framework/backends/cpu_product.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
@@ -113,22 +113,10 @@ class OpsBench {
   }
 
   double bare_product_seconds(int calls) {
-    const cpu::OneDnn onednn(settings_.threads);
-    cpu::GemmPrimitives primitives(onednn);
-    const cpu::GemmPrimitive* const product =
-        primitives.find({.m = 1, .n = 1, .k = 1, .transpose_b = true}, cpu::gemm_f32);
-    if (product == nullptr) return 0;
-    float a = 1;
-    float b = 1;
-    float c = 0;
-    std::vector<std::byte> scratch(static_cast<std::size_t>(product->scratch_bytes) + 1);
-    const std::unordered_map<int, dnnl::memory> arguments{
-        {DNNL_ARG_SRC, onednn.memory(product->a, &a)},
-        {DNNL_ARG_WEIGHTS, onednn.memory(product->b, &b)},
-        {DNNL_ARG_DST, onednn.memory(product->c, &c)},
-        {DNNL_ARG_SCRATCHPAD, onednn.memory(product->scratch, scratch.data())}};
+    const auto product = bare_product(settings_.threads);
+    if (!product) return 0;
     return shortest_seconds([&] {
-      for (int i = 0; i < calls; ++i) onednn.run(product->primitive, arguments);
+      for (int i = 0; i < calls; ++i) (*product)();
     });
   }
 

@@ -28,7 +28,7 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
   const std::int64_t steps = experiment.train.steps;
   if (experiment.device == DeviceType::plan) fail<InputError>("device: the protocol measures: expected cpu or cuda");
   // The middle half: 50 to 150 of 200.
-  const ShardRange counted{steps / 4, steps / 2};
+  const IndexRange counted{steps / 4, steps / 2};
   if (counted.size == 0) fail<InputError>("train.steps: expected at least 2 for the protocol, got {}", steps);
   BenchRows rows(settings);
   std::vector<double> rates;

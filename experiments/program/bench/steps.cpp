@@ -20,7 +20,7 @@ constexpr std::int64_t images_per_step = 64;
 
 double flops_of_step(ModelType type) {
   double flops = 0;
-  run_ranks({.backend = "plan", .threads = 1}, [&](Rank& rank) {
+  run_ranks({.backend = "plan", .backend_options = {.threads = 1}}, [&](Rank& rank) {
     Backbone backbone(type, images_per_step, rank);
     const std::int64_t before = rank.device.backend().flops();
     backbone.step();
@@ -48,7 +48,7 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
   for (const auto& [type, name] : backbones)
     for (const bool winograd : {false, true}) {
       double seconds = 0;
-      run_ranks({.threads = settings.threads, .winograd = winograd}, [&, kind = type](Rank& rank) {
+      run_ranks({.backend_options = {.threads = settings.threads, .winograd = winograd}}, [&, kind = type](Rank& rank) {
         Backbone backbone(kind, images_per_step, rank);
         seconds = shortest_seconds([&] { backbone.step(); }, 5);
       });

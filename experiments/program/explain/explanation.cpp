@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/fastest_placements.h"
 #include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/planned_head.h"
 #include "experiments/training/layout/run_plan.h"
 #include "framework/error.h"
 #include "framework/tensors/memory.h"
@@ -14,20 +15,20 @@ namespace heddle {
 namespace {
 
 /// The kind that a layer gets if it can have it; otherwise it is `data`.
-using Wanted = std::function<Parallel(const LayerDescription&)>;
+using Wanted = std::function<Parallel(const LayerSpec&)>;
 
-PlanTotals with_head(PlanTotals totals, const LayerCosts& head) {
+PlacementTotals with_head(PlacementTotals totals, const LayerCosts& head) {
   totals.add(head);
   return totals;
 }
 
 /// The costs of the model if every layer that does not follow its neighbours is placed in this way.
-PlanTotals totals_of(ModelDescription model, const PlannerOptions& options, const Wanted& wanted) {
+PlacementTotals totals_of(ModelSpec model, const PlannerOptions& options, const Wanted& wanted) {
   const AxisUse use = options.mesh.size(Axis::tp) > 1 ? AxisUse{Axis::tp, options.mesh.size(Axis::tp)}
                                                       : AxisUse{Axis::dp, options.mesh.size(Axis::dp)};
   model.clear_requests();
   for (std::size_t i = 0; i < model.applications().size(); ++i) {
-    const ModelDescription::Application& application = model.applications()[i];
+    const ModelSpec::Application& application = model.applications()[i];
     if (application.layer->follows()) continue;
     const std::vector<Shape> inputs = model.input_shapes(application, options.samples);
     for (const Parallel kind : {wanted(*application.layer), Parallel::group}) {
@@ -39,45 +40,33 @@ PlanTotals totals_of(ModelDescription model, const PlannerOptions& options, cons
   return report(model, place(model, options), options).totals;
 }
 
-std::vector<Explanation::Choice> plain_choices(const ModelDescription& model, PlannerOptions options,
-                                               const LayerCosts& head) {
-  options.automatic = false;
+std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOptions options, const LayerCosts& head) {
   options.memory_budget.reset();
   std::vector<Explanation::Choice> choices;
-  const auto add = [&](const char* name, const PlanTotals& totals) {
+  const auto add = [&](const char* name, const PlacementTotals& totals) {
     choices.push_back({name, with_head(totals, head)});
   };
   add("as written", report(model, place(model, options), options).totals);
-  add("data", totals_of(model, options, [](const LayerDescription&) { return Parallel::data; }));
+  add("data", totals_of(model, options, [](const LayerSpec&) { return Parallel::data; }));
   // Megatron's pairs: the next layer takes what this one has split.
   bool is_column = false;
-  add("column and row", totals_of(model, options, [&](const LayerDescription&) {
+  add("column and row", totals_of(model, options, [&](const LayerSpec&) {
         is_column = !is_column;
         return is_column ? Parallel::column : Parallel::row;
       }));
-  add("parameter", totals_of(model, options, [](const LayerDescription&) { return Parallel::parameter; }));
+  add("parameter", totals_of(model, options, [](const LayerSpec&) { return Parallel::parameter; }));
   return choices;
 }
 
-PlacementPlan cheapest_plan(const ModelDescription& model, const PlannerOptions& options, std::int64_t budget) {
-  try {
-    return place(model, options);
-  } catch (const InputError& error) {
-    if (!options.memory_budget) throw;
-    fail<InputError>("{} (the head takes {} of the {} of memory_budget)", error.what(),
-                     format_bytes(budget - *options.memory_budget), format_bytes(budget));
-  }
-}
-
-std::vector<PlannedStage> planned_stages(const Experiment& experiment, const ModelDescription& model,
-                                         const PlacementPlan& plan, const Schedule& schedule, const StageCut& cut) {
+std::vector<PlannedStage> planned_stages(const Experiment& experiment, const ModelSpec& model,
+                                         const ModelPlacement& plan, const Schedule& schedule, const StageCut& cut) {
   const auto loads = [&](BalanceBy by) { return stage_loads(model, experiment, plan, schedule, by); };
   const StageLoads parameters = loads(BalanceBy::parameters);
   const StageLoads seconds = loads(BalanceBy::time);
   const StageLoads bytes = loads(BalanceBy::memory);
   std::vector<PlannedStage> stages;
   for (int s = 0; s < cut.stages(); ++s) {
-    const ShardRange layers = cut.stage(s);
+    const IndexRange layers = cut.stage(s);
     stages.push_back({.rank = schedule.rank_of[static_cast<std::size_t>(s)],
                       .layers = layers,
                       .parameters = static_cast<std::int64_t>(parameters.of_stage(s, layers)),
@@ -97,8 +86,8 @@ double slowest_message(const PlannerOptions& options, int from, int to, std::int
   return slowest;
 }
 
-std::vector<PlannedCut> planned_cuts(const ModelDescription& model, const PlacementPlan& plan,
-                                     const PlannerOptions& options, const std::vector<PlannedStage>& stages) {
+std::vector<PlannedCut> planned_cuts(const ModelSpec& model, const ModelPlacement& plan, const PlannerOptions& options,
+                                     const std::vector<PlannedStage>& stages) {
   const ValueForms forms(model, plan);
   std::vector<PlannedCut> cuts;
   for (std::size_t s = 1; s < stages.size(); ++s) {
@@ -109,9 +98,9 @@ std::vector<PlannedCut> planned_cuts(const ModelDescription& model, const Placem
     const int to = stages[s].rank;
     if (from == to) continue;
     const auto traffic = [&](int sender, int receiver, std::int64_t bytes) {
-      if (bytes == 0) return PlanTotals::Traffic{};
-      return PlanTotals::Traffic{bytes * options.micro_batches, slowest_message(options, sender, receiver, bytes) *
-                                                                    static_cast<double>(options.micro_batches)};
+      if (bytes == 0) return PlacementTotals::Traffic{};
+      return PlacementTotals::Traffic{bytes * options.micro_batches, slowest_message(options, sender, receiver, bytes) *
+                                                                         static_cast<double>(options.micro_batches)};
     };
     const CrossingBytes bytes =
         crossing_bytes(model, plan, forms, position, options.samples, options.precision.activations);
@@ -135,15 +124,15 @@ std::string value_name(const Explanation& explanation, int value) {
 }
 
 Explanation explain(const Experiment& experiment, const std::string& name, bool automatic) {
-  ModelDescription model = make_model(experiment.model, image_shape(experiment.data));
-  PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
-  options.automatic = automatic;
-  PlacementPlan plan =
-      automatic ? cheapest_plan(model, options, experiment.memory_budget) : plan_of(model, experiment, options.mesh);
-  PlanReport planned = report(model, plan, options);
+  ModelSpec model = make_model(experiment.model, image_shape(experiment.data));
+  const PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
+  Experiment placed = experiment;
+  if (automatic) placed.model.placements = fastest_placements(experiment);
+  ModelPlacement plan = plan_of(make_model(placed.model, image_shape(experiment.data)), experiment, options.mesh);
+  PlacementReport planned = report(model, plan, options);
   const Schedule schedule = schedule_of(experiment);
-  LayerCosts head = head_costs(experiment, model, options, schedule.rank_of.back());
-  const PlanTotals totals = with_head(planned.totals, head);
+  LayerCosts head = planned_head(experiment, model, options, schedule.rank_of.back());
+  const PlacementTotals totals = with_head(planned.totals, head);
   std::vector<PlannedStage> stages =
       planned_stages(experiment, model, plan, schedule, cut_of(model, experiment, plan, schedule));
   std::vector<PlannedCut> cuts = planned_cuts(model, plan, options, stages);
@@ -161,6 +150,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
           std::move(planned),
           std::move(head),
           experiment.head.class_axes(),
+          experiment.head.split,
           std::move(stages),
           std::move(cuts),
           totals,

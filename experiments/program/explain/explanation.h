@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "experiments/training/experiment.h"
-#include "layers/planner/plan_report.h"
+#include "layers/planner/placement_report.h"
 
 namespace heddle {
 
 /// A stage of the pipeline.
 struct PlannedStage {
   int rank = 0;  // along pp
-  ShardRange layers{};
+  IndexRange layers{};
   // One rank's parameters, computing time and communication per step, and peak memory.
   std::int64_t parameters = 0;
   double seconds = 0;
@@ -25,30 +25,31 @@ struct PlannedStage {
 /// The bytes that a rank sends across the cut before a stage in one step.
 struct PlannedCut {
   std::vector<int> values{};
-  PlanTotals::Traffic forward{};
-  PlanTotals::Traffic backward{};
+  PlacementTotals::Traffic forward{};
+  PlacementTotals::Traffic backward{};
 };
 
 struct Explanation {
   /// A different placement for comparison.
   struct Choice {
     std::string name;
-    PlanTotals totals;
+    PlacementTotals totals;
   };
 
   std::string name;
   bool is_automatic = false;
   std::int64_t memory_budget = 0;  // 0: none
   PlannerOptions options;
-  ModelDescription model;
-  PlacementPlan plan;
-  PlanReport report;
+  ModelSpec model;
+  ModelPlacement plan;
+  PlacementReport report;
   LayerCosts head;
-  AxisSet class_axes;  // along which the head's ranks have different classes
+  AxisSet class_axes;               // along which the head's ranks have different classes
+  std::vector<std::int64_t> split;  // the number of classes of each rank, if the experiment names them
   /// A single stage if there is no pipeline.
   std::vector<PlannedStage> stages;
   std::vector<PlannedCut> cuts;  // before each stage but the first
-  PlanTotals totals;             // of model and head
+  PlacementTotals totals;        // of model and head
   std::vector<Choice> choices;   // automatic only: the plain ones, and this one last
 };
 

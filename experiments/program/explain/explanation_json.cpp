@@ -17,11 +17,11 @@ OrderedJson placements_json(const Placements& placements, const Mesh& mesh) {
   return json;
 }
 
-OrderedJson collective_json(const PlannedCollective& collective) {
+OrderedJson collective_json(const CollectiveCost& collective) {
   OrderedJson axes = OrderedJson::array();
   collective.axes.for_each([&](Axis axis) { axes.push_back(name_of(axis)); });
   return {{"operation", name_of(collective.operation)},
-          {"of", cargo_names[static_cast<std::size_t>(collective.cargo)]},
+          {"of", payload_names[static_cast<std::size_t>(collective.payload)]},
           {"over", axes},
           {"bytes", collective.bytes},
           {"seconds", collective.seconds}};
@@ -32,13 +32,12 @@ OrderedJson costs_json(OrderedJson json, const LayerCosts& costs) {
   json["flops"] = costs.flops;
   json["seconds"] = costs.seconds;
   json["collectives"] = OrderedJson::array();
-  for (const PlannedCollective& collective : costs.collectives)
-    json["collectives"].push_back(collective_json(collective));
+  for (const CollectiveCost& collective : costs.collectives) json["collectives"].push_back(collective_json(collective));
   return json;
 }
 
 OrderedJson layer_json(const Explanation& e, std::size_t index) {
-  const ModelDescription::Application& application = e.model.applications()[index];
+  const ModelSpec::Application& application = e.model.applications()[index];
   OrderedJson parallel = OrderedJson::object();
   e.options.mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
     const Parallel kind = e.plan.layers[index][axis].kind;
@@ -52,13 +51,13 @@ OrderedJson layer_json(const Explanation& e, std::size_t index) {
                     e.report.layers[index]);
 }
 
-OrderedJson redistribution_json(const Explanation& e, const PlannedRedistribution& redistribution) {
+OrderedJson redistribution_json(const Explanation& e, const RedistributionCost& redistribution) {
   const auto& applications = e.model.applications();
-  const auto optional = [](const std::optional<PlannedCollective>& collective) {
+  const auto optional = [](const std::optional<CollectiveCost>& collective) {
     return collective ? collective_json(*collective) : OrderedJson(nullptr);
   };
   OrderedJson steps = OrderedJson::array();
-  for (const PlannedConversion& step : redistribution.steps)
+  for (const ConversionCost& step : redistribution.steps)
     steps.push_back({{"axis", name_of(step.step.axis)},
                      {"from", to_string(step.step.from)},
                      {"to", to_string(step.step.to)},
@@ -71,14 +70,14 @@ OrderedJson redistribution_json(const Explanation& e, const PlannedRedistributio
           {"steps", steps}};
 }
 
-OrderedJson traffic_json(const PlanTotals::Traffic& traffic) {
+OrderedJson traffic_json(const PlacementTotals::Traffic& traffic) {
   return {{"bytes", traffic.bytes}, {"seconds", traffic.seconds}};
 }
 
-OrderedJson totals_json(const PlanTotals& totals) {
+OrderedJson totals_json(const PlacementTotals& totals) {
   OrderedJson json;
-  for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo)
-    json[std::string(cargo_names[cargo])] = traffic_json(totals.traffic[cargo]);
+  for (std::size_t payload = 0; payload < payload_names.size(); ++payload)
+    json[std::string(payload_names[payload])] = traffic_json(totals.traffic[payload]);
   json["communication"] = traffic_json(totals.communication());
   json["computing"] = {{"seconds", totals.computing_seconds}};
   json["memory"] = {
@@ -117,14 +116,16 @@ OrderedJson cuts_json(const Explanation& e) {
 OrderedJson head_json(const Explanation& e) {
   OrderedJson over = OrderedJson::array();
   e.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
-  return costs_json({{"parallel", e.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}}, e.head);
+  OrderedJson head{{"parallel", e.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}};
+  if (!e.split.empty()) head["split"] = e.split;
+  return costs_json(std::move(head), e.head);
 }
 
 OrderedJson variant_json(const Explanation& e) {
   OrderedJson layers = OrderedJson::array();
   for (std::size_t i = 0; i < e.report.layers.size(); ++i) layers.push_back(layer_json(e, i));
   OrderedJson redistributions = OrderedJson::array();
-  for (const PlannedRedistribution& redistribution : e.report.redistributions)
+  for (const RedistributionCost& redistribution : e.report.redistributions)
     redistributions.push_back(redistribution_json(e, redistribution));
   OrderedJson choices = OrderedJson::array();
   for (const Explanation::Choice& choice : e.choices)

@@ -3,9 +3,9 @@
 #include "experiments/program/explain/explanation.h"
 #include "experiments/results/grid.h"
 #include "experiments/results/table.h"
-#include "experiments/results/text.h"
 #include "experiments/results/units.h"
 #include "framework/description/describe.h"
+#include "framework/description/text.h"
 #include "framework/tensors/memory.h"
 
 namespace heddle {
@@ -40,7 +40,7 @@ class LayersTable {
     for (std::size_t i = 0; i <= applications.size(); ++i) {
       for (std::size_t s = 1; s < e_.stages.size(); ++s)
         if (e_.stages[s].layers.begin == static_cast<std::int64_t>(i)) add_cut(s);
-      for (const PlannedRedistribution& redistribution : e_.report.redistributions)
+      for (const RedistributionCost& redistribution : e_.report.redistributions)
         if (redistribution.reader == i) add_redistribution(redistribution);
       if (i < applications.size()) add_layer(i);
     }
@@ -81,16 +81,16 @@ class LayersTable {
     grid_.add(std::move(row));
   }
   void add_costs(std::vector<std::string> row, std::string placement, const LayerCosts& costs) {
-    PlanTotals totals;
+    PlacementTotals totals;
     totals.add(costs);
-    const PlanTotals::Traffic traffic = totals.communication();
+    const PlacementTotals::Traffic traffic = totals.communication();
     add(std::move(row), std::move(placement),
         {costs.parameters > 0 ? fmt::format("{}", costs.parameters) : absent,
          costs.flops > 0 ? count(costs.flops) : absent, bytes_or_none(traffic.bytes),
          seconds_or_none(traffic.seconds)});
   }
   void add_layer(std::size_t index) {
-    const ModelDescription::Application& application = e_.model.applications()[index];
+    const ModelSpec::Application& application = e_.model.applications()[index];
     std::string placed = placement([&](Axis axis) {
       const LayerOption& option = e_.plan.layers[index][axis];
       return fmt::format("{} {}", name_of(option.kind), to_string(option.output));
@@ -104,16 +104,16 @@ class LayersTable {
     std::vector<std::string> names;
     for (const int value : cut.values) names.push_back(value_name(e_, value));
     const auto line = [&](const std::string& what, std::size_t from, std::size_t to,
-                          const PlanTotals::Traffic& traffic) {
+                          const PlacementTotals::Traffic& traffic) {
       add({shorten(fmt::format(" {}", fmt::join(names, ", ")), name_width), fmt::format("{} {} -> {}", what, from, to)},
           "", {"", "", bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
     };
     line(cut.forward.bytes > 0 ? "> send" : "no message", stage - 1, stage, cut.forward);
     if (cut.backward.bytes > 0) line("< send", stage, stage - 1, cut.backward);
   }
-  void add_redistribution(const PlannedRedistribution& redistribution) {
+  void add_redistribution(const RedistributionCost& redistribution) {
     const std::string name = value_name(e_, redistribution.value);
-    for (const PlannedConversion& step : redistribution.steps) {
+    for (const ConversionCost& step : redistribution.steps) {
       const auto line = [&](const std::string& what, std::int64_t bytes, double seconds) {
         std::string conversion = fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to));
         if (axes_.size() > 1) conversion = fmt::format("{} {}", name_of(step.step.axis), conversion);
@@ -134,17 +134,18 @@ class LayersTable {
 };
 
 std::string totals_table(const Explanation& e) {
-  const PlanTotals& totals = e.totals;
+  const PlacementTotals& totals = e.totals;
   const bool has_stages = e.stages.size() > 1;
   Grid grid({has_stages ? "one step, all stages" : "one step, one rank", "bytes sent", "time"});
-  const auto add = [&](std::string_view name, const PlanTotals::Traffic& traffic) {
+  const auto add = [&](std::string_view name, const PlacementTotals::Traffic& traffic) {
     grid.add({std::string(name), bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
   };
-  for (std::size_t cargo = 0; cargo < cargo_names.size(); ++cargo) add(cargo_names[cargo], totals.traffic[cargo]);
-  const PlanTotals::Traffic all = totals.communication();
-  PlanTotals::Traffic between;
+  for (std::size_t payload = 0; payload < payload_names.size(); ++payload)
+    add(payload_names[payload], totals.traffic[payload]);
+  const PlacementTotals::Traffic all = totals.communication();
+  PlacementTotals::Traffic between;
   for (const PlannedCut& cut : e.cuts)
-    for (const PlanTotals::Traffic& traffic : {cut.forward, cut.backward}) {
+    for (const PlacementTotals::Traffic& traffic : {cut.forward, cut.backward}) {
       between.bytes += traffic.bytes;
       between.seconds += traffic.seconds;
     }
@@ -180,7 +181,7 @@ std::string choices_table(const Explanation& e) {
   std::vector<double> times;
   std::vector<double> memory;
   for (const Explanation::Choice& choice : e.choices) {
-    const PlanTotals::Traffic traffic = choice.totals.communication();
+    const PlacementTotals::Traffic traffic = choice.totals.communication();
     bytes.push_back(static_cast<double>(traffic.bytes));
     times.push_back(traffic.seconds);
     times.push_back(choice.totals.computing_seconds);
@@ -215,6 +216,7 @@ std::string explanation_text(const Explanation& e) {
   else
     text += fmt::format("memory per rank: {} of parameters, gradients and optimizer, {} of activations\n",
                         format_bytes(e.totals.parameter_bytes), format_bytes(e.totals.activation_bytes));
+  if (!e.split.empty()) text += fmt::format("classes of the head's ranks: {}\n", fmt::join(e.split, ", "));
   if (!e.choices.empty()) text.append("\n").append(choices_table(e));
   return text;
 }

@@ -20,7 +20,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::uint64_t longest_summary = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_summary = std::uint64_t{1} << 30;
 
 bool belongs(When when, bool quick) {
   return when == When::always || (when == When::quick) == quick;
@@ -37,16 +37,14 @@ std::vector<std::string> arguments_of(const ReproduceCommand& command, const Cla
   const auto set = [&arguments](const std::string& what) { arguments.insert(arguments.end(), {"--set", what}); };
   if (command.quick)
     for (const std::string& setting : check.quick) set(setting);
-  if (!claims.needs_data.empty()) set("data.path=" + command.data.string());
+  if (!claims.needs_data.empty()) set("data_folder=" + command.data.string());
   return arguments;
 }
 
 /// The summary of the command, or that it wrote none.
 OrderedJson summary_of(const std::filesystem::path& folder, const std::string& printed, bool is_schedule) {
   const std::filesystem::path file = folder / "summary.json";
-  const std::string text = is_schedule                     ? printed
-                           : std::filesystem::exists(file) ? read_file(file, longest_summary)
-                                                           : "";
+  const std::string text = is_schedule ? printed : std::filesystem::exists(file) ? read_file(file, max_summary) : "";
   OrderedJson summary = OrderedJson::parse(text, nullptr, false);
   return summary.is_discarded() ? OrderedJson::object() : summary;
 }
@@ -59,7 +57,7 @@ class Reproduction {
   /// Runs the checks that belong to this call, if there are any.
   void run(const Claims& claims) {
     if (!claims.needs_data.empty() && command_.data.empty()) {
-      not_run_.push_back(fmt::format("{}: needs --data PATH/TO/{}", claims.name, claims.needs_data));
+      not_run_.push_back(fmt::format("{}: needs --data DIR, the folder that holds {}", claims.name, claims.needs_data));
       return;
     }
     const double begin = steady_seconds();
@@ -117,7 +115,7 @@ class Reproduction {
                           .holds = false});
     const OrderedJson summary = summary_of(folder, printed.str(), is_schedule);
     for (const Claim& claim : check.claims)
-      if (belongs(claim.when, command_.quick)) verdicts.push_back(judge(claim, summary));
+      if (belongs(claim.when, command_.quick)) verdicts.push_back(verdict_on(claim, summary));
   }
 
   const ReproduceCommand& command_;
@@ -179,7 +177,7 @@ int reproduce_command(const ReproduceCommand& command, const Console& console, c
                      near.empty() ? "; expected " + one_of_words(names) : near);
   }
   if (!named->needs_data.empty() && command.data.empty())
-    fail<InputError>("reproduce: {} needs --data PATH/TO/{}", named->name, named->needs_data);
+    fail<InputError>("reproduce: {} needs --data DIR, the folder that holds {}", named->name, named->needs_data);
   reproduction.run(*named);
   return reproduction.finish();
 }

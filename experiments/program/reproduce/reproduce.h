@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/program/commands.h"
+#include "experiments/program/console.h"
 
 namespace heddle {
 

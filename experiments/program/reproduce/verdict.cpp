@@ -16,14 +16,14 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 /// Smaller tolerances are for rounding only.
-constexpr double least_shown = 1e-6;
+constexpr double min_shown = 1e-6;
 
 /// Counts and bytes in full, all else with six significant digits.
 std::string text_of(const OrderedJson& value) {
   if (value.is_string()) return value.get<std::string>();
   const double number = value.get<double>();
-  constexpr double most_exact = 1e15;
-  if (std::trunc(number) == number && std::abs(number) < most_exact) return fmt::format("{:.0f}", number);
+  constexpr double max_exact = 1e15;
+  if (std::trunc(number) == number && std::abs(number) < max_exact) return fmt::format("{:.0f}", number);
   return fmt::format("{:.6g}", number);
 }
 
@@ -40,7 +40,7 @@ bool holds_for(const Claim& claim, const OrderedJson& value, const OrderedJson& 
 
 }  // namespace
 
-Verdict judge(const Claim& claim, const OrderedJson& summary) {
+Verdict verdict_on(const Claim& claim, const OrderedJson& summary) {
   Verdict verdict{.claim = claim.claim, .expected = {}, .got = {}};
   const std::string& bound = !claim.equals.empty()     ? claim.equals
                              : !claim.at_least.empty() ? claim.at_least
@@ -49,7 +49,7 @@ Verdict judge(const Claim& claim, const OrderedJson& summary) {
   try {
     const OrderedJson expected = evaluate(bound, summary);
     verdict.expected = sign + text_of(expected);
-    if (claim.tolerance >= least_shown) verdict.expected += fmt::format(" +- {:.3g} %", 100 * claim.tolerance);
+    if (claim.tolerance >= min_shown) verdict.expected += fmt::format(" +- {:.3g} %", 100 * claim.tolerance);
     const OrderedJson got = evaluate(claim.value, summary);
     verdict.got = text_of(got);
     verdict.holds = holds_for(claim, got, expected);

@@ -19,7 +19,7 @@ struct Verdict {
   bool holds = false;
 };
 
-Verdict judge(const Claim& claim, const nlohmann::ordered_json& summary);
+Verdict verdict_on(const Claim& claim, const nlohmann::ordered_json& summary);
 
 std::string verdict_table(std::span<const Verdict> verdicts);
 

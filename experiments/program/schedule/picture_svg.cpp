@@ -9,8 +9,8 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t most_drawn = 256;
-constexpr std::size_t most_actions = 50'000;
+constexpr std::size_t max_drawn = 256;
+constexpr std::size_t max_actions = 50'000;
 constexpr int row_height = 24;
 constexpr int left_margin = 60;
 constexpr int top = 56;
@@ -41,7 +41,7 @@ class Drawing {
       : timeline_(timeline),
         chunks_(chunks_of_stages(rank_of)),
         title_(title),
-        rows_(std::min(most_drawn, timeline.ranks.size())),
+        rows_(std::min(max_drawn, timeline.ranks.size())),
         end_(last_drawn()),
         pixels_(pixels_a_time()) {}
 
@@ -66,7 +66,7 @@ class Drawing {
     for (std::size_t rank = 0; rank < rows_; ++rank)
       for (const TimedAction& timed : timeline_.ranks[rank]) ends.push_back(timed.end);
     if (ends.empty()) return 0;
-    const std::size_t last = std::min(ends.size(), most_actions) - 1;
+    const std::size_t last = std::min(ends.size(), max_actions) - 1;
     std::nth_element(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(last), ends.end());
     return ends[last];
   }

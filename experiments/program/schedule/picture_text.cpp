@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include "experiments/program/schedule/picture.h"
-#include "experiments/results/text.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
 namespace {
 
-constexpr int most_rows = 32;
+constexpr int max_rows = 32;
 
 /// How time is divided into columns, and columns into characters.
 struct Scale {
@@ -39,10 +39,10 @@ class Painter {
 
   std::string paint() const {
     const auto rows = static_cast<int>(timeline_.ranks.size());
-    const int left_out = rows > most_rows ? rows - most_rows : 0;
+    const int left_out = rows > max_rows ? rows - max_rows : 0;
     std::string text = "rank\n";
     for (int rank = 0; rank < rows; ++rank) {
-      if (left_out > 0 && rank == most_rows / 2) {
+      if (left_out > 0 && rank == max_rows / 2) {
         text += fmt::format("{:{}}({} ranks are not drawn)\n", "", gutter_, left_out);
         rank += left_out;
       }

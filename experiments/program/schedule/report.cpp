@@ -8,16 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/program/schedule/picture.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-std::string counted(int count, std::string_view one, std::string_view several) {
-  return fmt::format("{} {}", count, count == 1 ? one : several);
-}
 
 /// The number of stages of each rank; nothing if the numbers differ.
 std::optional<int> chunks_per_rank(const Schedule& schedule) {

@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t most_shown = 12;
+constexpr std::size_t max_shown = 12;
 
 std::string shape_words(const WeighedSchedule& weighed) {
   return fmt::format("{} (m = {}, v = {})", weighed.name, weighed.shape.micro_batches, weighed.shape.chunks);
@@ -51,7 +51,7 @@ void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchS
 
 std::string search_table(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
   Grid grid({"schedule", "m", "v", "makespan", "bubble (%)", "peak memory", "fits"});
-  const std::size_t shown = std::min(most_shown, weighed.size());
+  const std::size_t shown = std::min(max_shown, weighed.size());
   for (const WeighedSchedule& w : weighed.subspan(0, shown))
     grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
               fmt::format("{:.2f}", 100 * w.span_bubble), plain_number(w.peak_memory), w.fits ? "yes" : "no"});

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* head_begun = "head_begun";
 /// Everything that must not change, in the form that follows this.
 constexpr std::string_view experiment_prefix = "experiment_";
-/// The same on one rank with the sets that judge it, which is what `heddle eval` reads.
+/// The same on one rank, with its evaluation sets; `heddle eval` reads this one.
 constexpr std::string_view evaluated_prefix = "evaluated_";
 /// The state of the loss scale, in f16 only.
 constexpr const char* loss_scale = "loss_scale";
@@ -48,6 +48,7 @@ Experiment without_course(Experiment experiment) {
   experiment.evaluation = defaults.evaluation;
   experiment.memory_budget = defaults.memory_budget;
   experiment.timeout = defaults.timeout;
+  experiment.data.loader = defaults.data.loader;
   experiment.transport = defaults.transport;
   experiment.clock = defaults.clock;
   experiment.links = defaults.links;
@@ -76,6 +77,7 @@ Experiment without_layout(Experiment experiment) {
   experiment.head.stash = defaults.head.stash;
   experiment.head.tile = defaults.head.tile;
   experiment.head.over = defaults.head.over;
+  experiment.head.split = defaults.head.split;
   experiment.head.sample.shards = defaults.head.sample.shards;
   experiment.train.micro_batches = defaults.train.micro_batches;
   experiment.train.shard = defaults.train.shard;
@@ -108,9 +110,9 @@ std::string text_key(const ExperimentIdentity& form) {
 }
 
 /// The number of sample groups by whose statistics batch norms normalise a batch; 0 without such layers.
-std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const ModelDescription& model) {
+std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const ModelSpec& model) {
   const auto& layers = model.applications();
-  if (std::none_of(layers.begin(), layers.end(), [](const auto& a) { return a.layer->type() == "batch_norm"; }))
+  if (std::none_of(layers.begin(), layers.end(), [](const auto& a) { return a.layer->has_batch_statistics(); }))
     return 0;
   return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
 }
@@ -136,15 +138,15 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
       {"backbone", checksum_of(form.text(without_head(learning)))},
       {text_key(form), form.text(learning)},
       {fmt::format("{}{}", evaluated_prefix, form.form), form.text(evaluated(trainer.experiment(), learning))}};
-  if (trainer.loss_scale()) identity.emplace(loss_scale, trainer.loss_scale()->to_text());
+  if (trainer.parameters().loss_scale()) identity.emplace(loss_scale, trainer.parameters().loss_scale()->to_text());
   return identity;
 }
 
 void load_loss_scale(Trainer& trainer, const SafetensorsMetadata& saved) {
-  if (!trainer.loss_scale()) return;
+  if (!trainer.parameters().loss_scale()) return;
   const auto found = saved.find(loss_scale);
   try {
-    trainer.loss_scale()->set(found == saved.end() ? "" : found->second);
+    trainer.parameters().loss_scale()->set(found == saved.end() ? "" : found->second);
   } catch (const InputError& error) {
     fail<InputError>("checkpoint: {}: {}", loss_scale, error.what());
   }
@@ -339,7 +341,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   comparison.expect_experiment(head);
   load_loss_scale(trainer, files.identity());
   trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
-                                                      : trainer.optimizer_steps(steps_done));
+                                                      : trainer.parameters().optimizer_steps(steps_done));
   load_verified(files, wanted, rank);
   if (head == SavedHead::left) return {};
   std::string remark = comparison.difference();

@@ -32,7 +32,7 @@ std::string checksum_text(std::uint32_t checksum) {
 
 std::string part_text(const ParameterPart& part) {
   std::vector<std::int64_t> begins;
-  for (const ShardRange& range : part.box) begins.push_back(range.begin);
+  for (const IndexRange& range : part.box) begins.push_back(range.begin);
   std::string text =
       fmt::format("{} at [{}] size {}", to_string(part.whole), fmt::join(begins, ","), to_string(part.shape()));
   if (part.elements) text += fmt::format(" elements [{},{}]", part.elements->begin, part.elements->size);
@@ -72,7 +72,7 @@ class PartText {
   std::string_view rest_;
 };
 
-bool lies_within(const ShardRange& range, std::int64_t size) {
+bool lies_within(const IndexRange& range, std::int64_t size) {
   return range.begin <= size && range.size <= size - range.begin;
 }
 
@@ -85,7 +85,7 @@ std::optional<ParameterPart> part_of_text(std::string_view text) {
   if (!begins || !rest.take(" size ")) return {};
   const auto sizes = rest.take_list();
   if (!sizes || begins->size() != whole->size() || sizes->size() != whole->size()) return {};
-  std::int64_t most = Shape::most_elements;  // so that no product of sizes is too large
+  std::int64_t most = Shape::max_elements;  // so that no product of sizes is too large
   for (const std::int64_t size : *whole) most = size > 0 ? most / size : most;
   if (most == 0) return {};
   ParameterPart part{.whole = Shape(*whole), .box = {}, .sharded = {}, .partial = {}};
@@ -96,7 +96,7 @@ std::optional<ParameterPart> part_of_text(std::string_view text) {
   if (rest.take(" elements ")) {
     const auto elements = rest.take_list();
     if (!elements || elements->size() != 2) return {};
-    part.elements = ShardRange{(*elements)[0], (*elements)[1]};
+    part.elements = IndexRange{(*elements)[0], (*elements)[1]};
     if (!lies_within(*part.elements, part.shape().numel())) return {};
   }
   return rest.at_end() ? std::optional(part) : std::nullopt;

@@ -10,13 +10,13 @@ namespace heddle {
 
 namespace {
 
-/// The batches that the ranks embed at once, one after the other.
+/// The batches that the ranks embed together in one pass.
 class Batches {
  public:
-  Batches(const EvaluationConfig& config, const ImageList& images, Trainer& trainer)
+  Batches(const EvaluationConfig& config, const ImageSource& images, Trainer& trainer)
       : images_(images), trainer_(trainer), together_(config.batch * trainer.rank().mesh.size(Axis::dp)) {}
 
-  /// From an image on.
+  /// Begins a pass at `image`.
   void start(std::int64_t image) {
     begin_ = image;
     sizes_.clear();
@@ -29,13 +29,13 @@ class Batches {
   std::vector<Tensor> embed() {
     return trainer_.embed(sizes_, [&](int batch) {
       std::vector<float>& pixels = pixels_[static_cast<std::size_t>(batch)];
-      const ShardRange rows = rows_of(batch);
+      const IndexRange rows = rows_of(batch);
       if (trainer_.rank().device.has_data()) read(first(batch) + rows.begin, rows.size, pixels);
       return trainer_.images().to_device(pixels, rows.size);
     });
   }
 
-  /// Of the mirror images; after `embed`, which has read the images.
+  /// Embeds the mirror images. Must be called after `embed`, which reads the images.
   std::vector<Tensor> embed_mirrored() {
     return trainer_.embed(sizes_, [&](int batch) {
       std::vector<float>& pixels = pixels_[static_cast<std::size_t>(batch)];
@@ -46,7 +46,7 @@ class Batches {
 
  private:
   std::int64_t first(int batch) const { return begin_ + batch * together_; }
-  ShardRange rows_of(int batch) const { return trainer_.input_rows(sizes_[static_cast<std::size_t>(batch)]); }
+  IndexRange rows_of(int batch) const { return trainer_.input_rows(sizes_[static_cast<std::size_t>(batch)]); }
 
   void read(std::int64_t begin, std::int64_t count, std::vector<float>& pixels) const {
     const auto size = static_cast<std::size_t>(trainer_.images().shape().size());
@@ -56,17 +56,17 @@ class Batches {
     });
   }
 
-  const ImageList& images_;
+  const ImageSource& images_;
   Trainer& trainer_;
   std::int64_t together_;
   std::int64_t begin_ = 0;
   std::vector<std::int64_t> sizes_;
-  std::vector<std::vector<float>> pixels_;  // of this rank's rows of each batch
+  std::vector<std::vector<float>> pixels_;  // this rank's rows of each batch
 };
 
 }  // namespace
 
-std::vector<float> embed_images(const EvaluationConfig& config, const ImageList& images, Trainer& trainer) {
+std::vector<float> embed_images(const EvaluationConfig& config, const ImageSource& images, Trainer& trainer) {
   Rank& rank = trainer.rank();
   Device& device = rank.device;
   std::vector<float> result;
@@ -80,7 +80,7 @@ std::vector<float> embed_images(const EvaluationConfig& config, const ImageList&
         device.backend().elementwise().scale_add(1, mirrored[i], 1, embeddings[i]);
     }
     for (const Tensor& embedding : embeddings) {
-      // Ranks lie in the order of their rows.
+      // The parts are in the order of their rows.
       const std::vector<Tensor> parts = rank.world.gather(cast(Variable(embedding), DType::f32).value(), 0);
       if (!device.has_data()) continue;
       for (const Tensor& part : parts) {

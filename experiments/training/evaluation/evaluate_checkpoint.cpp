@@ -13,7 +13,7 @@ namespace heddle {
 
 namespace {
 
-/// The data of an experiment that does not train: only what its images become is known.
+/// Stands in for training data that are not opened. Only their preprocessing is known.
 class NoImages final : public Dataset {
  public:
   explicit NoImages(Preprocessing preprocessing) : Dataset(std::move(preprocessing)) {}
@@ -24,11 +24,11 @@ class NoImages final : public Dataset {
   void read(Split /*split*/, std::int64_t index, std::span<float> /*pixels*/) const override { refuse(index); }
 
  private:
-  [[noreturn]] static void refuse(std::int64_t index) { fail("image {} of data that are not there", index); }
+  [[noreturn]] static void refuse(std::int64_t index) { fail("image {} of data that were not opened", index); }
 };
 
-/// The experiment as far as embeddings depend on it: nothing is learned, and the classes, of which there may be
-/// millions, are not made.
+/// Leaves out of the experiment what its embeddings do not depend on: nothing is trained, and the classes, which may be
+/// millions, are replaced by a few.
 Experiment embedding_only(Experiment experiment) {
   const Experiment defaults;
   experiment.train.forward_only = true;
@@ -51,10 +51,9 @@ std::shared_ptr<const Dataset> data_of(const Experiment& experiment) {
 
 }  // namespace
 
-std::vector<EvaluatedSet> evaluate_checkpoint(const Experiment& saved, const FoundCheckpoint& checkpoint,
-                                              Processes* job) {
+std::vector<EvaluatedSet> evaluate_checkpoint(const Experiment& saved, const FoundCheckpoint& checkpoint, Job* job) {
   if (!saved.evaluate || saved.evaluation.sets.empty())
-    fail<InputError>("evaluation.sets: expected a set, by which the checkpoint is judged");
+    fail<InputError>("evaluation.sets: expected a set to evaluate the checkpoint on");
   const Experiment experiment = embedding_only(saved);
   std::shared_ptr<const Dataset> data;
   std::vector<EvaluationSet> sets;
@@ -62,7 +61,7 @@ std::vector<EvaluatedSet> evaluate_checkpoint(const Experiment& saved, const Fou
   together(job, [&] {
     data = data_of(experiment);
     sets = open_sets(experiment, *data);
-    const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, data->image()));
+    const auto model = std::make_shared<ModelSpec>(make_model(experiment.model, data->image()));
     plan = plan_run(experiment, model, mesh_of(experiment), {});
   });
   std::vector<EvaluatedSet> results;
@@ -70,8 +69,8 @@ std::vector<EvaluatedSet> evaluate_checkpoint(const Experiment& saved, const Fou
     Tracer tracer(rank.clock, rank.device);
     Trainer trainer(experiment, *data, rank, tracer, plan);
     CheckpointFolder(checkpoint.folder).load_backbone(trainer, checkpoint.steps);
-    std::vector<EvaluatedSet> judged = evaluate_sets(experiment.evaluation, sets, trainer);
-    if (rank.index == 0) results = std::move(judged);
+    std::vector<EvaluatedSet> evaluated = evaluate_sets(experiment.evaluation, sets, trainer);
+    if (rank.index == 0) results = std::move(evaluated);
   });
   return results;
 }

@@ -1,4 +1,4 @@
-// What the embeddings of a checkpoint make of a set.
+// The results of a set that was evaluated.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,24 @@
 
 namespace heddle {
 
-/// Pairs, of images or of templates.
+/// The results of a set with pairs, of images or of templates.
 struct VerifiedSet {
   Verification verification;
-  std::string threshold_from;  // the set whose best threshold judged this one; empty: its own folds'
-  std::int64_t genuine = 0;    // pairs of one person
-  std::int64_t impostors = 0;  // pairs of two
-  double best_threshold = 0;   // for all pairs
+  std::string threshold_from;  // the set whose best threshold was used; empty: chosen on the other folds
+  std::int64_t genuine = 0;    // number of pairs of one person
+  std::int64_t impostors = 0;  // number of pairs of two people
+  double best_threshold = 0;   // the best one for all pairs together
   Roc roc;
 };
 
-/// Either its pairs are verified, or its probes are identified.
+/// Has either `verified`, for a set with pairs, or `identified`, for a set with probes.
 struct EvaluatedSet {
   std::string name;
   std::optional<VerifiedSet> verified{};
   std::optional<Identification> identified{};
 
-  /// By which checkpoints are compared: the accuracy, or the share of probes that are identified at rank 1.
+  /// The number by which checkpoints are compared: the accuracy of verification, or the rate of identification at rank
+  /// 1.
   double accuracy() const { return verified ? verified->verification.accuracy : identified.value().rates.front(); }
 };
 

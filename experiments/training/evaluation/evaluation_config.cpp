@@ -13,25 +13,26 @@ namespace {
 
 void describe_threshold(Describer& d, EvaluationSetConfig& c) {
   d.field("threshold_from", c.threshold_from,
-          "the set whose best threshold judges this one; left out: each fold is judged by the best threshold of the "
+          "the set whose best threshold is used for this one; left out: each fold uses the best threshold of the "
           "other nine");
 }
 
 void describe_pairs(Describer& d, EvaluationSetConfig& c) {
   d.field(required("path"), c.path, "the folder of the images");
   d.field(required("pairs"), c.list,
-          "the file that lists the pairs: LFW's (name i j, or name i name j, with or without its header) or lines of "
-          "file, file and 1 or 0");
+          "the file that lists the pairs: in LFW's format (name i j, or name i name j, with or without its header), or "
+          "lines of file, file and 1 or 0");
   describe_threshold(d, c);
 }
 
 void describe_bin(Describer& d, EvaluationSetConfig& c) {
-  d.field(required("path"), c.path, "the file: a Python pickle of 2 n encoded images and n labels, read by no Python");
+  d.field(required("path"), c.path,
+          "the file: a Python pickle of 2 n encoded images and n labels, which is read without Python");
   describe_threshold(d, c);
 }
 
 void describe_drawn(Describer& d, EvaluationSetConfig& c) {
-  d.field("pairs", c.drawn, between(20, 1e8), "how many pairs of the data's test images are drawn, at most");
+  d.field("pairs", c.drawn, between(20, 1e8), "the largest number of pairs that are drawn from the data's test images");
   describe_threshold(d, c);
 }
 
@@ -44,9 +45,10 @@ void describe_templates(Describer& d, EvaluationSetConfig& c) {
 
 void describe_identification(Describer& d, EvaluationSetConfig& c) {
   d.field(required("path"), c.path, "the folder of the images");
-  d.field(required("gallery"), c.gallery, "the file that lists who is known: lines of image and person");
-  d.field(required("probes"), c.probes, "the file that lists who is asked for: lines of image and person");
-  d.field("distractors", c.distractors, "the file that lists images of others in the gallery; left out: none");
+  d.field(required("gallery"), c.gallery, "the file that lists the gallery: lines of image and person");
+  d.field(required("probes"), c.probes, "the file that lists the probes: lines of image and person");
+  d.field("distractors", c.distractors,
+          "the file that lists the distractors, further images of the gallery, one per line; left out: none");
 }
 
 constexpr auto set_types = enum_table<EvaluationSetType, AlternativeRow<EvaluationSetConfig>>({
@@ -56,7 +58,8 @@ constexpr auto set_types = enum_table<EvaluationSetType, AlternativeRow<Evaluati
     {EvaluationSetType::templates,
      {"templates", "several images of a person compared as one, as in the IJB benchmarks", describe_templates}},
     {EvaluationSetType::identification,
-     {"identification", "people found again in a gallery, among distractors", describe_identification}},
+     {"identification", "probes whose people are looked for in a gallery, which may have distractors",
+      describe_identification}},
 });
 
 void check_set_names(const std::vector<EvaluationSetConfig>& sets, std::size_t i) {
@@ -82,15 +85,15 @@ void check_set_names(const std::vector<EvaluationSetConfig>& sets, std::size_t i
 
 void describe(Describer& d, EvaluationSetConfig& c) {
   d.field(required("name"), c.name, "names the set in the results");
-  alternatives(d, c.type, set_types, c, "what is compared, and where it comes from");
+  alternatives(d, c.type, set_types, c, "what the set compares");
 }
 
 void describe(Describer& d, EvaluationConfig& c) {
   d.field("batch", c.batch, between(1, 1e6), "images in each forward pass of each rank along dp");
-  d.field("pairs", c.pairs, between(20, 1e8), "pairs of test images for verification, at most");
-  d.field("flip", c.flip, "add the embedding of the mirror image");
-  list(d, "sets", c.sets, between(0, 1000), "what checkpoints are judged by, also people who are not trained on");
-  d.field("every", c.every, between(0, 1e12), "steps between evaluations of the sets; 0: after training only");
+  d.field("pairs", c.pairs, between(20, 1e8), "the largest number of pairs of test images for verification");
+  d.field("flip", c.flip, "add the embedding of the mirror image to that of the image");
+  list(d, "sets", c.sets, between(0, 1000), "the sets to evaluate, whose people need not be those of the training");
+  d.field("every", c.every, between(0, 1e12), "steps between evaluations of the sets; 0: only after training");
   d.field("keep_best", c.keep_best,
           "keep the checkpoint with the best accuracy on the first set, in the folder best beside the others");
 }
@@ -106,7 +109,7 @@ void check_evaluation(const Experiment& experiment) {
     needs(!experiment.train.forward_only, "every: expected 0 with train.forward_only, which learns nothing");
   }
   if (config.keep_best) {
-    needs(config.every > 0, "keep_best: expected evaluation.every, the steps after which checkpoints are judged");
+    needs(config.every > 0, "keep_best: expected evaluation.every, the steps between evaluations");
     needs(experiment.train.save, "keep_best: expected train.save");
   }
 }

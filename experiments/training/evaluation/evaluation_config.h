@@ -1,4 +1,4 @@
-// The option `evaluation` of an experiment.
+// The key `evaluation` of an experiment.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,21 @@ struct Experiment;
 
 enum class EvaluationSetType { pairs, bin, drawn, templates, identification };
 
-/// A set that checkpoints are judged by, whose people need not be those of the training.
+/// A set that is evaluated. Its people need not be those of the training.
 struct EvaluationSetConfig {
   std::string name;
   std::optional<EvaluationSetType> type{};
-  std::string path{};            // the folder of the images; of bin: the file
-  std::string list{};            // of pairs and templates: the file that lists the pairs
-  std::int64_t drawn = 6000;     // of drawn: at most as many pairs
+  std::string path{};            // the folder of the images; bin: the file
+  std::string list{};            // pairs, templates: the file that lists the pairs
+  std::int64_t drawn = 6000;     // drawn: the largest number of pairs
   std::string threshold_from{};  // the name of another set; empty: chosen on the other folds
-  std::string templates{};       // of templates: the file that lists their images
-  // Of identification: the files that list the images.
+  std::string templates{};       // templates: the file that lists their images
+  // identification: the files that list the images
   std::string gallery{};
   std::string probes{};
   std::string distractors{};  // empty: none
+
+  std::vector<std::string*> paths() { return {&path, &list, &templates, &gallery, &probes, &distractors}; }
 };
 void describe(Describer& d, EvaluationSetConfig& config);
 
@@ -41,8 +43,8 @@ struct EvaluationConfig {
 };
 void describe(Describer& d, EvaluationConfig& config);
 
-/// InputError, which begins with the key within `evaluation`, unless the sets have names of their own, those of
-/// `threshold_from` are among them, and the experiment has what `every` and `keep_best` need.
+/// Checks the names of the sets, that `threshold_from` names one of them, and that the experiment has what `every` and
+/// `keep_best` need. InputError begins with the key within `evaluation`.
 void check_evaluation(const Experiment& experiment);
 
 }  // namespace heddle

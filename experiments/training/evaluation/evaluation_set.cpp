@@ -51,7 +51,7 @@ void open_identification(const EvaluationSetConfig& config, const Preprocessing&
   set.images = images_of_files(std::move(read.files), preprocessing);
 }
 
-/// A pair of each kind in each of two folds.
+/// InputError unless each of two folds can have a pair of each kind.
 void check_pairs(const EvaluationSet& set) {
   const std::int64_t genuine = genuine_among(set.pairs);
   const std::int64_t impostors = static_cast<std::int64_t>(set.pairs.size()) - genuine;
@@ -98,11 +98,12 @@ Identification identified_probes(const EvaluationSet& set, std::span<const float
                   {embeddings.subspan(gallery * dimension), labels.subspan(gallery)}, device);
 }
 
-/// `teachers`: the pairs whose best threshold judges; none: the set's own folds choose.
+/// Verifies at the best threshold of `threshold_pairs`; if it is null, each fold at the best threshold of the others.
 VerifiedSet verified_set(const EvaluationSet& set, const std::vector<ComparedPair>& compared,
-                         const std::vector<ComparedPair>* teachers) {
+                         const std::vector<ComparedPair>* threshold_pairs) {
   const std::int64_t genuine = genuine_among(set.pairs);
-  return {.verification = teachers == nullptr ? verify(compared) : verify_at(best_threshold(*teachers), compared),
+  return {.verification =
+              threshold_pairs == nullptr ? verify(compared) : verify_at(best_threshold(*threshold_pairs), compared),
           .threshold_from = set.threshold_from,
           .genuine = genuine,
           .impostors = static_cast<std::int64_t>(set.pairs.size()) - genuine,
@@ -124,12 +125,12 @@ std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset
 std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const std::vector<EvaluationSet>& sets,
                                         Trainer& trainer) {
   Device& device = trainer.rank().device;
-  const bool judges = trainer.rank().index == 0 && device.has_data();
+  const bool has_results = trainer.rank().index == 0 && device.has_data();
   std::map<std::string, std::vector<ComparedPair>> compared;
   std::vector<EvaluatedSet> results;
   for (const EvaluationSet& set : sets) {
     std::vector<float> embeddings = embed_images(config, set.images, trainer);
-    if (!judges) continue;
+    if (!has_results) continue;
     results.push_back({.name = set.name});
     if (set.gallery > 0)
       results.back().identified = identified_probes(set, embeddings, device);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "experiments/training/layout/head_costs.h"
+#include "experiments/training/layout/planned_head.h"
 #include "layers/stages/stage_cut.h"
 
 namespace heddle {
@@ -56,7 +56,7 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
 
 }  // namespace
 
-PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh) {
+PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& model, const Mesh& mesh) {
   const TrainConfig& train = experiment.train;
   PlannerOptions options{.mesh = mesh,
                          .samples = shard(train.batch, train.micro_batches, 0).size,
@@ -67,12 +67,12 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelDescript
                          .optimizer_states = optimizer_states(train.optimizer),
                          .shards_optimizer = train.shard == ShardedState::optimizer};
   if (experiment.memory_budget > 0)
-    options.memory_budget =
-        std::max<std::int64_t>(experiment.memory_budget - head_bytes(experiment, embedding_size(model), mesh), 0);
+    options.memory_budget = std::max<std::int64_t>(
+        experiment.memory_budget - planned_head_bytes(experiment, embedding_size(model), mesh), 0);
   return options;
 }
 
-PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh) {
+ModelPlacement plan_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh) {
   PlannerOptions options = planner_options(experiment, model, mesh);
   if (options.memory_budget) {
     try {
@@ -84,17 +84,17 @@ PlacementPlan plan_of(const ModelDescription& model, const Experiment& experimen
   return place(model, options);
 }
 
-StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
                        const Schedule& schedule, BalanceBy by) {
   const PlannerOptions options = planner_options(experiment, model, plan.mesh);
   StageLoads loads = loads_of(model, plan, options, by);
   loads.in_flight = most_in_flight(schedule);
   if (!experiment.head.is_everywhere())
-    loads.each.back() += head_load(head_costs(experiment, model, options, schedule.rank_of.back()), by);
+    loads.each.back() += head_load(planned_head(experiment, model, options, schedule.rank_of.back()), by);
   return loads;
 }
 
-StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
                 const Schedule& schedule, std::span<const double> seconds) {
   return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) {
     if (by != BalanceBy::time) return stage_loads(model, experiment, plan, schedule, by);

@@ -12,20 +12,20 @@ namespace heddle {
 
 /// The planner's options for a run of this experiment on a mesh. Its memory budget is what the head leaves of the
 /// experiment's.
-PlannerOptions planner_options(const Experiment& experiment, const ModelDescription& model, const Mesh& mesh);
+PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& model, const Mesh& mesh);
 
 /// The placements of a run. If none fit into the budget by the planner's estimate, these are the best ones without a
 /// budget: the rank's meter then decides whether they fit.
-PlacementPlan plan_of(const ModelDescription& model, const Experiment& experiment, const Mesh& mesh);
+ModelPlacement plan_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh);
 
 /// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on
 /// its ranks alone.
-StageLoads stage_loads(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
                        const Schedule& schedule, BalanceBy by);
 
 /// Where the model is cut into the schedule's stages, as its configuration says. `seconds` are measured for each
 /// application in a step; if there are none, the profile's are taken.
-StageCut cut_of(const ModelDescription& model, const Experiment& experiment, const PlacementPlan& plan,
+StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
                 const Schedule& schedule, std::span<const double> seconds = {});
 
 }  // namespace heddle

@@ -13,7 +13,7 @@ namespace {
 
 Schedule schedule_of_file(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
-  Schedule schedule = from_csv(read_file(pipeline.file, most_csv_bytes), pipeline.file);
+  Schedule schedule = from_csv(read_file(pipeline.file, max_csv_bytes), pipeline.file);
   if (schedule.size() != experiment.mesh.pp)
     fail<InputError>("{}: expected a row for each of mesh.pp = {} ranks, got {}", pipeline.file, experiment.mesh.pp,
                      schedule.size());
@@ -42,7 +42,7 @@ Schedule computing_of(const Experiment& experiment) {
 
 }  // namespace
 
-ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline) {
+ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline) {
   if (pipeline.recompute_layers.empty()) return model;
   if (pipeline.recompute == Recompute::sqrt)
     fail<InputError>("expected none, because pipeline.recompute = sqrt recomputes all layers");
@@ -66,16 +66,15 @@ Schedule schedule_of(const Experiment& experiment) {
                             experiment.pipeline.receives);
 }
 
-std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
-                                        const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
-                                        const std::vector<double>& seconds) {
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,
+                                        const Mesh& mesh, const std::vector<double>& seconds) {
   auto plan = std::make_shared<RunPlan>();
-  plan->placements = std::make_shared<PlacementPlan>(plan_of(*model, experiment, mesh));
+  plan->placements = std::make_shared<ModelPlacement>(plan_of(*model, experiment, mesh));
   Schedule schedule = schedule_of(experiment);
   const std::vector<int> rank_of = schedule.rank_of;
   plan->cut = cut_of(*model, experiment, *plan->placements, schedule, seconds);
   plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
-  plan->model = std::make_shared<ModelDescription>(with_recomputed_layers(*model, experiment.pipeline));
+  plan->model = std::make_shared<ModelSpec>(with_recomputed_layers(*model, experiment.pipeline));
   const bool has_backward = !is_forward_only(schedule);
   plan->training = make_program(std::move(schedule));
   if (experiment.train.forward_only)

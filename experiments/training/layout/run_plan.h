@@ -13,8 +13,8 @@
 namespace heddle {
 
 struct RunPlan {
-  std::shared_ptr<const ModelDescription> model;
-  std::shared_ptr<const PlacementPlan> placements;
+  std::shared_ptr<const ModelSpec> model;
+  std::shared_ptr<const ModelPlacement> placements;
   StageCut cut;
   /// Stages keep only the inputs of segments of their layers.
   bool has_sqrt_segments = false;
@@ -29,7 +29,7 @@ struct RunPlan {
   const std::vector<int>& rank_of() const { return training->schedule.rank_of; }
   int stages() const { return cut.stages(); }
   /// The applications of a stage.
-  ShardRange range(int stage) const { return cut.stage(stage); }
+  IndexRange range(int stage) const { return cut.stage(stage); }
   /// The coordinates along pp of the ranks that have the images and that have the embeddings.
   int first_rank() const { return rank_of().front(); }
   int last_rank() const { return rank_of().back(); }
@@ -43,11 +43,10 @@ ScheduleShape shape_of(const Experiment& experiment);
 Schedule schedule_of(const Experiment& experiment);
 /// The model with those layers marked that are recomputed one by one. InputError where a pattern matches no layer, and
 /// where all layers are recomputed by segments.
-ModelDescription with_recomputed_layers(ModelDescription model, const PipelineConfig& pipeline);
+ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline);
 
 /// `seconds` are measured for each application's forward and backward; if there are none, the profile's are taken.
-std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment,
-                                        const std::shared_ptr<const ModelDescription>& model, const Mesh& mesh,
-                                        const std::vector<double>& seconds = {});
+std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,
+                                        const Mesh& mesh, const std::vector<double>& seconds = {});
 
 }  // namespace heddle

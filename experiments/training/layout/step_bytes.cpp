@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "experiments/training/layout/head_costs.h"
 #include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/planned_head.h"
 #include "layers/stages/stage_cut.h"
 
 namespace heddle {
@@ -34,7 +34,7 @@ std::int64_t StepBytes::total() const {
   return std::accumulate(model.begin(), model.end(), head + stages);
 }
 
-std::int64_t squares_of(const ModelDescription& model) {
+std::int64_t squares_of(const ModelSpec& model) {
   std::int64_t squares = 1;
   for (const auto& application : model.applications())
     squares += static_cast<std::int64_t>(application.layer->parameters().size());
@@ -42,9 +42,9 @@ std::int64_t squares_of(const ModelDescription& model) {
 }
 
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
-  const ModelDescription& model = *plan.model;
+  const ModelSpec& model = *plan.model;
   const PlannerOptions options = planner_options(experiment, model, plan.placements->mesh);
-  const PlanReport planned = report(model, *plan.placements, options);
+  const PlacementReport planned = report(model, *plan.placements, options);
   // The last stage also brings the result into the plan's output.
   const auto is_mine = [&](std::size_t application) {
     for (int stage = 0; stage < plan.stages(); ++stage)
@@ -52,26 +52,27 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
         return plan.rank_of()[static_cast<std::size_t>(stage)] == 0;
     return false;
   };
-  PlanTotals mine;
+  PlacementTotals mine;
   for (std::size_t i = 0; i < planned.layers.size(); ++i)
     if (is_mine(i)) mine.add(planned.layers[i]);
-  for (const PlannedRedistribution& redistribution : planned.redistributions)
+  for (const RedistributionCost& redistribution : planned.redistributions)
     if (is_mine(redistribution.reader))
-      for (const PlannedConversion& step : redistribution.steps) {
+      for (const ConversionCost& step : redistribution.steps) {
         if (step.forward) mine.add(*step.forward);
         if (step.backward) mine.add(*step.backward);
       }
   StepBytes bytes;
-  for (std::size_t cargo = 0; cargo < bytes.model.size(); ++cargo) bytes.model[cargo] = mine.traffic[cargo].bytes;
+  for (std::size_t payload = 0; payload < bytes.model.size(); ++payload)
+    bytes.model[payload] = mine.traffic[payload].bytes;
   if (experiment.head.is_everywhere() || plan.last_rank() == 0)
-    for (const PlannedCollective& collective : head_costs(experiment, model, options, plan.last_rank()).collectives)
+    for (const CollectiveCost& collective : planned_head(experiment, model, options, plan.last_rank()).collectives)
       if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
   bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
   const auto add_sum = [&](std::int64_t numbers) {
-    const LayerExchange sum{LayerExchange::When::step_end, Operation::all_reduce,
-                            options.mesh.larger_than_one(every_axis), numbers, DType::f64};
-    bytes.model[static_cast<std::size_t>(Cargo::gradients)] +=
-        PlanCosts(model, options).exchange(Cargo::gradients, sum).bytes;
+    const LayerCollective sum{LayerCollective::When::step_end, Operation::all_reduce,
+                              options.mesh.larger_than_one(every_axis), numbers, DType::f64};
+    bytes.model[static_cast<std::size_t>(Payload::gradients)] +=
+        PlacementCosts(model, options).cost(Payload::gradients, sum).bytes;
   };
   if (experiment.train.clip.norm > 0) add_sum(squares_of(model));
   if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed

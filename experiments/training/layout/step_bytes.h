@@ -4,19 +4,19 @@
 #include <cstdint>
 
 #include "experiments/training/layout/run_plan.h"
-#include "layers/planner/plan_report.h"
+#include "layers/planner/placement_report.h"
 
 namespace heddle {
 
 /// The bytes that rank 0 sends: the model's by what they carry, the head's, and those that cross from stage to stage.
 struct StepBytes {
-  PerCargo<std::int64_t> model{};
+  PerPayload<std::int64_t> model{};
   std::int64_t head = 0;
   std::int64_t stages = 0;
   std::int64_t total() const;
 };
 /// The number of squares that the ranks add up for the gradients' norm: one for each parameter, and one for the head.
-std::int64_t squares_of(const ModelDescription& model);
+std::int64_t squares_of(const ModelSpec& model);
 /// The bytes of a training step without recomputation.
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "experiments/training/layout/head_costs.h"
 #include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/planned_head.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/median.h"
 #include "layers/stages/stage_cut.h"
@@ -79,9 +79,9 @@ class Prediction {
   double head_message_seconds(bool with_loss) const {
     if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
     double seconds = 0;
-    const LayerCosts head = head_costs(experiment_, *plan_.model, options_, plan_.last_rank());
-    for (const PlannedCollective& collective : head.collectives)
-      if ((collective.cargo == Cargo::activations) == with_loss) seconds += collective.seconds;
+    const LayerCosts head = planned_head(experiment_, *plan_.model, options_, plan_.last_rank());
+    for (const CollectiveCost& collective : head.collectives)
+      if ((collective.payload == Payload::activations) == with_loss) seconds += collective.seconds;
     return seconds;
   }
   /// Copies of a sharded head add up their tiles' gradients each time that these are computed.
@@ -112,7 +112,7 @@ class Prediction {
                                         mesh_.ranks_over(every_axis, 0));
   }
 
-  std::int64_t parameters_of(const ShardRange& range) const {
+  std::int64_t parameters_of(const IndexRange& range) const {
     std::int64_t elements = 0;
     for (std::int64_t i = range.begin; i < range.end(); ++i)
       for (const Shape& shape : plan_.model->applications()[static_cast<std::size_t>(i)].layer->parameters())
@@ -125,8 +125,9 @@ class Prediction {
     if (experiment_.train.forward_only) return 0;
     // The head's weights are stepped with their gradient.
     const HeadConfig& config = experiment_.head;
-    const std::int64_t head =
-        config.is_replicated() ? config.rows_of(config.classes) * embedding_size(*plan_.model) : 0;
+    const std::int64_t head = config.is_replicated() ? config.rows_of(config.classes) * embedding_size(*plan_.model) +
+                                                           (config.bias ? config.classes : 0)
+                                                     : 0;
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
     std::int64_t mine = trains_head(rank) ? head : 0;
     for (int stage = 0; stage < plan_.stages(); ++stage)

@@ -6,6 +6,7 @@
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/ranks/world_options.h"
+#include "experiments/training/span_names.h"
 #include "experiments/training/trainer.h"
 #include "framework/description/plain_text.h"
 #include "framework/tensors/device.h"
@@ -75,11 +76,11 @@ Schedule on_one_rank(Schedule schedule) {
   return one;
 }
 
-std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared_ptr<const ModelDescription> model,
+std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared_ptr<const ModelSpec> model,
                                            const StageCut& cut, const Schedule& schedule) {
   auto plan = std::make_shared<RunPlan>();
   plan->model = std::move(model);
-  plan->placements = std::make_shared<PlacementPlan>(plan_of(*plan->model, serial, Mesh()));
+  plan->placements = std::make_shared<ModelPlacement>(plan_of(*plan->model, serial, Mesh()));
   plan->cut = cut;
   plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
   if (serial.train.forward_only)
@@ -102,7 +103,7 @@ class Samples {
     return found == seconds_.end() ? 0 : mean(found->second);
   }
   /// The mean over some micro-batches.
-  double mean_of(ActionKind kind, int stage, const ShardRange& micro_batches) const {
+  double mean_of(ActionKind kind, int stage, const IndexRange& micro_batches) const {
     std::vector<double> all;
     for (int i = static_cast<int>(micro_batches.begin); i < micro_batches.end(); ++i)
       if (const auto found = seconds_.find(to_string(Action{kind, stage, i})); found != seconds_.end())
@@ -114,7 +115,7 @@ class Samples {
   std::map<std::string, std::vector<double>> seconds_;
 };
 
-std::vector<StageCosts> costs_of(const Samples& samples, int stages, const ShardRange& micro_batches) {
+std::vector<StageCosts> costs_of(const Samples& samples, int stages, const IndexRange& micro_batches) {
   std::vector<StageCosts> all;
   for (int stage = 0; stage < stages; ++stage) {
     const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches); };
@@ -125,7 +126,7 @@ std::vector<StageCosts> costs_of(const Samples& samples, int stages, const Shard
     costs.recompute = seconds(ActionKind::recompute);
     all.push_back(costs);
   }
-  all.front().forward += samples.mean_of("load");
+  all.front().forward += samples.mean_of(span_names::load);
   return all;
 }
 
@@ -134,8 +135,8 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   profile.first = costs_of(samples, stages, {0, 1});
   profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
   profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
-  profile.head_weight = samples.mean_of("head weight") / static_cast<double>(micro_batches);
-  profile.head_norm = samples.mean_of("head norm") / static_cast<double>(micro_batches);
+  profile.head_weight = samples.mean_of(span_names::head_weight) / static_cast<double>(micro_batches);
+  profile.head_norm = samples.mean_of(span_names::head_norm) / static_cast<double>(micro_batches);
   return profile;
 }
 
@@ -194,7 +195,7 @@ const std::vector<StageProfile>& profile_stages(const Experiment& experiment, co
 namespace {
 
 /// The share of each application in the number of parameters.
-std::vector<double> shares_of_parameters(const ModelDescription& model) {
+std::vector<double> shares_of_parameters(const ModelSpec& model) {
   std::vector<double> shares;
   for (const auto& application : model.applications()) {
     std::int64_t elements = 0;
@@ -209,7 +210,7 @@ std::vector<double> shares_of_parameters(const ModelDescription& model) {
 }  // namespace
 
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
-                                         std::shared_ptr<const ModelDescription> model, StageProfiles& known) {
+                                         std::shared_ptr<const ModelSpec> model, StageProfiles& known) {
   Experiment serial = serial_experiment(experiment);
   const Recompute recompute = serial.pipeline.recompute;
   serial.pipeline = {};  // they cost the same under every schedule

@@ -41,6 +41,6 @@ const std::vector<StageProfile>& profile_stages(const Experiment& experiment, co
 /// The seconds of each application of the model: forward and backward of one micro-batch and its part of the weights'
 /// update, which the cut `by time` weighs. The last one includes the head if that lies on its ranks alone.
 std::vector<double> profile_applications(const Experiment& experiment, const Dataset& dataset,
-                                         std::shared_ptr<const ModelDescription> model, StageProfiles& known);
+                                         std::shared_ptr<const ModelSpec> model, StageProfiles& known);
 
 }  // namespace heddle

@@ -115,7 +115,7 @@ void deserialize(std::string_view text, RankResult& row) {
   transfer(reader, row);
 }
 
-void gather_ranks(VariantResult& result, Processes& job) {
+void gather_ranks(VariantResult& result, Job& job) {
   const auto own = static_cast<std::size_t>(job.rank());
   std::string row;
   if (own < result.ranks.size()) row = serialized(result.ranks[own]);

@@ -5,13 +5,13 @@
 #include <string_view>
 
 #include "experiments/training/result.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 
 namespace heddle {
 
 /// On rank 0, fills in the other processes' rows, also after a failure; the row of a process that has ended stays
 /// empty. All processes call it, between their sections.
-void gather_ranks(VariantResult& result, Processes& job);
+void gather_ranks(VariantResult& result, Job& job);
 
 /// The measurements of a process's row as they are sent, and back: all members except those that follow from the mesh.
 std::string serialized(const RankResult& row);

@@ -7,20 +7,20 @@
 
 namespace heddle {
 
-void together(Processes* job, const std::function<void()>& body) {
+void together(Job* job, const std::function<void()>& body) {
   if (job != nullptr)
     job->together(body);
   else
     body();
 }
 
-std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
+std::vector<double> shared(Job* job, const std::vector<double>& numbers) {
   if (job == nullptr) return numbers;
   std::vector<double> got;
   WorldOptions options;
   options.mesh = Mesh(job->size());
   options.transport = transport_of_jobs(options.backend).name;
-  options.processes = job;
+  options.job = job;
   run_ranks(options, [&](Rank& rank) {
     Tensor values;
     if (rank.index == 0) {
@@ -32,7 +32,7 @@ std::vector<double> shared(Processes* job, const std::vector<double>& numbers) {
   return got;
 }
 
-void check_same_data(const Dataset& dataset, Processes* job) {
+void check_same_data(const Dataset& dataset, Job* job) {
   if (job == nullptr) return;
   std::vector<double> mine{static_cast<double>(dataset.classes())};
   for (const Split split : {Split::train, Split::test}) {

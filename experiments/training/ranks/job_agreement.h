@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "experiments/data/dataset.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 
 namespace heddle {
 
 /// Runs the body on every process; it fails on all of them, by the same error, or on none.
-void together(Processes* job, const std::function<void()>& body);
+void together(Job* job, const std::function<void()>& body);
 
 /// Returns rank 0's numbers on all processes.
-std::vector<double> shared(Processes* job, const std::vector<double>& numbers);
+std::vector<double> shared(Job* job, const std::vector<double>& numbers);
 
 /// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
-void check_same_data(const Dataset& dataset, Processes* job);
+void check_same_data(const Dataset& dataset, Job* job);
 
 }  // namespace heddle

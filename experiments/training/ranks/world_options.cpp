@@ -6,26 +6,26 @@
 
 namespace heddle {
 
-WorldOptions world_options(const Experiment& experiment, Processes* job) {
+WorldOptions world_options(const Experiment& experiment, Job* job) {
   WorldOptions options{.mesh = mesh_of(experiment),
                        .backend = std::string(name_of(experiment.device)),
+                       .backend_options = {.winograd = experiment.winograd,
+                                           .tf32 = experiment.tf32,
+                                           .planned = std::string(name_of(experiment.planned)),
+                                           .profile = experiment.profile},
                        .transport = experiment.transport,
-                       .processes = job,
+                       .job = job,
                        .key = {static_cast<std::uint64_t>(experiment.seed)},
                        .clock = {.is_virtual = experiment.clock == ClockType::virtual_time,
                                  .links = experiment.links,
                                  .speeds = experiment.ranks.speed,
-                                 .jitter = experiment.ranks.jitter},
-                       .threads = static_cast<int>(experiment.threads),
-                       .planned = std::string(name_of(experiment.planned)),
-                       .profile = experiment.profile,
-                       .winograd = experiment.winograd,
-                       .tf32 = experiment.tf32};
+                                 .jitter = experiment.ranks.jitter}};
+  if (experiment.threads > 0) options.backend_options.threads = static_cast<int>(experiment.threads);
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
   if (experiment.device == DeviceType::plan) {
     // The bytes are those of a run with its own clock and threads; the time always follows from the model.
-    options.threads = threads_per_rank(options);
+    options.backend_options.threads = threads_per_rank(options);
     options.clock.is_virtual = true;
     // Every transport moves the same bytes; without a job there are no processes to plan on.
     if (job == nullptr) options.transport = WorldOptions().transport;
@@ -33,7 +33,7 @@ WorldOptions world_options(const Experiment& experiment, Processes* job) {
   return options;
 }
 
-int threads_of(const Experiment& experiment, Processes* job) {
+int threads_of(const Experiment& experiment, Job* job) {
   return threads_per_rank(world_options(experiment, job));
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t alignment = 64;
 constexpr std::int64_t page = 4096;
 constexpr std::int64_t huge_page = std::int64_t{2} << 20;
-constexpr std::int64_t small_limit = 4096;
+constexpr std::int64_t max_small = 4096;
 constexpr std::int64_t slab = std::int64_t{64} << 10;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -75,7 +75,7 @@ void* Allocator::allocate(std::int64_t bytes) {
     resident_ = live_;
     return address;
   }
-  if (bytes <= small_limit) return allocate_small((bytes + alignment - 1) / alignment);
+  if (bytes <= max_small) return allocate_small((bytes + alignment - 1) / alignment);
   return allocate_block(rounded(bytes));
 }
 
@@ -86,7 +86,7 @@ void Allocator::deallocate(void* address, std::int64_t bytes) {
     ::operator delete (address, std::align_val_t{alignment});
     live_ -= bytes;
     resident_ = live_;
-  } else if (bytes <= small_limit) {
+  } else if (bytes <= max_small) {
     small_[static_cast<std::size_t>((bytes + alignment - 1) / alignment)].push_back(static_cast<std::byte*>(address));
   } else {
     free_block(static_cast<std::byte*>(address));

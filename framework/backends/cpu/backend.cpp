@@ -15,7 +15,7 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const BackendOptions& options) : context_(options.threads, options.winograd) {}
+  explicit CpuBackend(const BackendOptions& options) : context_(options.threads.value_or(1), options.winograd) {}
 
   std::string_view name() const override { return "cpu"; }
   bool has_data() const override { return true; }

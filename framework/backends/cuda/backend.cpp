@@ -16,7 +16,7 @@ using cuda::check;
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const BackendOptions& options) : context_(options.gpu, options.tf32) {}
+  explicit CudaBackend(const BackendOptions& options) : context_(options.gpu.value_or(0), options.tf32) {}
 
   std::string_view name() const override { return "cuda"; }
   bool has_data() const override { return true; }
@@ -90,7 +90,7 @@ std::vector<std::pair<std::string, std::string>> cuda_versions() {
           {"cudnn", fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR)}};
 }
 
-std::string cuda_absence() {
+std::optional<std::string> cuda_absence() {
   return {};
 }
 

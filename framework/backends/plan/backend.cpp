@@ -9,7 +9,7 @@ namespace {
 
 std::shared_ptr<KernelNeeds> needs_of(const BackendOptions& options) {
   if (options.planned == "cuda") return make_cuda_needs(options.tf32);
-  if (options.planned == "cpu") return make_cpu_needs(options.threads, options.winograd);
+  if (options.planned == "cpu") return make_cpu_needs(options.threads.value_or(1), options.winograd);
   fail<InputError>("unknown device '{}' to plan for: expected cpu or cuda", options.planned);
 }
 

@@ -64,7 +64,7 @@ void ClassRowKernelsOn<plan::Context>::step(ClassTable& table, const ClassSelect
 
 template <>
 void ClassRowKernelsOn<plan::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
-                                                const LazySteps& /*steps*/) const {
+                                                const DeferredSteps& /*steps*/) const {
   const std::int64_t n = selection.size;
   context_.counter.add(
       (table.momentum.defined() ? 6 : 1) * n * plan::columns_of(table.weight),

@@ -86,7 +86,7 @@ void HeadKernelsOn<plan::Context>::accumulate_exponentials(const StepMargin& mar
 }
 
 template <>
-void HeadKernelsOn<plan::Context>::local_columns(const Tensor& labels, const ShardRange& /*range*/,
+void HeadKernelsOn<plan::Context>::local_columns(const Tensor& labels, const IndexRange& /*range*/,
                                                  Tensor& local) const {
   context_.counter.kernel(local.numel(), labels, local);
 }

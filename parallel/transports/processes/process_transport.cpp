@@ -14,15 +14,15 @@ using Kind = ProgressEngine::Kind;
 class SendExchange : public MessageExchange {
  public:
   SendExchange(ProgressEngine& engine, std::uint64_t group, Call call, Tensor x)
-      : engine_(engine), call_(std::move(call)), offers_(engine, {group, call_.sequence, call_.peer}) {
-    offers_.put(0, {std::move(x)}, {call_.peer}, call_);
+      : engine_(engine), call_(std::move(call)), offers_(engine, {group, call_.sequence, *call_.peer}) {
+    offers_.put(0, {std::move(x)}, {*call_.peer}, call_);
     engine_.poll();
   }
 
   std::vector<const Call*> calls() override { return {&call_}; }
   void finish() override {
     offers_.wait_until_sent(call_);
-    engine_.wait([&] { return offers_.is_taken(); }, call_, call_.peer);
+    engine_.wait([&] { return offers_.is_taken(); }, call_, *call_.peer);
   }
 
  private:
@@ -34,14 +34,14 @@ class SendExchange : public MessageExchange {
 class RecvExchange : public MessageExchange {
  public:
   RecvExchange(ProgressEngine& engine, std::uint64_t group, Call call)
-      : engine_(engine), call_(std::move(call)), name_{group, call_.sequence, call_.peer} {
+      : engine_(engine), call_(std::move(call)), name_{group, call_.sequence, *call_.peer} {
     engine_.poll();
   }
 
   std::vector<const Call*> calls() override {
-    Arrival& arrival = engine_.arrival(name_, call_.peer);
-    engine_.wait([&] { return arrival.call.has_value(); }, call_, call_.peer);
-    arrival_ = engine_.take_arrival(name_, call_.peer);
+    Arrival& arrival = engine_.arrival(name_, *call_.peer);
+    engine_.wait([&] { return arrival.call.has_value(); }, call_, *call_.peer);
+    arrival_ = engine_.take_arrival(name_, *call_.peer);
     return {&*arrival_.call};
   }
   void receive(std::span<Tensor> incoming) override {
@@ -50,12 +50,13 @@ class RecvExchange : public MessageExchange {
     if (is_inline(x)) return copy_content(*arrival_.content[0], x);
     // Both ranks may have to prepare the path, whatever call the sender is in: if that call waits for this rank, it is
     // no cycle.
-    engine_.wait([&] { return engine_.path().may_receive(call_.peer); }, call_, call_.peer, Awaited::elements_of_group);
-    wait_for_elements(engine_, {engine_.fetch_elements(call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
+    engine_.wait([&] { return engine_.path().may_receive(*call_.peer); }, call_, *call_.peer,
+                 Awaited::elements_of_group);
+    wait_for_elements(engine_, {engine_.fetch_elements(*call_.peer, name_, {0, 0, x.bytes()}, x)}, call_);
   }
   void finish() override {
     engine_.begin(Kind::taken, name_);
-    engine_.send(call_.peer);
+    engine_.send(*call_.peer);
   }
 
  private:

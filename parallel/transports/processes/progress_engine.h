@@ -23,8 +23,8 @@
 #include "parallel/communicator/transport.h"
 #include "parallel/communicator/waited_time.h"
 #include "parallel/transports/processes/deadlock_search.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/processes/message.h"
-#include "parallel/transports/processes/processes.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {
@@ -179,8 +179,8 @@ class ProgressEngine {
   };
   /// The present wait of this process.
   struct Waiting {
-    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a, Clock::duration longest_gap)
-        : number(n), call(c), peers(p), awaited(a), time(longest_gap) {}
+    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a, Clock::duration max_gap)
+        : number(n), call(c), peers(p), awaited(a), time(max_gap) {}
     int peer() const { return peers[asked]; }
     std::uint64_t number;
     const Call& call;
@@ -204,7 +204,7 @@ class ProgressEngine {
   void lose(const Wire::Gone& gone);
   void report(const Failure& failure, std::uint64_t section);
   static void remember_failure(Section& section, int rank, Failure failure);
-  Clock::duration longest_gap() const;
+  Clock::duration max_gap() const;
   void wait_patiently(const std::function<bool()>& ready);
   void check();
   void check_time();

@@ -11,15 +11,15 @@ namespace heddle {
 namespace {
 
 // How long a rank waits before it asks whether others wait for it in turn, and how often it asks: at most.
-constexpr std::chrono::milliseconds longest_probe_interval = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds max_probe_interval = std::chrono::seconds(1);
 // Between two looks at the time of a wait: a process that runs looks more often than every few milliseconds.
-constexpr std::chrono::milliseconds least_unseen{10};
-constexpr std::chrono::milliseconds most_unseen = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds min_unseen{10};
+constexpr std::chrono::milliseconds max_unseen = std::chrono::seconds(1);
 // How long others may take to notice a failure, e.g. because they compute: as long as a wait may last, within these.
-constexpr std::chrono::milliseconds least_grace = std::chrono::seconds(10);
-constexpr std::chrono::milliseconds most_grace = std::chrono::minutes(1);
+constexpr std::chrono::milliseconds min_grace = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds max_grace = std::chrono::minutes(1);
 // How long rank 0 may be silent, once it is late, before another rank reports that.
-constexpr std::chrono::milliseconds most_silence = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds max_silence = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void ProgressEngine::wait(const std::function<bool()>& ready, const Call& call, 
                           Awaited awaited) {
   try {
     if (ready()) return;
-    waiting_.emplace(++waits_, call, peers, awaited, longest_gap());
+    waiting_.emplace(++waits_, call, peers, awaited, max_gap());
     const auto no_longer_waiting = [this](void*) {
       waiting_.reset();
       probes_.clear();
@@ -52,12 +52,12 @@ void ProgressEngine::give_up(const std::exception_ptr& exception) {
   path_->abandon();
 }
 
-ProgressEngine::Clock::duration ProgressEngine::longest_gap() const {
-  return std::clamp(timeout_ / 2, least_unseen, most_unseen);
+ProgressEngine::Clock::duration ProgressEngine::max_gap() const {
+  return std::clamp(timeout_ / 2, min_unseen, max_unseen);
 }
 
 void ProgressEngine::wait_patiently(const std::function<bool()>& ready) {
-  const auto probe_interval = std::min(longest_probe_interval, timeout_ / 4);
+  const auto probe_interval = std::min(max_probe_interval, timeout_ / 4);
   Clock::time_point next_probe = Clock::now() + probe_interval;
   for (int idle_polls = 0;; ++idle_polls) {
     poll();
@@ -170,11 +170,11 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
     if (ready()) return true;
     if (!since_failure && !section_of(section_).failures.empty()) {
       path_->abandon();
-      since_failure.emplace(longest_gap());
+      since_failure.emplace(max_gap());
     }
     if (since_failure) {
       report_for_leader();
-      is_broken_ = since_failure->look() > std::clamp(timeout_, least_grace, most_grace);
+      is_broken_ = since_failure->look() > std::clamp(timeout_, min_grace, max_grace);
       if (is_broken_) has_leader_ = !section_of(section_).is_reported;
     }
     rest(idle_polls);
@@ -195,12 +195,12 @@ void ProgressEngine::report_for_leader() {
     send_to_all();
   };
   if (!section.silence) {
-    section.silence.emplace(longest_gap());
+    section.silence.emplace(max_gap());
     section.responsive_ranks.insert(rank());
     return announce(false);
   }
   if (section.is_reported || *section.responsive_ranks.begin() != rank() || rank() == 0 || left_[0]) return;
-  if (section.silence->look() < most_silence) return;
+  if (section.silence->look() < max_silence) return;
   section.is_reported = true;
   announce(true);
   if (on_silent_leader_) on_silent_leader_(late->second.why);
@@ -264,7 +264,7 @@ void ProgressEngine::leave(int code) {
   left_[static_cast<std::size_t>(rank())] = true;
   if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
     return wire_->leave();
-  const Clock::time_point deadline = Clock::now() + least_grace;
+  const Clock::time_point deadline = Clock::now() + min_grace;
   for (int idle_polls = 0; has_leader_ && !left_[0] && Clock::now() < deadline; ++idle_polls) {
     poll();
     rest(idle_polls);

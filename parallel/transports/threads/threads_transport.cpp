@@ -242,7 +242,7 @@ class ThreadSend : public MessageExchange {
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
   void finish() override {
-    waits_.wait([this] { return message_->taken.load(); }, message_->call, message_->call.peer);
+    waits_.wait([this] { return message_->taken.load(); }, message_->call, *message_->call.peer);
   }
 
  private:
@@ -256,7 +256,7 @@ class ThreadReceive : public MessageExchange {
       : waits_(waits), mailbox_(mailbox), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
-    waits_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, call_.peer);
+    waits_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, *call_.peer);
     const std::lock_guard lock(mailbox_.mutex);
     message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
     return {&message_->call};

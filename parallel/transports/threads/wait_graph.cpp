@@ -11,8 +11,8 @@ namespace heddle {
 namespace {
 
 // The time between two looks of a sleeping rank at the clock.
-constexpr std::chrono::milliseconds least_slice{10};
-constexpr std::chrono::milliseconds most_slice = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds min_slice{10};
+constexpr std::chrono::milliseconds max_slice = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -42,7 +42,7 @@ class WaitGraph::Sleeping {
 
 WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
     : timeout_(timeout),
-      slice_(std::clamp(timeout / 8, least_slice, most_slice)),
+      slice_(std::clamp(timeout / 8, min_slice, max_slice)),
       // A few dozen microseconds: longer than the difference between ranks with equal work, and too short to be
       // noticed.
       spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),

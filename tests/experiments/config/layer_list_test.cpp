@@ -17,7 +17,7 @@ namespace heddle::layer_list_test {
 namespace {
 
 std::shared_ptr<const RunPlan> plan_of(const Experiment& experiment, const Dataset& dataset, const Mesh& mesh) {
-  return plan_run(experiment, std::make_shared<ModelDescription>(make_model(experiment.model, dataset.image())), mesh);
+  return plan_run(experiment, std::make_shared<ModelSpec>(make_model(experiment.model, dataset.image())), mesh);
 }
 
 /// The experiment of a text with such a model, on 8 x 8 images in colour.
@@ -35,7 +35,7 @@ Experiment read_layers(const std::string& layers, const std::string& placements 
   return roots.back();
 }
 
-ModelDescription model_of(const std::string& layers, const std::string& placements = "[]") {
+ModelSpec model_of(const std::string& layers, const std::string& placements = "[]") {
   const Experiment experiment = read_layers(layers, placements);
   return make_model(experiment.model, image_shape(experiment.data));
 }
@@ -62,7 +62,7 @@ constexpr const char* residual = R"([
 }  // namespace
 
 TEST_CASE("a layer names its pipeline stage") {
-  const ModelDescription model = model_of(R"([{"type": "flatten", "stage": 0}, {"type": "linear", "out": 8},
+  const ModelSpec model = model_of(R"([{"type": "flatten", "stage": 0}, {"type": "linear", "out": 8},
                                               {"type": "linear", "out": 8, "stage": 1}])");
   CHECK(model.applications()[0].stage == 0);
   CHECK_FALSE(model.applications()[1].stage.has_value());
@@ -70,7 +70,7 @@ TEST_CASE("a layer names its pipeline stage") {
 }
 
 TEST_CASE("a model written out has the layers, sizes and inputs that its file names") {
-  const ModelDescription model = model_of(residual);
+  const ModelSpec model = model_of(residual);
   const auto& layers = model.applications();
   REQUIRE(layers.size() == 18);
   CHECK(layers[2].name == "conv2d_2");
@@ -87,7 +87,7 @@ TEST_CASE("a model written out trains alike on one rank and on several, each of 
   const std::string placements =
       R"([{"layers": "conv2d_2", "parallel": "group"}, {"layers": "conv2d_5", "parallel": "row"},
       {"layers": "linear_13", "parallel": "column"}, {"layers": "fc", "parallel": "parameter"}])";
-  const auto model = std::make_shared<ModelDescription>(model_of(residual, placements));
+  const auto model = std::make_shared<ModelSpec>(model_of(residual, placements));
   test::check_against_reference(test::small_experiment(10, 8, 6, DType::f64), model, {.mesh = Mesh(1, 1, 2)});
   test::check_against_reference(test::small_experiment(10, 8, 6, DType::f64), model, {.mesh = Mesh(2, 1, 2)});
 }
@@ -95,7 +95,7 @@ TEST_CASE("a model written out trains alike on one rank and on several, each of 
 TEST_CASE("a layer's placement is given with the layer or by a pattern, which takes precedence") {
   const std::string layers = R"([{"type": "flatten"}, {"type": "linear", "out": 8, "parallel": "column", "over": "dp"},
                                  {"type": "linear", "out": 8, "parallel": "row"}])";
-  ModelDescription model = model_of(layers);
+  ModelSpec model = model_of(layers);
   CHECK_FALSE(model.applications()[0].request.has_value());
   CHECK(model.applications()[1].request->kind == Parallel::column);
   CHECK(model.applications()[1].request->over == Axis::dp);

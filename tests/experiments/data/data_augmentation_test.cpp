@@ -34,7 +34,7 @@ float at(const std::vector<float>& pixels, std::int64_t y, std::int64_t x, std::
 
 }  // namespace
 
-TEST_CASE("no augmentation leaves an image alone and a flip mirrors it") {
+TEST_CASE("without augmentation an image does not change, and a flip mirrors it") {
   CHECK(augmented({.flip = 0}, 0) == ramp());
   std::vector<float> mirrored = augmented({.flip = 1}, 0);
   CHECK(at(mirrored, 4, 1, 2) == at(ramp(), 4, 6, 2));
@@ -68,7 +68,7 @@ TEST_CASE("a shift moves by whole pixels within its bound and repeats the border
   CHECK(unmoved < 30);
 }
 
-TEST_CASE("a warp without turn or growth agrees with the plain flip and shift") {
+TEST_CASE("a warp without rotation or scaling agrees with the plain flip and shift") {
   for (std::uint64_t i = 0; i < 50; ++i) {
     const std::vector<float> plain = augmented({.flip = 0.5, .shift = 2}, i);
     const std::vector<float> warped = augmented({.flip = 0.5, .shift = 2, .scale = 1e-9}, i);
@@ -76,7 +76,7 @@ TEST_CASE("a warp without turn or growth agrees with the plain flip and shift") 
   }
 }
 
-TEST_CASE("turning and scaling keep the centre and stay within the image's values") {
+TEST_CASE("rotation and scaling keep the centre and stay within the image's values") {
   const std::vector<float> pixels = ramp();
   const auto [low, high] = std::minmax_element(pixels.begin(), pixels.end());
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -91,7 +91,7 @@ TEST_CASE("turning and scaling keep the centre and stay within the image's value
   }
 }
 
-TEST_CASE("light changes are linear and erasing blanks one rectangle") {
+TEST_CASE("brightness and contrast are linear, and erasing blanks one rectangle") {
   const std::vector<float> lit = augmented({.flip = 0, .brightness = 0.1, .contrast = 0.2}, 1);
   const std::vector<float> pixels = ramp();
   const float gain = (lit[200] - lit[0]) / (pixels[200] - pixels[0]);
@@ -109,7 +109,7 @@ TEST_CASE("light changes are linear and erasing blanks one rectangle") {
   CHECK(blanks < 50 * small_image.size() * 16 / 100);
 }
 
-TEST_CASE("turning one augmentation on does not change another's draws") {
+TEST_CASE("switching one augmentation on does not change another's draws") {
   for (std::uint64_t i = 0; i < 20; ++i) {
     const bool alone = augmented({.flip = 0.5}, i) != ramp();
     const std::vector<float> both = augmented({.flip = 0.5, .brightness = 0.01}, i);
@@ -117,7 +117,7 @@ TEST_CASE("turning one augmentation on does not change another's draws") {
   }
 }
 
-TEST_CASE("a training batch does not depend on how it is cut, and changes with the step") {
+TEST_CASE("a training batch does not depend on how it is split, and changes with the step") {
   DataConfig config;
   config.synthetic_identities = {
       .identities = 3, .image = {3, 16, 16}, .train_per_identity = 2, .test_per_identity = 1};
@@ -125,10 +125,12 @@ TEST_CASE("a training batch does not depend on how it is cut, and changes with t
   const auto data = make_dataset(config, {1});
   const std::vector<std::int64_t> indices = {5, 0, 3, 3, 1};
   const std::size_t image = 16 * 16 * 3;
-  const auto read = [&](std::int64_t first, std::size_t count, std::int64_t step) {
+  const auto read = [&](std::size_t first, std::size_t count, std::int64_t step) {
     std::vector<float> batch(count * image);
-    read_training_batch(*data, std::span(indices).subspan(static_cast<std::size_t>(first), count), config.augmentation,
-                        {9}, step, first, batch);
+    std::vector<TrainingSample> samples;
+    for (std::size_t i = first; i < first + count; ++i)
+      samples.push_back({.index = indices[i], .step = step, .position = static_cast<std::int64_t>(i)});
+    read_training_batch(*data, samples, config.augmentation, {9}, batch);
     return batch;
   };
   const std::vector<float> whole = read(0, 5, 4);
@@ -139,7 +141,7 @@ TEST_CASE("a training batch does not depend on how it is cut, and changes with t
 }
 
 TEST_CASE("a random crop stays within the image and is as large as its share") {
-  // A ramp along x: what is seen of it says where the crop begins and how wide it is.
+  // A ramp along x: the visible values give the beginning and the width of the crop.
   std::vector<float> ramp_of_x;
   for (std::int64_t i = 0; i < small_image.size(); ++i)
     ramp_of_x.push_back(static_cast<float>(i / small_image.channels % small_image.width));
@@ -221,7 +223,7 @@ TEST_CASE("erasing by area keeps to its area and to its ratio") {
   CHECK(tall < 190);
 }
 
-TEST_CASE("a JPEG of lower quality takes more from the image") {
+TEST_CASE("JPEG compression of lower quality changes the image more") {
   const auto loss = [](std::int64_t quality) {
     std::vector<float> pixels(std::size_t{3} * 32 * 32);
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = std::sin(static_cast<float>(i * i) * 0.01F);
@@ -237,7 +239,7 @@ TEST_CASE("a JPEG of lower quality takes more from the image") {
   CHECK(loss(95) > 0);
 }
 
-TEST_CASE("options that came later leave the draws of the earlier ones as they were") {
+TEST_CASE("later options do not change the draws of earlier ones") {
   const AugmentationConfig earlier{.flip = 0.5, .shift = 2, .rotation = 10, .erase = 0.5};
   AugmentationConfig later = earlier;
   later.gray = 1;
@@ -249,7 +251,7 @@ TEST_CASE("options that came later leave the draws of the earlier ones as they w
   }
 }
 
-TEST_CASE("bounds that do not fit are refused by their key") {
+TEST_CASE("wrong bounds are refused with their key") {
   DataConfig config;
   config.augmentation.erase_area = {0.1};
   CHECK_THROWS_WITH_AS(check(config), "data.augmentation.erase_area: expected a smallest and a largest number, got 1",

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/data/data_config.h"
+#include "experiments/data/encoded_images.h"
 #include "framework/error.h"
 #include "tests/support/images/image_files.h"
 
@@ -24,7 +25,7 @@ DataConfig config_of(const WrittenImages& files, OnBroken on_broken) {
   return config;
 }
 
-/// Ten photographs of each of four people, each with a value of its own, and a single one of a fifth person.
+/// Ten photographs of each of four people, each with its own value, and a single one of a fifth person.
 void write_people(const WrittenImages& files) {
   for (int person = 0; person < 4; ++person)
     for (int image = 0; image < 10; ++image)
@@ -45,7 +46,7 @@ float level(int value) {
 
 }  // namespace
 
-TEST_CASE("broken images are left out when the data are opened, with the people whom they leave without any") {
+TEST_CASE("broken images are left out when the data are opened, and so are people without other images") {
   const WrittenImages files;
   write_people(files);
   files.write("p1/0.pgm", "no image");
@@ -57,19 +58,20 @@ TEST_CASE("broken images are left out when the data are opened, with the people 
   CHECK(data->size(Split::test) == 8);
   CHECK(data->sample_name(Split::train, 8) == files.path("p1/1.pgm"));
   CHECK(data->notes(0) == Lines{"image folder \"" + files.path() +
-                                    "\": 2 broken images are left out, and 1 person of whom no training image is left",
+                                    "\": 2 broken images are left out, and 1 person with no training image left",
                                 "left out: image \"" + files.path("p1/0.pgm") +
                                     "\": not a PGM, PPM, PNG or JPEG file (its first bytes are 6e 6f 20 69)",
                                 "left out: image \"" + files.path("single/0.pgm") + "\": the file is empty"});
   CHECK(data->broken_images() == 0);
 }
 
-TEST_CASE("an image that breaks later is replaced by the next of the same person, whoever reads it first") {
+TEST_CASE(
+    "an image that breaks later is replaced by the next one of the same person, whichever process reads it first") {
   const WrittenImages files;
   write_people(files);
   const auto data = make_dataset(config_of(files, OnBroken::skip), {1});
   const auto other = make_dataset(config_of(files, OnBroken::skip), {1});
-  files.write("p0/7.pgm", "");  // the last of its person for training: the first one follows
+  files.write("p0/7.pgm", "");  // the person's last training image, which is followed by the first
   files.write("p0/0.pgm", "");
   CHECK(first_pixel(*data, Split::train, 7) == level(1));
   CHECK(first_pixel(*data, Split::train, 0) == level(1));
@@ -86,7 +88,7 @@ TEST_CASE("an image that breaks later is replaced by the next of the same person
   CHECK(first_pixel(*other, Split::train, 7) == level(1));
 }
 
-TEST_CASE("a person's only image that breaks later becomes gray") {
+TEST_CASE("an image that breaks later becomes gray if it is the only one of its person") {
   const WrittenImages files;
   write_people(files);
   const auto data = make_dataset(config_of(files, OnBroken::skip), {1});
@@ -96,12 +98,13 @@ TEST_CASE("a person's only image that breaks later becomes gray") {
         Lines{"image \"" + files.path("single/0.pgm") + "\": no such file; a gray image in its place"});
 }
 
-TEST_CASE("where more than a tenth is broken the run ends, for something else must be wrong") {
+TEST_CASE("a run ends if more than a tenth of its images are broken") {
   const WrittenImages files;
   write_people(files);
   const auto data = make_dataset(config_of(files, OnBroken::skip), {1});
   CHECK_THROWS_WITH_AS(make_dataset(config_of(files, OnBroken::stop), {1})->read(Split::train, 99, {}),
-                       ("image folder \"" + files.path() + "\": sample 99 of 33 was asked for").c_str(), Error);
+                       ("image folder \"" + files.path() + "\": sample 99 is out of range, there are 33").c_str(),
+                       Error);
   files.remove("p0");
   for (int i = 0; i < 3; ++i) CHECK(first_pixel(*data, Split::train, i) == 0.0F);
   const std::string message =
@@ -110,4 +113,39 @@ TEST_CASE("where more than a tenth is broken the run ends, for something else mu
   CHECK_THROWS_WITH_AS(first_pixel(*data, Split::train, 3), message.c_str(), InputError);
   for (int image = 0; image < 6; ++image) files.write("p1/" + std::to_string(image) + ".pgm", "oops");
   CHECK_THROWS_AS(make_dataset(config_of(files, OnBroken::skip), {1}), InputError);
+}
+
+namespace {
+
+/// Three images of one person, the first of which is broken. Counts how often each is fetched.
+class CountedImages final : public EncodedImages {
+ public:
+  CountedImages()
+      : EncodedImages(Preprocessing({.channels = 1, .height = 2, .width = 2}), OnBroken::skip), fetched_(3) {}
+
+  std::int64_t classes() const override { return 1; }
+  std::int64_t size(Split split) const override { return split == Split::train ? 3 : 0; }
+  std::int64_t label(Split /*split*/, std::int64_t /*index*/) const override { return 0; }
+  std::string sample_name(Split /*split*/, std::int64_t index) const override { return std::to_string(index); }
+  std::span<const std::uint8_t> encoded(Split /*split*/, std::int64_t index,
+                                        std::vector<std::uint8_t>& buffer) const override {
+    ++fetched_[static_cast<std::size_t>(index)];
+    const std::string bytes = index == 0 ? "broken" : "P5 2 2 255\n" + std::string(4, static_cast<char>(index));
+    buffer.assign(bytes.begin(), bytes.end());
+    return buffer;
+  }
+  const std::vector<int>& fetched() const { return fetched_; }
+
+ private:
+  mutable std::vector<int> fetched_;
+};
+
+}  // namespace
+
+TEST_CASE("a substitute for a broken image is decoded once in each read") {
+  const CountedImages data;
+  CHECK(first_pixel(data, Split::train, 0) == level(1));
+  CHECK(data.fetched() == std::vector{1, 1, 0});
+  CHECK(first_pixel(data, Split::train, 0) == level(1));
+  CHECK(data.fetched() == std::vector{2, 2, 0});
 }

@@ -49,8 +49,8 @@ TEST_CASE("folders are labels and files are split in natural order") {
   folder.picture("s10/1.pgm", '\xff');
   folder.picture("s10/2.pgm", '\xff');
   for (int i = 1; i <= 11; ++i) folder.picture("s2/" + std::to_string(i) + ".pgm", static_cast<char>(i));
-  folder.write("s2/notes.txt", "no image");
-  folder.write("README", "no folder");
+  folder.write("s2/notes.txt", "not an image");
+  folder.write("README", "not a folder");
   folder.write(".hidden/x", "");
   const auto data = open(folder.path());
   CHECK(data->classes() == 2);
@@ -78,7 +78,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   refuses_folder(path, "image folder \"" + path + "\": expected one folder for each identity, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');
-  refuses_folder(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed to tell apart");
+  refuses_folder(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed");
   folder.write("a/readme", "");
   refuses_folder(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
   folder.picture("a/1.pgm", 'a');
@@ -98,7 +98,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   refuses_folder(path, "image \"" + path + "/a/2.pgm\": the file is empty");
 }
 
-TEST_CASE("a file that breaks while training runs is named by the batch that meets it") {
+TEST_CASE("a file that breaks during training is named when its batch is read") {
   const WrittenImages folder;
   for (const char* name : {"a/1.pgm", "a/2.pgm", "b/1.pgm", "b/2.pgm"}) folder.picture(name, 'x');
   const auto data = open(folder.path());
@@ -110,7 +110,7 @@ TEST_CASE("a file that breaks while training runs is named by the batch that mee
                        InputError);
 }
 
-TEST_CASE("an image size that no reader gives is refused") {
+TEST_CASE("an image size that no data set can give is refused") {
   DataConfig config;
   config.synthetic_identities.image = {2, 8, 8};
   CHECK_THROWS_WITH_AS(image_shape(config), "data.image: expected 1 (gray) or 3 (colour) channels, got 2", InputError);
@@ -119,14 +119,14 @@ TEST_CASE("an image size that no reader gives is refused") {
                        InputError);
 }
 
-TEST_CASE("a type that no data set of the table has is an error, not another data set") {
+TEST_CASE("a type outside the table of data sets is an error") {
   DataConfig config;
   config.type = static_cast<DataType>(data_sets.size);
   CHECK_THROWS_AS((void)image_shape(config), std::out_of_range);
   CHECK_THROWS_AS((void)make_dataset(config, {1}), std::out_of_range);
 }
 
-TEST_CASE("the number of identities is known before opening where the images are drawn") {
+TEST_CASE("the number of identities of synthetic data is known before they are opened") {
   DataConfig config;
   config.synthetic_identities.identities = 17;
   CHECK(known_classes(config) == 17);

@@ -35,7 +35,7 @@ TEST_CASE("text and binary PGM and PPM give their samples, comments and small ma
   CHECK(decode(bytes_of("P6 1 1 255\nRGB")).channels == 3);
 }
 
-TEST_CASE("PNG keeps every pixel and JPEG comes near, gray and colour") {
+TEST_CASE("PNG keeps every pixel and JPEG approximates them, in gray and in colour") {
   for (const int channels : {1, 3}) {
     const Image image = gradient(21, 17, channels);
     const Image png = decode(encode_png(image));
@@ -48,7 +48,7 @@ TEST_CASE("PNG keeps every pixel and JPEG comes near, gray and colour") {
   }
 }
 
-TEST_CASE("unusable images are refused with name and reason") {
+TEST_CASE("unusable images are refused with their name and the reason") {
   refuses({}, "image \"a\": the file is empty");
   refuses(bytes_of("GIF89a"), "image \"a\": not a PGM, PPM, PNG or JPEG file (its first bytes are 47 49 46 38)");
   refuses(bytes_of("P5 2 2 255\nabc"),
@@ -59,15 +59,15 @@ TEST_CASE("unusable images are refused with name and reason") {
           "image \"a\": 99999 x 100000 pixels; at most 64000000 pixels are accepted");
   refuses(bytes_of("P5 99999999999999999999 1 255\n"),
           "image \"a\": 1 x 1000000000 pixels; at most 64000000 pixels are accepted");
-  refuses(bytes_of("P2 2 x"), "image \"a\": height expected at byte 5, which is 0x78");
-  refuses(bytes_of("P2 2"), "image \"a\": the file ends where its height should stand");
-  refuses(bytes_of("P2 2 1 9 10   "), "image \"a\": the file ends where its next sample should stand");
-  refuses(bytes_of("P5 1 1 255"), "image \"a\": a blank must follow the header at byte 10");
+  refuses(bytes_of("P2 2 x"), "image \"a\": expected the height at byte 5, got 0x78");
+  refuses(bytes_of("P2 2"), "image \"a\": the file ends where its height is expected");
+  refuses(bytes_of("P2 2 1 9 10   "), "image \"a\": the file ends where its next sample is expected");
+  refuses(bytes_of("P5 1 1 255"), "image \"a\": expected a blank after the header at byte 10");
 
   Bytes png = encode_png(gradient(40, 40, 3));
-  refuses(Bytes(png.begin(), png.begin() + 20), "image \"a\": broken PNG: its header ends too soon");
+  refuses(Bytes(png.begin(), png.begin() + 20), "image \"a\": broken PNG: it ends within its header");
   CHECK_THROWS_AS(decode(Bytes(png.begin(), png.begin() + 100)), InputError);
-  png[16] = 1;  // a width of 2^24 and more
+  png[16] = 1;  // adds 2^24 to the width
   refuses(png, "image \"a\": 40 x 16777256 pixels; at most 64000000 pixels are accepted");
 
   const Bytes jpeg = fine_jpeg(gradient(64, 64, 3));
@@ -75,7 +75,7 @@ TEST_CASE("unusable images are refused with name and reason") {
           "image \"a\": broken JPEG: Premature end of JPEG file");
 }
 
-TEST_CASE("no damage to a file does more than an InputError") {
+TEST_CASE("a damaged file causes nothing worse than an InputError") {
   RandomStream draws({7}, Purpose::test, 0, 0);
   const std::vector<Bytes> originals = {bytes_of("P2 4 2 9 1 2 3 4 5 6 7 8"), bytes_of("P6 2 2 255\nabcdefghijkl"),
                                         encode_png(gradient(13, 11, 3)), encode_png(gradient(13, 11, 1)),
@@ -99,12 +99,12 @@ TEST_CASE("no damage to a file does more than an InputError") {
   CHECK(refused > 500);
 }
 
-TEST_CASE("a JPEG that ends before its picture begins is broken, not empty") {
+TEST_CASE("a JPEG that ends before its first frame is broken, not empty") {
   const Bytes beginning{0xFF, 0xD8, 0xFF, 0xE0};
-  CHECK_THROWS_WITH_AS(decode(beginning), "image \"a\": broken JPEG: there is no picture in it", InputError);
+  CHECK_THROWS_WITH_AS(decode(beginning), "image \"a\": broken JPEG: there is no image in it", InputError);
 }
 
-TEST_CASE("the beginning of a file suffices to read the size and to find a binary file that was cut short") {
+TEST_CASE("the beginning of a file is enough to read its size and to find a truncated binary file") {
   const Bytes beginning = bytes_of("P5 100 50 255\n");
   CHECK(decode_image_header(beginning, 5014, "a").width == 100);
   CHECK_THROWS_WITH_AS(
@@ -118,17 +118,17 @@ TEST_CASE("the beginning of a file suffices to read the size and to find a binar
   }
 }
 
-TEST_CASE("gray and colour turn into each other") {
+TEST_CASE("gray is converted to colour and colour to gray") {
   CHECK(with_channels(decode(bytes_of("P5 1 1 255\na")), 3).pixels == bytes_of("aaa"));
   CHECK(with_channels(decode(bytes_of("P3 2 1 255 255 0 0 10 10 10")), 1).pixels == Bytes{76, 10});
 }
 
-TEST_CASE("resizing keeps a constant, averages what it shrinks and interpolates what it grows") {
+TEST_CASE("resizing keeps constants, averages where it shrinks and interpolates where it enlarges") {
   std::vector<float> pixels(3 * 5);
   resize_to_floats({.height = 7, .width = 9, .channels = 1, .pixels = Bytes(63, 255)}, 3, 5, pixels);
   for (const float pixel : pixels) CHECK(pixel == doctest::Approx(1.0F));
 
-  // A checkerboard that shrinks to a quarter is gray everywhere: sampled without a filter it would be black or white.
+  // A checkerboard that shrinks to a quarter is gray everywhere; sampling without a filter would give black or white.
   Image board{.height = 16, .width = 16, .channels = 1, .pixels = {}};
   for (int i = 0; i < 256; ++i) board.pixels.push_back((i / 16 + i) % 2 != 0 ? 255 : 0);
   std::vector<float> small(16);
@@ -147,7 +147,7 @@ TEST_CASE("resizing keeps a constant, averages what it shrinks and interpolates 
   CHECK(same == std::vector<float>{-1.0F, 1.0F});
 }
 
-TEST_CASE("a file that is missing or no file is refused") {
+TEST_CASE("a missing file and a folder are refused") {
   CHECK_THROWS_WITH_AS(load_image("no/such.png"), "image \"no/such.png\": no such file", InputError);
   CHECK_THROWS_WITH_AS(load_image("/"), "image \"/\": not a regular file", InputError);
 }

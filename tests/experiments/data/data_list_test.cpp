@@ -68,7 +68,7 @@ TEST_CASE("names are numbered in natural order, and people who are only tested f
   CHECK(listed(*data, Split::test, files.path()) == Strings{"3 deep/e.pgm", "0 a.pgm", "2 c.pgm"});
 }
 
-TEST_CASE("numbers without a gap stay, others are mapped, and the mapping is said") {
+TEST_CASE("numbers without a gap stay, others are mapped, and the mapping is reported") {
   const WrittenImages files;
   write_pictures(files);
   const auto dense =
@@ -88,7 +88,7 @@ TEST_CASE("numbers without a gap stay, others are mapped, and the mapping is sai
   CHECK(gaps->classes() == 2);
   CHECK(listed(*gaps, Split::train, files.path()) == Strings{"0 a.pgm", "1 c.pgm", "0 d.pgm"});
   CHECK(gaps->notes(0) ==
-        Strings{"image list \"" + files.path("train.txt") + "\": 2 labels up to 100 become 0 to 1, in their order"});
+        Strings{"image list \"" + files.path("train.txt") + "\": 2 labels up to 100 become 0 to 1, in the same order"});
 }
 
 TEST_CASE("CSV gives the columns that are named, quotes included") {
@@ -113,13 +113,13 @@ TEST_CASE("CSV gives the columns that are named, quotes included") {
     other.image_list.label_column = "l";
     refuses_list(other, list + ": " + message);
   };
-  refuses_csv("p,l\na.pgm\n", "line 2: 1 fields, and 2 columns in line 1");
+  refuses_csv("p,l\na.pgm\n", "line 2: expected 2 fields as in line 1, got 1");
   refuses_csv("p,l\n,1\n", "line 2: no path");
   refuses_csv("p,l\na.pgm,\n", "line 2: no label");
-  refuses_csv("p,l\n\"a.pgm,1\n", "line 2: the quotes of field 1 do not end");
-  refuses_csv("p,l\n\"a\".pgm,1\n", "line 2: field 1 goes on after its quotes");
-  refuses_csv("p,l\na\".pgm,1\n", "line 2: quotes within field 1, which is not in quotes");
-  refuses_csv("p,l\n", "no image in it");
+  refuses_csv("p,l\n\"a.pgm,1\n", "line 2: field 1 has no closing quote");
+  refuses_csv("p,l\n\"a\".pgm,1\n", "line 2: field 1 continues after its closing quote");
+  refuses_csv("p,l\na\".pgm,1\n", "line 2: a quote inside field 1, which is not in quotes");
+  refuses_csv("p,l\n", "there is no image in it");
 }
 
 TEST_CASE("paths begin at the list's folder, at root, or at the file system's") {
@@ -136,12 +136,13 @@ TEST_CASE("a list that cannot be used is refused, and the message names file and
   const WrittenImages files;
   write_pictures(files);
   const std::string list = files.path("train.txt");
-  refuses_list(list_config(files, "\n"), list + ": no image in it");
+  refuses_list(list_config(files, "\n"), list + ": there is no image in it");
   refuses_list(list_config(files, "a.pgm 0\nb.pgm\n"), list + ": line 2: expected a path and a label, got \"b.pgm\"");
   refuses_list(list_config(files, "a.pgm 0\nc.pgm 0\n"),
-               "image list \"" + list + "\": 1 person to train; at least 2 are needed to tell apart");
+               "image list \"" + list + "\": 1 person with training images; at least 2 are needed");
   refuses_list(list_config(files, "a.pgm 0\nnone.pgm 1\n"), "image \"" + files.path("none.pgm") + "\": no such file");
-  refuses_list(list_config(files, std::string(100'000, 'a')), list + ": line 1: longer than 65536 bytes");
+  refuses_list(list_config(files, std::string(100'000, 'a')),
+               list + ": line 1: is longer than 65536 bytes, so this is not a list");
   DataConfig config = list_config(files, "a.pgm 0\nc.pgm 1\nd.pgm 1\nd.pgm 2\nd.pgm 2\n", "a.pgm 0\nc.pgm 1\n");
   config.image_list.min_images = 2;
   const auto data = make_dataset(config, {1});
@@ -151,7 +152,7 @@ TEST_CASE("a list that cannot be used is refused, and the message names file and
         "image list \"" + list + "\": 1 person with fewer than 2 images is left out (1 image)");
 }
 
-TEST_CASE("no damage to a list of images does more than an InputError") {
+TEST_CASE("a damaged list of images causes nothing worse than an InputError") {
   const WrittenImages files;
   RandomStream draws({22}, Purpose::test, 0, 4);
   int refused = 0;

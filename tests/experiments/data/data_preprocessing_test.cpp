@@ -10,7 +10,7 @@ using namespace heddle;
 
 namespace {
 
-/// Levels that tell where a pixel was and of which channel it is.
+/// Levels that encode a pixel's position and its channel.
 Image numbered(int height, int width, int channels) {
   Image image{.height = height, .width = width, .channels = channels, .pixels = {}};
   for (int i = 0; i < height * width * channels; ++i) image.pixels.push_back(static_cast<std::uint8_t>(i));
@@ -47,7 +47,7 @@ TEST_CASE("the crop is the centre of the image, before it is resized") {
                        "image \"a\": 7 x 8 pixels; data.preprocessing.crop needs at least 8 x 8", InputError);
 }
 
-TEST_CASE("colours, mean and scale become what the network was made for") {
+TEST_CASE("colours, mean and scale are those that the network needs") {
   const Image image{.height = 1, .width = 1, .channels = 3, .pixels = {255, 51, 0}};
   const ImageShape shape{.channels = 3, .height = 1, .width = 1};
   CHECK(preprocessed(image, shape, {.colour = ColourOrder::bgr}) ==
@@ -74,13 +74,14 @@ TEST_CASE("training and evaluation batches are preprocessed alike, after the aug
   DataConfig config;
   config.synthetic_identities = {.identities = 2, .image = {3, 8, 8}, .train_per_identity = 2, .test_per_identity = 1};
   config.augmentation = {.flip = 1, .brightness = 0.1};
-  const std::vector<std::int64_t> indices = {1, 2};
+  const std::vector<TrainingSample> samples = {{.index = 1, .step = 3, .position = 0},
+                                               {.index = 2, .step = 3, .position = 1}};
   const auto batches = [&](const PreprocessingConfig& preprocessing) {
     config.preprocessing = preprocessing;
     const auto data = make_dataset(config, {1});
     std::vector<float> train(2 * 3 * 8 * 8);
     std::vector<float> test(train.size() / 2);
-    read_training_batch(*data, indices, config.augmentation, {1}, 3, 0, train);
+    read_training_batch(*data, samples, config.augmentation, {1}, train);
     read_batch(*data, Split::test, std::vector<std::int64_t>{1}, test);
     train.insert(train.end(), test.begin(), test.end());
     return train;

@@ -10,7 +10,7 @@
 
 using namespace heddle;
 
-TEST_CASE("a permutation holds every element once, at any size, and is the same when it is walked") {
+TEST_CASE("a permutation has every element once, at any size, and a walk gives the same order") {
   for (const std::int64_t size : {1, 2, 3, 4, 5, 16, 17, 200, 1025}) {
     const Permutation permutation(size, {1}, Purpose::shuffle, 3);
     const Permutation walked(size, {1}, Purpose::shuffle, 3, true);
@@ -30,7 +30,7 @@ TEST_CASE("a permutation holds every element once, at any size, and is the same 
                     "a permutation of 0 elements was asked for; at least 1 is needed");
 }
 
-TEST_CASE("every element comes to every place about equally often") {
+TEST_CASE("every element comes to every position about equally often") {
   constexpr std::int64_t size = 7;
   constexpr int draws = 7000;
   std::vector<int> counts(size * size);
@@ -43,7 +43,7 @@ TEST_CASE("every element comes to every place about equally often") {
   CHECK(chi_square < 70);  // 36 degrees of freedom: 1 in 1000 would pass 68
 }
 
-TEST_CASE("an epoch visits every sample once, and batches run on into the next epoch") {
+TEST_CASE("an epoch visits every sample once, and batches continue into the next epoch") {
   constexpr std::int64_t size = 23;
   std::vector<std::int64_t> drawn;
   for (std::int64_t step = 0; step < size; ++step) {
@@ -61,13 +61,13 @@ TEST_CASE("an epoch visits every sample once, and batches run on into the next e
   CHECK(epochs.size() == 4);
 }
 
-TEST_CASE("a step's batch depends on seed and step alone, and may be larger than the set") {
+TEST_CASE("a step's batch depends only on the seed and the step, and may be larger than the set") {
   CHECK(batch_indices(50, 8, 1000, {1}) == batch_indices(50, 8, 1000, {1}));
   CHECK(batch_indices(50, 8, 1000, {1}) != batch_indices(50, 8, 1000, {2}));
   const std::vector<std::int64_t> batch = batch_indices(3, 7, 0, {1});
   CHECK(batch.size() == 7);
   CHECK(std::accumulate(batch.begin(), batch.begin() + 6, std::int64_t{0}) == 6);
-  // Half of a batch is what half as large a batch takes: the sequence of samples does not depend on the batch.
+  // Half of a batch equals a batch of half the size: the sequence of samples does not depend on the batch.
   const std::vector<std::int64_t> half = batch_indices(50, 4, 7, {1});
   const std::vector<std::int64_t> whole = batch_indices(50, 8, 3, {1});
   CHECK(std::equal(half.begin(), half.end(), whole.begin() + 4));

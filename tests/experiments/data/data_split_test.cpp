@@ -23,7 +23,7 @@ DataConfig folder_config(const WrittenImages& files, FolderSplit split) {
   return config;
 }
 
-/// The samples of a split as "label name" without the folder's path, and what else the data say.
+/// The samples of a split as "label name", with names relative to the folder.
 std::vector<std::string> samples_of(const Dataset& data, Split split, const std::string& root) {
   std::vector<std::string> samples;
   for (std::int64_t i = 0; i < data.size(split); ++i)
@@ -52,7 +52,7 @@ void write_three(const WrittenImages& files) {
 
 }  // namespace
 
-TEST_CASE("a share of each person's photographs trains, one at least") {
+TEST_CASE("a share of each person's photographs is for training, at least one") {
   const WrittenImages files;
   write_three(files);
   DataConfig config = folder_config(files, FolderSplit::share);
@@ -67,7 +67,7 @@ TEST_CASE("a share of each person's photographs trains, one at least") {
   CHECK(make_dataset(config, {1})->size(Split::test) == 0);
 }
 
-TEST_CASE("people with too few photographs are left out, counted and said") {
+TEST_CASE("people with too few photographs are left out, counted and reported") {
   const WrittenImages files;
   write_three(files);
   files.write("Dee/notes.txt", "no photograph");
@@ -81,11 +81,10 @@ TEST_CASE("people with too few photographs are left out, counted and said") {
   CHECK(data->notes(0) ==
         Names{"image folder \"" + files.path() + "\": 2 people with fewer than 2 images are left out (1 image)"});
   config.image_folder.min_images = 4;
-  refuses_data(config, "image folder \"" + files.path() +
-                           "\": 1 person with at least 4 images; at least 2 are needed to tell apart");
+  refuses_data(config, "image folder \"" + files.path() + "\": 1 person with at least 4 images; at least 2 are needed");
 }
 
-TEST_CASE("listed people train, others are tested under labels that follow, and nobody else is read") {
+TEST_CASE("listed people are for training or for testing, with the labels that follow, and others are not read") {
   const WrittenImages files;
   write_three(files);
   files.write("Dee/1.pgm", "broken, and not listed");
@@ -106,19 +105,19 @@ TEST_CASE("listed people train, others are tested under labels that follow, and 
 
   files.write("train.txt", "2\nCy\t5\nAnn\t1\n");
   CHECK(make_dataset(config, {1})->notes(0) ==
-        Names{files.path("train.txt") + ": 1 person has other numbers of images in image folder \"" + files.path() +
-              "\": \"Cy\" has 4 images instead of 5"});
+        Names{files.path("train.txt") + ": 1 person has a different number of images in image folder \"" +
+              files.path() + "\": \"Cy\" has 4 images instead of 5"});
   files.write("train.txt", "Cy\nBo\n");
-  refuses_data(config, files.path("test.txt") + ": line 1: \"Bo\" is in " + files.path("train.txt") + ", too");
+  refuses_data(config, files.path("test.txt") + ": line 1: \"Bo\" is also in " + files.path("train.txt"));
   files.write("train.txt", "Cy\nAnna\n");
   refuses_data(config, files.path("train.txt") + ": line 2: \"Anna\" is not in image folder \"" + files.path() + "\"");
   files.write("train.txt", "Cy\n");
-  refuses_data(config, "image folder \"" + files.path() + "\": 1 person to train; at least 2 are needed to tell apart");
+  refuses_data(config, "image folder \"" + files.path() + "\": 1 person with training images; at least 2 are needed");
   config.image_folder.people = files.path("none.txt");
   refuses_data(config, files.path("none.txt") + ": cannot be read: No such file or directory");
 }
 
-TEST_CASE("lists of people come in LFW's formats or as plain names, and must agree with themselves") {
+TEST_CASE("lists of people have LFW's formats or plain names, and must be consistent") {
   const WrittenImages files;
   files.write("people.txt",
               "\xEF\xBB\xBF"
@@ -135,21 +134,22 @@ TEST_CASE("lists of people come in LFW's formats or as plain names, and must agr
   CHECK(folds[2].name == "Cy");
   CHECK(folds[2].images == 2);
 
-  refuses_people(files, "", "no name in it");
+  refuses_people(files, "", "there is no name in it");
   refuses_people(files, "2\nAnn\t1\n", "2 people announced, 1 found");
   refuses_people(files, "1\nAnn\t1\nBo\t1\n", "line 3: more people than the 1 that the file announces");
   refuses_people(files, "2\nAnn\t1\nBo\n", "line 3: expected a name, a tab and a number of images, got \"Bo\"");
   refuses_people(files, "2\nAnn\t1\nBo\t-1\n",
                  "line 3: expected a name, a tab and a number of images, got \"Bo\\t-1\"");
   refuses_people(files, "Ann\t1\n", "line 1: expected a number of people or folds, got \"Ann\\t1\"");
-  refuses_people(files, "2\n1\nAnn\t3\n", "it ends where a number of people should stand");
-  refuses_people(files, "Ann\nBo\nAnn\n", "line 3: \"Ann\" comes twice");
+  refuses_people(files, "2\n1\nAnn\t3\n", "expected a number of people, got the end of the file");
+  refuses_people(files, "Ann\nBo\nAnn\n", "line 3: \"Ann\" is listed twice");
   refuses_people(files, "999999999999999999\nAnn\t1\n", "999999999999999999 people announced, 1 found");
-  refuses_people(files, std::string("Ann\0\n", 5), "line 1: a zero byte: this is no text");
-  refuses_people(files, "Ann\n" + std::string(70'000, 'x'), "line 2: longer than 65536 bytes");
+  refuses_people(files, std::string("Ann\0\n", 5), "line 1: contains a zero byte, so this is not a text file");
+  refuses_people(files, "Ann\n" + std::string(70'000, 'x'),
+                 "line 2: is longer than 65536 bytes, so this is not a list");
 }
 
-TEST_CASE("a pattern finds the shortest identity, in time that a hostile one cannot stretch") {
+TEST_CASE("a pattern finds the shortest identity, and a hostile one takes bounded time") {
   const auto identity = [](const char* pattern, const std::string& name) {
     return std::string(NamePattern(pattern).identity(name).value_or("nothing"));
   };
@@ -171,11 +171,11 @@ TEST_CASE("a pattern finds the shortest identity, in time that a hostile one can
                        InputError);
 }
 
-TEST_CASE("a flat folder has the identities that its names say") {
+TEST_CASE("a flat folder has the identities in the names of its files") {
   const WrittenImages files;
   for (const char* name : {"0010_c1.pgm", "0002_c1.pgm", "0002_c2.pgm", "0010_c3.pgm", "thumb.pgm"})
     files.picture(name, 'm');
-  files.write("readme.txt", "passed over");
+  files.write("readme.txt", "skipped");
   DataConfig config = folder_config(files, FolderSplit::number);
   config.image_folder.pattern = "{identity}_*";
   config.image_folder.train_per_identity = 1;
@@ -194,7 +194,7 @@ TEST_CASE("a flat folder has the identities that its names say") {
                "image folder \"" + files.path() + "\": expected images whose names fit \"x{identity}\", found none");
 }
 
-TEST_CASE("keys of one way to split have no place beside another") {
+TEST_CASE("keys of one kind of split are refused with another kind") {
   const WrittenImages files;
   DataConfig config = folder_config(files, FolderSplit::number);
   refuses_data(config, "data.train_per_identity: expected at least 1 with split \"number\"");
@@ -214,7 +214,7 @@ TEST_CASE("keys of one way to split have no place beside another") {
   refuses_data(config, "data.test_people: has no effect with split \"number\": it belongs to \"people\"");
 }
 
-TEST_CASE("no damage to a list of people does more than an InputError") {
+TEST_CASE("a damaged list of people causes nothing worse than an InputError") {
   const WrittenImages files;
   RandomStream draws({21}, Purpose::test, 0, 3);
   int refused = 0;

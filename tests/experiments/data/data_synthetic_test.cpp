@@ -35,7 +35,7 @@ std::vector<float> read_all(const Dataset& data, Split split) {
 
 }  // namespace
 
-TEST_CASE("synthetic faces are a function of seed, identity and number alone") {
+TEST_CASE("synthetic faces depend only on the seed, the identity and the number") {
   const auto data = faces({3, 32, 24}, 6);
   const std::vector<float> pixels = read_all(*data, Split::train);
   CHECK(pixels == read_all(*data, Split::train));
@@ -54,7 +54,7 @@ TEST_CASE("synthetic faces are a function of seed, identity and number alone") {
   CHECK(one != other);
 }
 
-TEST_CASE("labels, sizes and names of synthetic faces fit each other") {
+TEST_CASE("labels, sizes and names of synthetic faces agree") {
   const auto data = faces({1, 16, 16}, 4, 3, 2);
   CHECK(data->classes() == 4);
   CHECK(data->size(Split::train) == 12);
@@ -63,13 +63,13 @@ TEST_CASE("labels, sizes and names of synthetic faces fit each other") {
   CHECK(data->label(Split::test, 5) == 2);
   CHECK(data->sample_name(Split::test, 5) == "identity 2, test image 1");
   CHECK(labels_of(*data, Split::train, std::vector<std::int64_t>{0, 4, 11}) == std::vector<std::int64_t>{0, 1, 3});
-  CHECK_THROWS_WITH(data->label(Split::test, 8), "synthetic identities: sample 8 of 8 was asked for");
+  CHECK_THROWS_WITH(data->label(Split::test, 8), "synthetic identities: sample 8 is out of range, there are 8");
   std::vector<float> small(10);
   CHECK_THROWS_WITH(read_batch(*data, Split::test, std::vector<std::int64_t>{0}, small),
                     "a batch of 1 images of 16 x 16 x 1 needs 256 floats; the buffer holds 10");
 }
 
-TEST_CASE("pixels are the levels of an 8-bit image, gray as the colour's luma") {
+TEST_CASE("pixels are the levels of an 8-bit image, and gray is the luma of colour") {
   const auto colour = faces({3, 40, 40}, 2);
   const std::vector<float> rgb = read_all(*colour, Split::train);
   double sum = 0;
@@ -86,7 +86,7 @@ TEST_CASE("pixels are the levels of an 8-bit image, gray as the colour's luma") 
   CHECK(read_all(*faces({1, 40, 40}, 2), Split::train).size() * 3 == rgb.size());
 }
 
-TEST_CASE("identities differ in shape, and their mean colour does not give them away") {
+TEST_CASE("identities differ in shape and cannot be recognised by their mean colour") {
   const auto data = faces({3, 32, 32}, 50, 8, 4);
   const std::vector<std::int64_t> train_labels = labels_of(*data, Split::train, every_index(*data, Split::train));
   const std::vector<std::int64_t> test_labels = labels_of(*data, Split::test, every_index(*data, Split::test));

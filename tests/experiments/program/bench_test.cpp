@@ -12,6 +12,8 @@
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
 #include "tests/support/called.h"
+#include "tests/support/images/encoded_image.h"
+#include "tests/support/images/image_files.h"
 
 namespace heddle {
 namespace {
@@ -37,9 +39,9 @@ TEST_CASE("bench: rows as JSON keep all keys, null where nothing was measured") 
 }
 
 TEST_CASE("bench: an unknown name lists the known ones") {
-  CHECK_THROWS_WITH_AS(run_bench("op", {}),
-                       "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head or gpu",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      run_bench("op", {}),
+      "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head or data or gpu", InputError);
 }
 
 TEST_CASE("bench: PLSC's protocol gives each run's middle half of the steps, and the median run") {
@@ -62,6 +64,44 @@ TEST_CASE("bench: PLSC's protocol gives each run's middle half of the steps, and
   CHECK(rows[4]["value"] > 0);
 }
 
+TEST_CASE("bench: data reads drawn JPEGs, and those of a folder, beside libjpeg-turbo's own loop") {
+  const WrittenImages files;
+  for (int i = 0; i < 3; ++i) files.write(fmt::format("a/{}.jpg", i), text_of(fine_jpeg(gradient(40, 40, 3))));
+  const Called called =
+      call({"bench", "data", "--threads", "1", "--json", "--images", files.path(), "--crop", "20", "--size", "10"});
+  REQUIRE(called.code == 0);
+  const auto rows = nlohmann::json::parse(called.out)["rows"];
+  REQUIRE(rows.size() == 6);
+  const std::array<std::string, 3> ways{"libjpeg-turbo alone", "read", "read, augment"};
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(rows[i]["name"] ==
+          fmt::format("{}, 1 thread: {}", i < 3 ? "JPEG 112 x 112" : "images, crop 20 to 10", ways[i % 3]));
+    CHECK(rows[i]["unit"] == "images/s");
+    CHECK(rows[i]["value"] > 0);
+    CHECK(rows[i]["limit"].is_null() == (i % 3 == 0));
+  }
+}
+
+TEST_CASE("bench: data says what is wrong with a folder of images") {
+  const WrittenImages files;
+  const auto said = [](const std::vector<std::string>& arguments) {
+    const Called called = call(arguments);
+    CHECK(called.code == 2);
+    return called.err.substr(called.err.rfind("heddle:"));
+  };
+  CHECK(said({"bench", "data", "--threads", "1", "--images", files.path()}) ==
+        "heddle: --images \"" + files.path() + "\": expected files NAME.jpg or NAME.jpeg, found none\n");
+  CHECK(said({"bench", "data", "--threads", "1", "--images", files.path("none")}) ==
+        "heddle: --images \"" + files.path("none") + "\": No such file or directory\n");
+  files.write("a/0.jpg", text_of(fine_jpeg(gradient(40, 40, 3))));
+  CHECK(said({"bench", "data", "--threads", "2", "--images", files.path(), "--crop", "50"})
+            .ends_with("40 x 40 pixels; data.preprocessing.crop needs at least 50 x 50\n"));
+  files.write("a/0.jpg", text_of(fine_jpeg(gradient(40, 40, 3))).substr(0, 30));
+  CHECK(said({"bench", "data", "--threads", "2", "--images", files.path()}).starts_with("heddle: libjpeg-turbo: "));
+  CHECK(said({"bench", "ops", "--images", "a"}) ==
+        "heddle: --images is an option of data: heddle bench data --images a\n");
+}
+
 TEST_CASE("bench: options that do not apply to a protocol are refused") {
   const auto said = [](const std::vector<std::string>& arguments) {
     const Called called = call(arguments);
@@ -69,7 +109,7 @@ TEST_CASE("bench: options that do not apply to a protocol are refused") {
     return called.err;
   };
   CHECK(said({"bench", "ops", "--protocol", "plsc"}) ==
-        "heddle: --protocol plsc is one of the head's: heddle bench head --protocol plsc\n");
+        "heddle: --protocol plsc is an option of head: heddle bench head --protocol plsc\n");
   CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "train.steps=1"}) ==
         "heddle: train.steps: expected at least 2 for the protocol, got 1\n");
   CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "head.clases=9"}) ==

@@ -143,13 +143,13 @@ TEST_CASE("a run on a GPU without a GPU, or in a program without CUDA, reports t
   const std::string out = (folder / "out").string();
   const Called called = call({"run", experiment_in(folder), "--out", out});
   CHECK(called.code == 2);
-  const std::string absence = cuda_absence();
-  if (absence.empty()) {
+  const std::optional<std::string> absence = cuda_absence();
+  if (!absence) {
     CHECK(called.err.starts_with("heddle: device cuda: "));
   } else {
-    CHECK(called.err == "heddle: device cuda: this program was built without CUDA: " + absence + "\n");
-    CHECK(absence.ends_with("; where CUDA 12.8 or newer and cuDNN 9 are installed, ./heddle setup cuda builds it in"));
-    CHECK(call({"--version"}).out.ends_with("; without cuda: " + absence + ")\n"));
+    CHECK(called.err == "heddle: device cuda: this program was built without CUDA: " + *absence + "\n");
+    CHECK(absence->ends_with("; where CUDA 12.8 or newer and cuDNN 9 are installed, ./heddle setup cuda builds it in"));
+    CHECK(call({"--version"}).out.ends_with("; without cuda: " + *absence + ")\n"));
   }
   CHECK_FALSE(std::filesystem::exists(out));
 }

@@ -8,6 +8,7 @@
 
 #include "framework/files/atomic_file.h"
 #include "tests/support/called.h"
+#include "tests/support/images/drawn_faces.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {
@@ -17,24 +18,16 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// A grey image; people differ in how bright their left half is, photographs in the rest.
-void write_face(const fs::path& file, int person, int photograph) {
-  std::string text = "P5 8 8 255\n";
-  for (int i = 0; i < 64; ++i)
-    text += static_cast<char>(i % 8 < 4 ? 20 + 35 * person : (37 * photograph + 11 * i + 5 * person) % 256);
-  fs::create_directories(file.parent_path());
-  write_file_atomically(file, text);
-}
-
 /// Six people with four photographs each in train/, four others with two each in faces/, and pairs.txt.
 void write_data(const fs::path& folder) {
   for (int person = 0; person < 6; ++person)
     for (int photograph = 0; photograph < 4; ++photograph)
-      write_face(folder / "train" / fmt::format("{}/{}.pgm", person, photograph), person, photograph);
+      write_new_file(folder / "train" / fmt::format("{}/{}.pgm", person, photograph), face_as_pgm(person, photograph));
   std::string pairs;
   for (int person = 0; person < 4; ++person) {
     for (int photograph = 0; photograph < 2; ++photograph)
-      write_face(folder / "faces" / fmt::format("{}_{}.pgm", person, photograph), person, 7 + photograph);
+      write_new_file(folder / "faces" / fmt::format("{}_{}.pgm", person, photograph),
+                     face_as_pgm(person, 7 + photograph));
     pairs += fmt::format("{0}_0.pgm\t{0}_1.pgm\t1\n{0}_0.pgm\t{1}_1.pgm\t0\n", person, (person + 1) % 4);
   }
   write_file_atomically(folder / "pairs.txt", pairs);
@@ -104,6 +97,41 @@ TEST_CASE("eval gives a checkpoint's sets the figures of the run, without its da
   CHECK(table.out.starts_with("variant    set"));
 }
 
+TEST_CASE("a training without test images is evaluated on sets, and people who are not trained have no rank-1") {
+  const Scratch scratch;
+  const fs::path folder = scratch / "";
+  write_data(folder);
+  const auto run = [&](const Json& json) {
+    std::ofstream(folder / "small.json") << json.dump();
+    return call({"run", (folder / "small.json").string(), "--out", (folder / "out").string(), "--json"});
+  };
+  Json json = experiment(folder);
+  json["data"].erase("train_per_identity");
+  json["data"].update(Json{{"split", "people"}, {"people", (folder / "people.txt").string()}});
+  json["head"]["classes"] = 4;
+  write_file_atomically(folder / "people.txt", "0\n1\n2\n3\n");
+  const Called trained = run(json);
+  REQUIRE(trained.code == 0);
+  const Json evaluation = Json::parse(trained.out)["variants"][0]["evaluation"];
+  CHECK(evaluation["rank1"].is_null());
+  CHECK(evaluation["verification"].is_null());
+  CHECK(evaluation["sets"].size() == 2);
+
+  json["data"]["test_people"] = (folder / "test_people.txt").string();
+  write_file_atomically(folder / "test_people.txt", "4\n5\n");
+  const Called tested = run(json);
+  REQUIRE(tested.code == 0);
+  const Json with_test_people = Json::parse(tested.out)["variants"][0]["evaluation"];
+  CHECK(with_test_people["rank1"].is_null());
+  CHECK(with_test_people["verification"]["accuracy"].is_number());
+
+  json["data"].erase("test_people");
+  json["evaluation"] = Json::object();
+  const Called refused = run(json);
+  CHECK(refused.code == 2);
+  CHECK(refused.err.ends_with("heddle: evaluation: expected evaluation.sets: the data have no images for testing\n"));
+}
+
 TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn one") {
   const Scratch scratch;
   const fs::path folder = scratch / "";
@@ -125,7 +153,7 @@ TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn 
         fmt::format("heddle: {}: there is no checkpoint in it", (folder / "faces").string()));
   CHECK(error({out}) == fmt::format("heddle: {0}: expected one of {0}/checkpoint/a, {0}/checkpoint/b", out));
   const std::string checkpoint = out + "/checkpoint/a";
-  CHECK(error({checkpoint}).ends_with("heddle: evaluation.sets: expected a set, by which the checkpoint is judged"));
+  CHECK(error({checkpoint}).ends_with("heddle: evaluation.sets: expected a set to evaluate the checkpoint on"));
   fs::remove_all(folder / "train");
   CHECK(error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "drawn"}])"})
             .ends_with(fmt::format("image folder \"{}\": no such folder", (folder / "train").string())));

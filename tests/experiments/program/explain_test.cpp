@@ -7,46 +7,18 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/program/command_line.h"
-#include "tests/support/called.h"
-#include "tests/support/scratch.h"
+#include "tests/support/program/explained.h"
 
 namespace heddle::explain_test {
 
 namespace {
 
-using Json = nlohmann::json;
+using test::Json;
 
+using test::call;
 using test::Called;
-
-Called call(const std::vector<std::string>& arguments, const Json& experiment) {
-  const Scratch folder;
-  const std::string file = (folder / "small.json").string();
-  std::ofstream(file) << experiment.dump();
-  std::vector<std::string> all = arguments;
-  all.insert(all.begin() + 1, file);
-  return test::call(all);
-}
-
-Json explained(const Json& experiment, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments{"explain", "--json"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  const Called called = call(arguments, experiment);
-  CHECK(called.err.empty());
-  REQUIRE(called.code == 0);
-  return Json::parse(called.out)["variants"][0];
-}
-
-/// A column-parallel and a row-parallel layer on two ranks, in two micro-batches of 4 samples.
-Json two_layers() {
-  return Json::parse(R"({
-    "name": "small", "threads": 1, "mesh": {"tp": 2},
-    "links": {"latency": 1e-3, "bandwidth": 1e6}, "profile": {"flops": 1e6, "bandwidth": 1e9},
-    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4},
-    "model": {"type": "mlp", "hidden": [32], "embedding": 8,
-              "placements": [{"layers": "layers.0", "parallel": "column"}, {"layers": "fc", "parallel": "row"}]},
-    "head": {"classes": 10},
-    "train": {"batch": 8, "micro_batches": 2, "steps": 2}})");
-}
+using test::explained;
+using test::two_layers;
 
 /// Sums of bytes and seconds over all collectives that stand anywhere in a tree.
 void add_collectives(const Json& json, Json& sums) {
@@ -109,6 +81,30 @@ TEST_CASE("explain shows a replicated head where its embeddings are") {
   CHECK(explained(large_head())["head"]["parallel"] == "sharded");
 }
 
+TEST_CASE("explain shows the split of a head, and counts its largest part") {
+  const Json split = large_head(R"({"head": {"split": [100, 0, 700, 200]}})");
+  const Called called = call({"explain"}, split);
+  REQUIRE(called.code == 0);
+  CHECK(called.out.find("classes of the head's ranks: 100, 0, 700, 200\n") != std::string::npos);
+  CHECK(explained(split)["head"]["split"] == Json::parse("[100, 0, 700, 200]"));
+  CHECK(explained(split)["head"]["parameters"] == 700 * 8);
+  CHECK(!explained(large_head())["head"].contains("split"));
+}
+
+TEST_CASE("a split must have one number for each rank that shares the classes, and their sum") {
+  const auto error = [](const char* patch) { return call({"explain"}, large_head(patch)).err; };
+  const auto ends = [](const std::string& text, const std::string& end) { return text.ends_with(end); };
+  CHECK(ends(error(R"({"head": {"split": [500, 500]}})"),
+             "head.split: expected one number of classes for each of the 4 ranks that share them, got 2\n"));
+  CHECK(ends(error(R"({"head": {"split": [250, 250, 250, 249]}})"),
+             "head.split: expected numbers whose sum is head.classes = 1000, got 999\n"));
+  CHECK(ends(error(R"({"head": {"split": [500, 501, 0, -1]}})"),
+             "/head/split/3: expected an integer from 0 to 10000000000, got -1\n"));
+  CHECK(ends(error(R"({"head": {"parallel": "replicated", "split": [250, 250, 250, 250]}})"),
+             "head.split: ranks of a replicated head share no classes: expected none\n"));
+  CHECK(error(R"({"head": {"split": [0, 1000], "over": ["tp"]}, "mesh": {"dp": 2, "tp": 2}})").empty());
+}
+
 TEST_CASE("explain counts what a rank keeps of the head as it is trained") {
   const auto kept = [](const char* patch) {
     const auto of_classes = [&](std::int64_t classes) {
@@ -125,6 +121,11 @@ TEST_CASE("explain counts what a rank keeps of the head as it is trained") {
   CHECK(kept(R"({"head": {"parallel": "replicated"}})") == 3 * table);
   CHECK(kept(R"({"head": {"parallel": "replicated"}, "train": {"forward_only": true}})") == table);
   CHECK(kept(R"({"head": {"parallel": "replicated"}, "train": {"shard": "optimizer"}})") == 2 * table + table / 4);
+  constexpr std::int64_t biases = 1000 * 4;
+  const char* const plain = R"({"head": {"parallel": "replicated", "normalize": false, "bias": true,
+                                        "margin": {"scale": 1}, "state": {"weights": "f16", "momentum": "f16"}},
+                                "train": {"shard": "optimizer"}})";
+  CHECK(kept(plain) == table / 2 + table + table / 2 / 4 + 2 * biases + biases / 4);
 }
 
 TEST_CASE("explain counts the products that a head's way computes, and those for a norm, and none of a forward pass") {
@@ -166,11 +167,12 @@ TEST_CASE("explain's totals are the sums of its rows") {
   const Json variant = explained(experiment);
   Json sums;
   for (const char* part : {"layers", "head", "redistributions"}) add_collectives(variant[part], sums);
-  for (const char* cargo : {"activations", "weights", "gradients", "statistics"}) {
-    CAPTURE(cargo);
-    CHECK(variant["totals"][cargo]["bytes"] == sums[cargo]["bytes"]);
-    CHECK(variant["totals"][cargo]["seconds"].get<double>() == doctest::Approx(sums[cargo]["seconds"].get<double>()));
-    CHECK(variant["totals"][cargo]["bytes"] > 0);
+  for (const char* payload : {"activations", "weights", "gradients", "statistics"}) {
+    CAPTURE(payload);
+    CHECK(variant["totals"][payload]["bytes"] == sums[payload]["bytes"]);
+    CHECK(variant["totals"][payload]["seconds"].get<double>() ==
+          doctest::Approx(sums[payload]["seconds"].get<double>()));
+    CHECK(variant["totals"][payload]["bytes"] > 0);
   }
 }
 
@@ -284,29 +286,6 @@ TEST_CASE("the ranks on both sides of a cut send the bytes that explain prints")
   const std::int64_t loss = 8;  // goes to rank 0, too
   CHECK(cut["backward"]["bytes"] == sent(2)[1] - sent(1)[1] - loss);
   CHECK(cut["forward"]["bytes"] == 2 * 4 * 32 * 4);
-}
-
-TEST_CASE("placements auto are no slower than the plain choices that fit, and stay within the budget") {
-  Json experiment = two_layers();
-  experiment["model"]["hidden"] = {512, 512};
-  experiment["model"]["placements"] = Json::array();
-  for (const std::int64_t budget : {0, 3000000, 2500000}) {
-    CAPTURE(budget);
-    experiment["memory_budget"] = budget;
-    const Json variant = explained(experiment, {"--placements", "auto"});
-    const auto seconds = [](const Json& totals) {
-      return totals["communication"]["seconds"].get<double>() + totals["computing"]["seconds"].get<double>();
-    };
-    CHECK(variant["placements"] == "auto");
-    if (budget > 0) CHECK(variant["totals"]["memory"]["total"] <= budget);
-    std::vector<std::string> names;
-    for (const Json& choice : variant["choices"]) {
-      names.push_back(choice["name"]);
-      CAPTURE(names.back());
-      if (choice["fits"]) CHECK(seconds(variant["totals"]) <= seconds(choice["totals"]) + 1e-9);
-    }
-    CHECK(names == std::vector<std::string>{"as written", "data", "column and row", "parameter", "auto"});
-  }
 }
 
 TEST_CASE("explain reports what does not fit, and where") {

@@ -110,7 +110,7 @@ TEST_CASE("an expression that names no value, or several, is an error") {
 }
 
 TEST_CASE("a verdict follows from the bound and its tolerance, and fails if there is no value") {
-  const auto holds = [](const Claim& c) { return judge(c, study()).holds; };
+  const auto holds = [](const Claim& c) { return verdict_on(c, study()).holds; };
   CHECK(holds(claim("variants[0].loss.last", "2")));
   CHECK_FALSE(holds(claim("variants[0].loss.last", "2.01")));
   CHECK(holds(claim("variants[0].loss.last", "2.01", 0.01)));
@@ -136,8 +136,9 @@ TEST_CASE("the table of verdicts shows claim, expected, got and verdict") {
   bound.claim = "the loss falls";
   bound.tolerance = 1e-9;
   bound.at_most = "variants[0].loss.first / 4";
-  const std::vector<Verdict> verdicts{judge(claim("variants.ranks.sent.max", "30", 0.05), study()),
-                                      judge(bound, study()), judge(claim("variants[2].loss.last", "1"), study())};
+  const std::vector<Verdict> verdicts{verdict_on(claim("variants.ranks.sent.max", "30", 0.05), study()),
+                                      verdict_on(bound, study()),
+                                      verdict_on(claim("variants[2].loss.last", "1"), study())};
   CHECK(verdict_table(verdicts) ==
         R"(claim            expected                             got  verdict
 a claim         30 +- 5 %                              30    holds
@@ -195,12 +196,13 @@ TEST_CASE("an experiment whose data are not shipped is not run, and its data are
     {"command": "run a.json", "claims": [{"claim": "runs", "value": "variants.count", "equals": "1"}]}]})");
   const test::Called all = claims.call({"--quick"});
   CHECK(all.code == 0);
-  CHECK(all.out == "0 experiments: 0 claims hold, 0 fail\nnot run: study: needs --data PATH/TO/orl_faces\n");
+  CHECK(all.out ==
+        "0 experiments: 0 claims hold, 0 fail\nnot run: study: needs --data DIR, the folder that holds orl_faces\n");
   const test::Called named = claims.call({"study"});
   CHECK(named.code == 2);
-  CHECK(named.err == "heddle: reproduce: study needs --data PATH/TO/orl_faces\n");
+  CHECK(named.err == "heddle: reproduce: study needs --data DIR, the folder that holds orl_faces\n");
   const test::Called given = claims.call({"study", "--data", "faces"});
-  CHECK(given.out.find("./heddle run a.json --set data.path=faces\n") != std::string::npos);
+  CHECK(given.out.find("./heddle run a.json --set data_folder=faces\n") != std::string::npos);
 }
 
 TEST_CASE("errors of claims files name the place and the expected value") {

@@ -254,8 +254,9 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
               "\"\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --csv --json") ==
         "heddle: schedule: expected --csv or --json, got both\n");
-  CHECK(refused("schedule --file a.csv --stages 4") ==
-        "heddle: schedule: --stages, --micro-batches and --chunks of a file are what it says\n");
+  CHECK(
+      refused("schedule --file a.csv --stages 4") ==
+      "heddle: schedule: expected --file without --stages, --micro-batches and --chunks, which the file determines\n");
   CHECK(refused("schedule --file no/such.csv") == "heddle: no/such.csv: cannot be read: No such file or directory\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --recompute sometimes").find("sometimes") !=
         std::string::npos);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "experiments/results/summary.h"
-#include "experiments/results/text.h"
+#include "framework/description/text.h"
 #include "tests/support/message.h"
 #include "tests/support/sample_results.h"
 #include "tests/support/scratch.h"
@@ -38,6 +38,7 @@ TEST_CASE("a results folder holds a step's metrics as soon as the step is over")
   folder.step(record);
   record.step = 1;
   record.gradient_norm = 2.5;
+  record.loader_wait = 0.125;
   record.loss_scale = 32768;
   record.is_skipped = true;
   record.loss.reset();
@@ -48,13 +49,15 @@ TEST_CASE("a results folder holds a step's metrics as soon as the step is over")
   std::vector<std::string> keys;
   for (const auto& [key, value] : lines[0].items()) keys.push_back(key);
   CHECK(keys == std::vector<std::string>{"variant", "step", "loss", "learning_rate", "gradient_norm", "loss_scale",
-                                         "skipped", "seconds", "samples_per_second", "time"});
+                                         "skipped", "seconds", "loader_wait", "samples_per_second", "time"});
   CHECK(lines[0]["variant"] == "serial");
   CHECK(lines[0]["loss"] == 1.0 / 3);
   CHECK(lines[0]["gradient_norm"].is_null());
   CHECK(lines[0]["samples_per_second"] == 128.0);
   CHECK(lines[1]["loss"].is_null());
   CHECK(lines[1]["gradient_norm"] == 2.5);
+  CHECK(lines[0]["loader_wait"].is_null());
+  CHECK(lines[1]["loader_wait"] == 0.125);
   CHECK(lines[0]["loss_scale"].is_null());
   CHECK(lines[0]["skipped"] == false);
   CHECK(lines[1]["loss_scale"] == 32768);

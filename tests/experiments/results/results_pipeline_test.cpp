@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/summary.h"
-#include "experiments/results/text.h"
+#include "framework/description/text.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/sample_results.h"
 

@@ -4,7 +4,7 @@
 
 #include "experiments/results/progress.h"
 #include "experiments/results/table.h"
-#include "experiments/results/text.h"
+#include "framework/description/text.h"
 #include "tests/support/sample_results.h"
 
 namespace heddle {
@@ -91,6 +91,17 @@ TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and larg
   CHECK(widest_line(table) <= 100);
   // Shortened in the middle: the ends still distinguish the variants.
   for (const char* const end : {"one ", "two ", "f\u00FCnf "}) CHECK(table.find(end) != std::string::npos);
+}
+
+TEST_CASE("a table shortens long names only while they stay different") {
+  const std::string common(60, 'x');
+  const std::string cell(60, '1');
+  Grid grid({"variant", "value"});
+  grid.add({common + "_a_" + common, cell});
+  grid.add({common + "_b", cell});
+  CHECK(grid.to_text().find(common + "_a_") == std::string::npos);
+  grid.add({common + "_c_" + common, cell});
+  CHECK(grid.to_text().find(common + "_a_" + common) != std::string::npos);
 }
 
 TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's share, bubble; and a line that predicts") {
@@ -215,6 +226,23 @@ TEST_CASE("progress writes nothing off a terminal") {
   }
   CHECK(out.str().empty());
   CHECK_FALSE(terminal_of(-1).is_terminal);
+}
+
+TEST_CASE("progress shows the share of the time in which the steps waited for images") {
+  std::ostringstream out;
+  Clock clock;
+  Progress progress(out, {.is_terminal = true, .colour = false, .columns = 80}, clock.now());
+  progress.begin("orl", 0, 20, 8);
+  const auto step = [&](std::int64_t index, double wait) {
+    out.str("");
+    clock.seconds += 1;
+    StepRecord record = step_record(index, 1.5, 1);
+    record.loader_wait = wait;
+    progress.step(record);
+    return out.str();
+  };
+  CHECK(step(0, 0.001).find("loader") == std::string::npos);
+  CHECK(step(1, 0.499).starts_with("\rorl  step 2/20  loss 1.5000  8.0 images/s  loader wait 25 %  18.0 s left"));
 }
 
 TEST_CASE("progress shows step, loss, images per second and time left, at most ten times per second") {

@@ -1,5 +1,6 @@
 // train.dtype bf16 and f16: the types of held and sent tensors, and the agreement of layouts, schedules and plan.
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -11,6 +12,7 @@
 #include "layers/linear.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/devices.h"
+#include "tests/support/difference.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scratch.h"
 
@@ -27,7 +29,8 @@ struct Way {
   DType type;
   DType weights = DType::f32;
 };
-constexpr std::array ways{Way{"f16", DType::f16}, Way{"bf16", DType::bf16}, Way{"pure", DType::bf16, DType::bf16}};
+constexpr std::array ways{Way{"f16", DType::f16}, Way{"bf16", DType::bf16}, Way{"pure", DType::bf16, DType::bf16},
+                          Way{"pure f16", DType::f16, DType::f16}};
 
 Experiment experiment_of(const Way& way, std::int64_t batch) {
   Experiment experiment = test::small_experiment(20, batch, 6, way.type);
@@ -42,12 +45,12 @@ test::ModelPointer random_model(std::uint64_t seed, const Mesh& mesh, bool with_
 
 /// Linear layers alone, without biases.
 test::ModelPointer matrices() {
-  ModelDescription model({8, 8, 3});
-  model.then("flatten", Flatten::describe());
-  model.then("a", Linear::describe({.in = 192, .out = 32, .bias = false}));
-  model.then("relu", Activation::describe(ActivationKind::relu));
-  model.then("b", Linear::describe({.in = 32, .out = 6, .bias = false}));
-  return std::make_shared<ModelDescription>(std::move(model));
+  ModelSpec model({8, 8, 3});
+  model.then("flatten", Flatten::spec());
+  model.then("a", Linear::spec({.in = 192, .out = 32, .bias = false}));
+  model.then("relu", Activation::spec(ActivationKind::relu));
+  model.then("b", Linear::spec({.in = 32, .out = 6, .bias = false}));
+  return std::make_shared<ModelSpec>(std::move(model));
 }
 
 /// Calls visit(trainer) in the midst of a step, when gradients are there.
@@ -84,12 +87,14 @@ TEST_CASE("a weight's narrow copy is kept with it, made anew after a change, and
   CHECK(gradient->gradient().to_doubles() == std::vector<double>{1.00390625, 2, 3, 4});
 }
 
-TEST_CASE("mixed precision keeps weights, gradients and optimizer state in f32; pure, all three of matrices in bf16") {
+TEST_CASE(
+    "mixed precision keeps weights, gradients and optimizer state in f32; pure, all three of matrices in 16 bits") {
   const auto bytes = [](const Way& way) {
     std::vector<std::int64_t> held;
     in_a_step(experiment_of(way, 16), {}, [&](Trainer& trainer) {
       for (const StateTensor& state : trainer.backbone_state()) held.push_back(state.value.bytes());
-      for (const Parameter* parameter : trainer.parameters()) held.push_back(parameter->gradient->gradient().bytes());
+      for (const Parameter* parameter : trainer.parameters().all())
+        held.push_back(parameter->gradient->gradient().bytes());
     });
     return held;
   };
@@ -100,6 +105,7 @@ TEST_CASE("mixed precision keeps weights, gradients and optimizer state in f32; 
   CHECK(bytes({"f16", DType::f16}) == f32);
   CHECK(bytes({"bf16", DType::bf16}) == f32);
   CHECK(bytes({"pure", DType::bf16, DType::bf16}) == half);
+  CHECK(bytes({"pure f16", DType::f16, DType::f16}) == half);
 }
 
 TEST_CASE("pure 16-bit training meters half of f32's bytes of parameters, gradients, optimizer and messages") {
@@ -115,14 +121,17 @@ TEST_CASE("pure 16-bit training meters half of f32's bytes of parameters, gradie
     return of_first;
   };
   const test::Use f32 = use({"f32", DType::f32});
-  const test::Use pure = use({"pure", DType::bf16, DType::bf16});
-  CHECK(pure.sent > 0);
-  CHECK(2 * pure.sent == f32.sent);
-  for (const Category category : {Category::parameters, Category::gradients, Category::optimizer}) {
-    const auto i = static_cast<std::size_t>(category);
-    CAPTURE(i);
-    CHECK(f32.bytes[i] > 0);
-    CHECK(2 * pure.bytes[i] == f32.bytes[i]);
+  for (const DType type : {DType::bf16, DType::f16}) {
+    const test::Use pure = use({"pure", type, type});
+    const std::int64_t overflow_check = type == DType::f16 ? sizeof(double) : 0;
+    CHECK(pure.sent > 0);
+    CHECK(2 * (pure.sent - overflow_check) == f32.sent);
+    for (const Category category : {Category::parameters, Category::gradients, Category::optimizer}) {
+      const auto i = static_cast<std::size_t>(category);
+      CAPTURE(i);
+      CHECK(f32.bytes[i] > 0);
+      CHECK(2 * pure.bytes[i] == f32.bytes[i]);
+    }
   }
 }
 
@@ -171,10 +180,10 @@ TEST_CASE("pure weights are rounded by the same draws on every layout, wherever 
   experiment.train.clip.value = 1e-30;
   experiment.train.optimizer.learning_rate = 1;
   const auto trained = [&](const Layout& layout, ShardedState shard, std::optional<PlacementRequest> request) {
-    ModelDescription model(*matrices());
+    ModelSpec model(*matrices());
     if (request) model.place("a", *request);
     experiment.train.shard = shard;
-    return test::train(experiment, std::make_shared<ModelDescription>(model), layout, 3).weights.at("a.weight");
+    return test::train(experiment, std::make_shared<ModelSpec>(model), layout, 3).weights.at("a.weight");
   };
   const std::vector<double> serial = trained({}, ShardedState::none, {});
   const std::vector<double> initial = test::train(experiment, matrices(), {}, 0).weights.at("a.weight");
@@ -190,6 +199,48 @@ TEST_CASE("pure weights are rounded by the same draws on every layout, wherever 
   CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementRequest{Parallel::column, Axis::tp}) == serial);
   CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementRequest{Parallel::row, Axis::tp}) == serial);
   CHECK(trained({Mesh(3, 1, 2)}, ShardedState::optimizer, PlacementRequest{Parallel::row, Axis::tp}) == serial);
+}
+
+namespace {
+
+/// What one step with this rate adds to the first layer's weights.
+std::vector<double> movement(Experiment experiment, double rate) {
+  experiment.train.optimizer.learning_rate = rate;
+  experiment.train.optimizer.weight_decay = 0;
+  const std::vector<double> before = test::train(experiment, matrices(), {}, 0).weights.at("a.weight");
+  std::vector<double> after = test::train(experiment, matrices(), {}, 1).weights.at("a.weight");
+  for (std::size_t i = 0; i < after.size(); ++i) after[i] -= before[i];
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("gradients below f16's smallest number reach pure f16 weights, because the loss scale is taken out in f32") {
+  // A norm of 1e-6 over thousands of elements.
+  const auto moved = [](DType weights) {
+    Experiment experiment = experiment_of({"f16", DType::f16, weights}, 16);
+    experiment.train.clip.norm = 1e-6;
+    experiment.train.loss_scale.init_scale = 4096;  // so that no gradient overflows
+    return movement(experiment, 1e6);
+  };
+  CHECK(test::difference(moved(DType::f16), moved(DType::f32)) < 0.05);
+}
+
+TEST_CASE("a clipped step of pure f16 is that of mixed precision, whatever the loss scale is") {
+  for (const bool by_norm : {false, true}) {
+    const auto moved = [&](DType weights, double scale) {
+      Experiment experiment = experiment_of({"f16", DType::f16, weights}, 16);
+      experiment.train.loss_scale.init_scale = scale;
+      if (by_norm)
+        experiment.train.clip.norm = 0.1;
+      else
+        experiment.train.clip.value = 1e-3;
+      return movement(experiment, 10);
+    };
+    const std::vector<double> mixed = moved(DType::f32, 1024);
+    CAPTURE(by_norm);
+    for (const double scale : {256.0, 4096.0}) CHECK(test::difference(moved(DType::f16, scale), mixed) < 0.02);
+  }
 }
 
 TEST_CASE("runs in 16 bits resume from a checkpoint with the bits of an uninterrupted run") {

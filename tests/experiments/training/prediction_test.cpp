@@ -117,7 +117,7 @@ TEST_CASE("the times of the applications add up to those of the stages") {
   StageProfiles profiles;
   const Experiment experiment = planned_pipeline();
   const auto dataset = make_dataset(experiment.data, {1});
-  const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+  const auto model = std::make_shared<ModelSpec>(make_model(experiment.model, dataset->image()));
   const auto plan = plan_run(experiment, model, mesh_of(experiment));
   const StageProfile profile = profile_stages(experiment, *dataset, *plan, profiles).front();
   const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);
@@ -137,7 +137,7 @@ TEST_CASE("a cut by measured time knows the head: a large one on the last stage 
   experiment.model.stages.by = BalanceBy::time;
   experiment.head.classes = 100'000;
   const auto dataset = make_dataset(experiment.data, {1});
-  const auto model = std::make_shared<ModelDescription>(make_model(experiment.model, dataset->image()));
+  const auto model = std::make_shared<ModelSpec>(make_model(experiment.model, dataset->image()));
   const auto last_begin = [&](const AxisSet& over) {
     experiment.head.over = over;
     const std::vector<double> seconds = profile_applications(experiment, *dataset, model, profiles);

@@ -55,6 +55,15 @@ TEST_CASE("rank 0 sends in a step the bytes of the formulas: every head") {
   experiment.head.sample.rate = 1;
   experiment.head.parallel = HeadParallel::replicated;
   check_sent(experiment);
+  experiment.head.normalize = false;
+  experiment.head.bias = true;
+  experiment.head.margin = {.scale = 1};
+  experiment.head.weights = WeightState::bf16;
+  experiment.head.momentum = MomentumState::bf16;
+  for (const ShardedState shard : {ShardedState::none, ShardedState::optimizer}) {
+    experiment.train.shard = shard;
+    check_sent(experiment);
+  }
 }
 
 TEST_CASE(

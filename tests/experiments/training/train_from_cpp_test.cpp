@@ -26,7 +26,7 @@ Experiment two_ranks() {
   experiment.model.hidden = {32};
   experiment.model.embedding = 16;
   experiment.head.classes = 10;
-  experiment.head.margin.m3 = 0.1;
+  experiment.head.margin.combined.m3 = 0.1;
   experiment.train.batch = 20;
   experiment.train.steps = 12;
   experiment.train.optimizer.learning_rate = 0.05;

@@ -127,9 +127,9 @@ TEST_CASE("Within NoGrad and from constants nothing is recorded") {
     const NoGrad no_grad(device);
     CHECK_FALSE(exp(x.variable).leads().anywhere());
     { const NoGrad nested(device); }
-    CHECK_FALSE(device.records());
+    CHECK_FALSE(device.recorder().records());
   }
-  CHECK(device.records());
+  CHECK(device.recorder().records());
   CHECK(exp(x.variable).leads().to_parameter);
   const Variable constant = exp(Variable(tensor(device, {1}, {1})));
   CHECK(constant.node() == nullptr);

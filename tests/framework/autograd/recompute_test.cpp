@@ -221,8 +221,8 @@ TEST_CASE("A segment that does something else when it runs again is refused") {
                        Error);
   CHECK_THROWS_WITH_AS(recompute_segment({}, [](Inputs, bool) { return std::vector<Variable>(); }),
                        "recompute_segment: expected an input, got none", InputError);
-  CHECK(device.records());
-  CHECK(device.segment() == nullptr);
+  CHECK(device.recorder().records());
+  CHECK(device.recorder().segment() == nullptr);
 }
 
 TEST_CASE("A chain of 100,000 segments is traversed and dropped without recursion") {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/tensors/shard_range.h"
+#include "framework/tensors/index_range.h"
 #include "tests/framework/kernels/class_tables.h"
 
 namespace heddle::test {
@@ -19,7 +19,7 @@ TEST_CASE("Initial rows do not depend on the shards, and are the normal draws of
     for (const ClassInitial::Kind kind : {ClassInitial::Kind::normal, ClassInitial::Kind::unit}) {
       const ClassInitial initial{.kind = kind, .deviation = 0.3};
       const ClassTable whole = drawn_table(device, dtype, classes, 0, false, initial);
-      for (const ShardRange shard : {ShardRange{0, 2}, ShardRange{2, 0}, ShardRange{2, 7}}) {
+      for (const IndexRange shard : {IndexRange{0, 2}, IndexRange{2, 0}, IndexRange{2, 7}}) {
         const ClassTable part = drawn_table(device, dtype, shard.size, shard.begin, false, initial);
         CHECK(part.weight.to_doubles() == whole.weight.rows(shard.begin, shard.end()).to_doubles());
         if (dtype == DType::i8)

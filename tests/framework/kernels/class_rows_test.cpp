@@ -8,7 +8,7 @@
 
 #include "framework/optimizers/optimizer.h"
 #include "framework/scalars/rounding.h"
-#include "framework/tensors/shard_range.h"
+#include "framework/tensors/index_range.h"
 #include "tests/framework/kernels/class_tables.h"
 #include "tests/support/devices.h"
 #include "tests/support/message.h"
@@ -74,7 +74,7 @@ TEST_CASE("A step of f32 and f64 rows is the optimizer's, fed with the gradient 
           optimizer->step(step, rate, {gradient});
 
           // f32 and f64 rows are read where they are, in two tiles.
-          for (const ShardRange tile : {ShardRange{0, 4}, ShardRange{4, 5}}) {
+          for (const IndexRange tile : {IndexRange{0, 4}, IndexRange{4, 5}}) {
             Tensor none;
             Tensor norms = Tensor::empty(device, {tile.size}, dtype);
             const ClassSelection selection{tile.begin, tile.size};
@@ -114,7 +114,7 @@ TEST_CASE("However a step is cut into tiles, ranks and indices, rows come out th
     CHECK(expected != before);
 
     ClassTable tiles = drawn_table(device, dtype, classes, 0, true);
-    for (const ShardRange tile : {ShardRange{7, 2}, ShardRange{0, 1}, ShardRange{1, 6}})
+    for (const IndexRange tile : {IndexRange{7, 2}, IndexRange{0, 1}, IndexRange{1, 6}})
       step_rows(tiles, {tile.begin, tile.size}, products_of(device, dtype, tile.begin, tile.end()), sgd_step());
     CHECK(state_of(tiles) == expected);
 
@@ -134,7 +134,7 @@ TEST_CASE("However a step is cut into tiles, ranks and indices, rows come out th
     step_some({1, 4, 5, 6, 7});
     CHECK(state_of(chosen) == expected);
 
-    for (const ShardRange shard : {ShardRange{0, 4}, ShardRange{4, 5}}) {
+    for (const IndexRange shard : {IndexRange{0, 4}, IndexRange{4, 5}}) {
       ClassTable part = drawn_table(device, dtype, shard.size, shard.begin, true);
       step_rows(part, {.size = shard.size}, products_of(device, dtype, shard.begin, shard.end()),
                 sgd_step(3, shard.begin));
@@ -202,7 +202,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
       kernels.add_squared_gradient(loaded.rows, loaded.inverse_norm, products, bound, whole);
       CHECK(whole.item() == doctest::Approx(expected).epsilon(1e-13));
       Tensor tiles = Tensor::full(device, {1}, DType::f64, 2);
-      for (const ShardRange tile : {ShardRange{0, 1}, ShardRange{1, 5}, ShardRange{6, 3}})
+      for (const IndexRange tile : {IndexRange{0, 1}, IndexRange{1, 5}, IndexRange{6, 3}})
         kernels.add_squared_gradient(loaded.rows.rows(tile.begin, tile.end()),
                                      loaded.inverse_norm.rows(tile.begin, tile.end()),
                                      products.rows(tile.begin, tile.end()), bound, tiles);

@@ -30,7 +30,7 @@ Reference reference(const MarginConfig& margin, const std::vector<double>& cosin
     const TargetValue<double> value = margin_target(margin, z[target]);
     std::vector<double> slope(z.size(), 1);
     for (std::size_t j = 0; j < z.size(); ++j)
-      if (margin.filter > 0 && z[j] > margin.filter) z[j] = slope[j] = 0;
+      if (margin.combined.filter > 0 && z[j] > margin.combined.filter) z[j] = slope[j] = 0;
     z[target] = value.phi;
     slope[target] = value.slope;
     double sum = 0;
@@ -55,8 +55,9 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
   const Tensor label = integers(device, labels);
   const std::vector<std::vector<std::int64_t>> shardings{{0, 700}, {0, 300, 700}, {0, 1, 1, 699, 700}};
   for (const MarginConfig& margin :
-       {MarginConfig{.scale = 16}, MarginConfig{.m2 = 0.5, .scale = 16}, MarginConfig{.m3 = 0.35, .scale = 16},
-        MarginConfig{.m1 = 1.35, .scale = 16}, MarginConfig{.m2 = 0.5, .scale = 16, .filter = 0.2}})
+       {MarginConfig{.scale = 16}, MarginConfig{.scale = 16, .combined = {.m2 = 0.5}},
+        MarginConfig{.scale = 16, .combined = {.m3 = 0.35}}, MarginConfig{.scale = 16, .combined = {.m1 = 1.35}},
+        MarginConfig{.scale = 16, .combined = {.m2 = 0.5, .filter = 0.2}}})
     for (const DType dtype : {DType::f64, DType::f32})
       for (const auto& cuts : shardings) {
         const Reference expected = reference(margin, cosines, classes, labels);

@@ -5,19 +5,19 @@
 #include "framework/ops/shape.h"
 #include "framework/ops/training.h"
 #include "framework/tensors/device.h"
-#include "framework/tensors/shard_range.h"
+#include "framework/tensors/index_range.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test::draw_window_test {
 namespace {
 
-using Box = std::vector<ShardRange>;
+using Box = std::vector<IndexRange>;
 
 const DrawKey key{.key = {3}, .purpose = Purpose::test, .step = 1, .layer = 4};
 
 Shape sizes_of(const Box& box) {
   std::vector<std::int64_t> sizes;
-  for (const ShardRange& stretch : box) sizes.push_back(stretch.size);
+  for (const IndexRange& stretch : box) sizes.push_back(stretch.size);
   return Shape(std::span<const std::int64_t>(sizes));
 }
 

@@ -35,13 +35,9 @@ TEST_CASE("Impossible shapes are refused") {
   CHECK(Shape{4, 0}.numel() == 0);
 }
 
-TEST_CASE("Types have names, sizes and names that lead back") {
-  for (const DType dtype :
-       {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8, DType::i8})
-    CHECK(dtype_from_name(name_of(dtype)) == dtype);
+TEST_CASE("Types have names and sizes") {
+  CHECK(name_of(DType::f16) == "f16");
   CHECK(size_of(DType::f16) == 2);
-  CHECK_THROWS_WITH_AS(dtype_from_name("f8"), "unknown dtype 'f8': expected f64, f32, bf16, f16, i64, i32, u8 or i8",
-                       InputError);
 }
 
 TEST_CASE("The 16-bit types round to nearest even") {

@@ -12,9 +12,9 @@ namespace heddle::test {
 namespace {
 
 /// Exchanges over all ranks of the world.
-class WorldExchange final : public StatisticsExchange {
+class WorldStatistics final : public StatisticsGroup {
  public:
-  explicit WorldExchange(Communicator& world) : world_(world) {}
+  explicit WorldStatistics(Communicator& world) : world_(world) {}
   Tensor gather(const Tensor& row) override { return world_.all_gather(row); }
   Tensor sum(const Tensor& sums) override { return world_.all_reduce(sums); }
 
@@ -50,7 +50,7 @@ struct Result {
 
 /// Samples begin .. end-1 of a drawn batch through a norm and back.
 Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::int64_t end,
-           const std::shared_ptr<StatisticsExchange>& exchange) {
+           const std::shared_ptr<StatisticsGroup>& group) {
   const DType type = compute_dtype(dtype);
   constexpr std::int64_t most = 8;
   const auto rows = [&](std::uint64_t seed, double mean) {
@@ -75,7 +75,7 @@ Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::
                               .slope = c.activation == NormActivation::prelu ? slope : Variable(),
                               .residual = c.has_residual ? residual : Variable()};
   Tensor statistics;
-  const Variable y = batch_norm(x, gamma, beta, 1e-3, epilogue, statistics, exchange);
+  const Variable y = batch_norm(x, gamma, beta, 1e-3, epilogue, statistics, group);
   backward({{y, rows(6, 0)}});
   Tensor mean = Tensor::full(device, {norm_channels}, type, 0.5);
   Tensor variance = Tensor::full(device, {norm_channels}, type, 2);
@@ -108,7 +108,7 @@ Result run_split(const Case& c, DType dtype, const std::vector<std::int64_t>& sh
     const auto me = static_cast<std::size_t>(rank.index);
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < me; ++i) begin += shards[i];
-    results[me] = run(rank.device, c, dtype, begin, begin + shards[me], std::make_shared<WorldExchange>(rank.world));
+    results[me] = run(rank.device, c, dtype, begin, begin + shards[me], std::make_shared<WorldStatistics>(rank.world));
   });
   Result all;
   for (const Result& result : results) {
@@ -173,7 +173,7 @@ TEST_CASE(
       run_ranks(ranks(2), [=](Rank& rank) {
         Tensor statistics;
         batch_norm(Tensor::zeros(rank.device, {rank.index == 0 ? first : second, 3}, DType::f32), {}, {}, 1e-5, {},
-                   statistics, std::make_shared<WorldExchange>(rank.world));
+                   statistics, std::make_shared<WorldStatistics>(rank.world));
       });
     });
   };
@@ -189,7 +189,7 @@ TEST_CASE("A synchronised batch norm sends its statistics, and two sums per chan
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);
     const Variable x = Variable::input(rows_of(rank, 4, wide), gradient);
     Tensor statistics;
-    const Variable y = batch_norm(x, {}, {}, 1e-5, {}, statistics, std::make_shared<WorldExchange>(rank.world));
+    const Variable y = batch_norm(x, {}, {}, 1e-5, {}, statistics, std::make_shared<WorldStatistics>(rank.world));
     const std::int64_t forward = rank.bytes.sent_bytes();
     CHECK(forward == 4 * (2 * wide + 1));
     backward({{y, y.value()}});
@@ -203,8 +203,8 @@ TEST_CASE("A rank that does not use its norm's output still adds to the other ra
     const Tensor values = tensor(rank.device, {2, 1}, {1.0 + rank.index, 3});
     const Variable x = Variable::input(values, accumulator);
     Tensor statistics;
-    const auto exchange = std::make_shared<WorldExchange>(rank.world);
-    const Variable y = batch_norm(x, {}, {}, 1e-3, {}, statistics, exchange);
+    const auto group = std::make_shared<WorldStatistics>(rank.world);
+    const Variable y = batch_norm(x, {}, {}, 1e-3, {}, statistics, group);
     const Variable used = rank.index == 0 ? y : record(values, {y, x}, [](const Tensor& dy, Wanted) {
       return Gradients{Tensor(), dy};
     });

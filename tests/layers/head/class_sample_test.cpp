@@ -15,16 +15,19 @@ TEST_CASE("labels of a sample are Paddle's published ones") {
   std::vector<ClassSample> samples;
   for (int rank = 0; rank < 2; ++rank) samples.push_back(draw_sample(shape, shard(20, 2, rank), labels, {3}, 0));
   CHECK(samples[0].rows.size() == 6);
-  CHECK(samples[0].positives == std::vector<std::int64_t>{0, 2, 4, 8, 9});
+  const std::vector<std::int64_t> first = positives_of(labels, shard(20, 2, 0));
+  CHECK(first == std::vector<std::int64_t>{0, 2, 4, 8, 9});
   CHECK(samples[1].rows.size() == 8);
-  CHECK(samples[1].positives == samples[1].rows);
+  const std::vector<std::int64_t> second = positives_of(labels, shard(20, 2, 1));
+  CHECK(second == std::vector<std::int64_t>{10, 11, 12, 13, 15, 17, 18, 19});
+  CHECK(samples[1].rows == std::vector<std::int64_t>{0, 1, 2, 3, 5, 7, 8, 9});
   std::vector<std::int64_t> remapped;
   // Paddle has a shard's positives before its others.
   const auto place = [](const std::vector<std::int64_t>& positives, std::int64_t row) {
     return std::lower_bound(positives.begin(), positives.end(), row) - positives.begin();
   };
   for (const std::int64_t label : labels)
-    remapped.push_back(label < 10 ? place(samples[0].positives, label) : 6 + place(samples[1].positives, label - 10));
+    remapped.push_back(label < 10 ? place(first, label) : 6 + place(second, label));
   CHECK(samples[0].position(8) >= 3);
   CHECK(samples[0].rows[static_cast<std::size_t>(samples[0].position(8))] == 8);
   CHECK(samples[1].position(-3) == -1);
@@ -37,7 +40,7 @@ TEST_CASE("a sample is a function of step and labels, whatever ranges it is draw
   const auto drawn = [&](int ranks, std::int64_t step) {
     std::set<std::int64_t> all;
     for (int rank = 0; rank < ranks; ++rank) {
-      const ShardRange range = shard(shape.classes, ranks, rank);
+      const IndexRange range = shard(shape.classes, ranks, rank);
       const ClassSample sample = draw_sample(shape, range, labels, {3}, step);
       for (const std::int64_t row : sample.rows) CHECK(all.insert(range.begin + row).second);
     }
@@ -57,7 +60,7 @@ TEST_CASE("a sample is counted without being drawn, also by ranks that share a s
       for (const int ranks : {1, 2, 3, 8})
         for (int rank = 0; rank < ranks; ++rank) {
           const SampleShape shape{103, shards, rate};
-          const ShardRange range = shard(shape.classes, ranks, rank);
+          const IndexRange range = shard(shape.classes, ranks, rank);
           const ClassSample drawn = draw_sample(shape, range, labels, {3}, 7);
           CHECK(drawn.size == static_cast<std::int64_t>(drawn.rows.size()));
           CHECK(count_sample(shape, range, labels, {3}, 7).size == drawn.size);

@@ -115,7 +115,9 @@ MarginConfig curricularface() {
 TEST_CASE("psi is the polynomials that L-Softmax and SphereFace publish, continued downwards") {
   for (double theta = 0.01; theta < pi; theta += 0.05) {
     const double c = std::cos(theta);
-    const auto psi = [&](double m) { return margin_target(MarginConfig{.m1 = m, .beyond_pi = BeyondPi::psi}, c).phi; };
+    const auto psi = [&](double m) {
+      return margin_target(MarginConfig{.combined = {.m1 = m, .beyond_pi = BeyondPi::psi}}, c).phi;
+    };
     const int half = theta < pi / 2 ? 0 : 1;
     const int quarter = static_cast<int>(4 * theta / pi);
     CHECK(psi(1) == doctest::Approx(c).epsilon(1e-12));
@@ -129,7 +131,7 @@ TEST_CASE("psi is the polynomials that L-Softmax and SphereFace publish, continu
 
 TEST_CASE("beyond pi a margin continues by its cosine, along a line, or not at all") {
   const auto phi = [](BeyondPi beyond, double c) {
-    return margin_target(MarginConfig{.m2 = 0.5, .m3 = 0.1, .beyond_pi = beyond}, c).phi;
+    return margin_target(MarginConfig{.combined = {.m2 = 0.5, .m3 = 0.1, .beyond_pi = beyond}}, c).phi;
   };
   const double within = std::cos(std::acos(0.2) + 0.5) - 0.1;
   for (const BeyondPi beyond : {BeyondPi::cosine, BeyondPi::linear, BeyondPi::easy, BeyondPi::psi})
@@ -160,25 +162,27 @@ TEST_CASE("AdaFace's quality and CurricularFace's hard negatives are as publishe
 
 TEST_CASE("combined margins have the gradients of their losses, on both sides of each boundary") {
   for (const MarginConfig& margin :
-       {MarginConfig{.scale = 8}, MarginConfig{.m2 = 0.5, .scale = 8}, MarginConfig{.m3 = 0.35, .scale = 8},
-        MarginConfig{.m1 = 1.35, .scale = 8}, MarginConfig{.m1 = 0.9, .m2 = 0.4, .m3 = 0.15, .scale = 8}}) {
-    CAPTURE(margin.m1);
-    CAPTURE(margin.m2);
-    CAPTURE(margin.m3);
+       {MarginConfig{.scale = 8}, MarginConfig{.scale = 8, .combined = {.m2 = 0.5}},
+        MarginConfig{.scale = 8, .combined = {.m3 = 0.35}}, MarginConfig{.scale = 8, .combined = {.m1 = 1.35}},
+        MarginConfig{.scale = 8, .combined = {.m1 = 0.9, .m2 = 0.4, .m3 = 0.15}}}) {
+    CAPTURE(margin.combined.m1);
+    CAPTURE(margin.combined.m2);
+    CAPTURE(margin.combined.m3);
     // An angle of pi, where there is one, and places near the ends.
-    const double turn = std::max(std::cos((pi - margin.m2) / margin.m1), -0.95);
+    const double turn = std::max(std::cos((pi - margin.combined.m2) / margin.combined.m1), -0.95);
     check_around(four_rows(margin), {turn, -0.99, 0.99, turn});
   }
-  check_around(four_rows({.m2 = 0.5, .m3 = 0.1, .scale = 8, .beyond_pi = BeyondPi::linear}), {-std::cos(0.5), -0.99});
-  check_around(four_rows({.m2 = 0.5, .m3 = 0.1, .scale = 8, .beyond_pi = BeyondPi::easy}), {0, -0.9});
-  check_around(four_rows({.m1 = 1.35, .m2 = 0.3, .scale = 8, .beyond_pi = BeyondPi::psi}),
+  check_around(four_rows({.scale = 8, .combined = {.m2 = 0.5, .m3 = 0.1, .beyond_pi = BeyondPi::linear}}),
+               {-std::cos(0.5), -0.99});
+  check_around(four_rows({.scale = 8, .combined = {.m2 = 0.5, .m3 = 0.1, .beyond_pi = BeyondPi::easy}}), {0, -0.9});
+  check_around(four_rows({.scale = 8, .combined = {.m1 = 1.35, .m2 = 0.3, .beyond_pi = BeyondPi::psi}}),
                {std::cos((pi - 0.3) / 1.35), -0.99});
 }
 
 TEST_CASE("SphereFace with an integer m has the gradient of its loss in all pieces of psi") {
   for (const double m : {2.0, 3.0, 4.0}) {
     CAPTURE(m);
-    check_around(four_rows({.m1 = m, .scale = 8, .beyond_pi = BeyondPi::psi}), turns_of(m));
+    check_around(four_rows({.scale = 8, .combined = {.m1 = m, .beyond_pi = BeyondPi::psi}}), turns_of(m));
   }
 }
 
@@ -202,7 +206,7 @@ TEST_CASE("L-Softmax has the gradient of its loss by directions and lengths, in 
 }
 
 TEST_CASE("a filtered negative's logit is 0 and has no gradient, one below the filter its own") {
-  Problem problem = four_rows({.m2 = 0.5, .scale = 8, .filter = 0.3});
+  Problem problem = four_rows({.scale = 8, .combined = {.m2 = 0.5, .filter = 0.3}});
   for (const double cosine : {0.298, 0.302}) {
     place(problem, 0, 6, cosine);
     check_gradients(problem);
@@ -283,7 +287,7 @@ TEST_CASE("CurricularFace learns the mean of the targets' cosines, wherever the 
 TEST_CASE("a class of several centres has the cosine of its nearest, and only that one a gradient") {
   Problem problem = random_problem(5, 4, 6, 83);
   problem.config.sub_centres = 3;
-  problem.config.margin = {.m2 = 0.4, .scale = 8};
+  problem.config.margin = {.scale = 8, .combined = {.m2 = 0.4}};
   problem.weights = test::normal_values(12 * 6, 84);
   const Answer answer = solve(problem, 2);
   CHECK(difference(answer.embedding_gradient, numeric_gradient(problem, &Problem::embeddings, small_step)) < 1e-7);
@@ -320,11 +324,18 @@ TEST_CASE("a plain softmax with biases has the gradients of its loss, by the bia
       CHECK(difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights)) < 1e-7);
       CHECK(difference(answer.bias_gradient, numeric_gradient(problem, &Problem::biases)) < 1e-7);
     }
+  problem.config.parallel = HeadParallel::replicated;
+  for (const Logits logits : {Logits::sharded, Logits::fused}) {
+    problem.config.logits = logits;
+    const Answer answer = solve(problem, 1, 2);
+    CHECK(difference(answer.weight_gradient, numeric_gradient(problem, &Problem::weights)) < 1e-7);
+    CHECK(difference(answer.bias_gradient, numeric_gradient(problem, &Problem::biases)) < 1e-7);
+  }
 }
 
 TEST_CASE("with loss_reduction reduce_scatter each rank gets its own samples' losses, and the same loss is reported") {
   Problem problem = random_problem(7, 5, 4, 14);
-  problem.config.margin.m2 = 0.4;
+  problem.config.margin.combined.m2 = 0.4;
   Values expected;
   for (std::int64_t row = 0; row < 7; ++row) {
     Problem one = problem;
@@ -348,22 +359,20 @@ TEST_CASE("margins that contradict a head's other settings are refused") {
   const auto said = [](const HeadConfig& config) {
     return message_of<InputError>([&] { check(config, {}, DType::f32); });
   };
-  CHECK(said({.classes = 9, .margin = {.m2 = 0.5}, .normalize = false}) ==
+  CHECK(said({.classes = 9, .margin = {.combined = {.m2 = 0.5}}, .normalize = false}) ==
         "head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0 and no filter");
-  CHECK(said({.classes = 9, .margin = {.filter = 0.5}, .normalize = false}) ==
+  CHECK(said({.classes = 9, .margin = {.combined = {.filter = 0.5}}, .normalize = false}) ==
         "head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0 and no filter");
   CHECK(said({.classes = 9, .margin = adaface(), .normalize = false}) ==
         "head: margins act on angles: with \"normalize\": false expected type combined or l_softmax");
   CHECK(said({.classes = 9, .margin = l_softmax(2)}) ==
         "head: l_softmax has unnormalised weights: expected \"normalize\": false");
   CHECK(said({.classes = 9, .margin = l_softmax(2), .normalize = false}) == "no error");
-  CHECK(said({.classes = 9, .margin = {.m1 = 1.5, .beyond_pi = BeyondPi::linear}}) ==
+  CHECK(said({.classes = 9, .margin = {.combined = {.m1 = 1.5, .beyond_pi = BeyondPi::linear}}}) ==
         "head.margin.beyond_pi: the line continues ArcFace's margin: expected m1 = 1, got 1.5");
   CHECK(said({.classes = 9, .bias = true}) == "head.bias: cosines have none: expected normalize = false");
-  CHECK(said({.classes = 9, .normalize = false, .bias = true, .sample = {.rate = 0.5}}) ==
-        "head.bias: expected a sharded head that does not sample");
-  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .normalize = false, .bias = true}) ==
-        "head.bias: expected a sharded head that does not sample");
+  CHECK(said({.classes = 9, .normalize = false, .bias = true, .sample = {.rate = 0.5}}) == "no error");
+  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .normalize = false, .bias = true}) == "no error");
   CHECK(said({.classes = 9, .normalize = false, .sub_centres = 2}) ==
         "head.sub_centres: expected cosines (normalize = true) and no stash");
   CHECK(said({.classes = 9, .logits = Logits::fused, .stash = true, .sub_centres = 2}) ==

@@ -36,7 +36,7 @@ MarginConfig random_margin(RandomStream& draws) {
     case 1:
       return {.type = MarginType::curricularface, .scale = 16, .curricularface = {.momentum = 0.5}};
     default:
-      return {.m1 = 1, .m2 = 0.4, .m3 = 0.1, .scale = 16};
+      return {.scale = 16, .combined = {.m1 = 1, .m2 = 0.4, .m3 = 0.1}};
   }
 }
 
@@ -60,12 +60,11 @@ Training random_training(RandomStream& draws) {
     t.config.normalize = false;
     t.config.bias = true;
     t.config.sub_centres = 1;
-    return t;
   }
   if (draws.below(2) == 0) return t;
   t.config.classes += 20;  // the gradient of a sample of one class is only rounding errors
   t.config.sample = {.rate = 0.3, .unsampled = static_cast<Unsampled>(draws.below(3)), .shards = 4};
-  if (t.optimizer.type == OptimizerType::adamw && t.config.lags()) t.config.sample.unsampled = Unsampled::dense;
+  if (t.optimizer.type == OptimizerType::adamw && t.config.defers_steps()) t.config.sample.unsampled = Unsampled::dense;
   t.config.sample.correction = draws.below(2) == 0;
   return t;
 }
@@ -82,6 +81,7 @@ void draw_way(RandomStream& draws, HeadConfig& config) {
 TEST_CASE("heads over random axes of random meshes train as that of one rank, and copies keep the same bits" *
           doctest::test_suite(test::long_under_sanitizers)) {
   int with_copies = 0;
+  int with_splits = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     RandomStream draws({seed}, Purpose::test, 11, 0);
     Training t = random_training(draws);
@@ -89,6 +89,9 @@ TEST_CASE("heads over random axes of random meshes train as that of one rank, an
     t.config.over = random_axes(draws);
     const Mesh mesh = random_mesh(draws, t.config.over);
     draw_way(draws, t.config);
+    const bool is_split = draws.below(3) == 0;
+    if (is_split) t.config.split = test::random_split(draws, t.config.classes, mesh.size(t.config.over));
+    with_splits += is_split ? 1 : 0;
     with_copies += mesh.size(t.config.copy_axes()) > 1 ? 1 : 0;
     CAPTURE(seed);
     CAPTURE(to_string(mesh));
@@ -98,6 +101,7 @@ TEST_CASE("heads over random axes of random meshes train as that of one rank, an
     check_alike(train(t, mesh), reference, t.dtype == DType::f64 ? f64 : 2e-5);
   }
   CHECK(with_copies > 100);
+  CHECK(with_splits > 100);
 }
 
 TEST_CASE("copies of classes in 16 and 8 bits, rounded at random, keep the same bits") {
@@ -134,6 +138,25 @@ TEST_CASE("plan holds and sends what ranks with copies do, tile by tile") {
     }
 }
 
+TEST_CASE("plan holds and sends what ranks with the classes of a split do, also with a sample") {
+  for (const bool samples : {false, true})
+    for (const Way& way : every_way) {
+      if (samples && way.logits != Logits::sharded && way.logits != Logits::fused) continue;
+      CAPTURE(static_cast<int>(way.logits));
+      Training t = some_training(200);
+      t.dtype = DType::f32;
+      t.config.logits = way.logits;
+      t.config.stash = way.stash;
+      t.config.tile = 7;
+      t.config.split = {30, 0, 101, 69};
+      if (samples) t.config.sample = {.rate = 0.2, .unsampled = Unsampled::lazy};
+      check_planned(t, Mesh(2, 1, 2));
+      t.config.over = {Axis::dp};
+      t.config.split = {151, 49};
+      check_planned(t, Mesh(2, 1, 2));
+    }
+}
+
 TEST_CASE("no rank with copies holds a gradient of all its classes") {
   const auto workspace = [](std::int64_t classes) {
     Training t = some_training(classes);
@@ -150,7 +173,7 @@ TEST_CASE("no rank with copies holds a gradient of all its classes") {
 TEST_CASE("each rank gets its own samples' losses, and all ranks their sum, whichever axes share the classes") {
   for (const AxisSet& over : {AxisSet{Axis::dp}, AxisSet{Axis::tp}, AxisSet{Axis::pp}, every_axis}) {
     test::Problem problem = test::random_problem(9, 14, 5, 21);
-    problem.config.margin = {.m2 = 0.3, .scale = 8};
+    problem.config.margin = {.scale = 8, .combined = {.m2 = 0.3}};
     problem.config.loss_reduction = LossReduction::reduce_scatter;
     const test::Answer serial = test::solve(problem, 1);
     problem.config.over = over;
@@ -177,7 +200,7 @@ TEST_CASE("the running statistics of margins on copies, which saw different samp
 TEST_CASE("logits that are not finite name their sample, whichever ranks share the classes") {
   for (const AxisSet& over : {AxisSet{Axis::dp}, AxisSet{Axis::tp}}) {
     WorldOptions options{.mesh = Mesh(2, 1, 2)};
-    options.threads = 1;
+    options.backend_options.threads = 1;
     const auto run = [&] {
       run_ranks(options, [&](Rank& rank) {
         const HeadConfig config{

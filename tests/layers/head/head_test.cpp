@@ -28,7 +28,7 @@ constexpr std::array<Logits, 4> every_logits{Logits::gathered, Logits::transpose
 /// unit vector along an axis of its own.
 Problem golden_problem() {
   const Values logits{.85204151, -.55557678, .04994566, .71986042, -.20198586, -.35270476, -.55182702, .09749021};
-  Problem problem{.config = {.classes = 4, .logits = Logits::sharded, .margin = {.m2 = 0.5, .scale = 64}},
+  Problem problem{.config = {.classes = 4, .logits = Logits::sharded, .margin = {.scale = 64, .combined = {.m2 = 0.5}}},
                   .dimension = 6,
                   .embeddings = {1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
                   .weights = Values(24, 0.0),
@@ -77,7 +77,8 @@ TEST_CASE("without normalisation the head is a plain linear softmax") {
 
 TEST_CASE("straight_through differentiates the target as if its logit were scale * cos") {
   Problem problem = random_problem(4, 6, 5, 13);
-  problem.config.margin = {.m1 = 1, .m2 = 0.5, .m3 = 0, .scale = 8, .gradient = MarginGradient::straight_through};
+  problem.config.margin = {.scale = 8,
+                           .combined = {.m1 = 1, .m2 = 0.5, .m3 = 0, .gradient = MarginGradient::straight_through}};
   const Answer answer = solve(problem, 2);
   // By hand: G = softmax(z) - onehot, times scale / B; then back through both normalisations.
   const std::int64_t d = problem.dimension;
@@ -123,7 +124,7 @@ TEST_CASE("shards, micro-batches and the way of the logits change neither loss n
     CAPTURE(size.batch);
     CAPTURE(size.classes);
     Problem problem = random_problem(size.batch, size.classes, 6, 21);
-    problem.config.margin = {.m1 = 1, .m2 = 0.5, .m3 = 0.1, .scale = 30};
+    problem.config.margin = {.scale = 30, .combined = {.m1 = 1, .m2 = 0.5, .m3 = 0.1}};
     const Answer serial = solve(problem, 1);
     for (const Logits logits : every_logits)
       for (const int ranks : {1, 2, 3, 4})

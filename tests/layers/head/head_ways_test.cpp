@@ -52,7 +52,7 @@ TEST_CASE("three clipped steps of three micro-batches end alike, wherever the lo
 TEST_CASE("fused follows the largest logit where their exponentials could overflow") {
   Training t = some_training(23);
   t.config.margin.scale = 5000;
-  t.config.margin.m2 = 0;
+  t.config.margin.combined.m2 = 0;
   t.clip_norm = 0;
   t.optimizer.learning_rate = 1e-5;
   for (const bool normalize : {true, false}) {
@@ -248,6 +248,44 @@ TEST_CASE("an embedding that is not finite is named with its sample and rank") {
   }
 }
 
+TEST_CASE("a dense gradient of a sample gives the weights of its rows, and plan counts it") {
+  for (const WeightState weights : {WeightState::f32, WeightState::bf16})
+    for (const bool is_plain : {false, true})
+      for (const Logits logits : {Logits::sharded, Logits::fused}) {
+        Training t = some_training(60);
+        if (weights != WeightState::f32) t.dtype = DType::f32;
+        t.config.weights = weights;
+        if (is_plain) t.config.margin = {.scale = 1};
+        t.config.normalize = !is_plain;
+        t.config.bias = is_plain;
+        t.config.logits = logits;
+        t.config.tile = 4;
+        t.config.sample = {.rate = 0.3, .unsampled = Unsampled::dense, .shards = 2};
+        CAPTURE(static_cast<int>(weights));
+        CAPTURE(is_plain);
+        const Learned rows = train(t, 1);
+        t.config.sample.gradient = SampleGradient::dense;
+        // bf16: a few elements are rounded to their other neighbour.
+        for (const Mesh& mesh : {Mesh(), Mesh(3), Mesh(2, 1, 2)})
+          check_alike(train(t, mesh), rows, weights == WeightState::f32 ? 1e-12 : 5e-2);
+        t.config.over = {Axis::dp};
+        check_alike(train(t, Mesh(2, 1, 2)), rows, weights == WeightState::f32 ? 1e-12 : 5e-2);
+        check_planned(t, Mesh(2, 1, 2));
+      }
+}
+
+TEST_CASE("a dense gradient is held whole, and only where it is asked for") {
+  const auto held = [](SampleGradient gradient) {
+    Training t = some_training(100'000);
+    t.backend = "plan";
+    t.dtype = DType::f32;
+    t.config.sample = {.rate = 0.1, .unsampled = Unsampled::dense, .gradient = gradient};
+    return train(t, 2).peaks[0][Category::gradients];
+  };
+  CHECK(held(SampleGradient::rows) == 0);
+  CHECK(held(SampleGradient::dense) == 50'000 * 6 * 4);
+}
+
 TEST_CASE("settings of a head that contradict each other are refused") {
   const auto said = [](const HeadConfig& config, const OptimizerConfig& optimizer = {}, DType dtype = DType::f32) {
     return message_of<InputError>([&] { check(config, optimizer, dtype); });
@@ -259,6 +297,10 @@ TEST_CASE("settings of a head that contradict each other are refused") {
         "replicated");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .over = {Axis::dp, Axis::tp}}) ==
         "head.over: ranks of a replicated head share no classes: expected all, got dp x tp");
+  CHECK(said({.classes = 9, .sample = {.unsampled = Unsampled::dense, .gradient = SampleGradient::dense}}) ==
+        "head.sample.gradient: only a sample has a dense gradient: expected head.sample.rate < 1");
+  CHECK(said({.classes = 9, .sample = {.rate = 0.5, .gradient = SampleGradient::dense}}) ==
+        "head.sample.gradient: a dense gradient steps all classes: expected head.sample.unsampled = dense");
   CHECK(said({.classes = 9, .stash = true}) == "head.stash: only fused logits have something to keep");
   CHECK(said({.classes = 9, .logits = Logits::gathered, .sample = {.rate = 0.5}}) ==
         "head.sample: sampled logits are not gathered or transposed: expected sharded or fused");
@@ -270,8 +312,16 @@ TEST_CASE("settings of a head that contradict each other are refused") {
         "head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
   CHECK(said({.classes = 9, .weights = WeightState::int8}, {}, DType::f64) ==
         "head.state: narrow state is for computing in f32: expected f32 state with train.dtype = f64");
-  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
-        "head.state: a replicated head is stepped with the other parameters: expected f32");
+  CHECK(
+      said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
+      "head.state: a replicated head is stepped with the other parameters: expected f32 weights and momentum, or with "
+      "sgd both in bf16 or both in f16");
+  CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::int8})
+            .starts_with("head.state: a replicated head is stepped with the other parameters:"));
+  CHECK(said({.classes = 9,
+              .parallel = HeadParallel::replicated,
+              .weights = WeightState::f16,
+              .momentum = MomentumState::f16}) == "no error");
 }
 
 }  // namespace heddle

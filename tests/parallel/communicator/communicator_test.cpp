@@ -179,7 +179,7 @@ TEST_CASE("reduce_scatter gives each rank its shard of the sum in rank order, or
       on_ranks(count, [&](Rank& rank) {
         const Tensor x = rows_of(rank, rows, 5);
         const std::vector<double> whole = sum_in_rank_order<float>(count, rows * 5);
-        const ShardRange mine = shard(rows, count, rank.index);
+        const IndexRange mine = shard(rows, count, rank.index);
         const Tensor even = rank.world.reduce_scatter(x);
         CHECK(even.shape() == Shape{mine.size, 5});
         CHECK(even.to_doubles() == cut(whole, mine.begin * 5, mine.size * 5));

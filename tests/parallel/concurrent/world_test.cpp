@@ -51,7 +51,7 @@ TEST_CASE("cores are divided among the ranks, with at least one thread each") {
   WorldOptions options;
   options.mesh = Mesh(100000);
   CHECK(threads_per_rank(options) == 1);
-  options.threads = 3;
+  options.backend_options.threads = 3;
   CHECK(threads_per_rank(options) == 3);
 }
 

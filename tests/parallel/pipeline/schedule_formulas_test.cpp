@@ -48,10 +48,10 @@ double bubble(const Simulation& simulation) {
 
 const std::vector<Costs> cost_cases{{1, 1, 1}, {10, 12, 7}, {2, 3, 1}};
 
-/// Bubble as a formula of shape and costs, for shapes that have at least `least_rounds` p micro-batches.
-void check_bubble(std::string_view name, int least_rounds, double (*formula)(int p, int m, const Costs& costs)) {
+/// Bubble as a formula of shape and costs, for shapes that have at least `min_rounds` p micro-batches.
+void check_bubble(std::string_view name, int min_rounds, double (*formula)(int p, int m, const Costs& costs)) {
   test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
-    if (shape.micro_batches < least_rounds * shape.ranks) return;
+    if (shape.micro_batches < min_rounds * shape.ranks) return;
     for (const Costs& costs : cost_cases) {
       const double expected = formula(shape.ranks, shape.micro_batches, costs) / shape.chunks;
       CHECK(bubble(simulate(schedule, costs_of(costs, shape.chunks))) == doctest::Approx(expected));
@@ -110,9 +110,9 @@ TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothi
 }
 
 TEST_CASE("formulas: the bubble of v_half is about half of 1f1b's, that of v_min two thirds") {
-  const auto check = [](std::string_view name, int least_micro_batches, double (*most)(int p)) {
+  const auto check = [](std::string_view name, int min_micro_batches, double (*most)(int p)) {
     test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
-      if (shape.ranks < 2 || shape.micro_batches < least_micro_batches) return;
+      if (shape.ranks < 2 || shape.micro_batches < min_micro_batches) return;
       // 1f1b's is (p - 1) * 6 in stages' units.
       CHECK(2 * bubble(simulate(schedule, costs_of({1, 1, 1}, 2))) <= most(shape.ranks));
     });

@@ -18,7 +18,7 @@ SearchSpace space(int ranks, int micro_batches, const StageCosts& costs = {}) {
   SearchSpace space;
   space.ranks = ranks;
   space.micro_batches = micro_batches;
-  space.most_micro_batches = micro_batches;
+  space.max_micro_batches = micro_batches;
   space.costs = costs;
   return space;
 }
@@ -90,17 +90,17 @@ TEST_CASE("all named schedules are compared, with every number of stages that th
   const std::vector<WeighedSchedule> weighed = search_schedules(space(2, 4));
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
-    CHECK(find(weighed, type.name, 4, std::max(1, type.least_chunks)) != nullptr);
+    CHECK(find(weighed, type.name, 4, std::max(1, type.min_chunks)) != nullptr);
   }
   for (int chunks = 1; chunks <= 4; ++chunks) CHECK(find(weighed, "looped_bfs", 4, chunks) != nullptr);
   SearchSpace one_stage = space(2, 4);
-  one_stage.most_chunks = 1;
+  one_stage.max_chunks = 1;
   for (const WeighedSchedule& w : search_schedules(one_stage)) CHECK(w.shape.chunks == 1);
 }
 
 TEST_CASE("different numbers of micro-batches have the costs of the step's samples") {
   SearchSpace searched = space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
-  searched.most_micro_batches = 8;
+  searched.max_micro_batches = 8;
   searched.transfer = {.latency = 1, .occupies = 1};
   const std::vector<WeighedSchedule> weighed = search_schedules(searched);
   const auto gpipe = [&](int m) { return find(weighed, "gpipe", m, 1); };
@@ -133,7 +133,7 @@ TEST_CASE("if a named schedule is the best, it comes first") {
   searched.memory = 4;
   CHECK(search_schedules(searched).front().name == "v_min");
   searched.memory.reset();
-  searched.most_chunks = 1;
+  searched.max_chunks = 1;
   CHECK(search_schedules(searched).front().is_named);
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
   CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)),
                        "search: expected at least 1 stage and 1 micro-batch, got 0 and 1", InputError);
   SearchSpace deep = space(16, 64);
-  deep.most_chunks = 64;
+  deep.max_chunks = 64;
   CHECK_THROWS_WITH_AS(search_schedules(deep),
                        "search: expected at most 262144 cells to try in all, got 3727360 of 16 stages, up to 64 "
                        "micro-batches and up to 64 chunks",

@@ -109,8 +109,8 @@ TEST_CASE("the communication pass changes no time, wherever it posts receives") 
   const SimulationCosts given = costs(two_three_four, {.latency = 1, .occupies = 2});
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
-    const Schedule schedule = make_schedule(
-        type.name, {.ranks = 4, .micro_batches = 8, .chunks = type.most_chunks == 0 ? 3 : type.most_chunks});
+    const Schedule schedule =
+        make_schedule(type.name, {.ranks = 4, .micro_batches = 8, .chunks = type.max_chunks.value_or(3)});
     const Simulation simulation = simulate(schedule, given);
     for (const Receives receives : {Receives::at_use, Receives::early}) {
       const Simulation other = simulate(with_communication(schedule, receives), given);

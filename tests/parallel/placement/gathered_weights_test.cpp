@@ -29,7 +29,7 @@ struct Weight {
     const MemoryScope scope(rank.device, Category::parameters);
     const Tensor value = Tensor::from_host(rank.device, shape, elements);
     whole = Variable::parameter(value, whole_gradient);
-    const ShardRange mine = flat_range(value, *ranks, ranks->rank());
+    const IndexRange mine = flat_range(value, *ranks, ranks->rank());
     shard = Variable::parameter(value.reshape({-1}).rows(mine.begin, mine.end()).clone(), shard_gradient);
   }
   GatheredWeight gathered() const { return {shard, shape, ranks}; }

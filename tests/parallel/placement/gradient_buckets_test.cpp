@@ -153,7 +153,7 @@ TEST_CASE("Sharded gradients come back as each rank's elements of the sum, uneve
       std::int64_t others = 0;  // a reduce_scatter sends what others keep, once
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const Tensor& mine = weights.accumulators[i]->gradient();
-        const ShardRange range = flat_range(weights.values[i], rank.world, rank.index);
+        const IndexRange range = flat_range(weights.values[i], rank.world, rank.index);
         CHECK(mine.shape() == Shape{range.size});
         CHECK(same_bits(mine, flat_shard(expected[i], rank.world)));
         others += 4 * (weights.values[i].numel() - range.size);

@@ -10,13 +10,13 @@
 namespace heddle {
 
 TEST_CASE("shards follow InsightFace's formula: contiguous, the first ones longer, empty when there are too many") {
-  static_assert(shard(10, 4, 0) == ShardRange{0, 3});
-  static_assert(shard(10, 4, 2) == ShardRange{6, 2});
+  static_assert(shard(10, 4, 0) == IndexRange{0, 3});
+  static_assert(shard(10, 4, 2) == IndexRange{6, 2});
   for (const std::int64_t total : {0, 1, 2, 7, 10, 1000})
     for (const std::int64_t parts : {1, 2, 3, 8}) {
       std::int64_t next = 0;
       for (std::int64_t i = 0; i < parts; ++i) {
-        const ShardRange range = shard(total, parts, i);
+        const IndexRange range = shard(total, parts, i);
         CHECK(range.begin == next);
         CHECK(range.size == total / parts + (i < total % parts ? 1 : 0));
         next = range.end();

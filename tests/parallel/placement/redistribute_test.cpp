@@ -31,13 +31,13 @@ void on_mesh(const Mesh& mesh, const std::function<void(Rank&)>& body) {
 }
 
 /// The box of row-major values that a rank holds of `whole`.
-std::vector<double> box_of(const std::vector<double>& whole, const Shape& shape, const std::vector<ShardRange>& box) {
+std::vector<double> box_of(const std::vector<double>& whole, const Shape& shape, const std::vector<IndexRange>& box) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.numel(); ++i) {
     bool is_inside = true;
     std::int64_t rest = i;
     for (int d = shape.rank() - 1; d >= 0; rest /= shape[d--]) {
-      const ShardRange& range = box[static_cast<std::size_t>(d)];
+      const IndexRange& range = box[static_cast<std::size_t>(d)];
       is_inside = is_inside && rest % shape[d] >= range.begin && rest % shape[d] < range.end();
     }
     if (is_inside) values.push_back(whole[static_cast<std::size_t>(i)]);
@@ -202,7 +202,7 @@ TEST_CASE("dp2mp and mp2dp with batches and channels that the ranks do not divid
 
 TEST_CASE("labels are moved as they are") {
   on_mesh(Mesh(3), [](Rank& rank) {
-    const ShardRange mine = shard(7, 3, rank.index);
+    const IndexRange mine = shard(7, 3, rank.index);
     std::vector<std::int64_t> labels;
     for (std::int64_t i = mine.begin; i < mine.end(); ++i) labels.push_back(100 + i);
     const Placed whole = redistribute({integers(rank.device, labels), {7}, {S(0), R, R}}, {}, rank.groups);
@@ -250,7 +250,7 @@ TEST_CASE("placements print as R, S and P, and cut a dimension from the outer ax
   CHECK(to_string(Placements{S(1), R, R}, Mesh()) == "R");
   CHECK(normalised({S(0), S(1), P}, mesh) == Placements{S(0), R, P});
   // 10 = 5 + 5, and 5 = 2 + 2 + 1.
-  CHECK(local_box({10, 4}, {S(0), R, S(0)}, mesh, {1, 0, 2}) == std::vector<ShardRange>{{9, 1}, {0, 4}});
+  CHECK(local_box({10, 4}, {S(0), R, S(0)}, mesh, {1, 0, 2}) == std::vector<IndexRange>{{9, 1}, {0, 4}});
   CHECK(local_shape({10, 4}, {S(0), R, S(1)}, mesh, {0, 0, 0}) == Shape{5, 2});
 }
 

@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "framework/backends/gpu.h"
-#include "parallel/transports/job.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/join_job.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/world.h"
 #include "tests/support/environment_variable.h"
 #include "tests/support/message.h"
@@ -131,9 +131,9 @@ TEST_CASE("nccl: if a group waits for one rank's elements, that rank is named") 
 
 TEST_CASE("nccl: after a failure the next section starts with new communicators") {
   NcclOnHost nccl;
-  in_processes(2, [&](Processes& job) {
+  in_processes(2, [&](Job& job) {
     WorldOptions options = on_nccl(2, nccl);
-    options.processes = &job;
+    options.job = &job;
     const auto lost = [](Rank& rank) {
       Work<void> sending = rank.world.send(large(rank), 1 - rank.index);
       (void)rank.world.all_reduce(large(rank)).wait();

@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/world.h"
 #include "tests/support/processes/on_nccl.h"
 #include "tests/support/processes/traffic.h"
@@ -224,10 +224,10 @@ TEST_CASE("nccl: a communicator that takes long to come into existence is no cyc
 
 TEST_CASE("nccl: meshes of different sizes follow each other, with communicators of their own") {
   NcclOnHost nccl;
-  in_processes(3, [&](Processes& job) {
+  in_processes(3, [&](Job& job) {
     for (const int count : {3, 2, 3}) {
       WorldOptions options = on_nccl(count, nccl);
-      options.processes = &job;
+      options.job = &job;
       run_ranks(options, [&](Rank& rank) {
         CHECK(rank.world.all_reduce(large(rank)).wait().to_doubles()[0] == count);
         CHECK(rank.world.exchange(large(rank), (rank.index + 1) % count, (rank.index + count - 1) % count)

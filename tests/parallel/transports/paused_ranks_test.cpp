@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 #include "parallel/world.h"
 #include "tests/support/message.h"
@@ -102,10 +102,10 @@ std::vector<std::string> errors_of(int count, Connection connection,
     threads.emplace_back([&, p] {
       Hindrance hindrance;
       std::unique_ptr<Wire> wire = connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, count}, point);
-      Processes own(std::make_unique<HinderedWire>(std::move(wire), hindrance));
+      Job own(std::make_unique<HinderedWire>(std::move(wire), hindrance));
       WorldOptions options = ranks(count);
       options.transport = "processes";
-      options.processes = &own;
+      options.job = &own;
       options.timeout = std::chrono::seconds(20);
       errors[static_cast<std::size_t>(p)] =
           message_of([&] { run_ranks(options, [&](Rank& rank) { body(rank, hindrance); }); });
@@ -178,7 +178,7 @@ TEST_CASE("if rank 0 does not respond, the lowest of the other ranks reports it,
     std::atomic<Clock::time_point> last_came;
     std::atomic<int> reporter = -1;
     Clock::time_point reported;
-    const auto body = [&](Processes& own) {
+    const auto body = [&](Job& own) {
       own.set_on_silent_leader([&](const std::string& why) {
         CHECK(why == "rank 1, call 3: barrier: timed out after 1 s waiting for rank 0");
         CHECK(reporter.exchange(own.rank()) == -1);
@@ -186,7 +186,7 @@ TEST_CASE("if rank 0 does not respond, the lowest of the other ranks reports it,
       });
       WorldOptions options = ranks(4);
       options.transport = "processes";
-      options.processes = &own;
+      options.job = &own;
       options.timeout = milliseconds(1000);
       run_ranks(options, [&](Rank& rank) {
         rank.world.barrier().wait();
@@ -209,10 +209,10 @@ TEST_CASE("if rank 0 is late, and responds before another rank has reported it, 
   WorldOptions options = ranks(3);
   options.transport = "processes";
   options.timeout = milliseconds(1000);
-  const auto body = [&](Processes& own) {
+  const auto body = [&](Job& own) {
     own.set_on_silent_leader([](const std::string& why) { FAIL_CHECK(why); });
     WorldOptions mine = options;
-    mine.processes = &own;
+    mine.job = &own;
     run_ranks(mine, [](Rank& rank) {
       rank.world.barrier().wait();
       if (rank.index == 2) std::this_thread::sleep_for(milliseconds(300));

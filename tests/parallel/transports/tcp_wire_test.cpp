@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "parallel/transports/job.h"
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/join_job.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 #include "parallel/world.h"
@@ -35,9 +35,9 @@ std::string error_after(const std::function<void(const TcpSocket&)>& say_to_firs
   const RendezvousAddress point{"127.0.0.1", free_port()};
   std::string error;
   std::jthread first([&] {
-    Processes job(join_by_tcp({0, 2}, point));
+    Job job(join_by_tcp({0, 2}, point));
     WorldOptions options = by_sockets(2);
-    options.processes = &job;
+    options.job = &job;
     error = message_of([&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); });
     job.leave(4);
   });
@@ -106,10 +106,10 @@ TEST_CASE("sockets: a process that has ended ends the others' waits, with an err
     std::vector<std::jthread> threads;
     for (int p = 0; p < 3; ++p)
       threads.emplace_back([&, p] {
-        Processes job(join_by_tcp({p, 3}, point));
+        Job job(join_by_tcp({p, 3}, point));
         if (p == 1) return;  // without a message
         WorldOptions options = by_sockets(3);
-        options.processes = &job;
+        options.job = &job;
         const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
         errors[static_cast<std::size_t>(p)] = message_of(meets);
         CHECK_FALSE(job.is_whole());
@@ -152,7 +152,7 @@ TEST_CASE("sockets: a process that ends after a section fails the next section, 
   std::string of_next;
   std::latch other_is_gone(1);
   std::jthread first([&] {
-    Processes job(join_by_tcp({0, 2}, point));
+    Job job(join_by_tcp({0, 2}, point));
     other_is_gone.wait();
     of_ended = message_of([&] { job.together([] {}); });
     of_next = message_of([&] { job.together([] {}); });
@@ -173,7 +173,7 @@ TEST_CASE("sockets: a process that ends after a section fails the next section, 
 TEST_CASE("sockets: processes of one machine are counted, unless LOCAL_RANK numbers them") {
   in_processes(
       3,
-      [](Processes& job) {
+      [](Job& job) {
         CHECK(job.local_size() == 3);
         CHECK(job.local_rank() == job.rank());
         CHECK(job.name() == "sockets");

@@ -19,6 +19,8 @@ void put_rows(const Tensor& rows, std::int64_t first_row, Values& all) {
 Tensor state_of(Head& head, const std::string& name) {
   for (const StateTensor& state : head.state())
     if (state.name == name) return state.value;
+  for (const Parameter* parameter : head.parameters())
+    if (parameter->name == name) return parameter->value;
   return {};
 }
 
@@ -38,14 +40,14 @@ void step_by_gradient(Head& head, Answer& answer) {
   put_change(bias, biases, answer.bias_gradient);
 }
 
-ShardRange rows_of(const Head& head, const Problem& problem) {
+IndexRange rows_of(const Head& head, const Problem& problem) {
   const std::int64_t centres = problem.config.sub_centres;
   return {head.classes().begin * centres, head.classes().size * centres};
 }
 
 void load(Head& head, const Problem& problem, Rank& rank, DType dtype) {
   const std::int64_t d = problem.dimension;
-  const ShardRange rows = rows_of(head, problem);
+  const IndexRange rows = rows_of(head, problem);
   head.table().weight.copy_from(tensor(rank.device, {rows.size, d}, part(problem.weights, d, rows), dtype));
   if (!problem.biases.empty())
     state_of(head, "head.bias")
@@ -61,7 +63,7 @@ void forward(Head& head, const Problem& problem, Rank& rank, std::int64_t micro_
   for (std::int64_t i = 0; i < micro_batches; ++i) {
     HeadInput input;
     input.samples = shared_samples(problem.config, rank.mesh, rank.index, problem.batch(), micro_batches, i);
-    const ShardRange mine = samples_of(rank.mesh, rank.index, problem.batch(), micro_batches, i);
+    const IndexRange mine = samples_of(rank.mesh, rank.index, problem.batch(), micro_batches, i);
     input.embedding = tensor(rank.device, {mine.size, d}, part(problem.embeddings, d, mine), dtype);
     input.labels =
         std::span(problem.labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
@@ -97,10 +99,10 @@ Answer solve(const Problem& problem, const Mesh& mesh, std::int64_t micro_batche
     const bool is_first = mesh.ranks_over(problem.config.copy_axes(), rank.index).front() == rank.index;
     Answer ignored = blank_answer(problem);
     Answer& filled = is_first ? answer : ignored;
-    if (problem.config.bias)
-      step_by_gradient(head, filled);
-    else
-      put_rows(head.weight_gradient(), rows_of(head, problem).begin, filled.weight_gradient);
+    if (problem.config.bias && !head.is_replicated()) return step_by_gradient(head, filled);
+    const ClassGradient gradient = head.gradient();
+    put_rows(gradient.weight, rows_of(head, problem).begin, filled.weight_gradient);
+    if (gradient.bias.defined()) put_rows(gradient.bias, head.classes().begin, filled.bias_gradient);
   });
   return answer;
 }
@@ -114,7 +116,7 @@ Values running_after_step(const Problem& problem, const Mesh& mesh, std::int64_t
     load(head, problem, rank, DType::f64);
     forward(head, problem, rank, micro_batches, DType::f64, answer);
     if (head.is_replicated())
-      head.store_weight_gradient();
+      head.store_gradient();
     else
       head.update({.learning_rate = 1});
     running[static_cast<std::size_t>(rank.index)] = state_of(head, "head.margin").to_doubles();

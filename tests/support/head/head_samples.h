@@ -12,7 +12,7 @@ namespace heddle::test {
 
 /// The samples of a rank in a micro-batch: the last pipeline stage's ranks see them in the order of dp and tp, others
 /// see none.
-inline ShardRange samples_of(const Mesh& mesh, int rank, std::int64_t batch, std::int64_t micro_batches,
+inline IndexRange samples_of(const Mesh& mesh, int rank, std::int64_t batch, std::int64_t micro_batches,
                              std::int64_t index) {
   const Mesh::Coordinates at = mesh.coordinates(rank);
   if (at.pp + 1 < mesh.size(Axis::pp)) return {};
@@ -21,16 +21,16 @@ inline ShardRange samples_of(const Mesh& mesh, int rank, std::int64_t batch, std
 }
 
 /// The samples of all ranks that share the classes with one rank, as in HeadInput.
-inline std::vector<ShardRange> shared_samples(const HeadConfig& head, const Mesh& mesh, int rank, std::int64_t batch,
+inline std::vector<IndexRange> shared_samples(const HeadConfig& head, const Mesh& mesh, int rank, std::int64_t batch,
                                               std::int64_t micro_batches, std::int64_t index) {
-  std::vector<ShardRange> samples;
+  std::vector<IndexRange> samples;
   for (const int sharing : mesh.ranks_over(head.class_axes(), rank))
     samples.push_back(samples_of(mesh, sharing, batch, micro_batches, index));
   return samples;
 }
 
 /// Selects rows of `width` values.
-inline std::vector<double> part(const std::vector<double>& all, std::int64_t width, const ShardRange& rows) {
+inline std::vector<double> part(const std::vector<double>& all, std::int64_t width, const IndexRange& rows) {
   return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
 }
 

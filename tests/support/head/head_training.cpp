@@ -42,6 +42,7 @@ Learned train(const Training& t, const Mesh& mesh) {
   result.weights.resize(static_cast<std::size_t>(t.config.classes * t.config.sub_centres * d), unknown);
   result.momentum.resize(result.weights.size(), unknown);
   result.square.resize(result.weights.size(), unknown);
+  result.biases.resize(static_cast<std::size_t>(t.config.classes), unknown);
   result.sent.resize(ranks);
   result.peaks.resize(ranks);
   run_ranks(test::ranks(mesh, t.backend), [&](Rank& rank) {
@@ -56,7 +57,7 @@ Learned train(const Training& t, const Mesh& mesh) {
       bool has_loss = false;
       for (std::int64_t i = 0; i < t.micro_batches; ++i) {
         HeadInput input;
-        const ShardRange mine = samples_of(mesh, rank.index, t.batch, t.micro_batches, i);
+        const IndexRange mine = samples_of(mesh, rank.index, t.batch, t.micro_batches, i);
         input.samples = shared_samples(t.config, mesh, rank.index, t.batch, t.micro_batches, i);
         input.embedding = tensor(rank.device, {mine.size, d}, part(embeddings, d, mine), t.dtype);
         input.labels =
@@ -94,8 +95,10 @@ Learned train(const Training& t, const Mesh& mesh) {
     put_alike(widened.to_doubles(), first, result.weights);
     if (head.table().momentum.defined()) put_alike(head.table().momentum.to_doubles(), first, result.momentum);
     if (head.table().square.defined()) put_alike(head.table().square.to_doubles(), first, result.square);
+    for (const StateTensor& state : head.state())
+      if (state.name == "head.bias") put_alike(state.value.to_doubles(), head.classes().begin, result.biases);
   });
-  for (Values* values : {&result.weights, &result.momentum, &result.square})
+  for (Values* values : {&result.weights, &result.momentum, &result.square, &result.biases})
     std::replace_if(
         values->begin(), values->end(), [](double x) { return std::isnan(x); }, 0.0);
   return result;
@@ -118,12 +121,13 @@ void check_alike(const Learned& a, const Learned& b, double tolerance) {
   CHECK(difference(a.weights, b.weights) < tolerance);
   CHECK(difference(a.momentum, b.momentum) < tolerance);
   CHECK(difference(a.square, b.square) < tolerance);
+  CHECK(difference(a.biases, b.biases) < tolerance);
 }
 
 Training some_training(std::int64_t classes) {
   Training t;
   t.config.classes = classes;
-  t.config.margin = {.m1 = 1, .m2 = 0.4, .m3 = 0.1, .scale = 16};
+  t.config.margin = {.scale = 16, .combined = {.m1 = 1, .m2 = 0.4, .m3 = 0.1}};
   return t;
 }
 

@@ -45,6 +45,7 @@ struct Learned {
   Values weights;
   Values momentum;
   Values square;  // adamw only
+  Values biases;
   std::vector<std::int64_t> sent;
   std::vector<MemoryUse> peaks;
 };

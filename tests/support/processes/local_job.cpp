@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 
-#include "parallel/transports/processes/processes.h"
+#include "parallel/transports/processes/job.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 
@@ -141,7 +141,7 @@ std::uint16_t free_port() {
   return ntohs(TcpSocket::listen(0).here().port);
 }
 
-void in_processes(int processes, const std::function<void(Processes& own)>& body, Connection connection) {
+void in_processes(int processes, const std::function<void(Job& own)>& body, Connection connection) {
   LocalWires wires(processes);
   const RendezvousAddress point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
   std::vector<std::exception_ptr> exceptions(static_cast<std::size_t>(processes));
@@ -150,7 +150,7 @@ void in_processes(int processes, const std::function<void(Processes& own)>& body
     for (int p = 0; p < processes; ++p)
       threads.emplace_back([&, p] {
         try {
-          Processes own(connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, processes}, point));
+          Job own(connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, processes}, point));
           try {
             body(own);
           } catch (...) {
@@ -169,9 +169,9 @@ void in_processes(int processes, const std::function<void(Processes& own)>& body
 void run_in_processes(const WorldOptions& options, const std::function<void(Rank&)>& body, Connection connection) {
   in_processes(
       options.mesh.size(),
-      [&](Processes& own) {
+      [&](Job& own) {
         WorldOptions mine = options;
-        mine.processes = &own;
+        mine.job = &own;
         run_ranks(mine, body);
       },
       connection);

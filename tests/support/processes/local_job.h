@@ -32,8 +32,7 @@ enum class Connection { memory, sockets };
 
 /// Runs the body in `processes` threads, each as one process of a job. Throws what they threw, which must be the same
 /// on all of them.
-void in_processes(int processes, const std::function<void(Processes& own)>& body,
-                  Connection connection = Connection::memory);
+void in_processes(int processes, const std::function<void(Job& own)>& body, Connection connection = Connection::memory);
 
 /// `run_ranks` with a process for each rank of the mesh.
 void run_in_processes(const WorldOptions& options, const std::function<void(Rank&)>& body,

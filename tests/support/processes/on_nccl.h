@@ -16,7 +16,7 @@ namespace heddle::test {
 inline WorldOptions on_nccl(int count, NcclOnHost& nccl) {
   WorldOptions options = ranks(count);
   options.transport = "nccl";
-  options.elements = nccl_elements(nccl);
+  options.element_path = nccl_elements(nccl);
   return options;
 }
 

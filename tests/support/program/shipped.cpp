@@ -23,7 +23,7 @@ bool is_pipeline(const Json& experiment) {
 }
 
 /// The maximum over all variants.
-std::int64_t most_micro_batches(const Json& experiment) {
+std::int64_t max_micro_batches(const Json& experiment) {
   const auto of = [](const Json& part) {
     return part.contains("train") ? part["train"].value("micro_batches", std::int64_t{1}) : 1;
   };
@@ -72,7 +72,7 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   const int size = has_stages ? 8 : 16;
   if (computes && image[1] > size) set(fmt::format("data.image=[{},{},{}]", image[0].get<int>(), size, size));
   // Batch norm needs two samples in a micro-batch.
-  if (has_stages && computes) set(fmt::format("train.batch={}", 2 * most_micro_batches(experiment)));
+  if (has_stages && computes) set(fmt::format("train.batch={}", 2 * max_micro_batches(experiment)));
   // Studies of many sizes show the same with short embeddings.
   constexpr std::size_t many = 50;
   if (experiment.value("variants", Json::array()).size() > many) set("model.embedding=32");
@@ -81,6 +81,11 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   // An evaluation compares all faces with all.
   if (experiment["data"].value("identities", std::int64_t{0}) > 1000 && computes) set("data.identities=1000");
   if (experiment["data"]["type"] == "image_folder") set("data.path=" + faces.string());
+  // The lists and pairs of people belong to photographs that do not ship.
+  if (experiment["data"].value("split", "number") == "people")
+    for (const char* change : {"data.split=number", "data.people=", "data.train_per_identity=5",
+                               "data.preprocessing.crop=0", "evaluation.every=0", "evaluation.sets=[]"})
+      set(change);
   return options;
 }
 

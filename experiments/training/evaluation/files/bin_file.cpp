@@ -13,7 +13,7 @@ bool is_sequence(const PickleValue& value) {
   return value.kind == PickleKind::list || value.kind == PickleKind::tuple;
 }
 
-/// 0 or 1, or something else.
+/// The number of a label, which should be 0 or 1; -1 if the value is not a number.
 std::int64_t as_label(const PickleValue& value) {
   return value.kind == PickleKind::boolean || value.kind == PickleKind::integer ? value.number : -1;
 }

@@ -1,6 +1,6 @@
-// Verification sets in one file, as InsightFace and others hand them on (lfw.bin, cfp_fp.bin, agedb_30.bin): a Python
-// pickle of 2 n encoded images and of n labels. Images 2 i and 2 i + 1 are pair i, which shows one person if its label
-// is true. Python 2's strings, bytes and NumPy arrays of u1 are read; nothing in the file is executed.
+// Verification sets in one file, as InsightFace and others publish them (lfw.bin, cfp_fp.bin, agedb_30.bin): a Python
+// pickle of 2 n encoded images and n labels. Images 2 i and 2 i + 1 are pair i, which shows one person if its label is
+// true. Python 2's strings, bytes and NumPy arrays of u1 are read; nothing in the file is executed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace heddle {
 
 class BinFile {
  public:
-  /// InputError names the file and what is wrong: the byte of an operation, or the image or label that is none.
+  /// InputError names the file and what is wrong: the byte of an operation, or the number of an image or a label.
   explicit BinFile(const std::filesystem::path& path);
   BinFile(const BinFile&) = delete;
   BinFile& operator=(const BinFile&) = delete;

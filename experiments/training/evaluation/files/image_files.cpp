@@ -12,7 +12,7 @@ namespace {
 /// The file of an image; empty if there is none.
 std::string file_of(const std::string& path, bool lacks_ending) {
   static constexpr std::array<const char*, 3> endings{".jpg", ".jpeg", ".png"};
-  std::error_code ignored;  // then it is no file
+  std::error_code ignored;  // an error means that there is no such file
   if (!lacks_ending) return std::filesystem::is_regular_file(path, ignored) ? path : "";
   for (const char* const ending : endings)
     if (std::filesystem::is_regular_file(path + ending, ignored)) return path + ending;
@@ -23,7 +23,7 @@ std::string file_of(const std::string& path, bool lacks_ending) {
 
 ImageFiles::ImageFiles(std::filesystem::path folder, bool lacks_endings)
     : folder_(std::move(folder)), lacks_endings_(lacks_endings) {
-  std::error_code ignored;  // then it is no folder
+  std::error_code ignored;  // an error means that there is no such folder
   if (!std::filesystem::is_directory(folder_, ignored))
     fail<InputError>("{}: there is no such folder", folder_.string());
 }

@@ -1,4 +1,4 @@
-// The images of a folder that lists name, each once.
+// The images of a folder that are named in lists, each once.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,15 @@ namespace heddle {
 
 class ImageFiles {
  public:
-  /// `lacks_endings`: names lack the ending of their files, which is .jpg, .jpeg or .png. InputError if there is no
-  /// such folder.
+  /// `lacks_endings`: the names have no ending, and those of the files end in .jpg, .jpeg or .png. InputError if there
+  /// is no such folder.
   explicit ImageFiles(std::filesystem::path folder, bool lacks_endings = false);
 
-  /// The number of an image, which counts from 0 in the order in which they are first asked for; nothing if there is no
-  /// such file.
+  /// The number of an image, from 0 in the order in which names are first given; empty if there is no such file.
   std::optional<std::int64_t> number_of(std::string_view name);
-  /// As it is shown in messages.
+  /// The path of an image in messages.
   std::string path_of(std::string_view name) const;
-  /// The files of all numbers.
+  /// Returns the paths of all images in the order of their numbers.
   std::vector<std::string> take() { return std::move(files_); }
 
  private:

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "experiments/training/evaluation/files/column_reader.h"
 #include "experiments/training/evaluation/files/image_files.h"
-#include "experiments/training/evaluation/files/list_reader.h"
 #include "experiments/training/evaluation/protocol/identification.h"
 #include "framework/description/printable.h"
 
@@ -17,15 +17,15 @@ class IdentificationReader {
   explicit IdentificationReader(const std::filesystem::path& folder) : folder_(folder) {}
 
   void read(const std::filesystem::path& path, bool has_people) {
-    ListReader list(path);
-    // An image may stand in several lists: it then counts in each.
+    ColumnReader list(path);
+    // An image may be in several lists and counts in each.
     ImageFiles files(folder_);
     while (list.next()) {
       const std::vector<std::string_view>& columns = list.columns();
       if (columns.size() != (has_people ? 2 : 1))
         list.refuse("expected \"{}\", got {}", has_people ? "image person" : "image", in_quotes(list.line()));
       if (!files.number_of(columns[0])) list.refuse("there is no file {}", files.path_of(columns[0]));
-      set_.labels.push_back(has_people ? label_of(columns[1]) : nobody);
+      set_.labels.push_back(has_people ? label_of(columns[1]) : distractor);
       set_.files.push_back((folder_ / columns[0]).string());
     }
   }
@@ -58,7 +58,7 @@ IdentificationSet read_identification_set(const std::filesystem::path& gallery, 
   const auto first_probe = set.labels.begin() + set.gallery;
   const std::set<std::int64_t> people(set.labels.begin(), first_probe);
   if (std::none_of(first_probe, set.labels.end(), [&](std::int64_t label) { return people.contains(label); }))
-    fail<InputError>("{}: none of {} probes is of a person in {}", probes.string(), set.labels.end() - first_probe,
+    fail<InputError>("{}: none of {} probes shows a person in {}", probes.string(), set.labels.end() - first_probe,
                      gallery.string());
   return set;
 }

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "experiments/training/evaluation/files/column_reader.h"
 #include "experiments/training/evaluation/files/image_files.h"
-#include "experiments/training/evaluation/files/list_reader.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
 
@@ -15,11 +15,13 @@ namespace {
 
 using Columns = std::vector<std::string_view>;
 
+/// Reads a number of at least 1; empty if the text is not one.
 std::optional<std::int64_t> count_in(std::string_view text) {
-  return integer_in(text, 1);
+  const std::optional<std::int64_t> number = decimal(text);
+  return number == 0 ? std::nullopt : number;
 }
 
-/// Pairs of each kind in every set of LFW's header; 0 without a header.
+/// The numbers in LFW's header: of sets, and of pairs of each kind in every set, which is 0 without a header.
 struct Announced {
   std::int64_t sets = 1;
   std::int64_t of_each_kind = 0;
@@ -51,7 +53,7 @@ class PairReader {
     std::array<std::int64_t, 2> numbers{1, 0};
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const std::optional<std::int64_t> number = count_in(columns[i]);
-      if (!number) list_.refuse("expected a pair, or how many there are, got {}", in_quotes(columns[i]));
+      if (!number) list_.refuse("expected a pair or the number of pairs, got {}", in_quotes(columns[i]));
       numbers[2 - columns.size() + i] = *number;
     }
     announced_ = {.sets = numbers[0], .of_each_kind = numbers[1]};
@@ -83,7 +85,8 @@ class PairReader {
         {.first = std::string(columns[0]), .second = std::string(columns[1]), .same = columns[2] == "1"});
   }
 
-  /// Each set has its pairs of one person and its pairs of two, in this order.
+  /// InputError unless there are as many pairs as announced, and each set has its pairs of one person before those of
+  /// two.
   void check_counts() {
     file_.lacks_endings = is_lfw_;
     const auto pairs = static_cast<std::int64_t>(file_.pairs.size());
@@ -91,8 +94,8 @@ class PairReader {
     const std::int64_t of_each = announced_.of_each_kind;
     if (of_each == 0) return;
     if (pairs / 2 / of_each != announced_.sets || pairs % (2 * of_each) != 0)
-      fail<InputError>("{}: line 1: announces {} x 2 x {} pairs, there are {}", list_.path().string(), announced_.sets,
-                       of_each, pairs);
+      fail<InputError>("{}: line 1: announces {} x 2 x {} pairs, but there are {}", list_.path().string(),
+                       announced_.sets, of_each, pairs);
     for (std::int64_t i = 0; i < pairs; ++i) {
       const NamedPair& pair = file_.pairs[static_cast<std::size_t>(i)];
       const bool is_expected_same = i % (2 * of_each) < of_each;
@@ -104,7 +107,7 @@ class PairReader {
     }
   }
 
-  ListReader list_;
+  ColumnReader list_;
   PairFile file_;
   Announced announced_;
   bool has_begun_ = false;

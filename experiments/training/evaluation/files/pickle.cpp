@@ -26,9 +26,9 @@ class PickleMachine {
         operation = "the end";
         const std::uint8_t code = take(1).front();
         const Operation* const found = find(code);
-        if (found == nullptr) fail<InputError>("0x{:02x} is no operation of protocols 0 to 5", code);
+        if (found == nullptr) fail<InputError>("0x{:02x} is not an operation of protocols 0 to 5", code);
         operation = found->name;
-        if (found->run == nullptr) fail<InputError>("is none of those that make strings, lists and arrays");
+        if (found->run == nullptr) fail<InputError>("does not make strings, lists or arrays");
         found->run(*this);
       }
     } catch (const InputError& error) {
@@ -43,21 +43,22 @@ class PickleMachine {
     void (*run)(PickleMachine&);
   };
 
-  // Images and labels need far fewer bytes of a pickle's structure than their own; small files may have more.
+  // The number of values is limited to one per 8 bytes of the file, far more than images and labels have; small files
+  // may have this many.
   static constexpr std::size_t least_most_values = 65536;
-  // Images in a list in a tuple need six.
+  // A list of images in a tuple needs six.
   static constexpr std::size_t most_marks = 64;
 
   static const Operation* find(std::uint8_t code);
 
   std::span<const std::uint8_t> take(std::uint64_t count) {
     const std::size_t left = file_.size() - at_;
-    if (count > left) fail<InputError>("needs {} bytes, {} are left", count, left);
+    if (count > left) fail<InputError>("needs {} bytes, but {} are left", count, left);
     at_ += static_cast<std::size_t>(count);
     return file_.subspan(at_ - static_cast<std::size_t>(count), static_cast<std::size_t>(count));
   }
 
-  /// Little-endian.
+  /// Reads a little-endian number.
   std::uint64_t number(std::size_t bytes) {
     std::uint64_t value = 0;
     const std::span<const std::uint8_t> digits = take(bytes);
@@ -65,7 +66,7 @@ class PickleMachine {
     return value;
   }
 
-  /// Up to the end of the line, without it.
+  /// Reads a line and returns it without its end.
   std::string_view line() {
     const std::span<const std::uint8_t> rest = file_.subspan(at_);
     const auto end = std::find(rest.begin(), rest.end(), std::uint8_t{'\n'});
@@ -109,14 +110,14 @@ class PickleMachine {
   }
 
   void mark() {
-    if (marks_.size() == most_marks) fail<InputError>("more than {} marks, one within the other", most_marks);
+    if (marks_.size() == most_marks) fail<InputError>("more than {} nested marks", most_marks);
     marks_.push_back(stack_.size());
   }
 
   void push_integer(std::int64_t value) { push({PickleKind::integer, value}); }
   void push_boolean(bool value) { push({PickleKind::boolean, value ? 1 : 0}); }
 
-  /// I01 and I00 were booleans before there was an operation for them.
+  /// I01 and I00 are the booleans of the oldest protocols.
   void push_line_of_integer() {
     const std::string_view text = line();
     text == "01" || text == "00" ? push_boolean(text == "01") : push_integer(decimal(text));
@@ -149,7 +150,7 @@ class PickleMachine {
   }
 
   void memorise(std::uint64_t number) {
-    if (number > most_values_) fail<InputError>("memo {} of a file of {} bytes", number, file_.size());
+    if (number > most_values_) fail<InputError>("memo {} is too high for a file of {} bytes", number, file_.size());
     if (number >= memo_.size()) memo_.resize(static_cast<std::size_t>(number) + 1);
     memo_[static_cast<std::size_t>(number)] = top();
     memos_ = std::max(memos_, number + 1);
@@ -186,10 +187,10 @@ class PickleMachine {
   }
 
   void expect_protocol(std::uint64_t protocol) const {
-    if (protocol > 5) fail<InputError>("protocol {}, of 0 to 5", protocol);
+    if (protocol > 5) fail<InputError>("expected a protocol from 0 to 5, got {}", protocol);
   }
   void check_frame(std::uint64_t bytes) const {
-    if (bytes > file_.size() - at_) fail<InputError>("needs {} bytes, {} are left", bytes, file_.size() - at_);
+    if (bytes > file_.size() - at_) fail<InputError>("needs {} bytes, but {} are left", bytes, file_.size() - at_);
   }
 
   void stop() {
@@ -205,7 +206,7 @@ class PickleMachine {
   std::size_t values_ = 0;
   std::uint64_t memos_ = 0;  // the number that MEMOIZE takes next
   std::vector<PickleValue> stack_;
-  std::vector<std::size_t> marks_;  // the sizes of the stack
+  std::vector<std::size_t> marks_;  // the size of the stack at each mark
   std::vector<std::optional<PickleValue>> memo_;
   bool has_stopped_ = false;
 };
@@ -266,7 +267,7 @@ const PickleMachine::Operation* PickleMachine::find(std::uint8_t code) {
       {0x93, "STACK_GLOBAL", [](M& m) { m.push_named_function(); }},
       {'R', "REDUCE", [](M& m) { m.call(); }},
       {'b', "BUILD", [](M& m) { m.build(); }},
-      // What else Python would do for a file.
+      // The other operations of Python are refused.
       {'F', "FLOAT", nullptr},
       {'G', "BINFLOAT", nullptr},
       {'d', "DICT", nullptr},

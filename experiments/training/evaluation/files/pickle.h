@@ -1,5 +1,5 @@
-// Python pickles, read without executing anything: a machine of our own that knows the operations of protocols 0 to 5
-// which make numbers, strings, bytes, lists, tuples and NumPy arrays, and refuses all others. Whatever a file claims,
+// Reads Python pickles without executing anything. An interpreter of our own knows the operations of protocols 0 to 5
+// that make numbers, strings, bytes, lists, tuples and NumPy arrays, and refuses all others. Whatever a file claims,
 // the memory that is used stays below a small multiple of its size.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace heddle {
 
 enum class PickleKind { none, boolean, integer, text, bytes, list, tuple, function, type, array };
 
-/// A value: itself if it is a boolean or an integer, else the number of one that its pickle holds.
+/// A value: `number` is the value of a boolean or an integer, and otherwise the index of a value that the pickle holds.
 struct PickleValue {
   PickleKind kind = PickleKind::none;
   std::int64_t number = 0;
@@ -39,7 +39,7 @@ inline constexpr std::array<PickledType, 9> pickled_types{{
     {"u8", 8},
 }};
 
-/// A NumPy array. Its elements are little-endian and in C's order; there are as many as its shape says.
+/// A NumPy array. Its elements are little-endian and in C order; there are as many as its shape says.
 struct PickledArray {
   PickledType type{};  // without a name until the pickle has given the array its elements
   std::vector<std::int64_t> shape;
@@ -48,8 +48,8 @@ struct PickledArray {
 
 class Pickle {
  public:
-  /// Reads a pickle, which must outlive this object. `name` begins the errors: InputErrors that say at which byte which
-  /// operation is wrong, and why.
+  /// Reads a pickle, which must outlive this object. InputError begins with `name` and says which operation is wrong,
+  /// at which byte, and why.
   Pickle(std::span<const std::uint8_t> file, const std::string& name);
 
   const PickleValue& root() const { return root_; }
@@ -70,7 +70,7 @@ class Pickle {
   PickleValue root_;
 };
 
-/// `list`, `tuple`, `bytes`, for messages.
+/// The name of a kind in messages, such as `a list` or `bytes`.
 std::string_view name_of(PickleKind kind);
 
 }  // namespace heddle

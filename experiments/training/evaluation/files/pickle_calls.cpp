@@ -16,14 +16,14 @@ using Items = std::span<const PickleValue>;
 struct PickledFunction {
   std::string_view module;
   std::string_view name;
-  PickleValue (*call)(PickleStore&, Items);  // null: only named, as an argument
+  PickleValue (*call)(PickleStore&, Items);  // null: may only be an argument
 };
 
 std::string_view as_text(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Python 3's text or Python 2's string.
+/// A name, which is a text of Python 3 or a string of Python 2.
 std::string_view word(const PickleStore& store, const PickleValue& value) {
   if (value.kind != PickleKind::text && value.kind != PickleKind::bytes)
     fail<InputError>("expected a name, got {}", name_of(value.kind));
@@ -56,7 +56,7 @@ PickleValue encode_latin1(PickleStore& store, Items arguments) {
       bytes.push_back(static_cast<std::uint8_t>((text[i] << 6) | (text[i + 1] & 0x3F)));
       ++i;
     } else {
-      fail<InputError>("character at byte {} of a text is none of latin1", i);
+      fail<InputError>("the character at byte {} of a text is not in latin1", i);
     }
   }
   return store.add_decoded(PickleKind::bytes, std::move(bytes));
@@ -83,7 +83,8 @@ PickleValue make_type(PickleStore& store, Items arguments) {
   if (name.starts_with('|') || name.starts_with('<')) name.remove_prefix(1);
   const auto* const found = std::find_if(pickled_types.begin(), pickled_types.end(),
                                          [&](const PickledType& type) { return type.name == name; });
-  if (found == pickled_types.end()) fail<InputError>("an array of type {} is none of integers", in_quotes(name));
+  if (found == pickled_types.end())
+    fail<InputError>("expected an array of integers, got one of type {}", in_quotes(name));
   return {PickleKind::type, found - pickled_types.begin()};
 }
 
@@ -97,7 +98,7 @@ PickledArray array_of(const PickleStore& store, const PickleValue& type, const P
   PickledArray array{.type = type_of(type), .shape = {}, .bytes = {}};
   array.bytes = store.pickle().bytes(expect(bytes, PickleKind::bytes));
   const Items axes = store.pickle().items(expect(shape, PickleKind::tuple));
-  if (axes.size() > most_axes) fail<InputError>("an array of {} axes", axes.size());
+  if (axes.size() > most_axes) fail<InputError>("expected at most {} axes, got {}", most_axes, axes.size());
   std::uint64_t elements = 1;
   for (const PickleValue& axis : axes) {
     const std::int64_t size = expect(axis, PickleKind::integer).number;
@@ -115,7 +116,8 @@ PickledArray array_of(const PickleStore& store, const PickleValue& type, const P
 PickleValue array_from_buffer(PickleStore& store, Items arguments) {
   expect_arguments(arguments, 4, 4);
   PickledArray array = array_of(store, arguments[1], arguments[2], arguments[0]);
-  if (word(store, arguments[3]) != "C" && array.shape.size() > 1) fail<InputError>("an array in Fortran's order");
+  if (word(store, arguments[3]) != "C" && array.shape.size() > 1)
+    fail<InputError>("expected an array in C order, got Fortran order");
   return store.add_array(std::move(array));
 }
 
@@ -133,7 +135,7 @@ PickleValue make_scalar(PickleStore& store, Items arguments) {
   return {PickleKind::integer, static_cast<std::int64_t>(value)};
 }
 
-/// Python 2 and 3, and NumPy 1 and 2, name some of them differently.
+/// Python 2 and 3, and NumPy 1 and 2, name some functions differently.
 constexpr std::array<PickledFunction, 13> functions{{
     {"_codecs", "encode", encode_latin1},
     {"__builtin__", "bytes", make_bytes},
@@ -150,7 +152,7 @@ constexpr std::array<PickledFunction, 13> functions{{
     {"numpy._core.numeric", "_frombuffer", array_from_buffer},
 }};
 
-/// (version, byte order, None, None, None, ...): neither parts nor fields.
+/// Checks (version, byte order, None, None, None, ...): the type has neither parts nor fields.
 void check_type_state(const PickleStore& store, Items state) {
   expect_arguments(state, 5, 9);
   const std::string_view order = word(store, state[1]);
@@ -172,7 +174,8 @@ PickleValue PickleStore::add_string(PickleKind kind, std::span<const std::uint8_
 
 PickleValue PickleStore::add_decoded(PickleKind kind, std::vector<std::uint8_t> bytes) {
   decoded_ += bytes.size();
-  if (decoded_ > most_decoded_) fail<InputError>("strings take {} bytes, four times as many as the file has", decoded_);
+  if (decoded_ > most_decoded_)
+    fail<InputError>("strings take {} bytes, more than four times the size of the file", decoded_);
   pickle_.decoded_.push_back(std::move(bytes));
   return add_string(kind, pickle_.decoded_.back());
 }
@@ -186,14 +189,14 @@ PickleValue pickled_function(std::string_view module, std::string_view name) {
   for (std::size_t i = 0; i < functions.size(); ++i)
     if (functions[i].module == module && functions[i].name == name)
       return {PickleKind::function, static_cast<std::int64_t>(i)};
-  fail<InputError>("{}.{} is none of the functions that images and labels are written with", shortened(module),
+  fail<InputError>("{}.{} is not a function that images and labels are written with", shortened(module),
                    shortened(name));
 }
 
 PickleValue pickled_call(PickleStore& store, const PickleValue& function, const PickleValue& arguments) {
   const PickledFunction& callee = functions[static_cast<std::size_t>(expect(function, PickleKind::function).number)];
   const Items values = store.pickle().items(expect(arguments, PickleKind::tuple));
-  if (callee.call == nullptr) fail<InputError>("{}.{} is called", callee.module, callee.name);
+  if (callee.call == nullptr) fail<InputError>("{}.{} must not be called", callee.module, callee.name);
   try {
     return callee.call(store, values);
   } catch (const InputError& error) {
@@ -209,7 +212,8 @@ void pickled_build(PickleStore& store, const PickleValue& object, const PickleVa
   PickledArray array = array_of(store, parts[2], parts[1], parts[4]);
   const PickleValue& is_fortran = parts[3];
   if (is_fortran.kind != PickleKind::integer) expect(is_fortran, PickleKind::boolean);
-  if (is_fortran.number != 0 && array.shape.size() > 1) fail<InputError>("an array in Fortran's order");
+  if (is_fortran.number != 0 && array.shape.size() > 1)
+    fail<InputError>("expected an array in C order, got Fortran order");
   store.array(object) = std::move(array);
 }
 

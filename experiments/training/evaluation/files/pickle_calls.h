@@ -1,5 +1,5 @@
-// What a pickle may call: the few functions of Python and NumPy that strings and arrays are written with, each done
-// here by hand. For pickle.cpp alone.
+// The few functions of Python and NumPy that a pickle of strings and arrays calls, each implemented here. Used only by
+// pickle.cpp.
 #pragma once
 
 #include <string_view>
@@ -9,17 +9,17 @@
 
 namespace heddle {
 
-/// The values of a pickle while it is read. Errors are InputErrors without a place, which the machine adds.
+/// The values of a pickle while it is read. InputErrors say what is wrong; PickleMachine adds where.
 class PickleStore {
  public:
-  /// `file_bytes` bounds what is decoded.
+  /// `file_bytes`, the size of the file, bounds the memory of decoded strings.
   PickleStore(Pickle& pickle, std::size_t file_bytes) : pickle_(pickle), most_decoded_(4 * file_bytes) {}
 
   PickleValue add_sequence(PickleKind kind, std::vector<PickleValue> items);
-  /// A string whose bytes stay where they are.
+  /// Adds a string without copying its bytes.
   PickleValue add_string(PickleKind kind, std::span<const std::uint8_t> bytes);
-  /// A string that takes memory of its own. All of them together may take four times the size of the file, in which
-  /// Python writes each once.
+  /// Adds a string that takes memory of its own. All of them together may take four times the size of the file, since
+  /// Python writes each string once.
   PickleValue add_decoded(PickleKind kind, std::vector<std::uint8_t> bytes);
   PickleValue add_array(PickledArray array);
 
@@ -34,9 +34,9 @@ class PickleStore {
   std::size_t decoded_ = 0;
 };
 
-/// The function of this name; InputError unless it is one of those that are known.
+/// The function of this name; InputError if it is not implemented.
 PickleValue pickled_function(std::string_view module, std::string_view name);
-/// What the function returns for these arguments, a tuple.
+/// The result of the function for a tuple of arguments.
 PickleValue pickled_call(PickleStore& store, const PickleValue& function, const PickleValue& arguments);
 /// Gives an array its elements, or a type its byte order (BUILD).
 void pickled_build(PickleStore& store, const PickleValue& object, const PickleValue& state);

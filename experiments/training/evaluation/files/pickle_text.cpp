@@ -9,7 +9,7 @@ namespace heddle {
 
 namespace {
 
-/// The number that so many hexadecimal digits at the front of `text` make, which are cut off.
+/// Removes hexadecimal digits from the front of `text` and returns the number that they make.
 std::uint32_t take_hexadecimal(std::string_view& text, std::size_t digits) {
   std::uint32_t value = 0;
   const char* const end = text.data() + std::min(digits, text.size());
@@ -22,7 +22,7 @@ std::uint32_t take_hexadecimal(std::string_view& text, std::size_t digits) {
 
 void add_utf8(std::uint32_t character, std::vector<std::uint8_t>& bytes) {
   const auto add = [&](std::uint32_t byte) { bytes.push_back(static_cast<std::uint8_t>(byte)); };
-  if (character > 0x10FFFF) fail<InputError>("U+{:X} is no character", character);
+  if (character > 0x10FFFF) fail<InputError>("U+{:X} is not a character", character);
   if (character < 0x80) return add(character);
   if (character < 0x800) {
     add(0xC0 | (character >> 6));
@@ -37,7 +37,7 @@ void add_utf8(std::uint32_t character, std::vector<std::uint8_t>& bytes) {
   add(0x80 | (character & 0x3F));
 }
 
-/// The byte that the escape after a backslash stands for; it is cut off.
+/// Removes an escape, whose backslash was already removed, and returns the byte that it stands for.
 std::uint8_t take_escaped(std::string_view& text) {
   if (text.empty()) fail<InputError>("a string ends in a backslash");
   const char kind = text.front();

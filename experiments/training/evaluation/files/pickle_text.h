@@ -1,4 +1,4 @@
-// How protocol 0 of Python's pickles writes strings into lines of text.
+// Decodes the strings that protocol 0 of Python's pickles writes into lines of text.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace heddle {
 
-/// Python 2's repr of a string, in single or double quotes with escapes: its bytes.
+/// The bytes of a string in Python 2's repr, in single or double quotes with escapes.
 std::vector<std::uint8_t> unescaped_string(std::string_view line);
-/// Python's raw-unicode-escape: each byte is the character of that number, except in \uXXXX and \UXXXXXXXX. As UTF-8.
+/// The UTF-8 of a text in Python's raw-unicode-escape, in which each byte is the character of that number, except in
+/// \uXXXX and \UXXXXXXXX.
 std::vector<std::uint8_t> unescaped_unicode(std::string_view line);
-/// `12L`, as Python 2 wrote a long integer: `12`.
+/// The number without the suffix that Python 2 gives long integers: `12` for `12L`.
 std::string_view without_long_suffix(std::string_view line);
 
 }  // namespace heddle

@@ -2,8 +2,8 @@
 
 #include <unordered_map>
 
+#include "experiments/training/evaluation/files/column_reader.h"
 #include "experiments/training/evaluation/files/image_files.h"
-#include "experiments/training/evaluation/files/list_reader.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
 
@@ -11,13 +11,13 @@ namespace heddle {
 
 namespace {
 
-std::int64_t number_in(const ListReader& list, std::string_view text, const char* what) {
-  const std::optional<std::int64_t> number = integer_in(text, 0);
+std::int64_t number_in(const ColumnReader& list, std::string_view text, const char* what) {
+  const std::optional<std::int64_t> number = decimal(text);
   if (!number) list.refuse("expected the number of a {}, got {}", what, in_quotes(text));
   return *number;
 }
 
-void expect_columns(const ListReader& list, const char* what) {
+void expect_columns(const ColumnReader& list, const char* what) {
   if (list.columns().size() != 3) list.refuse("expected \"{}\", got {}", what, in_quotes(list.line()));
 }
 
@@ -28,7 +28,7 @@ TemplateSet read_template_set(const std::filesystem::path& templates, const std:
   TemplateSet set;
   ImageFiles files(folder);
   std::unordered_map<std::int64_t, std::int64_t> numbers;
-  ListReader members(templates);
+  ColumnReader members(templates);
   while (members.next()) {
     expect_columns(members, "image template medium");
     const std::int64_t group = number_in(members, members.columns()[1], "template");
@@ -40,7 +40,7 @@ TemplateSet read_template_set(const std::filesystem::path& templates, const std:
     set.images.push_back({.image = *image, .group = place->second, .medium = medium});
   }
   set.files = files.take();
-  ListReader compared(pairs);
+  ColumnReader compared(pairs);
   const auto template_in = [&](std::string_view text) {
     const std::int64_t group = number_in(compared, text, "template");
     const auto found = numbers.find(group);

@@ -14,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-/// Eight sums side by side, which the compiler keeps in one vector register; their order is fixed.
+/// Adds up eight partial sums, which the compiler keeps in one vector register, in a fixed order.
 float dot(const float* a, const float* b, std::size_t n) {
   std::array<float, 8> sums{};
   std::size_t i = 0;
@@ -33,7 +33,7 @@ struct Candidate {
 /// The nearest images of the gallery to one probe, the nearest first.
 class Nearest {
  public:
-  /// Images must come in ascending order. NaN is nearer than nothing.
+  /// Images must be offered in ascending order. A cosine that is NaN is skipped.
   void offer(std::span<const float> cosines, std::int64_t first_image) {
     for (std::size_t i = 0; i < cosines.size(); ++i) {
       if (!(cosines[i] > least_)) continue;
@@ -52,10 +52,10 @@ class Nearest {
  private:
   std::array<Candidate, reported_ranks.back()> candidates_{};
   std::size_t count_ = 0;
-  float least_ = -std::numeric_limits<float>::infinity();  // what is no nearer than this is passed over
+  float least_ = -std::numeric_limits<float>::infinity();  // images that are no nearer than this are skipped
 };
 
-/// Rows begin .. begin + count of unit vectors on a device.
+/// Copies `count` rows from `begin` on to a device.
 Variable rows_on(Device& device, const UnitRows& rows, std::size_t begin, std::size_t count) {
   return Variable(Tensor::from_host(device,
                                     {static_cast<std::int64_t>(count), static_cast<std::int64_t>(rows.dimension())},
@@ -69,22 +69,23 @@ std::vector<Nearest> nearest_of(const UnitRows& gallery, const UnitRows& probes,
   const MemoryScope scope(device, Category::workspace);
   std::vector<Nearest> nearest(probes.size());
   for (std::size_t probe = 0; probe < probes.size(); probe += most_probes) {
-    const std::size_t asked = std::min(most_probes, probes.size() - probe);
-    const Variable left = rows_on(device, probes, probe, asked);
+    const std::size_t probe_count = std::min(most_probes, probes.size() - probe);
+    const Variable probe_rows = rows_on(device, probes, probe, probe_count);
     for (std::size_t image = 0; image < gallery.size(); image += most_images) {
-      const std::size_t known = std::min(most_images, gallery.size() - image);
+      const std::size_t image_count = std::min(most_images, gallery.size() - image);
       const std::vector<float> cosines =
-          matmul(left, rows_on(device, gallery, image, known), false, true).value().to_host<float>();
-      parallel_for(static_cast<std::int64_t>(asked), [&](std::int64_t i) {
+          matmul(probe_rows, rows_on(device, gallery, image, image_count), false, true).value().to_host<float>();
+      parallel_for(static_cast<std::int64_t>(probe_count), [&](std::int64_t i) {
         const auto row = static_cast<std::size_t>(i);
-        nearest[probe + row].offer(std::span(cosines).subspan(row * known, known), static_cast<std::int64_t>(image));
+        nearest[probe + row].offer(std::span(cosines).subspan(row * image_count, image_count),
+                                   static_cast<std::int64_t>(image));
       });
     }
   }
   return nearest;
 }
 
-/// What the scores of the unknown probes leave of the known ones, for each rate that they carry.
+/// The share of known probes that are identified at each false positive rate for which there are enough unknown probes.
 std::vector<TpirAtFpir> tpir_at_fpir(std::vector<float> unknown, const std::vector<float>& right, std::int64_t known) {
   std::sort(unknown.begin(), unknown.end(), std::greater<>());
   std::vector<TpirAtFpir> rates;
@@ -98,30 +99,30 @@ std::vector<TpirAtFpir> tpir_at_fpir(std::vector<float> unknown, const std::vect
   return rates;
 }
 
-void check_comparable(const UnitRows& gallery, const UnitRows& asked) {
-  if (gallery.dimension() != asked.dimension())
-    fail("evaluation: test embeddings of {} numbers do not compare with a gallery of {}", asked.dimension(),
+void check_comparable(const UnitRows& gallery, const UnitRows& probes) {
+  if (gallery.dimension() != probes.dimension())
+    fail("evaluation: probes of dimension {} cannot be compared with a gallery of dimension {}", probes.dimension(),
          gallery.dimension());
 }
 
 }  // namespace
 
 double rank1(const Embeddings& gallery, const Embeddings& test) {
-  const UnitRows known(gallery.values, gallery.labels.size());
-  const UnitRows asked(test.values, test.labels.size());
-  check_comparable(known, asked);
+  const UnitRows gallery_rows(gallery.values, gallery.labels.size());
+  const UnitRows test_rows(test.values, test.labels.size());
+  check_comparable(gallery_rows, test_rows);
   std::vector<char> right(test.labels.size(), 0);
-  // Some test rows at a time, which stay in the cache while the gallery goes by.
-  constexpr std::size_t together = 32;
-  parallel_for(static_cast<std::int64_t>((right.size() + together - 1) / together), [&](std::int64_t block) {
-    const std::size_t begin = static_cast<std::size_t>(block) * together;
-    const std::size_t end = std::min(begin + together, right.size());
-    std::array<float, together> best{};
+  // A few test rows stay in the cache while the whole gallery is read.
+  constexpr std::size_t block_rows = 32;
+  parallel_for(static_cast<std::int64_t>((right.size() + block_rows - 1) / block_rows), [&](std::int64_t block) {
+    const std::size_t begin = static_cast<std::size_t>(block) * block_rows;
+    const std::size_t end = std::min(begin + block_rows, right.size());
+    std::array<float, block_rows> best{};
     best.fill(-std::numeric_limits<float>::infinity());
     for (std::size_t j = 0; j < gallery.labels.size(); ++j) {
-      const float* const row = known.row(static_cast<std::int64_t>(j));
+      const float* const row = gallery_rows.row(static_cast<std::int64_t>(j));
       for (std::size_t i = begin; i < end; ++i) {
-        const float cosine = dot(asked.row(static_cast<std::int64_t>(i)), row, known.dimension());
+        const float cosine = dot(test_rows.row(static_cast<std::int64_t>(i)), row, gallery_rows.dimension());
         if (cosine > best[i - begin]) {
           best[i - begin] = cosine;
           right[i] = gallery.labels[j] == test.labels[i] ? 1 : 0;
@@ -133,17 +134,17 @@ double rank1(const Embeddings& gallery, const Embeddings& test) {
 }
 
 Identification identify(const Embeddings& gallery, const Embeddings& probes, Device& device) {
-  const UnitRows known(gallery.values, gallery.labels.size());
-  const UnitRows asked(probes.values, probes.labels.size());
-  check_comparable(known, asked);
+  const UnitRows gallery_rows(gallery.values, gallery.labels.size());
+  const UnitRows probe_rows(probes.values, probes.labels.size());
+  check_comparable(gallery_rows, probe_rows);
   const std::set<std::int64_t> people(gallery.labels.begin(), gallery.labels.end());
-  const auto is_known = [&](std::int64_t label) { return label != nobody && people.contains(label); };
-  Identification result{.gallery = static_cast<std::int64_t>(known.size())};
-  result.distractors = std::count(gallery.labels.begin(), gallery.labels.end(), nobody);
+  const auto is_known = [&](std::int64_t label) { return label != distractor && people.contains(label); };
+  Identification result{.gallery = static_cast<std::int64_t>(gallery_rows.size())};
+  result.distractors = std::count(gallery.labels.begin(), gallery.labels.end(), distractor);
   std::array<std::int64_t, reported_ranks.size()> found{};
   std::vector<float> best_of_unknown;
-  std::vector<float> right;  // the cosines of known probes whose nearest image is of their person
-  const std::vector<Nearest> nearest = nearest_of(known, asked, device);
+  std::vector<float> right;  // the cosines of known probes whose nearest image shows their person
+  const std::vector<Nearest> nearest = nearest_of(gallery_rows, probe_rows, device);
   for (std::size_t i = 0; i < nearest.size(); ++i) {
     const std::span<const Candidate> candidates = nearest[i].candidates();
     const std::int64_t label = probes.labels[i];
@@ -161,7 +162,7 @@ Identification identify(const Embeddings& gallery, const Embeddings& probes, Dev
       if (mate != candidates.end() && mate - candidates.begin() < reported_ranks[r]) ++found[r];
     if (!candidates.empty() && mate == candidates.begin()) right.push_back(mate->cosine);
   }
-  if (result.known == 0) fail("evaluation: none of {} probes is of a person in the gallery", nearest.size());
+  if (result.known == 0) fail("evaluation: none of {} probes shows a person in the gallery", nearest.size());
   for (std::size_t r = 0; r < found.size(); ++r)
     result.rates[r] = static_cast<double>(found[r]) / static_cast<double>(result.known);
   result.tpir_at_fpir = tpir_at_fpir(std::move(best_of_unknown), right, result.known);

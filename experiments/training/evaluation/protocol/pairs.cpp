@@ -14,7 +14,7 @@ std::int64_t pairs_among(std::int64_t n) {
   return n * (n - 1) / 2;
 }
 
-/// Pair `number` of (0,1), (0,2), (1,2), (0,3), ...: every pair once.
+/// Pair `number` of the sequence (0,1), (0,2), (1,2), (0,3), ..., which has every pair once.
 Pair numbered_pair(std::int64_t number) {
   auto second = static_cast<std::int64_t>((1 + std::sqrt(1 + 8 * static_cast<double>(number))) / 2);
   while (pairs_among(second) > number) --second;

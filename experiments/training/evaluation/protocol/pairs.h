@@ -1,4 +1,4 @@
-// Pairs of images that verification compares, and how they are drawn where no list gives them.
+// Pairs of images for verification, and how they are drawn if no list gives them.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ struct Pair {
   bool operator==(const Pair&) const = default;
 };
 
-/// Draws pairs of different images, none twice, in an order that only the seed decides.
+/// Draws pairs of different images, each at most once, in an order that depends only on the seed.
 class PairChooser {
  public:
   /// `labels[i]` is the person of image i; they must outlive this object.
   PairChooser(std::span<const std::int64_t> labels, RandomKey key);
 
-  /// The numbers of all pairs of one person, and of two.
+  /// The number of all pairs of one person, and of two people.
   std::int64_t genuine_count() const { return genuine_; }
   std::int64_t impostor_count() const { return all_ - genuine_; }
-  /// The first pairs of the drawn order, at most as many as there are.
+  /// The first `count` pairs of the drawn order, or all of them if there are fewer.
   std::vector<Pair> genuine(std::int64_t count) const;
   std::vector<Pair> impostors(std::int64_t count) const;
 
@@ -39,8 +39,8 @@ class PairChooser {
   std::int64_t all_ = 0;
 };
 
-/// At most `count` drawn pairs, alternately one of one person and one of two. There are fewer where the labels give
-/// fewer.
+/// At most `count` drawn pairs, in turn one of one person and one of two people; fewer if the labels do not give as
+/// many.
 std::vector<Pair> balanced_pairs(const PairChooser& chooser, std::int64_t count);
 std::vector<Pair> balanced_pairs(std::span<const std::int64_t> labels, std::int64_t count, RandomKey key);
 

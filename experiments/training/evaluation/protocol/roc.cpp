@@ -9,14 +9,14 @@ namespace heddle {
 
 namespace {
 
-/// The accepted pairs of each kind at one threshold.
+/// The number of accepted pairs of each kind at one threshold.
 struct Accepted {
   double threshold;
   std::int64_t impostors;
   std::int64_t genuine;
 };
 
-/// One for each distance that occurs, in ascending order; those without direction come last.
+/// The counts at each distance that occurs, in ascending order. Pairs without direction, at infinity, come last.
 std::vector<Accepted> accepted_up_to_each(std::vector<ComparedPair> pairs) {
   std::sort(pairs.begin(), pairs.end(),
             [](const ComparedPair& a, const ComparedPair& b) { return a.distance < b.distance; });
@@ -49,11 +49,11 @@ std::vector<Accepted> corners_of(const std::vector<Accepted>& counts) {
 Roc roc_curve(std::span<const ComparedPair> pairs, RocPoints points) {
   std::vector<Accepted> counts = accepted_up_to_each({pairs.begin(), pairs.end()});
   if (counts.empty() || counts.back().genuine == 0 || counts.back().impostors == 0)
-    fail("evaluation: a curve of rates needs pairs of one person and pairs of two");
+    fail("evaluation: a ROC curve needs pairs of one person and pairs of two people");
   const auto genuine = static_cast<double>(counts.back().genuine);
   const auto impostors = static_cast<double>(counts.back().impostors);
   Roc roc;
-  // Twice the area in pairs, exact up to 2^53.
+  // Twice the area, in units of one genuine and one impostor pair: exact up to 2^53.
   double doubled = 0;
   Accepted before{0, 0, 0};
   for (const Accepted& here : counts) {

@@ -1,5 +1,5 @@
 // The receiver operating characteristic of compared pairs: the share of genuine pairs that are accepted against the
-// share of impostors, at every threshold. Equal to scikit-learn's roc_curve of the negative distances, digit by digit.
+// share of impostors, at every threshold. Equals scikit-learn's roc_curve of the negative distances bit for bit.
 #pragma once
 
 #include <span>
@@ -10,22 +10,22 @@
 
 namespace heddle {
 
-/// The rates when pairs are accepted whose squared distance is at most `threshold`. That of the first point is minus
-/// infinity: it accepts none.
+/// The rates if pairs with a squared distance of at most `threshold` are accepted. The threshold of the first point is
+/// minus infinity, which accepts none.
 struct RocPoint {
   double threshold = 0;
-  double far = 0;  // accepted share of the impostors
-  double tar = 0;  // accepted share of the genuine pairs
+  double far = 0;  // share of the impostors that are accepted
+  double tar = 0;  // share of the genuine pairs that are accepted
 };
 
 enum class RocPoints {
   all,     // one for each distance that occurs
-  corners  // without those on a straight line between their neighbours, as drop_intermediate = True gives
+  corners  // without those on a straight line between their neighbours, as with drop_intermediate=True
 };
 
 struct Roc {
   std::vector<RocPoint> points{};  // from (0, 0) to (1, 1)
-  double area = 0;                 // under the curve, of straight lines between all points
+  double area = 0;                 // under the straight lines between all points
 };
 
 /// Error unless there are pairs of both kinds.

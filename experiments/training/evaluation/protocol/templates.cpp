@@ -20,7 +20,7 @@ void add_mean(std::span<const float> embeddings, std::span<const TemplateImage> 
   }
 }
 
-/// The length of the run of members at the front that agree with the first.
+/// The number of members at the front that agree with the first one.
 template <class Same>
 std::size_t run_length(std::span<const TemplateImage> members, const Same& same) {
   const auto end = std::find_if_not(members.begin(), members.end(),

@@ -34,7 +34,8 @@ std::vector<ComparedPair> compare(const UnitRows& rows, std::span<const Pair> pa
     for (std::size_t i = first; i < std::min(first + chunk, pairs.size()); ++i) {
       const Pair& pair = pairs[i];
       if (!is_row(pair.first) || !is_row(pair.second))
-        fail("evaluation: pair {} compares images {} and {}, of {}", i, pair.first, pair.second, rows.size());
+        fail("evaluation: pair {} compares images {} and {}, but there are {}", i, pair.first, pair.second,
+             rows.size());
       const float* const a = rows.row(pair.first);
       const float* const b = rows.row(pair.second);
       double sum = 0;

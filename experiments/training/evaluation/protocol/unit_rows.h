@@ -14,7 +14,7 @@ namespace heddle {
 /// which no comparison accepts.
 class UnitRows {
  public:
-  /// Error unless `values` are the same positive number of values for each image, of which there is at least one.
+  /// Error unless there is at least one image, and `values` has the same positive number of values for each.
   UnitRows(std::span<const float> values, std::size_t images);
 
   std::size_t size() const { return size_; }
@@ -28,15 +28,15 @@ class UnitRows {
   std::size_t dimension_ = 0;
 };
 
-/// A pair that was compared: the squared distance of its unit vectors, from 0 to 4, and whether it is of one person.
-/// The distance is infinite where one of the two has no direction.
+/// A pair that was compared: the squared distance of its unit vectors, from 0 to 4, and whether it shows one person.
+/// The distance is infinite if one of the two has no direction.
 struct ComparedPair {
   double distance = 0;
   bool same = false;
 };
 
-/// In the order of the pairs, computed by the calling thread's OpenMP team. Error if a pair names a row that is not
-/// there.
+/// Compares pairs on the calling thread's OpenMP team; the results are in the order of the pairs. Error if a pair names
+/// a row that does not exist.
 std::vector<ComparedPair> compare(const UnitRows& rows, std::span<const Pair> pairs);
 
 }  // namespace heddle

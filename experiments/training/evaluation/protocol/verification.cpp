@@ -27,8 +27,8 @@ std::size_t first_accepting(double distance) {
   return std::min<std::size_t>(t, thresholds);
 }
 
-/// The number of pairs that each threshold judges rightly.
-Counts judge(std::span<const ComparedPair> pairs) {
+/// The number of pairs that each threshold classifies correctly.
+Counts count_correct(std::span<const ComparedPair> pairs) {
   std::array<std::int64_t, thresholds + 1> change{};  // from each threshold to the next
   std::int64_t right = 0;
   for (const ComparedPair& pair : pairs) {
@@ -56,7 +56,8 @@ bool has_both_kinds(std::span<const ComparedPair> fold) {
   return std::any_of(fold.begin(), fold.end(), is_genuine) && !std::all_of(fold.begin(), fold.end(), is_genuine);
 }
 
-/// Both kinds spread evenly, each in its order; alternately where there are equally many, the genuine ones first.
+/// The pairs with both kinds mixed evenly, each in its order. Kinds of equal number alternate, and a genuine pair comes
+/// first.
 std::vector<ComparedPair> mixed(std::span<const ComparedPair> pairs) {
   std::vector<ComparedPair> genuine;
   std::vector<ComparedPair> impostors;
@@ -71,7 +72,7 @@ std::vector<ComparedPair> mixed(std::span<const ComparedPair> pairs) {
   return all;
 }
 
-/// The pairs in the order in which they are cut into folds.
+/// Cuts pairs into contiguous folds, after mixing them if a fold would have pairs of one kind only.
 class Folds {
  public:
   Folds(std::span<const ComparedPair> pairs, std::int64_t count) : parts_(contiguous_folds(pairs, count)) {
@@ -88,7 +89,7 @@ class Folds {
   std::vector<std::span<const ComparedPair>> parts_;
 };
 
-/// Of all pairs less those of one fold.
+/// The threshold that classifies most pairs outside one fold correctly; the lowest of equals.
 std::size_t best_of(const Counts& all, const Counts& left_out) {
   std::size_t best = 0;
   for (std::size_t t = 1; t < thresholds; ++t)
@@ -118,7 +119,7 @@ Verification verify(std::span<const ComparedPair> pairs, std::int64_t folds) {
   std::vector<Counts> correct;
   Counts all{};
   for (const auto fold : order.parts()) {
-    correct.push_back(judge(fold));
+    correct.push_back(count_correct(fold));
     for (std::size_t t = 0; t < thresholds; ++t) all[t] += correct.back()[t];
   }
   std::vector<double> accuracies;
@@ -133,7 +134,7 @@ Verification verify(std::span<const ComparedPair> pairs, std::int64_t folds) {
 }
 
 Verification verify_at(double threshold, std::span<const ComparedPair> pairs, std::int64_t folds) {
-  if (pairs.empty()) fail("evaluation: there are no pairs to judge");
+  if (pairs.empty()) fail("evaluation: there are no pairs to verify");
   Verification result{.pairs = static_cast<std::int64_t>(pairs.size()),
                       .folds = std::max<std::int64_t>(fold_count(pairs.size(), folds), 1),
                       .threshold = threshold};
@@ -152,7 +153,7 @@ Verification verify_at(double threshold, std::span<const ComparedPair> pairs, st
 }
 
 double best_threshold(std::span<const ComparedPair> pairs) {
-  return threshold_of(best_of(judge(pairs), {}));
+  return threshold_of(best_of(count_correct(pairs), {}));
 }
 
 std::vector<TarAtFar> tar_at_far(std::span<const ComparedPair> pairs, int first) {

@@ -322,7 +322,7 @@ void ClassRowKernelsOn<cpu::Context>::step(ClassTable& table, const ClassSelecti
 
 template <>
 void ClassRowKernelsOn<cpu::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
-                                               const LazySteps& steps) const {
+                                               const DeferredSteps& steps) const {
   check(table, steps);
   cpu::visit_compute(table.weight, [&]<class C>(C) {
     const std::int64_t columns = table.weight.shape().back();

@@ -271,7 +271,7 @@ void HeadKernelsOn<cpu::Context>::gradient_by_class(const StepMargin& margin, co
 }
 
 template <>
-void HeadKernelsOn<cpu::Context>::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
+void HeadKernelsOn<cpu::Context>::local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const {
   const std::int64_t centres = labels.numel() == 0 ? 1 : local.numel() / labels.numel();
   for (std::int64_t row = 0; row < labels.numel(); ++row) {
     const std::int64_t label = labels.as<const std::int64_t>()[row];

@@ -14,13 +14,13 @@ namespace heddle::cpu {
 
 namespace {
 
-constexpr std::int64_t run_rows = 64;     // rows that are summed in the compute type
-constexpr std::int64_t most_blocks = 64;  // blocks of rows, whatever the number of threads
+constexpr std::int64_t run_rows = 64;    // rows that are summed in the compute type
+constexpr std::int64_t max_blocks = 64;  // blocks of rows, whatever the number of threads
 
 struct Rows {
   explicit Rows(const Tensor& x) : channels(x.shape().back()), count(channels == 0 ? 0 : x.numel() / channels) {
     const std::int64_t runs = (count + run_rows - 1) / run_rows;
-    block = std::max<std::int64_t>(1, (runs + most_blocks - 1) / most_blocks) * run_rows;
+    block = std::max<std::int64_t>(1, (runs + max_blocks - 1) / max_blocks) * run_rows;
     blocks = (count + block - 1) / block;
   }
   std::int64_t channels;

@@ -108,8 +108,8 @@ __device__ std::int64_t first_fault(const Selected& selected, bool are_written, 
 }
 
 void check_index(const Context& context, const Selected& selected, std::int64_t size, bool are_written) {
-  constexpr std::int64_t least_length = 16384;
-  const std::int64_t parts = std::clamp<std::int64_t>(size / least_length, 1, block_threads);
+  constexpr std::int64_t min_length = 16384;
+  const std::int64_t parts = std::clamp<std::int64_t>(size / min_length, 1, block_threads);
   auto* const faults = context.scratch<std::int64_t>(parts);
   for_each_row(context, parts, [=] __device__(std::int64_t part) {
     const std::int64_t first = first_fault(selected, are_written, size * part / parts, size * (part + 1) / parts);
@@ -161,7 +161,7 @@ void ClassRowKernelsOn<cuda::Context>::load(const ClassTable& table, const Class
 
 template <>
 void ClassRowKernelsOn<cuda::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
-                                                const LazySteps& steps) const {
+                                                const DeferredSteps& steps) const {
   check(table, steps);
   cuda::visit_compute(table.weight, [&]<class C>(C) {
     const auto columns = static_cast<int>(table.weight.shape().back());

@@ -42,7 +42,7 @@ bool choose(cudnnHandle_t handle, bool keeps_f32, CudnnConvolution& c) {
     c.math = keeps_f32 ? CUDNN_FMA_MATH : proposal.mathType;  // whatever a proposal says
     check_cudnn(cudnnSetConvolutionMathType(c.operation.get(), c.math), "cudnnSetConvolutionMathType");
     if (Part::workspace(handle, c, proposal.algo, &c.workspace) != CUDNN_STATUS_SUCCESS ||
-        c.workspace > most_cudnn_workspace)
+        c.workspace > max_cudnn_workspace)
       continue;
     c.algorithm = static_cast<int>(proposal.algo);
     return true;

@@ -96,7 +96,7 @@ void backward_weight(const Context& context, const Sizes& s, const T* x, const T
   const std::int64_t sums = s.g.out_channels * s.filter;
   const std::int64_t blocks = (sums + block_threads - 1) / block_threads;
   const std::int64_t parts = std::min(reduction_detail::parts_of(blocks, rows, 1),
-                                      std::max<std::int64_t>(1, reduction_detail::most_partials / sums));
+                                      std::max<std::int64_t>(1, reduction_detail::max_partials / sums));
   double* const partial = parts > 1 ? context.scratch<double>(sums * parts) : nullptr;
   for_each(context, sums * parts, [=] __device__(std::int64_t unit) {
     const ConvolutionGeometry& g = s.g;

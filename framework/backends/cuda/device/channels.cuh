@@ -12,14 +12,14 @@ namespace heddle::cuda {
 struct ChannelTiling {
   /// Parts have about `part_rows` rows for each row that a block takes at once.
   ChannelTiling(std::int64_t row_count, std::int64_t channel_count, int pack, std::int64_t part_rows,
-                std::int64_t most_parts)
+                std::int64_t max_parts)
       : rows(row_count), channels(channel_count) {
-    constexpr std::int64_t most_across = 64;
+    constexpr std::int64_t max_across = 64;
     const std::int64_t packs = channels / pack;
-    tiles = (packs + most_across - 1) / most_across;
+    tiles = (packs + max_across - 1) / max_across;
     across = static_cast<int>(tiles == 0 ? 1 : (packs + tiles - 1) / tiles);
     down = block_threads / across;
-    parts = std::clamp<std::int64_t>(rows / (down * part_rows), 1, std::max<std::int64_t>(1, most_parts));
+    parts = std::clamp<std::int64_t>(rows / (down * part_rows), 1, std::max<std::int64_t>(1, max_parts));
   }
   std::int64_t units() const { return tiles * parts; }
 

@@ -8,17 +8,14 @@
 
 #include <cuda_runtime.h>
 
-#include "framework/backends/cuda/device/events.h"
 #include "framework/backends/cuda/device/staging.h"
+#include "framework/backends/cuda_events.h"
 #include "framework/error.h"
 
 namespace heddle::cuda {
 
 class Convolutions;
 class CublasProducts;
-
-/// OutOfMemory if there is no memory left, else an Error that names the call and the runtime's reason.
-void check(cudaError_t status, std::string_view call);
 
 /// The first index of a call that is outside its rows. The cpu throws at once; a kernel leaves the index here, in host
 /// memory that the GPU writes, and the host throws when it next waits for the stream.

@@ -1,6 +1,5 @@
-#include "framework/backends/cuda/device/events.h"
-
 #include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda_events.h"
 
 namespace heddle::cuda {
 

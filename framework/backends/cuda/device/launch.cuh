@@ -15,13 +15,13 @@ namespace heddle::cuda {
 
 inline constexpr int block_threads = 256;
 /// Some blocks for each multiprocessor of the largest GPUs.
-inline constexpr std::int64_t most_blocks = 4096;
+inline constexpr std::int64_t max_blocks = 4096;
 
-/// `blocks` > 0; at most most_blocks are launched.
+/// `blocks` > 0; at most max_blocks are launched.
 template <class... Parameters, class... Arguments>
 void launch(const Context& context, std::int64_t blocks, void (*kernel)(Parameters...), Arguments... arguments) {
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, most_blocks)));
+  config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, max_blocks)));
   config.blockDim = dim3(block_threads);
   config.stream = context.stream();
   check(cudaLaunchKernelEx(&config, kernel, arguments...), "cudaLaunchKernelEx");

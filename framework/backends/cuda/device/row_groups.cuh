@@ -61,8 +61,8 @@ __device__ double sum_of_block(int columns, F f, const Inputs*... x) {
   if constexpr (std::is_same_v<C, double>) {
     const Stretches row{1, columns, columns};
     const auto value = [&](std::int64_t, const auto&... values) { return f(values...); };
-    return columns <= most_columns_of_warp ? RowTeam<warp_threads>(row, 0).sum(value, x...)
-                                           : RowTeam<block_threads>(row, 0).sum(value, x...);
+    return columns <= max_columns_of_warp ? RowTeam<warp_threads>(row, 0).sum(value, x...)
+                                          : RowTeam<block_threads>(row, 0).sum(value, x...);
   } else {
     return row_sum(0, columns, [&](std::int64_t i) { return f(static_cast<C>(x[i])...); });
   }

@@ -10,7 +10,7 @@ namespace heddle::cuda {
 
 inline constexpr int warp_threads = 32;
 /// Columns that a warp takes alone.
-inline constexpr std::int64_t most_columns_of_warp = 1024;
+inline constexpr std::int64_t max_columns_of_warp = 1024;
 /// Columns of a stretch, for kernels that need not see a whole row at once: a multiple of every pack.
 inline constexpr std::int64_t stretch_columns = 8192;
 
@@ -173,7 +173,7 @@ template <class F>
 void for_each_team(const Context& context, const Stretches& all, F f) {
   constexpr int teams = block_threads / warp_threads;
   if (all.count() == 0) return;
-  if (all.columns <= most_columns_of_warp)
+  if (all.columns <= max_columns_of_warp)
     launch(context, (all.count() + teams - 1) / teams, for_each_team_kernel<warp_threads, F>, all, f);
   else
     launch(context, all.count(), for_each_team_kernel<block_threads, F>, all, f);

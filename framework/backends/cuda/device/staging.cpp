@@ -25,8 +25,8 @@ std::size_t Staging::place_for(std::size_t bytes) {
 
 void Staging::copy(void* device, std::span<const std::byte> host) {
   if (ring_ == nullptr) check(cudaHostAlloc(&ring_, ring_bytes, cudaHostAllocDefault), "cudaHostAlloc");
-  for (std::size_t at = 0; at < host.size(); at += most_piece) {
-    const std::size_t bytes = std::min(most_piece, host.size() - at);
+  for (std::size_t at = 0; at < host.size(); at += max_piece) {
+    const std::size_t bytes = std::min(max_piece, host.size() - at);
     const std::size_t begin = place_for(bytes);
     void* const piece = static_cast<std::byte*>(ring_) + begin;
     std::memcpy(piece, host.data() + at, bytes);

@@ -9,7 +9,7 @@
 
 #include <cuda_runtime.h>
 
-#include "framework/backends/cuda/device/events.h"
+#include "framework/backends/cuda_events.h"
 
 namespace heddle::cuda {
 
@@ -18,7 +18,7 @@ class Staging {
   /// The size of a ring, which is allocated at the first copy; not metered: the same for every rank. Holds 400 images
   /// of 3 x 112 x 112 in f32.
   static constexpr std::size_t ring_bytes = std::size_t{64} << 20;
-  static constexpr std::size_t most_piece = std::size_t{4} << 20;
+  static constexpr std::size_t max_piece = std::size_t{4} << 20;
 
   Staging(cudaStream_t stream, Events& events) : stream_(stream), events_(events) {}
   ~Staging();

@@ -8,12 +8,12 @@ namespace heddle::cuda {
 namespace reduction_detail {
 
 /// Doubles that fit the scratch.
-inline constexpr std::int64_t most_partials = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
+inline constexpr std::int64_t max_partials = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
 
 /// Into how many parts `length` elements are cut for each of `sums`: as many as keep a large GPU busy, of some size.
-inline std::int64_t parts_of(std::int64_t sums, std::int64_t length, std::int64_t least_length) {
+inline std::int64_t parts_of(std::int64_t sums, std::int64_t length, std::int64_t min_length) {
   constexpr std::int64_t wanted = 1024;
-  const std::int64_t most = std::min(most_partials / std::max<std::int64_t>(sums, 1), length / least_length);
+  const std::int64_t most = std::min(max_partials / std::max<std::int64_t>(sums, 1), length / min_length);
   return std::clamp<std::int64_t>(wanted / std::max<std::int64_t>(sums, 1), 1, std::max<std::int64_t>(most, 1));
 }
 
@@ -67,7 +67,7 @@ void sum_columns(const Context& context, std::int64_t groups, std::int64_t rows,
   // Neighbouring threads take neighbouring columns; few columns leave threads idle, so that parts are many and short.
   const std::int64_t parts = reduction_detail::parts_of((sums + block_threads - 1) / block_threads, rows, 16);
   const std::int64_t fitting =
-      std::clamp<std::int64_t>(reduction_detail::most_partials / std::max<std::int64_t>(sums, 1), 1, parts);
+      std::clamp<std::int64_t>(reduction_detail::max_partials / std::max<std::int64_t>(sums, 1), 1, parts);
   const auto sum_of = [=] __device__(std::int64_t s, std::int64_t begin, std::int64_t end) {
     double sum = 0;
     for (std::int64_t row = begin; row < end; ++row)

@@ -15,8 +15,8 @@ struct RowParts {
 
   explicit RowParts(const Tensor& logits) : rows(logits.shape()[0]), columns(logits.shape()[1]) {
     constexpr std::int64_t wanted = 1024;
-    constexpr std::int64_t least_length = std::int64_t{8} * block_threads;
-    const std::int64_t most = std::max<std::int64_t>(columns / least_length, 1);
+    constexpr std::int64_t min_length = std::int64_t{8} * block_threads;
+    const std::int64_t most = std::max<std::int64_t>(columns / min_length, 1);
     parts = std::clamp<std::int64_t>(wanted / std::max<std::int64_t>(rows, 1), 1, most);
   }
 };

@@ -120,7 +120,7 @@ void HeadKernelsOn<cuda::Context>::update_running(const MarginConfig& margin, co
 }
 
 template <>
-void HeadKernelsOn<cuda::Context>::local_columns(const Tensor& labels, const ShardRange& range, Tensor& local) const {
+void HeadKernelsOn<cuda::Context>::local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const {
   const std::int64_t centres = labels.numel() == 0 ? 1 : local.numel() / labels.numel();
   const std::int64_t begin = range.begin;
   const std::int64_t size = range.size;

@@ -23,9 +23,9 @@ struct RowSizes {
 
 /// For kernels that map elements: enough rows per thread that the values of a channel are worth reading.
 ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
-  ChannelTiling tiling(sizes.rows, sizes.channels, pack, 4, most_blocks);
+  ChannelTiling tiling(sizes.rows, sizes.channels, pack, 4, max_blocks);
   tiling.parts =
-      std::min(tiling.parts, std::max<std::int64_t>(1, most_blocks / std::max<std::int64_t>(1, tiling.tiles)));
+      std::min(tiling.parts, std::max<std::int64_t>(1, max_blocks / std::max<std::int64_t>(1, tiling.tiles)));
   return tiling;
 }
 
@@ -121,8 +121,8 @@ void moments_as(const Context& context, const Tensor& x, Tensor& moments) {
     const std::int64_t count = share.end - share.first_row;
     C about[pack] = {};
     if (share.has_channels) {
-      constexpr int most_samples = 8;
-      const int samples = static_cast<int>(std::min<std::int64_t>(count, most_samples));
+      constexpr int max_samples = 8;
+      const int samples = static_cast<int>(std::min<std::int64_t>(count, max_samples));
       for (int sample = 0; sample < samples; ++sample) {
         const auto at = load<pack>(values + (share.first_row + count * sample / samples) * channels + share.channel);
         for (int e = 0; e < pack; ++e) about[e] += static_cast<C>(at.at[e]) / static_cast<C>(samples);

@@ -8,13 +8,13 @@ namespace heddle::cuda {
 namespace {
 
 /// As many as fit into the arguments of a kernel.
-constexpr std::size_t most_tensors = 224;
+constexpr std::size_t max_tensors = 224;
 
 template <class T>
 struct Addresses {
   int parts = 0;
   int results = 0;
-  T* at[most_tensors];  // the parts, then the results
+  T* at[max_tensors];  // the parts, then the results
 };
 
 template <ReduceOp op, class T>
@@ -43,9 +43,9 @@ namespace heddle {
 template <>
 void ReductionKernelsOn<cuda::Context>::combine(ReduceOp op, std::span<const Tensor> parts,
                                                 std::span<Tensor> results) const {
-  if (parts.size() + results.size() > cuda::most_tensors)
+  if (parts.size() + results.size() > cuda::max_tensors)
     fail<InputError>("cuda: {} ranks on one GPU are more than the {} whose values it adds at once", parts.size(),
-                     cuda::most_tensors / 2);
+                     cuda::max_tensors / 2);
   visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
     if (op == ReduceOp::max)
       cuda::combine_as<ReduceOp::max, T>(context_, parts, results);

@@ -8,8 +8,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
-#include "framework/backends/cuda/device/context.h"
-#include "framework/backends/cuda/device/events.h"
+#include "framework/backends/cuda_events.h"
 #include "parallel/transports/processes/nccl/functions.h"
 #include "parallel/transports/processes/nccl/nccl.h"
 
@@ -191,7 +190,7 @@ Nccl& open_nccl() {
   return binding;
 }
 
-std::string nccl_version() {
+std::optional<std::string> nccl_version() {
   return fmt::format("{}.{}", NCCL_MAJOR, NCCL_MINOR);
 }
 

@@ -94,7 +94,7 @@ class Nccl {
 
 /// NCCL itself, opened by the first call; InputError if it is not there, or if this program was built without it.
 Nccl& open_nccl();
-/// The version of the headers that this program was built with, `2.28`; empty if it was built without NCCL.
-std::string nccl_version();
+/// The version of the headers that this program was built with, `2.28`, unless it was built without NCCL.
+std::optional<std::string> nccl_version();
 
 }  // namespace heddle

@@ -88,7 +88,7 @@ Channel::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations)
 }
 
 Channel::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
-  const auto place = std::find(group().members.begin(), group().members.end(), call().peer) - group().members.begin();
+  const auto place = std::find(group().members.begin(), group().members.end(), *call().peer) - group().members.begin();
   const auto root = static_cast<std::size_t>(place);
   const Tensor x = root == group().rank ? offered()[other()] : destinations[root];
   return [data = x.data(), bytes = x.bytes(), root](NcclCommunicator& ranks) {

@@ -7,7 +7,7 @@ Nccl& open_nccl() {
   fail<InputError>("transport nccl: this program was built without NCCL");
 }
 
-std::string nccl_version() {
+std::optional<std::string> nccl_version() {
   return {};
 }
 

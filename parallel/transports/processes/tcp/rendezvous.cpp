@@ -259,8 +259,8 @@ TcpAddress Rendezvous::reachable(TcpAddress address) const {
 }  // namespace
 
 RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience) {
-  if (launch.size < 1 || launch.size > most_ranks)
-    fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", most_ranks, launch.size);
+  if (launch.size < 1 || launch.size > max_ranks)
+    fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", max_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
   Rendezvous rendezvous(launch, point, patience);

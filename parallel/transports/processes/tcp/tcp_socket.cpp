@@ -46,7 +46,7 @@ void set_up_connection(const TcpSocket& socket) {
   const auto set = [&socket](int level, int option, int value) {
     (void)::setsockopt(socket.number(), level, option, &value, sizeof(value));
   };
-  constexpr int silence = static_cast<int>(TcpSocket::longest_silence.count());
+  constexpr int silence = static_cast<int>(TcpSocket::max_silence.count());
   set(IPPROTO_TCP, TCP_NODELAY, 1);  // control messages are short and waited for
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, silence / 3);

@@ -21,14 +21,14 @@ std::string to_string(const TcpAddress& address);
 /// Whether the address is in 127.0.0.0/8, where processes of another machine would reach themselves.
 bool is_loopback(const TcpAddress& address);
 
-/// A connection to a machine that does not answer ends after `longest_silence`, whether data is under way
+/// A connection to a machine that does not answer ends after `max_silence`, whether data is under way
 /// (TCP_USER_TIMEOUT) or not (keepalive). So does a connection to a process that reads nothing for this time while the
 /// buffers of both systems are full.
 class TcpSocket {
  public:
   using Clock = std::chrono::steady_clock;
   using Deadline = Clock::time_point;
-  static constexpr std::chrono::seconds longest_silence{60};
+  static constexpr std::chrono::seconds max_silence{60};
 
   TcpSocket() = default;
   /// Owns the non-blocking system socket of this number; Error if the number is negative.

@@ -21,7 +21,7 @@ Bytes image(const Labels& labels, std::string_view bytes = "image") {
   return pack_image_record(labels, 0, bytes_of(bytes));
 }
 
-/// A file in InsightFace's layout with these images behind record 0 and an identity record for each of `people`.
+/// A file in InsightFace's layout with these images after record 0, and then one identity record for each of `people`.
 std::vector<KeyedPayload> insightface(const std::vector<Bytes>& images, std::uint64_t people) {
   const std::uint64_t first = images.size() + 1;
   std::vector<KeyedPayload> records{{0, image({static_cast<float>(first), static_cast<float>(first + people)}, "")}};
@@ -46,7 +46,7 @@ std::string opening_error(const Scratch& folder) {
   return without_folder(message_of<InputError>([&] { FaceRecords faces(folder / "a.rec"); }), folder);
 }
 
-/// What is said of a file with these records: with an index, and without.
+/// The error on opening a file with these records, with an index and without.
 void refuses_records(const std::vector<KeyedPayload>& records, const std::string& message) {
   const Scratch folder;
   write_records(folder / "a.rec", records);
@@ -61,7 +61,7 @@ struct Opened {
   std::vector<std::string> broken;
 };
 
-/// Opens a file and leaves out what is broken.
+/// Opens a file without its broken images.
 Opened opened_without_broken(const Scratch& folder) {
   Opened opened;
   const FaceRecords faces(
@@ -112,7 +112,7 @@ TEST_CASE("face records: InsightFace's layout has images up to the first identit
   }
 }
 
-TEST_CASE("face records: in InsightFace's layout images are in the order of their keys, wherever they lie") {
+TEST_CASE("face records: in InsightFace's layout images are in the order of their keys, not of the file") {
   const Scratch folder;
   std::vector<KeyedPayload> records = insightface({image(0), image(1), image(2), image(3)}, 1);
   std::swap(records[0], records[5]);
@@ -164,7 +164,7 @@ TEST_CASE("face records: labels are read in pieces by several threads") {
   CHECK(are_equal);
 }
 
-TEST_CASE("face records: a label that is no class is refused with its record and its value") {
+TEST_CASE("face records: a label that is not a class is refused with its record and its value") {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const auto refuses_label = [](float label, const std::string& reason) {
     refuses_records({{0, image(0)}, {1, image(label)}}, "a.rec, record 1: label " + reason);
@@ -193,7 +193,7 @@ TEST_CASE("face records: a record that cannot be an image is refused") {
   refuses_records({{0, bytes_of("short")}, {1, good}}, "a.rec, record 0: has 5 bytes; the header of an image has 24");
 }
 
-TEST_CASE("face records: a header record that cannot be true is refused") {
+TEST_CASE("face records: an impossible header record is refused") {
   const auto refuses_header = [](const Labels& labels, const std::string& got) {
     refuses_records({{0, image(labels, "")}, {1, image(0)}},
                     "a.rec, record 0: expected the first key of the identities and the end of their keys, got " + got);
@@ -216,7 +216,7 @@ TEST_CASE("face records: a header record that cannot be true is refused") {
   CHECK(opening_error(folder) == "a.idx: key 2 is missing; record 0 of a.rec says that keys 1 to 3 are images");
 }
 
-TEST_CASE("face records: the first identity of more than 2^24 images is found behind the rounded key") {
+TEST_CASE("face records: the first identity of more than 2^24 images is found despite the rounded key") {
   const auto first_from = [](std::uint64_t truth) { return [truth](std::uint64_t key) { return key >= truth; }; };
   for (const std::uint64_t truth :
        {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{16777215}, std::uint64_t{16777216}, std::uint64_t{16777217},
@@ -229,7 +229,7 @@ TEST_CASE("face records: the first identity of more than 2^24 images is found be
   CHECK(first_identity(0x1p62F, 1000, never) == std::uint64_t{1} << 62);
 }
 
-TEST_CASE("face records: property gives the number of classes, and no label may be beyond it") {
+TEST_CASE("face records: property gives the number of classes, and larger labels are refused") {
   const Scratch folder;
   write_records(folder / "a.rec", {{0, image(0)}, {1, image(4)}, {2, image(1)}});
   write_text(folder / "property", "5,112,96\n");
@@ -249,8 +249,20 @@ TEST_CASE("face records: property gives the number of classes, and no label may 
   }
   write_text(folder / "property", "4,112,112\r\n");
   CHECK(opening_error(folder) ==
-        "a.rec, record 1: label 4 is none of the 4 classes that the file \"property\" announces");
-  const std::string expected = "property: expected classes,height,width, of which at most 16777217 classes, got ";
+        "a.rec, record 1: label 4 is not one of the 4 classes that the file \"property\" announces");
+  std::vector<std::string> said;
+  const FaceRecords others(folder / "a.rec", [&](const std::string& message) { said.push_back(message); });
+  CHECK(labels_of_faces(others) == std::vector<std::int64_t>{0, 1});
+  CHECK(others.name(1) == (folder / "a.rec, record 2").string());
+  REQUIRE(said.size() == 1);
+  CHECK(said.front().ends_with(
+      "a.rec, record 1: label 4 is not one of the 4 classes that the file \"property\" announces"));
+  write_text(folder / "property", "1,112,112");
+  write_records(folder / "a.rec", {{0, image(1)}});
+  CHECK(message_of<InputError>([&] {
+          FaceRecords faces(folder / "a.rec", [](const std::string&) {});
+        }).ends_with("a.rec: there is no image in it"));
+  const std::string expected = "property: expected classes,height,width with at most 16777217 classes, got ";
   for (const char* text : {"", "5", "5,112", "5,112,", "5,112,112,3", "0,112,112", "-5,112,112", "5,0,112", "5;112;112",
                            "5, 112, 112", "16777218,112,112", "99999999999999999999,112,112"}) {
     write_text(folder / "property", text);
@@ -260,7 +272,7 @@ TEST_CASE("face records: property gives the number of classes, and no label may 
   CHECK(opening_error(folder) == "property: has 101 bytes, expected at most 100");
 }
 
-TEST_CASE("face records: an index that leads nowhere is an error, not a walk through the file") {
+TEST_CASE("face records: a dangling index is an error, not a walk through the file") {
   const Scratch folder;
   write_records(folder / "a.rec", {{0, image(0)}});
   fs::remove(folder / "a.idx");
@@ -271,7 +283,7 @@ TEST_CASE("face records: an index that leads nowhere is an error, not a walk thr
   CHECK(opening_error(folder) == "a.idx: cannot be read: it is not a plain file");
 }
 
-TEST_CASE("face records: images that are broken are left out where somebody takes their messages") {
+TEST_CASE("face records: broken images are left out if their errors are received") {
   const Scratch folder;
   const std::vector<std::string> broken{"a.rec, record 1: label -1 is negative",
                                         "a.rec, record 3: there is no image in it"};
@@ -292,15 +304,15 @@ TEST_CASE("face records: images that are broken are left out where somebody take
         "a.rec: there is no image in it");
 }
 
-TEST_CASE("face records: of a file that was cut off, the images before can be used without an index") {
+TEST_CASE("face records: without an index, the images before the end of a truncated file can be used") {
   const Scratch folder;
   write_records(folder / "a.rec", insightface({image(0), image(1), image(2)}, 1));
   const Bytes whole = read_bytes(folder / "a.rec");
   write_bytes(folder / "a.rec", Bytes(whole.begin(), whole.begin() + 130));
-  CHECK(opening_error(folder) == "a.idx, line 5: offset 160 lies behind the end of a.rec, which has 130 bytes");
+  CHECK(opening_error(folder) == "a.idx, line 5: offset 160 is beyond the end of a.rec, which has 130 bytes");
   fs::remove(folder / "a.idx");
   const std::string truncated =
-      "a.rec, record 3: truncated: the 32 bytes from byte 128 on end behind the end of the file, which has 130";
+      "a.rec, record 3: truncated: the 32 bytes from byte 128 on extend beyond the end of the file, which has 130";
   CHECK(opening_error(folder) == truncated);
   const Opened opened = opened_without_broken(folder);
   CHECK(opened.labels == std::vector<std::int64_t>{0, 1});

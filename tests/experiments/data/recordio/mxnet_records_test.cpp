@@ -1,4 +1,4 @@
-// The files of recordio_files/ were written and listed by MXNet; mxnet_records.py there says how.
+// Reads the files of recordio_files/, which MXNet wrote and listed with mxnet_records.py.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -19,7 +19,7 @@ fs::path mxnet_file(const std::string& name) {
   return source_folder() / "tests/experiments/data/recordio_files" / name;
 }
 
-/// zlib's checksum.
+/// The CRC-32 of zlib.
 std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
   std::uint32_t crc = ~0U;
   for (const std::uint8_t byte : bytes) {
@@ -29,7 +29,7 @@ std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
   return ~crc;
 }
 
-/// What MXNet's reader gave for one record.
+/// One record as MXNet's reader gave it.
 struct Listed {
   std::uint64_t key = 0;
   std::size_t bytes = 0;
@@ -62,7 +62,7 @@ bool has_index(const std::string& file) {
   return fs::exists(mxnet_file(file).replace_extension(".idx"));
 }
 
-/// The payloads of a file that MXNet wrote, in the order in which they lie there.
+/// The payloads of a file that MXNet wrote, in the order of the file.
 std::vector<KeyedPayload> payloads_of_mxnet(const std::string& file) {
   const RecordFile records(mxnet_file(file));
   const auto listed = listed_records(file);
@@ -110,7 +110,7 @@ TEST_CASE("recordio: every record that MXNet wrote has the bytes that MXNet read
   }
 }
 
-TEST_CASE("recordio: what our writer writes is byte for byte what MXNet wrote") {
+TEST_CASE("recordio: our writer writes the same bytes as MXNet") {
   const Scratch folder;
   for (const std::string file : files) {
     CAPTURE(file);

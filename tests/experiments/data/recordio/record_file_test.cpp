@@ -36,7 +36,7 @@ std::vector<Bytes> payloads_of(const fs::path& path) {
   return payloads;
 }
 
-/// What reading every record of a file with these bytes complains of.
+/// The error on reading every record of a file with these bytes.
 std::string complaint(const Scratch& folder, const Bytes& bytes) {
   write_bytes(folder / "a.rec", bytes);
   return without_folder(message_of<InputError>([&] { payloads_of(folder / "a.rec"); }), folder);
@@ -48,7 +48,7 @@ std::string complaint_at(const Scratch& folder, std::uint64_t offset) {
   return without_folder(message_of<InputError>([&] { file.read({.offset = offset, .key = 7}, buffer); }), folder);
 }
 
-/// Bytes of memory that the mappings of a file take in this process.
+/// The resident bytes of the mappings of a file in this process.
 std::uint64_t resident_bytes(const fs::path& path) {
   std::ifstream maps("/proc/self/smaps");
   std::uint64_t kilobytes = 0;
@@ -73,7 +73,7 @@ TEST_CASE("recordio: a record is magic number, kind and length, payload and zero
   CHECK(file_of(folder, {unaligned}) == raw_part(0, unaligned));
 }
 
-TEST_CASE("recordio: payloads of all lengths come back, with magic numbers at every place") {
+TEST_CASE("recordio: payloads of all lengths come back, with magic numbers at every position") {
   const Scratch folder;
   std::vector<Bytes> payloads;
   for (std::size_t length = 0; length <= 40; ++length) {
@@ -121,7 +121,7 @@ TEST_CASE("recordio: a record is read at its offset, a whole one without a copy"
   CHECK(file.name(18).text() == (folder / "a.rec").string() + ", record 18");
 }
 
-TEST_CASE("recordio: what is wrong with a file is said with the record's number and the byte") {
+TEST_CASE("recordio: errors in a file name the record's number and the byte") {
   const Scratch folder;
   const Bytes good = raw_part(0, bytes_of("good"));  // 12 bytes
   const auto after_good = [&](const Bytes& bytes) { return complaint(folder, joined({good, bytes})); };
@@ -129,27 +129,28 @@ TEST_CASE("recordio: what is wrong with a file is said with the record's number 
   CHECK(after_good({1, 2, 3}) == "a.rec, record 1: truncated: the file ends 3 bytes after byte 12, within a header");
   CHECK(after_good(magic) == "a.rec, record 1: truncated: the file ends 4 bytes after byte 12, within a header");
   CHECK(after_good(Bytes(8)) == "a.rec, record 1: no record begins at byte 12: expected 0xced7230a, got 0x00000000");
-  CHECK(after_good(raw_part(4, {})) == "a.rec, record 1: the header at byte 12 has kind 4; 0 to 3 are known");
+  CHECK(after_good(raw_part(4, {})) == "a.rec, record 1: the header at byte 12 has kind 4, expected 0 to 3");
   CHECK(after_good(raw_part(7, {}, (1U << 29) - 1)) ==
-        "a.rec, record 1: the header at byte 12 has kind 7; 0 to 3 are known");
+        "a.rec, record 1: the header at byte 12 has kind 7, expected 0 to 3");
   CHECK(after_good(raw_part(0, bytes_of("four"), 5)) ==
-        "a.rec, record 1: truncated: the 8 bytes from byte 20 on end behind the end of the file, which has 24");
+        "a.rec, record 1: truncated: the 8 bytes from byte 20 on extend beyond the end of the file, which has 24");
   CHECK(after_good(raw_part(0, {}, (1U << 29) - 1)) ==
-        "a.rec, record 1: truncated: the 536870912 bytes from byte 20 on end behind the end of the file, which has 20");
+        "a.rec, record 1: truncated: the 536870912 bytes from byte 20 on extend beyond the end of the file, which has "
+        "20");
   Bytes unpadded = raw_part(0, bytes_of("five5"));
   unpadded.resize(unpadded.size() - 3);
   CHECK(after_good(unpadded) ==
-        "a.rec, record 1: truncated: the 8 bytes from byte 20 on end behind the end of the file, which has 25");
-  CHECK(after_good(raw_part(2, {})) == "a.rec, record 1: what begins at byte 12 continues another record");
-  CHECK(after_good(raw_part(3, {})) == "a.rec, record 1: what begins at byte 12 continues another record");
+        "a.rec, record 1: truncated: the 8 bytes from byte 20 on extend beyond the end of the file, which has 25");
+  CHECK(after_good(raw_part(2, {})) == "a.rec, record 1: the part at byte 12 continues another record");
+  CHECK(after_good(raw_part(3, {})) == "a.rec, record 1: the part at byte 12 continues another record");
   CHECK(after_good(raw_part(1, {})) ==
-        "a.rec, record 1: truncated: the file ends at byte 20, where the record goes on");
+        "a.rec, record 1: truncated: the file ends at byte 20, where the record continues");
   CHECK(after_good(joined({raw_part(1, {}), raw_part(2, bytes_of("abcd")), good})) ==
         "a.rec, record 1: its last part is missing: another record begins at byte 32");
   CHECK(after_good(joined({raw_part(1, {}), raw_part(1, {})})) ==
         "a.rec, record 1: its last part is missing: another record begins at byte 20");
   CHECK(after_good(joined({raw_part(1, {}), raw_part(3, {}, 9)})) ==
-        "a.rec, record 1: truncated: the 12 bytes from byte 28 on end behind the end of the file, which has 28");
+        "a.rec, record 1: truncated: the 12 bytes from byte 28 on extend beyond the end of the file, which has 28");
 }
 
 TEST_CASE("recordio: an offset that is not the beginning of a record is refused") {
@@ -157,13 +158,13 @@ TEST_CASE("recordio: an offset that is not the beginning of a record is refused"
   file_of(folder, {bytes_of("abcdefgh"), joined({bytes_of("abcd"), magic})});
   CHECK(complaint_at(folder, 8) == "a.rec, record 7: no record begins at byte 8: expected 0xced7230a, got 0x64636261");
   CHECK(complaint_at(folder, 6) == "a.rec, record 7: byte 6 is not a multiple of 4, where records begin");
-  CHECK(complaint_at(folder, 28) == "a.rec, record 7: what begins at byte 28 continues another record");
-  CHECK(complaint_at(folder, 36) == "a.rec, record 7: byte 36 lies behind the end of the file, which has 36");
+  CHECK(complaint_at(folder, 28) == "a.rec, record 7: the part at byte 28 continues another record");
+  CHECK(complaint_at(folder, 36) == "a.rec, record 7: byte 36 is beyond the end of the file, which has 36 bytes");
   CHECK(complaint_at(folder, ~std::uint64_t{3}) ==
-        "a.rec, record 7: byte 18446744073709551612 lies behind the end of the file, which has 36");
+        "a.rec, record 7: byte 18446744073709551612 is beyond the end of the file, which has 36 bytes");
 }
 
-TEST_CASE("recordio: padding that is not zero is passed over, as MXNet does") {
+TEST_CASE("recordio: padding that is not zero is ignored, as in MXNet") {
   const Scratch folder;
   Bytes record = raw_part(0, bytes_of("a"));
   record.back() = 0xff;
@@ -171,7 +172,7 @@ TEST_CASE("recordio: padding that is not zero is passed over, as MXNet does") {
   CHECK(payloads_of(folder / "a.rec") == std::vector<Bytes>{bytes_of("a"), bytes_of("b")});
 }
 
-TEST_CASE("recordio: what is not a readable file is refused with the system's reason") {
+TEST_CASE("recordio: an unreadable file is refused with the system's reason") {
   const Scratch folder;
   const auto refusal = [&](const char* name) {
     return without_folder(message_of<InputError>([&] { RecordFile file(folder / name); }), folder);
@@ -183,7 +184,7 @@ TEST_CASE("recordio: what is not a readable file is refused with the system's re
   CHECK(refusal("circle.rec") == "circle.rec: cannot be read: Too many levels of symbolic links");
 }
 
-TEST_CASE("recordio: a file that was cut short while it is open is an error, not a crash") {
+TEST_CASE("recordio: a file that is truncated while it is open is an error, not a crash") {
   const Scratch folder;
   file_of(folder, {Bytes(10000), bytes_of("second")});
   const RecordFile file(folder / "a.rec");
@@ -212,7 +213,7 @@ TEST_CASE("recordio: a writer that is not committed leaves the old file, and rec
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("recordio: reading a file over and over takes a bounded part of memory") {
+TEST_CASE("recordio: reading a file repeatedly takes bounded memory") {
   const Scratch folder;
   constexpr std::uint64_t size = 32 << 20;
   constexpr std::uint64_t most = 4 << 20;

@@ -1,4 +1,4 @@
-// The data set `recordio`, on files that MXNet wrote.
+// The data set `recordio` on files that MXNet wrote.
 #include <doctest/doctest.h>
 
 #include "experiments/data/data_config.h"

@@ -7,7 +7,7 @@
 namespace heddle::test {
 namespace {
 
-/// A file of 12 bytes a record.
+/// A file with 12 bytes per record.
 constexpr std::uint64_t record_bytes = 12;
 
 void write_twenty_records(const Scratch& folder) {
@@ -37,7 +37,7 @@ using Keys = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("record index: what was written is read back, in its order") {
+TEST_CASE("record index: entries are read back as they were written, in their order") {
   const Scratch folder;
   write_twenty_records(folder);
   for (const Keys& keys : {Keys{0, 1, 2, 3}, Keys{5, 6, 7}, Keys{3, 0, 17, 4}, Keys{0, 1, 3, 2}, Keys{9}}) {
@@ -45,7 +45,7 @@ TEST_CASE("record index: what was written is read back, in its order") {
     for (std::size_t i = 0; i < keys.size(); ++i) index.add({.offset = i * record_bytes, .key = keys[i]});
     CHECK(keys_of(index) == keys);
     CHECK(index.follows_file());
-    write_record_index(folder / "b.idx", index);
+    write_index_file(folder / "b.idx", index);
     const RecordIndex again = read_record_index(folder / "b.idx", RecordFile(folder / "a.rec"));
     CHECK(places_of(again) == places_of(index));
     for (std::size_t i = 0; i < keys.size(); ++i) CHECK(again.find(keys[i]) == i);
@@ -61,7 +61,7 @@ TEST_CASE("record index: lines may end as on Windows") {
         std::vector<RecordPlace>{{.offset = 0, .key = 0}, {.offset = 24, .key = ~std::uint64_t{0}}});
 }
 
-TEST_CASE("record index: a line that is wrong is refused by its number") {
+TEST_CASE("record index: a wrong line is refused with its number") {
   const Scratch folder;
   write_twenty_records(folder);
   const auto complaint = [&](std::string_view second_line) {
@@ -82,9 +82,9 @@ TEST_CASE("record index: a line that is wrong is refused by its number") {
   CHECK(complaint("1\t12\n\n").starts_with("a.idx, line 3: expected a key"));
   CHECK(complaint("18446744073709551616\t12\n") == unexpected(R"("18446744073709551616\t12")"));
   CHECK(complaint("1\t18446744073709551616\n") == unexpected(R"("1\t18446744073709551616")"));
-  CHECK(complaint("1\t240\n") == "a.idx, line 2: offset 240 lies behind the end of a.rec, which has 240 bytes");
+  CHECK(complaint("1\t240\n") == "a.idx, line 2: offset 240 is beyond the end of a.rec, which has 240 bytes");
   CHECK(complaint("1\t12") == "a.idx, line 2: truncated: the file ends within this line");
-  CHECK(complaint("1\t12\n5\t24\n0\t36\n") == "a.idx, line 4: key 0 is also that of line 1");
+  CHECK(complaint("1\t12\n5\t24\n0\t36\n") == "a.idx, line 4: key 0 is already in line 1");
   CHECK(without_folder(message_of<InputError>([&] { parsed(folder, ""); }), folder) == "a.idx: the file is empty");
 }
 

@@ -1,5 +1,5 @@
-// Damage of every kind to files of records. HEDDLE_TEST_MUTATIONS says how many damaged inputs are tried; the suite
-// tries a few thousand, and 10^6 are tried by hand with AddressSanitizer and UndefinedBehaviorSanitizer.
+// Damages files of records in every way. HEDDLE_TEST_MUTATIONS is the number of damaged inputs: the suite tries a few
+// thousand, and 10^6 are tried by hand with AddressSanitizer and UndefinedBehaviorSanitizer.
 #include <algorithm>
 #include <cstdlib>
 
@@ -122,7 +122,7 @@ class Damage {
   RandomStream draws_;
 };
 
-/// Opens the files and reads all images; how many there were.
+/// Opens the files, reads all images and returns their number.
 std::int64_t read_everything(const fs::path& path, const OnBrokenRecord& on_broken) {
   const FaceRecords faces(path, on_broken);
   std::vector<std::uint8_t> buffer;
@@ -138,7 +138,7 @@ std::int64_t read_everything(const fs::path& path, const OnBrokenRecord& on_brok
 
 }  // namespace
 
-TEST_CASE("recordio: damaged files are read or refused by name, never anything else") {
+TEST_CASE("recordio: damaged files are read, or refused with their name") {
   const char* const wanted = std::getenv("HEDDLE_TEST_MUTATIONS");
   const std::string range = wanted != nullptr ? wanted : "0-4000";
   const std::uint64_t from = std::stoull(range);

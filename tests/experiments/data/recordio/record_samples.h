@@ -35,7 +35,7 @@ Bytes bytes_of_number(Number number) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// A part of a record as it stands in a file, with a header that announces `length` bytes.
+/// A part of a record as in a file, with a header that announces `length` bytes.
 inline Bytes raw_part(std::uint32_t kind, const Bytes& payload, std::uint32_t length) {
   Bytes bytes = bytes_of_number(record_magic);
   append(bytes, bytes_of_number(kind << 29 | length));
@@ -64,13 +64,19 @@ struct KeyedPayload {
   Bytes payload;
 };
 
+inline void write_index_file(const std::filesystem::path& path, const RecordIndex& index) {
+  AtomicFile file(path);
+  write_record_index(file, index);
+  file.commit();
+}
+
 /// Writes a `.rec` and, beside it, its index.
 inline void write_records(const std::filesystem::path& path, const std::vector<KeyedPayload>& records) {
   RecordWriter writer(path);
   RecordIndex index;
   for (const auto& [key, payload] : records) index.add({.offset = writer.write(payload), .key = key});
   writer.commit();
-  write_record_index(std::filesystem::path(path).replace_extension(".idx"), index);
+  write_index_file(std::filesystem::path(path).replace_extension(".idx"), index);
 }
 
 /// A message without the folder in front of its files.

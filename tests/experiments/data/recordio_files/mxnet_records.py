@@ -18,7 +18,7 @@ from PIL import Image
 from mxnet import recordio
 
 MAGIC = struct.pack('<I', 0xced7230a)  # RecordIO's, which is cut out where it stands at a multiple of 4
-HEADER = 24  # bytes before an image without labels behind the header
+HEADER = 24  # bytes before an image without labels after the header
 
 
 def face(number, kind, comment=b'', extra_labels=0):
@@ -50,7 +50,7 @@ def write_indexed(path, records):
 
 
 def insightface(folder):
-    """Two photographs each of persons 0, 1 and 3, and one record for each person behind them."""
+    """Two photographs each of persons 0, 1 and 3, and one record for each person after them."""
     labels = [0.0, [0, 1], 1.0, [1, 0], 3.0, [3, 1]]
     comments = [b'', MAGIC, b'', MAGIC + MAGIC, b'x' + MAGIC, b'abcd' + MAGIC + b'efgh' + MAGIC]
     images = [(key, pack(label, 0xced7230a if key == 3 else key,
@@ -81,7 +81,7 @@ def unindexed(folder):
 
 
 def payloads(folder):
-    """Payloads that are no images: every length up to 40, and magic numbers at every offset and behind each other."""
+    """Payloads that are not images: every length up to 40, and magic numbers at every offset and in a row."""
     writer = recordio.MXRecordIO(str(folder / 'payloads.rec'), 'w')
     for length in range(41):
         writer.write(bytes(range(length)))

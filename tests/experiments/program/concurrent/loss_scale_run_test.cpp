@@ -69,10 +69,13 @@ TEST_CASE("options of 16-bit types must match train.dtype; errors name file and 
     return called.err;
   };
   CHECK(error({}).empty());
-  CHECK(
-      error({"train.optimizer.weights=bf16"}) ==
-      "heddle: --set train.optimizer.weights: expected \"f32\" with train.dtype f16: bf16 weights are multiplied with "
-      "bf16 activations\n");
+  CHECK(error({"train.optimizer.weights=bf16"}) ==
+        "heddle: --set train.optimizer.weights: expected \"f32\" or \"f16\" with train.dtype f16: bf16 weights are "
+        "multiplied with bf16 activations\n");
+  CHECK(error({"train.dtype=f32", "train.loss_scale=null", "train.optimizer.weights=f16"}) ==
+        "heddle: --set train.optimizer.weights: expected \"f32\" with train.dtype f32: f16 weights are multiplied with "
+        "f16 activations\n");
+  CHECK(error({"train.optimizer.weights=f16", "head.state.weights=f16", "head.state.momentum=f16"}).empty());
   CHECK(error({"train.dtype=bf16"}) ==
         "heddle: " + file + ": /train/loss_scale: expected none with train.dtype bf16: only f16 has a loss scale\n");
   CHECK(error({"train.dtype=bf16", "train.loss_scale=null", "train.optimizer.weights=bf16"}).empty());

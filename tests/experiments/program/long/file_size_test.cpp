@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include "tests/support/images/drawn_faces.h"
 #include "tests/support/program/program.h"
 #include "tests/support/program/shipped.h"
 #include "tests/support/scratch.h"
@@ -28,6 +29,22 @@ TEST_CASE("a file that passes the limit on sizes is reported as one that cannot 
   CHECK(WEXITSTATUS(status) == 4);
   CHECK(error.find("File too large") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder + "/checkpoint/serial/step-000001"));
+}
+
+TEST_CASE("a .rec that passes the limit on sizes leaves no file behind") {
+  const Scratch scratch;
+  write_people(scratch / "faces", std::vector<int>(7, 100));
+  std::filesystem::create_directory(scratch / "out");
+  const std::string said = (scratch / "said").string();
+  const int status = std::system(fmt::format("ulimit -f 128; '{}' data pack '{}' '{}' >'{}' 2>&1", program(),
+                                             (scratch / "faces").string(), (scratch / "out/a.rec").string(), said)
+                                     .c_str());
+  const std::string error = read_file(said, 1 << 20);
+  CAPTURE(error);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+  CHECK(error.ends_with("cannot be written: File too large\n"));
+  CHECK(std::filesystem::is_empty(scratch / "out"));
 }
 
 }  // namespace heddle::test

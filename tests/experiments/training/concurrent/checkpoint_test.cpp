@@ -1,4 +1,5 @@
-// Resumed runs: bit for bit on the ranks that saved, and on others with the same bits of everything that was saved.
+// Resumed runs have the same bits on the ranks that saved; on other ranks, everything that was saved is loaded with the
+// same bits.
 #include "experiments/training/checkpoints/checkpoint.h"
 
 #include <limits>
@@ -60,7 +61,7 @@ TEST_CASE("classes kept in 16 and 8 bits, and their scales, resume on any number
     }
 }
 
-TEST_CASE("state that is not finite on any one rank is named, whatever type it has") {
+TEST_CASE("state that is not finite on a rank is named, whatever its type") {
   const Way way{{Mesh(3), 4}};
   const auto spoiling = [](const std::string& name, double value) {
     return Course{.end = 2, .after = [=](Trainer& trainer) {
@@ -114,7 +115,6 @@ TEST_CASE("running statistics of margins, biases and sub-centres resume on any l
       const CheckpointFolder folder(scratch / "");
       Experiment experiment = experiment_of(saver);
       change(experiment.head);
-      if (experiment.head.bias && experiment.head.is_replicated()) continue;
       const test::Outcome saved = run(saver, experiment, saving(folder, 2));
       CHECK(saved.state.contains(name));
       const test::Outcome whole = run(saver, experiment, {.end = 4});
@@ -125,7 +125,6 @@ TEST_CASE("running statistics of margins, biases and sub-centres resume on any l
         CAPTURE(to_string(loader.layout.mesh));
         Experiment other = experiment_of(loader);
         change(other.head);
-        if (other.head.bias && other.head.is_replicated()) continue;
         CHECK(run(loader, other, resuming(folder, 2, 2)).state == saved.state);
       }
     }
@@ -218,14 +217,14 @@ TEST_CASE(
   rest = run(four, sampling(four, 0), resuming(folder, 2, 4, &note));
   CHECK(note.ends_with("rounding; classes are sampled in 2 shards as before (head.sample.shards)"));
   CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
-  // What such a run saves keeps the number, too, also where the ranks stay.
+  // A checkpoint of such a run keeps the number, also if the ranks do not change.
   Course once_more = resuming(folder, 2, 3);
   once_more.after = [&folder](Trainer& trainer) { folder.save(trainer, 3); };
   (void)run(four, sampling(four, 0), once_more);
   rest = run(four, sampling(four, 0), resuming(folder, 3, 4, &note));
   CHECK(note == "classes are sampled in 2 shards as before (head.sample.shards)");
   CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
-  // A new head has its own.
+  // A new head has its own number of shards.
   (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::left));
   CHECK(note.empty());
 }

@@ -26,15 +26,15 @@ struct Way {
 };
 
 inline test::ModelPointer network(const Way& way) {
-  ModelDescription model({8, 8, 3});
-  model.then("conv1", Convolution::describe({.in = 3, .out = 7, .stride = 2}));
-  model.then("bn1", BatchNorm::describe({.channels = 7, .activation = NormActivation::prelu, .slope_name = "prelu1"}));
-  model.then("conv2", Convolution::describe({.in = 7, .out = 5}));
-  model.then("bn2", BatchNorm::describe({.channels = 5, .activation = NormActivation::relu}));
-  model.then("flatten", Flatten::describe());
-  model.then("fc", Linear::describe({.in = 80, .out = 6}));
+  ModelSpec model({8, 8, 3});
+  model.then("conv1", Convolution::spec({.in = 3, .out = 7, .stride = 2}));
+  model.then("bn1", BatchNorm::spec({.channels = 7, .activation = NormActivation::prelu, .slope_name = "prelu1"}));
+  model.then("conv2", Convolution::spec({.in = 7, .out = 5}));
+  model.then("bn2", BatchNorm::spec({.channels = 5, .activation = NormActivation::relu}));
+  model.then("flatten", Flatten::spec());
+  model.then("fc", Linear::spec({.in = 80, .out = 6}));
   for (const auto& [name, request] : way.requests) model.place(name, request);
-  return std::make_shared<ModelDescription>(std::move(model));
+  return std::make_shared<ModelSpec>(std::move(model));
 }
 
 inline Experiment experiment_of(const Way& way, OptimizerType optimizer = OptimizerType::sgd,
@@ -46,7 +46,7 @@ inline Experiment experiment_of(const Way& way, OptimizerType optimizer = Optimi
   return experiment;
 }
 
-/// Every axis, cut and way of holding state, and none.
+/// Layouts with every axis, every partition and every way of holding state, and the serial one.
 inline std::vector<Way> ways() {
   const PlacementRequest column{Parallel::column, Axis::tp};
   const PlacementRequest row{Parallel::row, Axis::tp};
@@ -65,6 +65,7 @@ inline std::vector<Way> ways() {
           {{Mesh(2, 1, 2), 2, Logits::fused, {}, {Axis::dp}}},
           {{Mesh(2, 2), 2, Logits::sharded, {}, {Axis::pp}}},
           {{Mesh(1, 1, 4), 4, Logits::transposed}},
+          {{Mesh(2, 1, 2), 2, Logits::sharded, {}, every_axis, {5, 0, 2, 4}}},
           {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
 }
 

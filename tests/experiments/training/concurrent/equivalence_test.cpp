@@ -28,8 +28,8 @@ Mesh random_mesh(RandomStream& draws) {
 /// The type of the computation.
 struct Types {
   DType (*draw)(RandomStream&);
-  /// A norm over two values of a channel gives -1 and 1 whatever they are, and a gradient that is nothing but rounding:
-  /// so many samples a group are the least that says something.
+  /// The smallest sample group that tests anything: a norm over two values of a channel always gives -1 and 1, and its
+  /// gradient is only rounding error.
   std::int64_t least_normalised;
 };
 constexpr Types wide{[](RandomStream& draws) { return draws.below(2) == 0 ? DType::f64 : DType::f32; }, 4};
@@ -48,7 +48,7 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   const std::int64_t groups = layout.mesh.size(Axis::dp) * layout.micro_batches;
   const std::int64_t least = options.with_norms ? types.least_normalised * groups : 1;
   std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
-  // A synchronised norm's groups are the micro-batches, which those of the reference cut elsewhere if they are uneven.
+  // The groups of a synchronised norm are the micro-batches; uneven ones differ from those of the reference.
   if (options.synchronized) batch -= batch % groups;
   const DType dtype = types.draw(draws);
   Experiment experiment =
@@ -63,10 +63,13 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   if (draws.below(3) == 0) experiment.train.shard = ShardedState::optimizer;
   experiment.train.bucket_bytes = std::int64_t{1} << draws.below(14);
   experiment.data.augmentation.shift = 1;
-  if (dtype == DType::bf16 && !adamw && draws.below(2) == 0) experiment.train.optimizer.weights = DType::bf16;
+  if (size_of(dtype) == 2 && !adamw && draws.below(2) == 0) experiment.train.optimizer.weights = dtype;
   layout.over = test::random_axes(draws);
+  if (draws.below(3) == 0)
+    layout.split = test::random_split(draws, experiment.head.classes, layout.mesh.size(layout.over));
   CAPTURE(seed);
   CAPTURE(to_string(layout.over));
+  CAPTURE(layout.split);
   test::check_against_reference(experiment, model, layout, options.synchronized);
 }
 
@@ -85,7 +88,7 @@ TEST_CASE("random models over random layouts equal their serial reference") {
   for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, wide);
 }
 
-TEST_CASE("random models over random layouts equal their serial reference in bf16, mixed and pure, and in f16") {
+TEST_CASE("random models over random layouts equal their serial reference in bf16 and f16, mixed and pure") {
   constexpr std::uint64_t first = 1000;
   const std::uint64_t cases = setting("HEDDLE_TEST_LAYOUTS", 300) / 5;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) check_random_case(seed, narrow);
@@ -99,6 +102,8 @@ TEST_CASE("plan counts what random layouts hold and send, rank by rank, to the b
     Experiment experiment = test::small_experiment(20, 4 * layout.mesh.size() + 1, 6, DType::f32);
     if (draws.below(2) == 0) experiment.train.shard = ShardedState::optimizer;
     layout.over = test::random_axes(draws);
+    if (draws.below(2) == 0)
+      layout.split = test::random_split(draws, experiment.head.classes, layout.mesh.size(layout.over));
     CAPTURE(seed);
     CAPTURE(to_string(layout.mesh));
     CAPTURE(to_string(layout.over));
@@ -124,14 +129,14 @@ TEST_CASE("the same run twice gives the same bits") {
   CHECK(first.weights == second.weights);
 }
 
-TEST_CASE("running statistics are those of the whole batch, whatever its cut") {
+TEST_CASE("running statistics are those of the whole batch, however it is split") {
   const Experiment experiment = test::small_experiment(10, 12, 4, DType::f64);
-  // One norm right after the images: its inputs do not depend on how groups were normalised.
-  ModelDescription description({8, 8, 3});
-  description.then("bn", BatchNorm::describe({.channels = 3}));
-  description.then("flatten", Flatten::describe());
-  description.then("fc", Linear::describe({.in = 192, .out = 4}));
-  const auto model = std::make_shared<ModelDescription>(description);
+  // The model has one norm right after the images, whose inputs do not depend on the groups of other norms.
+  ModelSpec description({8, 8, 3});
+  description.then("bn", BatchNorm::spec({.channels = 3}));
+  description.then("flatten", Flatten::spec());
+  description.then("fc", Linear::spec({.in = 192, .out = 4}));
+  const auto model = std::make_shared<ModelSpec>(description);
   const test::Outcome whole = test::train(experiment, model, {Mesh(), 1, Logits::sharded}, 1);
   for (const Layout& layout : {Layout{Mesh(), 5}, Layout{Mesh(3), 1}, Layout{Mesh(4), 3}, Layout{Mesh(2, 1, 2), 2}}) {
     const test::Outcome cut = test::train(experiment, model, layout, 1);

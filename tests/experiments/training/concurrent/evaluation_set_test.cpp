@@ -1,4 +1,4 @@
-// Sets of pairs that a run is evaluated by, from the files to the results.
+// Evaluation sets of a run, from their files to the results.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -111,7 +111,7 @@ TEST_CASE("a folder with a list and a .bin of the same images give the same resu
   CHECK(first.genuine == 20);
   CHECK(first.impostors == 20);
   CHECK(first.verification.folds == 10);
-  CHECK(first.roc.area > 0.6);  // half would be guessing
+  CHECK(first.roc.area > 0.6);  // guessing would give 0.5
   CHECK(first.verification.tar_at_far.size() == 1);
   CHECK(second.roc.area == first.roc.area);
   CHECK(second.best_threshold == first.best_threshold);
@@ -125,7 +125,7 @@ TEST_CASE("a folder with a list and a .bin of the same images give the same resu
   CHECK(two.evaluation->sets[0].verified->roc.area == doctest::Approx(first.roc.area).epsilon(1e-3));
 }
 
-TEST_CASE("templates of one image verify as their images do, and probes that stand in the gallery are found") {
+TEST_CASE("templates of one image give the results of their images, and probes that are in the gallery are found") {
   const FaceFiles files;
   std::string templates;
   std::string pairs;
@@ -144,14 +144,14 @@ TEST_CASE("templates of one image verify as their images do, and probes that sta
   grouped.type = EvaluationSetType::templates;
   grouped.templates = written("templates.txt", templates);
   grouped.list = written("template_pairs.txt", pairs);
-  EvaluationSetConfig asked = files.pairs("identification");
-  asked.type = EvaluationSetType::identification;
-  asked.gallery = written("gallery.txt", gallery);
-  asked.distractors = written("distractors.txt", others);
-  asked.probes = written("probes.txt", gallery + "20_b.ppm\tsomebody else\n");
+  EvaluationSetConfig probed = files.pairs("identification");
+  probed.type = EvaluationSetType::identification;
+  probed.gallery = written("gallery.txt", gallery);
+  probed.distractors = written("distractors.txt", others);
+  probed.probes = written("probes.txt", gallery + "20_b.ppm\tsomebody else\n");
 
   Experiment experiment = small_run();
-  experiment.evaluation.sets = {files.pairs("images"), grouped, asked};
+  experiment.evaluation.sets = {files.pairs("images"), grouped, probed};
   const VariantResult result = run_variant(experiment, "base");
   REQUIRE(result.evaluation);
   const std::vector<EvaluatedSet>& sets = result.evaluation->sets;
@@ -166,13 +166,13 @@ TEST_CASE("templates of one image verify as their images do, and probes that sta
   CHECK(found.rates[0] == 1);
   CHECK(sets[2].accuracy() == 1);
 
-  asked.probes = written("probes.txt", "20_b.ppm\tsomebody else\n");
-  experiment.evaluation.sets = {asked};
+  probed.probes = written("probes.txt", "20_b.ppm\tsomebody else\n");
+  experiment.evaluation.sets = {probed};
   CHECK(message_of<InputError>([&] { (void)run_variant(experiment, "base"); }) ==
-        fmt::format("{}: none of 1 probes is of a person in {}", asked.probes, asked.gallery));
+        fmt::format("{}: none of 1 probes shows a person in {}", probed.probes, probed.gallery));
 }
 
-TEST_CASE("evaluations during training change no loss, stand in their steps, and keep the best checkpoint") {
+TEST_CASE("evaluations during training change no loss, are recorded at their steps, and keep the best checkpoint") {
   const FaceFiles files;
   Experiment experiment = small_run();
   experiment.mesh.dp = 2;
@@ -208,13 +208,13 @@ TEST_CASE("evaluations during training change no loss, stand in their steps, and
   CHECK(kept.number(best->steps, "accuracy on drawn") == best->accuracy);
   CHECK(CheckpointFolder(folder / "checkpoint").latest() == 8);
 
-  // A run that goes on compares with what was kept before.
+  // A resumed run compares with the checkpoint that was kept before.
   experiment.train.steps = 9;
   const VariantResult longer = run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .resume = true});
   REQUIRE(longer.evaluation);
   REQUIRE(longer.evaluation->best);
   CHECK(longer.evaluation->best->accuracy >= best->accuracy);
-  // One that begins anew does not.
+  // A new run does not.
   experiment.train.steps = 1;
   (void)run_variant(experiment, "base", {.checkpoints = folder / "checkpoint"});
   CHECK(!kept.latest());
@@ -252,8 +252,7 @@ TEST_CASE("sets that cannot be used are refused before the first step, with thei
   CHECK(refused({}) == "evaluation: every: expected sets to evaluate, in evaluation.sets");
   experiment.evaluation.every = 0;
   experiment.evaluation.keep_best = true;
-  CHECK(refused({drawn("a")}) ==
-        "evaluation: keep_best: expected evaluation.every, the steps after which checkpoints are judged");
+  CHECK(refused({drawn("a")}) == "evaluation: keep_best: expected evaluation.every, the steps between evaluations");
 }
 
 TEST_CASE("a plan sends as much for its sets as the run does") {

@@ -27,7 +27,7 @@ Floats at_degrees(const std::vector<double>& degrees) {
 
 }  // namespace
 
-TEST_CASE("rank-1 is the share of nearest neighbours by angle, whatever the lengths") {
+TEST_CASE("rank-1 is the share of correct nearest neighbours by angle, whatever the lengths") {
   Floats gallery = at_degrees({0, 90, 180});
   gallery[0] *= 100;
   const Labels gallery_labels = {5, 6, 7};
@@ -44,7 +44,7 @@ TEST_CASE("rank-1 resolves ties to the first row, and embeddings without directi
   CHECK(rank1({gallery, gallery_labels}, {test, Labels{2, 3, 1}}) == 0);
   const Floats wide(9, 1.0F);
   CHECK_THROWS_WITH(rank1({gallery, gallery_labels}, {wide, Labels{1, 2, 3}}),
-                    "evaluation: test embeddings of 3 numbers do not compare with a gallery of 2");
+                    "evaluation: probes of dimension 3 cannot be compared with a gallery of dimension 2");
   CHECK_THROWS_WITH(rank1({gallery, Labels{1, 2, 3, 4}}, {test, Labels{1, 2, 3}}),
                     "evaluation: 6 numbers are not the embeddings of 4 images");
 }
@@ -70,7 +70,7 @@ TEST_CASE("pairs are balanced, true to the labels, distinct and a function of th
   CHECK(balanced_pairs(Labels{1, 1}, 10, {1}).empty());
 }
 
-TEST_CASE("verification of embeddings that are right everywhere") {
+TEST_CASE("verification of embeddings that classify every pair correctly") {
   // Squared distance of equal directions: 0; of right angles: 2. Threshold 0.01 is the lowest that is always right.
   Floats values;
   Labels labels;
@@ -85,7 +85,7 @@ TEST_CASE("verification of embeddings that are right everywhere") {
   CHECK(result->accuracy == 1);
   CHECK(result->deviation == 0);
   CHECK(result->threshold == doctest::Approx(0.01));
-  CHECK(result->tar_at_far.empty());  // 400 impostor pairs say nothing about one in a thousand
+  CHECK(result->tar_at_far.empty());  // 400 impostor pairs are too few for a rate of one in a thousand
 }
 
 TEST_CASE("verification by hand: fold accuracies, their population deviation, the thresholds") {
@@ -99,16 +99,16 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
   CHECK(right->accuracy == 1);
   CHECK(right->threshold == doctest::Approx(1.0).epsilon(0.011));
 
-  // Genuine pairs at 180 degrees (4), impostors at 90 (2): of thresholds below 4, up to 2 all refuse, above all that
-  // are impostors pass. The best refuses all: threshold 0, half right in both folds.
+  // Genuine pairs are at 180 degrees (4), impostors at 90 (2). Thresholds up to 2 refuse every pair, higher ones accept
+  // the impostors. The best is 0, which refuses all: both folds are half right.
   const auto wrong = verify_drawn({at_degrees({0, 180, 90, 270}), labels}, {}, {1});
   REQUIRE(wrong.has_value());
   CHECK(wrong->accuracy == 0.5);
   CHECK(wrong->deviation == 0);
   CHECK(wrong->threshold == 0);
 
-  // One of two genuine pairs is at distance 0, one at 4; all impostors are at 2. In the fold of the near pair the other
-  // fold teaches to refuse all (0.5 right); in the other, threshold 0.01 (0.5 right) as well.
+  // One of the two genuine pairs is at distance 0, one at 4; all impostors are at 2. The fold of the near pair gets
+  // from the other fold a threshold that refuses all (0.5 right); the other gets threshold 0.01 (0.5 right).
   const auto mixed = verify_drawn({at_degrees({0, 0, 90, 270}), labels}, {}, {1});
   REQUIRE(mixed.has_value());
   CHECK(mixed->accuracy == 0.5);
@@ -122,8 +122,8 @@ TEST_CASE("the deviation is that of the population") {
   const auto result = verify_drawn({at_degrees(degrees), labels}, {.folds = 3}, {4});
   REQUIRE(result.has_value());
   CHECK(result->pairs == 6);
-  // A fold is one genuine and one impostor pair. Folds of people 0 and 1 learn a small threshold and are right; that of
-  // person 2 learns it too, misses its genuine pair, and is half right: mean 5/6, deviation sqrt(2)/6.
+  // A fold is one genuine and one impostor pair. The folds of people 0 and 1 get a small threshold and are right; that
+  // of person 2 gets it too, misses its genuine pair, and is half right: mean 5/6, deviation sqrt(2)/6.
   CHECK(result->accuracy == doctest::Approx(5.0 / 6));
   CHECK(result->deviation == doctest::Approx(std::sqrt(2.0) / 6));
 }
@@ -133,7 +133,7 @@ TEST_CASE("too few pairs give no verification") {
   CHECK(!verify_drawn({at_degrees({0, 90}), Labels{0, 1}}, {}, {1}).has_value());
 }
 
-TEST_CASE("true accepts are counted nearer than the first impostor that may not pass") {
+TEST_CASE("true accepts are nearer than the first impostor that must be refused") {
   // 100 people with two images: 100 genuine pairs, 19,800 impostors. Image 2i is unit vector i; its partner leans away
   // by 1, 2 ... 100 steps towards an axis of its own, so impostors are at distance 2 or a little less.
   constexpr int people = 100;

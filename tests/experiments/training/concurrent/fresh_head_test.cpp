@@ -46,7 +46,7 @@ TEST_CASE("adamw counts a fresh head's steps from its own first one, also when t
     };
     const std::vector<double> drawn = fresh(2);
     const std::vector<double> stepped = fresh(3);
-    // The first step of Adam is as long as the learning rate in every element.
+    // The first step of Adam has the length of the learning rate in every element.
     double longest = 0;
     for (std::size_t i = 0; i < drawn.size(); ++i) longest = std::max(longest, std::abs(stepped[i] - drawn[i]));
     CHECK(longest == doctest::Approx(experiment.train.optimizer.learning_rate).epsilon(1e-4));
@@ -57,7 +57,7 @@ TEST_CASE("adamw counts a fresh head's steps from its own first one, also when t
     (void)run(way, experiment, saving(folder, 2));
     (void)run(way, experiment, saving_fresh);
     CHECK(run(way, experiment, resuming(folder, 3, 4)).state.at("head.weight") == whole);
-    // So does one that holds the classes in the other way.
+    // A run that holds the classes in the other way counts the same steps.
     Way other = way;
     other.head = parallel == HeadParallel::sharded ? HeadParallel::replicated : HeadParallel::sharded;
     Experiment elsewhere = experiment;

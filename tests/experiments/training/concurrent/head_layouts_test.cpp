@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/training/run.h"
+#include "tests/support/difference.h"
 #include "tests/support/layouts.h"
 
 namespace heddle {
@@ -13,7 +14,7 @@ namespace {
 using test::Layout;
 
 test::ModelPointer small_model() {
-  return std::make_shared<ModelDescription>(
+  return std::make_shared<ModelSpec>(
       make_model({.type = ModelType::mlp, .embedding = 6, .hidden = {9}}, {.channels = 3, .height = 8, .width = 8}));
 }
 
@@ -45,10 +46,75 @@ TEST_CASE("a replicated head trains as one rank that has all classes and samples
               test::Outcome outcome = test::train(experiment, model, layout, 3);
               for (std::size_t i = 0; i < reference.losses.size(); ++i)
                 CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance));
-              CHECK(outcome.gradients.erase("head.weight") == 1);  // the reference's is never a tensor
+              CHECK(outcome.gradients.erase("head.weight") == 1);  // the reference has no such tensor
               CHECK(test::largest_difference(outcome.gradients, reference.gradients).error <= tolerance);
               CHECK(test::largest_difference(outcome.weights, reference.weights).error <= tolerance);
             }
+        }
+}
+
+namespace {
+
+/// A plain softmax with biases.
+void make_plain(HeadConfig& head) {
+  head.margin = {.scale = 1};
+  head.normalize = false;
+  head.bias = true;
+}
+
+const std::vector<Layout> replicated_layouts{
+    {Mesh(2), 2}, {Mesh(3), 1, Logits::fused}, {Mesh(1, 1, 2), 3}, {Mesh(2, 2), 2}};
+
+}  // namespace
+
+TEST_CASE("a replicated head with biases trains as one rank that has all classes and samples") {
+  const test::ModelPointer model = small_model();
+  for (const OptimizerType type : {OptimizerType::sgd, OptimizerType::adamw})
+    for (const ShardedState state : {ShardedState::none, ShardedState::optimizer})
+      for (const Layout& layout : replicated_layouts) {
+        Experiment experiment = test::small_experiment(11, 24, 6, DType::f64);
+        make_plain(experiment.head);
+        experiment.train.optimizer.type = type;
+        experiment.train.optimizer.decay_norms_and_biases = false;
+        experiment.train.shard = state;
+        experiment.train.clip.norm = 0.05;
+        CAPTURE(to_string(layout.mesh));
+        CAPTURE(static_cast<int>(type));
+        CAPTURE(static_cast<int>(state));
+        test::Outcome reference = test::train(experiment, model, test::reference_of(layout), 3);
+        reference.weights["head.bias"] = reference.state.at("head.bias");
+        experiment.head.parallel = HeadParallel::replicated;
+        const test::Outcome outcome = test::train(experiment, model, layout, 3);
+        for (std::size_t i = 0; i < reference.losses.size(); ++i)
+          CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(1e-12));
+        CHECK(test::largest_difference(outcome.weights, reference.weights).error <= 1e-11);
+      }
+}
+
+TEST_CASE("a replicated head with 16-bit state trains as a sharded one with the same state, and holds what plan says") {
+  const test::ModelPointer model = small_model();
+  for (const auto& [weights, momentum] :
+       {std::pair(WeightState::bf16, MomentumState::bf16), std::pair(WeightState::f16, MomentumState::f16)})
+    for (const bool is_plain : {false, true})
+      for (const ShardedState state : {ShardedState::none, ShardedState::optimizer})
+        for (const Layout& layout : replicated_layouts) {
+          Experiment experiment = test::small_experiment(11, 24, 6, DType::f32);
+          if (is_plain) make_plain(experiment.head);
+          experiment.head.weights = weights;
+          experiment.head.momentum = momentum;
+          experiment.train.shard = state;
+          CAPTURE(to_string(layout.mesh));
+          CAPTURE(static_cast<int>(weights));
+          CAPTURE(is_plain);
+          const test::Outcome reference = test::train(experiment, model, test::reference_of(layout), 3);
+          experiment.head.parallel = HeadParallel::replicated;
+          const test::Outcome outcome = test::train(experiment, model, layout, 3);
+          const double epsilon = weights == WeightState::bf16 ? 0x1p-8 : 0x1p-11;
+          for (std::size_t i = 0; i < reference.losses.size(); ++i)
+            CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(epsilon));
+          // A few elements are rounded to their other neighbour.
+          CHECK(test::difference(outcome.weights.at("head.weight"), reference.weights.at("head.weight")) < 2 * epsilon);
+          CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout));
         }
 }
 
@@ -110,7 +176,7 @@ TEST_CASE("with micro-batches and a sample no rank holds anything as large as it
     return result.ranks[0].peak.total();
   };
   const auto logits = [](std::int64_t classes, std::int64_t batch) { return batch * classes / 2 * 4; };
-  // A recipe's shape: 2 million classes, 8 micro-batches of 256; and a small one, which runs.
+  // The shape of a recipe, 2 million classes and 8 micro-batches of 256, and a small shape that is run.
   CHECK(peak(DeviceType::plan, 2'000'000, 2048, 512) < logits(2'000'000, 2048) * 55 / 100);
   const std::int64_t planned = peak(DeviceType::plan, 20'000, 512, 16);
   CHECK(planned < logits(20'000, 512) / 7);

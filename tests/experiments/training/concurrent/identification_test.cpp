@@ -31,20 +31,20 @@ double cosine_of(const float* a, const float* b, std::size_t dimension) {
 
 }  // namespace
 
-TEST_CASE("identification equals every cosine sorted, over the borders of blocks, with distractors and strangers") {
+TEST_CASE("identification equals sorting all cosines, across blocks, with distractors and unknown probes") {
   constexpr std::size_t dimension = 16;
   constexpr std::size_t images = 9000;  // more than a block
-  constexpr std::size_t asked = 1100;
+  constexpr std::size_t probe_count = 1100;
   Device device(make_backend("cpu"));
   const std::vector<float> gallery = random_rows(images * dimension, 1);
-  std::vector<float> probes = random_rows(asked * dimension, 2);
-  std::vector<std::int64_t> people(images, nobody);
-  std::vector<std::int64_t> labels(asked);
+  std::vector<float> probes = random_rows(probe_count * dimension, 2);
+  std::vector<std::int64_t> people(images, distractor);
+  std::vector<std::int64_t> labels(probe_count);
   for (std::size_t i = 0; i < 500; ++i) people[17 * i + 3] = static_cast<std::int64_t>(i / 2);
-  for (std::size_t i = 0; i < asked; ++i) {
-    labels[i] = static_cast<std::int64_t>(i % 300);  // 250 and above are strangers
+  for (std::size_t i = 0; i < probe_count; ++i) {
+    labels[i] = static_cast<std::int64_t>(i % 300);  // 250 and above are unknown
     if (labels[i] >= 250) continue;
-    // Near to one of the person's two images, more or less.
+    // The probe is near one of the person's two images, by different shares.
     const float share = static_cast<float>(i % 7) / 4;
     const std::size_t mate = 17 * (2 * static_cast<std::size_t>(labels[i]) + i % 2) + 3;
     for (std::size_t k = 0; k < dimension; ++k) probes[i * dimension + k] += 2 * share * gallery[mate * dimension + k];
@@ -57,7 +57,7 @@ TEST_CASE("identification equals every cosine sorted, over the borders of blocks
   std::vector<double> right;
   std::vector<double> unknown;
   std::int64_t known = 0;
-  for (std::size_t i = 0; i < asked; ++i) {
+  for (std::size_t i = 0; i < probe_count; ++i) {
     std::vector<std::pair<double, std::size_t>> all;
     for (std::size_t j = 0; j < images; ++j)
       all.emplace_back(-cosine_of(&probes[i * dimension], &gallery[j * dimension], dimension), j);
@@ -78,7 +78,7 @@ TEST_CASE("identification equals every cosine sorted, over the borders of blocks
   for (std::size_t r = 0; r < found.size(); ++r) CHECK(result.rates[r] == found[r] / static_cast<double>(known));
   CHECK(result.rates[0] < result.rates[3]);
   std::sort(unknown.begin(), unknown.end(), std::greater<>());
-  REQUIRE(result.tpir_at_fpir.size() == 2);  // 200 strangers say nothing about one in a thousand
+  REQUIRE(result.tpir_at_fpir.size() == 2);  // 200 unknown probes are too few for a rate of one in a thousand
   for (const TpirAtFpir& point : result.tpir_at_fpir) {
     const double refused = unknown[unknown.size() / (point.exponent == 1 ? 10 : 100)];
     const auto identified = std::count_if(right.begin(), right.end(), [&](double cosine) { return cosine > refused; });
@@ -86,7 +86,7 @@ TEST_CASE("identification equals every cosine sorted, over the borders of blocks
   }
 }
 
-TEST_CASE("among equally near images the first comes first, and what has no direction is nobody's") {
+TEST_CASE("equally near images are ranked in their order, and images without direction match no probe") {
   Device device(make_backend("cpu"));
   const std::vector<float> gallery{1, 0, 1, 0, 0, 0};
   const std::vector<float> probes{2, 0, 3, 0, std::numeric_limits<float>::quiet_NaN(), 0};
@@ -96,9 +96,9 @@ TEST_CASE("among equally near images the first comes first, and what has no dire
   CHECK(result.known == 3);
   CHECK(result.rates[0] == doctest::Approx(1.0 / 3));
   CHECK(result.rates[1] == doctest::Approx(2.0 / 3));
-  const std::vector<std::int64_t> strangers{7, 8, 9};
-  CHECK_THROWS_WITH(identify({gallery, people}, {probes, strangers}, device),
-                    "evaluation: none of 3 probes is of a person in the gallery");
+  const std::vector<std::int64_t> other_people{7, 8, 9};
+  CHECK_THROWS_WITH(identify({gallery, people}, {probes, other_people}, device),
+                    "evaluation: none of 3 probes shows a person in the gallery");
 }
 
 TEST_CASE("a template is the mean of its media, each the mean of its images, scaled to length 1") {

@@ -14,14 +14,14 @@ using namespace heddle;
 
 namespace {
 
-/// What the parser makes of a text.
+/// Parses a text.
 PairFile parsed(const std::string& text) {
   const Scratch folder;
   write_file_atomically(folder / "pairs.txt", text);
   return read_pair_file(folder / "pairs.txt");
 }
 
-/// The error without the folder's name.
+/// The error for this list, without the folder's name.
 std::string refused_list(const std::string& text) {
   const std::string message = message_of<InputError>([&] { (void)parsed(text); });
   return message.substr(message.rfind("pairs.txt"));
@@ -37,7 +37,7 @@ void check_pair(const NamedPair& pair, const std::string& first, const std::stri
 
 }  // namespace
 
-TEST_CASE("LFW's pairs are read with and without a header, of one set and of several") {
+TEST_CASE("LFW's pairs are read with and without a header, with one set and with several") {
   const std::string body = "Ann_Li\t1\t12\nAnn_Li\t3\tBo_Ek\t12345\n";
   for (const std::string header : {"", "1\n", "1\t1\n",
                                    "\xEF\xBB\xBF"
@@ -52,7 +52,7 @@ TEST_CASE("LFW's pairs are read with and without a header, of one set and of sev
     check_pair(file.pairs[1], "Ann_Li/Ann_Li_0003", "Bo_Ek/Bo_Ek_12345", false, first + 1);
   }
   CHECK(parsed("2\t1\n" + body + body).pairs.size() == 4);
-  // Blanks in place of tabs, line ends of Windows, and no end of the last line.
+  // Blanks instead of tabs, line ends of Windows, and a last line without an end.
   const PairFile other = parsed("2\r\nA 1 2\r\nA  3 4 \r\nA 1 B 2\r\nB 1 A 2");
   REQUIRE(other.pairs.size() == 4);
   check_pair(other.pairs[1], "A/A_0003", "A/A_0004", true, 3);
@@ -67,14 +67,14 @@ TEST_CASE("PLSC's pairs are two files and a label") {
   check_pair(file.pairs[1], "c", "7", false, 2);
 }
 
-TEST_CASE("a wrong list of pairs is refused with its line and the reason") {
+TEST_CASE("a wrong list of pairs is refused with the line and the reason") {
   CHECK(refused_list("") == "pairs.txt: there are no pairs in it");
   CHECK(refused_list("\n \n") == "pairs.txt: there are no pairs in it");
   CHECK(refused_list("500\n") == "pairs.txt: there are no pairs in it");
-  CHECK(refused_list("Ann_Li\n") == "pairs.txt: line 1: expected a pair, or how many there are, got \"Ann_Li\"");
-  CHECK(refused_list("0\nA\t1\t2\n") == "pairs.txt: line 1: expected a pair, or how many there are, got \"0\"");
+  CHECK(refused_list("Ann_Li\n") == "pairs.txt: line 1: expected a pair or the number of pairs, got \"Ann_Li\"");
+  CHECK(refused_list("0\nA\t1\t2\n") == "pairs.txt: line 1: expected a pair or the number of pairs, got \"0\"");
   CHECK(refused_list("99999999999999999999\n") ==
-        "pairs.txt: line 1: expected a pair, or how many there are, got \"99999999999999999999\"");
+        "pairs.txt: line 1: expected a pair or the number of pairs, got \"99999999999999999999\"");
   CHECK(refused_list("A\t1\t2\nA\t1\tx\n") == "pairs.txt: line 2: expected the number of a photograph of A, got \"x\"");
   CHECK(refused_list("A\t1\t0\n") == "pairs.txt: line 1: expected the number of a photograph of A, got \"0\"");
   CHECK(refused_list("A\t1\t-2\n") == "pairs.txt: line 1: expected the number of a photograph of A, got \"-2\"");
@@ -86,10 +86,10 @@ TEST_CASE("a wrong list of pairs is refused with its line and the reason") {
   CHECK(refused_list("a.jpg\tb.jpg\t1\nA\t1\tB\t2\n") ==
         "pairs.txt: line 2: expected \"file file 1\" or \"file file 0\", got \"A\\t1\\tB\\t2\"");
   CHECK(refused_list(std::string("a.jpg\tb.jpg\t1\n\0\t1\t1\n", 20)) ==
-        "pairs.txt: line 2: has a byte 0, so this is not a text");
-  CHECK(refused_list("2\nA\t1\t2\nA\t1\tB\t2\n") == "pairs.txt: line 1: announces 1 x 2 x 2 pairs, there are 2");
+        "pairs.txt: line 2: contains a zero byte, so this is not a text file");
+  CHECK(refused_list("2\nA\t1\t2\nA\t1\tB\t2\n") == "pairs.txt: line 1: announces 1 x 2 x 2 pairs, but there are 2");
   CHECK(refused_list("1000000000\t1000000000\nA\t1\t2\n") ==
-        "pairs.txt: line 1: announces 1000000000 x 2 x 1000000000 pairs, there are 1");
+        "pairs.txt: line 1: announces 1000000000 x 2 x 1000000000 pairs, but there are 1");
   CHECK(
       refused_list("1\nA\t1\tB\t2\nA\t1\t2\n") ==
       "pairs.txt: line 2: expected a pair of one person: line 1 announces sets of 1 pairs of one person, then as many "
@@ -99,7 +99,7 @@ TEST_CASE("a wrong list of pairs is refused with its line and the reason") {
         (folder / "none.txt").string() + ": cannot be read: No such file or directory");
 }
 
-TEST_CASE("pairs of images that are not there name the line, the pair and the file") {
+TEST_CASE("missing images of pairs are refused with the line, the pair and the file") {
   const Scratch folder;
   const auto touch = [&](const char* name) {
     std::filesystem::create_directories((folder / name).parent_path());
@@ -125,7 +125,7 @@ TEST_CASE("pairs of images that are not there name the line, the pair and the fi
         (folder / "none").string() + ": there is no such folder");
 }
 
-TEST_CASE("mutated lists of pairs are read or refused, never worse") {
+TEST_CASE("mutated lists of pairs are read or refused") {
   const std::string lists[] = {"1\t2\nA\t1\t2\nA\t3\t4\nA\t1\tB\t2\nB\t1\tA\t2\n", "a/1.jpg\tb/2.jpg\t1\nc d\te\t0\n"};
   const Scratch folder;
   const std::filesystem::path path = folder / "pairs.txt";

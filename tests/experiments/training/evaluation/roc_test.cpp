@@ -14,7 +14,7 @@ using namespace heddle;
 
 namespace {
 
-/// A set of roc.txt: what scikit-learn was given, and its curves.
+/// A set of roc.txt: scikit-learn's input and its curves.
 struct LearnedCurve {
   std::vector<ComparedPair> pairs;
   std::map<std::string, std::vector<RocPoint>> points;
@@ -62,7 +62,7 @@ void check_equal(const std::vector<RocPoint>& ours, const std::vector<RocPoint>&
 
 }  // namespace
 
-TEST_CASE("curves of rates equal scikit-learn's roc_curve, with and without intermediate points, bit for bit") {
+TEST_CASE("ROC curves equal scikit-learn's roc_curve, with and without intermediate points, bit for bit") {
   const auto curves = learned_curves();
   CHECK(curves.size() == 5);
   for (const auto& [name, curve] : curves) {
@@ -85,5 +85,5 @@ TEST_CASE("pairs without direction are accepted last, and a curve needs pairs of
   CHECK(roc.points[3].tar == 1);
   CHECK(roc.area == 0.5);
   CHECK_THROWS_WITH(roc_curve(std::vector<ComparedPair>{{1, true}}),
-                    "evaluation: a curve of rates needs pairs of one person and pairs of two");
+                    "evaluation: a ROC curve needs pairs of one person and pairs of two people");
 }

@@ -1,10 +1,10 @@
-// The lists of templates and of people, from files that nobody has checked.
+// Lists of templates and lists for identification.
 #include <filesystem>
 
 #include <doctest/doctest.h>
 
+#include "experiments/training/evaluation/files/column_reader.h"
 #include "experiments/training/evaluation/files/labelled_file.h"
-#include "experiments/training/evaluation/files/list_reader.h"
 #include "experiments/training/evaluation/files/template_file.h"
 #include "experiments/training/evaluation/protocol/identification.h"
 #include "framework/files/atomic_file.h"
@@ -48,7 +48,7 @@ TEST_CASE("templates are read with their images, each once, and pairs by the tem
   CHECK(set.pairs == std::vector<Pair>{{1, 0, true}, {0, 1, false}});
 }
 
-TEST_CASE("wrong lists of templates are refused with their line") {
+TEST_CASE("wrong lists of templates are refused with the line") {
   const ListFiles files;
   const auto refused = [&](const std::string& templates, const std::string& pairs) {
     const auto list = files.write("t.txt", templates);
@@ -66,14 +66,14 @@ TEST_CASE("wrong lists of templates are refused with their line") {
   CHECK(refused("a.png 1 1\n", "1 1\n") == "p.txt: line 1: expected \"template template 1\", got \"1 1\"");
 }
 
-TEST_CASE("galleries, distractors and probes are read in this order, with one number for each person") {
+TEST_CASE("galleries, distractors and probes are read in this order, with one label for each person") {
   const ListFiles files;
   const auto gallery = files.write("g.txt", "a.png\tAnn Li\nb.png\tBo\n");
   const auto probes = files.write("p.txt", "c.png\tBo\nd.png\tCy\n");
   const IdentificationSet set =
       read_identification_set(gallery, probes, files.write("d.txt", "d.png\nd.png\n"), files.folder());
   CHECK(set.gallery == 4);
-  CHECK(set.labels == std::vector<std::int64_t>{0, 1, nobody, nobody, 1, 2});
+  CHECK(set.labels == std::vector<std::int64_t>{0, 1, distractor, distractor, 1, 2});
   CHECK(set.files.back() == files.path("d.png"));
   CHECK(read_identification_set(gallery, probes, "", files.folder()).gallery == 2);
   const auto refused = [&](const std::string& text) {
@@ -82,14 +82,14 @@ TEST_CASE("galleries, distractors and probes are read in this order, with one nu
   };
   CHECK(refused("a.png\n") == files.path("g.txt") + ": line 1: expected \"image person\", got \"a.png\"");
   CHECK(refused("a.png A\n\ne.png A\n") == files.path("g.txt") + ": line 3: there is no file " + files.path("e.png"));
-  CHECK(refused("a.png Dee\n") == files.path("p.txt") + ": none of 2 probes is of a person in " + files.path("g.txt"));
+  CHECK(refused("a.png Dee\n") == files.path("p.txt") + ": none of 2 probes shows a person in " + files.path("g.txt"));
 }
 
 TEST_CASE("a list is read in pieces, and a line without an end is refused") {
   const ListFiles files;
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += fmt::format("image_{} {}\n", i, i % 7);
-  ListReader list(files.write("long.txt", text));
+  ColumnReader list(files.write("long.txt", text));
   std::int64_t lines = 0;
   while (list.next()) {
     REQUIRE(list.columns().size() == 2);
@@ -97,13 +97,13 @@ TEST_CASE("a list is read in pieces, and a line without an end is refused") {
     REQUIRE(list.number() == ++lines);
   }
   CHECK(lines == 200'000);
-  ListReader endless(files.write("endless.txt", "a b\n" + std::string(3'000'000, 'x')));
+  ColumnReader endless(files.write("endless.txt", "a b\n" + std::string(3'000'000, 'x')));
   CHECK(endless.next());
   CHECK(message_of<InputError>([&] { (void)endless.next(); }) ==
         files.path("endless.txt") + ": line 2: is longer than 65536 bytes, so this is not a list");
 }
 
-TEST_CASE("mutated lists of templates and people are read or refused, never worse") {
+TEST_CASE("mutated lists of templates and of people are read or refused") {
   const ListFiles files;
   const std::string templates = "a.png 30 1\nb.png 30 1\nc.png 7 2\n";
   const std::string people = "a.png\tAnn\nb.png\tBo\n";

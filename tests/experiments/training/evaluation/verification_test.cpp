@@ -23,7 +23,7 @@ std::vector<ComparedPair> drawn_pairs(std::size_t count, std::uint64_t seed) {
   return pairs;
 }
 
-/// The protocol as it is written down: every threshold counted anew on every fold.
+/// The protocol without shortcuts: every threshold is counted anew on every fold.
 struct PlainProtocol {
   double accuracy = 0;
   double deviation = 0;
@@ -67,7 +67,7 @@ PlainProtocol plain_protocol(const std::vector<ComparedPair>& pairs, std::size_t
 
 }  // namespace
 
-TEST_CASE("verification equals the protocol written out, also where folds are uneven") {
+TEST_CASE("verification equals the protocol without shortcuts, also with uneven folds") {
   for (const std::size_t count : {40U, 600U, 607U}) {
     const std::vector<ComparedPair> pairs = drawn_pairs(count, count);
     const Verification result = verify(pairs);
@@ -90,7 +90,7 @@ TEST_CASE("distances on a threshold are refused by it, and accepted by the next"
   CHECK(best_threshold(std::vector<ComparedPair>{{4, false}, {std::numeric_limits<double>::infinity(), true}}) == 0);
 }
 
-TEST_CASE("folds of a list that has all genuine pairs first hold as many of each kind") {
+TEST_CASE("a list that has all genuine pairs first is mixed, and its folds have equal numbers of each kind") {
   std::vector<ComparedPair> alternate = drawn_pairs(200, 3);
   std::vector<ComparedPair> blocks = alternate;
   std::stable_partition(blocks.begin(), blocks.end(), [](const ComparedPair& pair) { return pair.same; });
@@ -99,33 +99,33 @@ TEST_CASE("folds of a list that has all genuine pairs first hold as many of each
   CHECK(result.accuracy == expected.accuracy);
   CHECK(result.deviation == expected.deviation);
   CHECK(result.threshold == expected.threshold);
-  // View 2 has ten sets, each with its genuine pairs first: they are the folds as they stand.
+  // View 2 has ten sets, each with its genuine pairs first; the sets are the folds.
   std::vector<ComparedPair> sets = alternate;
   for (auto set = sets.begin(); set != sets.end(); set += 20)
     std::stable_partition(set, set + 20, [](const ComparedPair& pair) { return pair.same; });
   CHECK(verify(sets).accuracy == expected.accuracy);
 }
 
-TEST_CASE("a threshold of other pairs judges all, and the deviation is that of the folds") {
-  const std::vector<ComparedPair> teachers = drawn_pairs(2200, 5);
+TEST_CASE("a threshold chosen on other pairs is used for all pairs, and the deviation is that of the folds") {
+  const std::vector<ComparedPair> other_pairs = drawn_pairs(2200, 5);
   const std::vector<ComparedPair> pairs = drawn_pairs(1003, 6);
-  const double threshold = best_threshold(teachers);
+  const double threshold = best_threshold(other_pairs);
   const Verification result = verify_at(threshold, pairs);
   CHECK(result.threshold == threshold);
   CHECK(result.accuracy == right_share(pairs, 0, pairs.size(), threshold, true));
   CHECK(result.folds == 10);
   CHECK(result.deviation > 0);
   CHECK(result.accuracy <= right_share(pairs, 0, pairs.size(), best_threshold(pairs), true));
-  // One pair is enough to be judged.
+  // One pair is enough.
   CHECK(verify_at(1.0, std::vector<ComparedPair>{{0.5, true}}).accuracy == 1);
 }
 
-TEST_CASE("true accept rates stand where there are impostors enough for them, and nowhere else") {
+TEST_CASE("true accept rates are given only where there are enough impostors") {
   std::vector<ComparedPair> pairs;
   for (int i = 0; i < 500; ++i) pairs.push_back({i / 1024.0, true});
   for (int i = 0; i < 999; ++i) pairs.push_back({(256 + i) / 1024.0, false});
   std::vector<TarAtFar> rates = tar_at_far(pairs);
-  REQUIRE(rates.size() == 2);  // 999 impostors say nothing about one in a thousand
+  REQUIRE(rates.size() == 2);  // 999 impostors are too few for a rate of one in a thousand
   CHECK(rates[0].exponent == 1);
   CHECK(rates[0].tar == 355 / 500.0);  // 99 impostors pass: genuine pairs nearer than the hundredth
   CHECK(rates[1].exponent == 2);
@@ -142,5 +142,5 @@ TEST_CASE("a pair of an image that is not there is an error") {
   const std::vector<float> values{1, 0, 0, 1};
   const UnitRows rows(values, 2);
   CHECK_THROWS_WITH(compare(rows, std::vector<Pair>{{0, 1, true}, {0, 2, true}}),
-                    "evaluation: pair 1 compares images 0 and 2, of 2");
+                    "evaluation: pair 1 compares images 0 and 2, but there are 2");
 }

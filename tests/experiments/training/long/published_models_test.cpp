@@ -22,7 +22,7 @@ TEST_CASE("a shard of every new model trains as the whole does") {
     // 32 pixels are halved five times by VGG.
     Experiment experiment = test::small_experiment(10, 8, 6, DType::f64);
     experiment.data.synthetic_identities.image = {3, 32, 32};
-    const auto model = std::make_shared<ModelDescription>(make_model(configs[i], image_shape(experiment.data)));
+    const auto model = std::make_shared<ModelSpec>(make_model(configs[i], image_shape(experiment.data)));
     test::check_against_reference(experiment, model, {.mesh = Mesh(1, 1, 2)});
   }
 }

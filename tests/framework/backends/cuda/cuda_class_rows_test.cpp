@@ -162,7 +162,7 @@ void check_alike(const std::vector<Values>& state, const std::vector<Values>& ex
 
 TEST_CASE("class row kernels: loaded rows are the cpu's to the bit, and their norms") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const DType dtype : weight_types)
       for (const bool is_indexed : {false, true}) {
@@ -178,7 +178,7 @@ TEST_CASE("class row kernels: loaded rows are the cpu's to the bit, and their no
           return std::pair(has_rows ? rows.to_doubles() : Values(), inverse.to_doubles());
         };
         const auto [rows, inverse] = load(device, true);
-        const auto [expected, norms] = load(judge, true);
+        const auto [expected, norms] = load(reference, true);
         CHECK(rows == expected);
         CHECK(difference(inverse, norms) < (dtype == DType::f64 ? 1e-14 : 1e-6));
         CHECK(load(device, false).second == inverse);
@@ -187,7 +187,7 @@ TEST_CASE("class row kernels: loaded rows are the cpu's to the bit, and their no
 
 TEST_CASE("class row kernels: an sgd step without norms has the cpu's bits, in every type of state") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const DType weight : weight_types)
       for (const DType momentum : momentum_types(weight))
@@ -201,24 +201,24 @@ TEST_CASE("class row kernels: an sgd step without norms has the cpu's bits, in e
             const bool is_indexed = first_element != 3;
             const bool has_products = first_element != 0;
             CHECK(stepped(device, c, update, is_indexed, false, has_products) ==
-                  stepped(judge, c, update, is_indexed, false, has_products));
+                  stepped(reference, c, update, is_indexed, false, has_products));
           }
 }
 
 TEST_CASE("class row kernels: a step of rows that were copied in 16 bits has the cpu's bits") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const DType weight : {DType::bf16, DType::f16}) {
       const Case c{.shape = s, .weight = weight, .momentum = weight};
       CHECK(stepped(device, c, sgd_updates[0], true, false, true, true) ==
-            stepped(judge, c, sgd_updates[0], true, false, true, true));
+            stepped(reference, c, sgd_updates[0], true, false, true, true));
     }
 }
 
 TEST_CASE("class row kernels: a step of rows that lie apart in the whole has the cpu's bits, and draws of its own") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const std::int64_t gap : {std::int64_t{0}, std::int64_t{1}, std::int64_t{300}, 4096 - s.columns % 128}) {
       const Case c{.shape = s,
@@ -229,17 +229,17 @@ TEST_CASE("class row kernels: a step of rows that lie apart in the whole has the
       CAPTURE(s.columns);
       CAPTURE(gap);
       const auto rows = stepped(device, c, sgd_updates[0], false, false, true, true);
-      CHECK(rows == stepped(judge, c, sgd_updates[0], false, false, true, true));
+      CHECK(rows == stepped(reference, c, sgd_updates[0], false, false, true, true));
       Case together = c;
       together.row_stride = 0;
       if (s.rows * s.columns < 500) continue;  // few elements may be rounded alike by chance
-      CHECK((rows == stepped(judge, together, sgd_updates[0], false, false, true, true)) == (gap == 0));
+      CHECK((rows == stepped(reference, together, sgd_updates[0], false, false, true, true)) == (gap == 0));
     }
 }
 
 TEST_CASE("class row kernels: a step of adamw, or through the norms, is the cpu's but for last bits") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const DType weight : weight_types)
       for (const DType momentum : momentum_types(weight))
@@ -254,13 +254,13 @@ TEST_CASE("class row kernels: a step of adamw, or through the norms, is the cpu'
             const Case c{s, weight, momentum, is_adamw, 128};
             const OptimizerStep& update = is_adamw ? adamw_update : sgd_updates[0];
             check_alike(stepped(device, c, update, true, is_normalised, true),
-                        stepped(judge, c, update, true, is_normalised, true), c);
+                        stepped(reference, c, update, true, is_normalised, true), c);
           }
 }
 
 TEST_CASE("class row kernels: squares of gradients are the cpu's, and tiles change no bit") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
       for (const bool is_normalised : {false, true}) {
@@ -280,14 +280,14 @@ TEST_CASE("class row kernels: squares of gradients are the cpu's, and tiles chan
           return result.item();
         };
         const double whole = add(device, {s.rows});
-        CHECK(whole == doctest::Approx(add(judge, {s.rows})).epsilon(dtype == DType::f64 ? 1e-13 : 1e-5));
+        CHECK(whole == doctest::Approx(add(reference, {s.rows})).epsilon(dtype == DType::f64 ? 1e-13 : 1e-5));
         CHECK(whole == add(device, {1, s.rows / 2, s.rows}));
       }
 }
 
 TEST_CASE("class row kernels: squares of more rows than the scratch holds are added in their order, too") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   constexpr std::int64_t rows = (1 << 20) + 70;
   const auto add = [](Device& on) {
     std::vector<float> values(rows);
@@ -297,12 +297,12 @@ TEST_CASE("class row kernels: squares of more rows than the scratch holds are ad
     on.backend().class_rows().add_squared_gradient(products, Tensor(), products, 0, result);
     return result.item();
   };
-  CHECK(add(device) == add(judge));
+  CHECK(add(device) == add(reference));
 }
 
 TEST_CASE("class row kernels: rows catch up as on the cpu") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   constexpr std::int64_t count = 37;
   Values maps(static_cast<std::size_t>(2 * count * 4));
   for (std::size_t i = 0; i < maps.size(); i += 4) {
@@ -326,13 +326,13 @@ TEST_CASE("class row kernels: rows catch up as on the cpu") {
                                                {count, tensor(on, {2 * count, 4}, maps)});
             return state_of(table);
           };
-          check_alike(caught_up(device), caught_up(judge), {.shape = s, .weight = dtype});
+          check_alike(caught_up(device), caught_up(reference), {.shape = s, .weight = dtype});
         }
 }
 
 TEST_CASE("class row kernels: new rows are the cpu's, normal ones to the bit") {
   Device device = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   for (const Shapes s : shapes)
     for (const DType dtype : weight_types)
       for (const ClassInitial::Kind kind : {ClassInitial::Kind::normal, ClassInitial::Kind::unit}) {
@@ -343,7 +343,7 @@ TEST_CASE("class row kernels: new rows are the cpu's, normal ones to the bit") {
           return state_of(table);
         };
         const std::vector<Values> state = drawn(device);
-        const std::vector<Values> expected = drawn(judge);
+        const std::vector<Values> expected = drawn(reference);
         CAPTURE(s.columns);
         CAPTURE(name_of(dtype));
         if (kind == ClassInitial::Kind::normal)

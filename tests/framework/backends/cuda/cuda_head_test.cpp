@@ -20,9 +20,9 @@ using Tensors = std::vector<Tensor>;
 /// What `run` gives on the tested backend is what it gives on the cpu.
 void compare(DType dtype, const std::function<Tensors(Device&)>& run) {
   Device tested = make_device();
-  Device judge = make_device("cpu");
+  Device reference = make_device("cpu");
   const Tensors answers = run(tested);
-  const Tensors expected = run(judge);
+  const Tensors expected = run(reference);
   REQUIRE(answers.size() == expected.size());
   for (std::size_t i = 0; i < answers.size(); ++i) {
     CAPTURE(i);
@@ -74,11 +74,12 @@ struct Case {
 };
 const std::vector<Case> margins{
     {"softmax", {.scale = 16}},
-    {"arcface", {.m2 = 0.5, .scale = 32}},
-    {"sphereface", {.m1 = 4, .scale = 8, .beyond_pi = BeyondPi::psi}},
+    {"arcface", {.scale = 32, .combined = {.m2 = 0.5}}},
+    {"sphereface", {.scale = 8, .combined = {.m1 = 4, .beyond_pi = BeyondPi::psi}}},
     {"easy",
-     {.m2 = 0.5, .m3 = 0.1, .scale = 8, .gradient = MarginGradient::straight_through, .beyond_pi = BeyondPi::easy}},
-    {"filter", {.m2 = 0.5, .scale = 16, .filter = 0.4}},
+     {.scale = 8,
+      .combined = {.m2 = 0.5, .m3 = 0.1, .gradient = MarginGradient::straight_through, .beyond_pi = BeyondPi::easy}}},
+    {"filter", {.scale = 16, .combined = {.m2 = 0.5, .filter = 0.4}}},
     {"l_softmax", {.type = MarginType::l_softmax, .scale = 4}},
     {"adaface", {.type = MarginType::adaface, .scale = 16}},
     {"curricularface", {.type = MarginType::curricularface, .scale = 8}},
@@ -219,7 +220,7 @@ TEST_CASE("head kernels: what margins ask of rows is the cpu's") {
               Tensor radii = Tensor::empty(device, {rows}, dtype);
               Tensor best = Tensor::empty(device, {rows}, DType::i64);
               Tensor none;
-              const ShardRange range{first_class, 4};
+              const IndexRange range{first_class, 4};
               Tensor local = Tensor::empty(device, {rows * centres}, DType::i64);
               kernels.local_columns(labels, range, local);
               if (is_optional) {
@@ -276,7 +277,7 @@ TEST_CASE("head kernels: gradients of embeddings from weighted sums are the cpu'
         compare(dtype, [&](Device& device) {
           Tensor weighted = products_of(device, s, dtype, 1);
           const Tensor scale = has_scale ? tensor(device, {s.rows}, positive(s.rows, 2), dtype) : Tensor();
-          const auto take = [&](const ShardRange& range, const Tensor& target_rows) {
+          const auto take = [&](const IndexRange& range, const Tensor& target_rows) {
             device.backend().head().fused_gradient(
                 {.scale = 12}, 0.25,
                 {integers(device, labels_of(s)), range, target_rows, target_rows.defined() ? scale : Tensor()},

@@ -22,11 +22,11 @@ using test::Layout;
 
 /// Two linear layers, of which the second multiplies its gradient by its weights.
 test::ModelPointer two_layers() {
-  ModelDescription model({8, 8, 3});
-  model.then("flatten", Flatten::describe());
-  model.then("first", Linear::describe({.in = 192, .out = 16}));
-  model.then("second", Linear::describe({.in = 16, .out = 6}));
-  return std::make_shared<ModelDescription>(std::move(model));
+  ModelSpec model({8, 8, 3});
+  model.then("flatten", Flatten::spec());
+  model.then("first", Linear::spec({.in = 192, .out = 16}));
+  model.then("second", Linear::spec({.in = 16, .out = 6}));
+  return std::make_shared<ModelSpec>(std::move(model));
 }
 
 Experiment experiment_of(double scale, OptimizerType optimizer = OptimizerType::sgd) {
@@ -37,7 +37,7 @@ Experiment experiment_of(double scale, OptimizerType optimizer = OptimizerType::
 }
 
 void multiply_weight(Trainer& trainer, const std::string& name, double factor) {
-  for (const Parameter* parameter : trainer.parameters())
+  for (const Parameter* parameter : trainer.parameters().all())
     if (parameter->name == name) {
       Tensor weight = parameter->value;
       weight.device().backend().elementwise().scale_add(factor, weight, 0, weight);
@@ -105,17 +105,17 @@ TEST_CASE("an overflow on one rank is skipped by all: no weight, velocity or cla
       const auto skipping = [&](Trainer& trainer) {
         multiply_weight(trainer, "second.weight", 3e4);
         (void)trainer.compute_gradients(0);
-        for (const Parameter* parameter : trainer.parameters()) {
+        for (const Parameter* parameter : trainer.parameters().all()) {
           bool is_finite = true;
           for (const double value : parameter->gradient->gradient().to_doubles()) is_finite &= std::isfinite(value);
           CHECK(is_finite == (parameter->name.starts_with("second")));
           if (!is_finite) ++overflowed;
         }
-        const Trainer::Update update = trainer.apply_gradients(0);
+        const StepUpdate update = trainer.apply_gradients(0);
         CHECK(update.is_skipped);
         CHECK(update.loss_scale == 65536);
-        CHECK(trainer.loss_scale()->scale() == 32768);
-        CHECK(trainer.optimizer_steps(1) == 0);
+        CHECK(trainer.parameters().loss_scale()->scale() == 32768);
+        CHECK(trainer.parameters().optimizer_steps(1) == 0);
         multiply_weight(trainer, "second.weight", 1 / 3e4);
       };
       const auto scaling = [](Trainer& trainer) {
@@ -133,12 +133,12 @@ TEST_CASE("an overflow on one rank is skipped by all: no weight, velocity or cla
 }
 
 TEST_CASE("a skipped step does not change running statistics") {
-  ModelDescription described({8, 8, 3});
-  described.then("flatten", Flatten::describe());
-  described.then("first", Linear::describe({.in = 192, .out = 16}));
-  described.then("norm", BatchNorm::describe({.channels = 16}));
-  described.then("second", Linear::describe({.in = 16, .out = 6}));
-  const auto model = std::make_shared<ModelDescription>(std::move(described));
+  ModelSpec described({8, 8, 3});
+  described.then("flatten", Flatten::spec());
+  described.then("first", Linear::spec({.in = 192, .out = 16}));
+  described.then("norm", BatchNorm::spec({.channels = 16}));
+  described.then("second", Linear::spec({.in = 16, .out = 6}));
+  const auto model = std::make_shared<ModelSpec>(std::move(described));
   Experiment experiment = experiment_of(65536);
   experiment.head.normalize = false;
   experiment.head.margin = {.scale = 1};
@@ -167,7 +167,7 @@ TEST_CASE("layouts skip the same steps as one rank") {
     const auto skipped_in = [](const Layout& where) {
       std::int64_t steps = 0;
       const auto count = [&](Trainer& trainer) {
-        if (trainer.rank().index == 0) steps = trainer.loss_scale()->skipped_steps();
+        if (trainer.rank().index == 0) steps = trainer.parameters().loss_scale()->skipped_steps();
       };
       (void)test::train(experiment_of(1 << 20), two_layers(), where, Course{.end = 12, .after = count});
       return steps;

@@ -45,6 +45,14 @@ TEST_CASE("A storage changes its category with its bytes") {
   CHECK(device.meter().live()[Category::activations] == 0);
 }
 
+TEST_CASE("Memory that the system does not have is not part of the peak") {
+  Device device = make_device();
+  const Tensor held = Tensor::zeros(device, {256}, DType::f32);
+  CHECK_THROWS_AS((void)Tensor::empty(device, {std::int64_t{1} << 52}, DType::u8), OutOfMemory);
+  CHECK(device.meter().peak().total() == 1024);
+  CHECK(device.meter().live().total() == 1024);
+}
+
 TEST_CASE("A rank that exceeds its budget gets an error with the bytes requested and held, and nothing is charged") {
   Device device(make_backend("cpu"), 3, 2048);
   const MemoryScope scope(device, Category::parameters);

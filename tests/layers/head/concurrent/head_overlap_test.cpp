@@ -32,7 +32,7 @@ Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = 
   Head head({.classes = 9, .logits = Logits::fused}, {.learning_rate = 0.1}, dimension, rank, construction);
   if (prepare) prepare(head);
   head.begin_step(0, labels);
-  const ShardRange mine = shard(batch, 2, rank.index);
+  const IndexRange mine = shard(batch, 2, rank.index);
   const std::vector<double> all = test::normal_values(batch * dimension, 7);
   HeadInput input{
       .embedding =
@@ -57,7 +57,7 @@ Stepped step(Rank& rank, When when, const std::function<void(Head&)>& prepare = 
 
 WorldOptions two_ranks() {
   WorldOptions options{.mesh = Mesh(2)};
-  options.threads = 1;
+  options.backend_options.threads = 1;
   return options;
 }
 

@@ -18,14 +18,14 @@ namespace {
 using test::Layout;
 
 /// A random shape that the schedule takes, with at most this many stages.
-ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int most_stages) {
+ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int max_stages) {
   for (;;) {
     const int ranks = 1 + static_cast<int>(draws.below(8));
-    const int most = type.most_chunks == 0 ? 4 : type.most_chunks;
+    const int most = type.max_chunks.value_or(4);
     const int chunks =
-        type.least_chunks + static_cast<int>(draws.below(static_cast<std::uint64_t>(most - type.least_chunks + 1)));
+        type.min_chunks + static_cast<int>(draws.below(static_cast<std::uint64_t>(most - type.min_chunks + 1)));
     const int micro_batches = 1 + static_cast<int>(draws.below(16));
-    if (ranks * chunks > most_stages) continue;
+    if (ranks * chunks > max_stages) continue;
     try {
       (void)make_schedule(type.name, {ranks, micro_batches, chunks});
       return {ranks, micro_batches, chunks};

@@ -1,12 +1,11 @@
 // Ranks that are processes: transfers of every size, and how the job reports failures. Run under mpirun.
-#include "parallel/transports/processes/processes.h"
-
 #include <numeric>
 #include <stdexcept>
 #include <thread>
 
 #include <doctest/doctest.h>
 
+#include "parallel/transports/processes/job.h"
 #include "tests/support/processes/traffic.h"
 #include "tests/support/transports.h"
 

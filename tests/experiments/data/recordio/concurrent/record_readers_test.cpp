@@ -7,7 +7,7 @@
 
 namespace heddle::test {
 
-TEST_CASE("recordio: threads that read the same file get the same images, while its memory is given back") {
+TEST_CASE("recordio: threads that read one file get the same images while its memory is given back") {
   const Scratch folder;
   constexpr std::uint64_t images = 3000;
   std::vector<KeyedPayload> records;

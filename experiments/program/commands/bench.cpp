@@ -1,0 +1,82 @@
+#include "experiments/program/bench/bench.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
+#include "experiments/program/commands/command.h"
+#include "experiments/program/study_checks.h"
+#include "experiments/training/experiment.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+struct BenchCommand {
+  std::string name;               // empty: all
+  std::string protocol;           // for head: plsc; empty: none
+  std::vector<std::string> sets;  // for a protocol's experiment
+  std::int64_t runs = 5;          // runs of a protocol
+  std::int64_t threads = 0;       // 0: one per core
+  BenchPhotographs photographs;   // for data
+  bool json = false;
+};
+
+Experiment plsc(const std::vector<std::string>& sets) {
+  return checked(read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets)).variants[0].root;
+}
+
+/// Measures operations, training steps and the reading of images against this machine's limits. In a job, `collectives`
+/// runs among its processes.
+void bench_command(const BenchCommand& command, const Console& console, Job* job) {
+  BenchSettings settings{.threads = static_cast<int>(command.threads), .photographs = command.photographs, .job = job};
+  if (settings.threads < 1) settings.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  settings.on_row = [&](const BenchRow& row) {
+    console.err << fmt::format("{}: {:.4g} {}\n", row.name, row.value, row.unit) << std::flush;
+  };
+  if (!command.protocol.empty() && command.name != "head")
+    fail<InputError>("--protocol {} is an option of head: heddle bench head --protocol {}", command.protocol,
+                     command.protocol);
+  if (!command.photographs.folder.empty() && command.name != "data")
+    fail<InputError>("--images is an option of data: heddle bench data --images {}", command.photographs.folder);
+  const std::vector<BenchRow> rows = command.protocol.empty() ? run_bench(command.name, settings)
+                                                              : bench_plsc(plsc(command.sets), command.runs, settings);
+  console.out << (command.json ? bench_json(rows) : bench_table(rows)) << std::flush;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<BenchCommand>();
+  app.add_option("NAME", command->name, fmt::format("{}; without it all but gpu", fmt::join(bench_names(), " or ")));
+  CLI::Option* const protocol =
+      app.add_option("--protocol", command->protocol,
+                     "with head: instead of its steps, the images/s of a recipe as PLSC measures them (plsc), scaled "
+                     "down by --set where this machine is small")
+          ->check(CLI::IsMember({"plsc"}));
+  add_set_option(app, command->sets).description("override one key of the protocol's experiment")->needs(protocol);
+  app.add_option("--runs", command->runs, "the number of runs of the protocol (default: 5)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}))
+      ->needs(protocol);
+  app.add_option("--threads", command->threads, "computing threads (default: one per core)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+      ->excludes(protocol);
+  CLI::Option* const images = app.add_option("--images", command->photographs.folder,
+                                             "with data: a folder whose JPEG files are read, too, in any subfolder");
+  app.add_option("--crop", command->photographs.crop,
+                 "the side of the square that is cut out of the centre of each image (default: the whole image)")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{65'535}))
+      ->needs(images);
+  app.add_option("--size", command->photographs.size, "the side to which each image is resized (default: 112)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->needs(images);
+  app.add_flag("--json", command->json, "print the rows as JSON instead of the table");
+  app.callback([&call, command] {
+    bench_command(*command, call.console, command->name == "collectives" ? call.join() : nullptr);
+  });
+}
+
+}  // namespace heddle

@@ -1,0 +1,52 @@
+// What the commands of the program have in common. Each one has a file of its own here: its options, and what it does.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/program/console.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace heddle {
+
+class Job;
+
+/// One call of the program. What is wrong with its input is an InputError.
+struct CommandCall {
+  const Console& console;
+  /// Joins the job that the environment describes, and returns it; null if there is none.
+  std::function<Job*()> join;
+  int code = 0;  // the exit code, set by the command
+};
+
+/// Each of these adds the options of a command and a callback, which runs it.
+void add_run(CLI::App& app, CommandCall& call);
+void add_eval(CLI::App& app, CommandCall& call);
+void add_data(CLI::App& app, CommandCall& call);
+void add_plan(CLI::App& app, CommandCall& call);
+void add_explain(CLI::App& app, CommandCall& call);
+void add_schedule(CLI::App& app, CommandCall& call);
+void add_validate(CLI::App& app, CommandCall& call);
+void add_schema(CLI::App& app, CommandCall& call);
+void add_help(CLI::App& app, CommandCall& call);
+void add_list(CLI::App& app, CommandCall& call);
+void add_bench(CLI::App& app, CommandCall& call);
+void add_reproduce(CLI::App& app, CommandCall& call);
+void add_notebook(CLI::App& app, CommandCall& call);
+
+/// `--set KEY=JSON`, as often as it is given.
+CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets);
+/// `FILE`, an experiment.
+CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file);
+/// `--placements written|auto`
+CLI::Option& add_placements_option(CLI::App& app, bool& automatic);
+/// `--out DIR`
+CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help);
+
+}  // namespace heddle

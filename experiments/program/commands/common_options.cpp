@@ -1,0 +1,29 @@
+#include <CLI/CLI.hpp>
+
+#include "experiments/program/commands/command.h"
+
+namespace heddle {
+
+CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets) {
+  return *app.add_option("--set", sets, "override one key of the file, as in train.steps=5; may be given several times")
+              ->type_name("KEY=JSON")
+              ->allow_extra_args(false);
+}
+
+CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file) {
+  return *app.add_option("FILE", file, "the experiment (JSON)")->required();
+}
+
+CLI::Option& add_placements_option(CLI::App& app, bool& automatic) {
+  return *app.add_option_function<std::string>(
+                 "--placements", [&automatic](const std::string& which) { automatic = which == "auto"; },
+                 "written: as in the file; auto: the fastest within memory_budget, as `heddle explain` compares them")
+              ->check(CLI::IsMember({"written", "auto"}));
+}
+
+CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help) {
+  const auto check = [](const std::string& path) { return path.empty() ? "expected a folder, got \"\"" : ""; };
+  return *app.add_option("--out", out, help)->check(check);
+}
+
+}  // namespace heddle

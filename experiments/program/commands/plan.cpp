@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "experiments/program/commands/command.h"
+#include "experiments/program/maximise.h"
+#include "experiments/program/run_results.h"
+#include "experiments/program/study_input.h"
+#include "experiments/results/grid.h"
+#include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
+#include "experiments/results/units.h"
+#include "experiments/training/run.h"
+#include "framework/backends/gpu.h"
+#include "framework/error.h"
+#include "framework/kernels/needs.h"
+#include "framework/tensors/memory.h"
+
+namespace heddle {
+
+namespace {
+
+struct PlanCommand {
+  std::filesystem::path file;
+  std::vector<std::string> sets;
+  bool json = false;
+  std::string maximise;       // a dotted path; empty: nothing is searched
+  std::string budget;         // of each rank in a search; empty: each variant's memory_budget
+  std::filesystem::path out;  // results folder; empty: none is written
+};
+
+/// The budget of a search: the variant's own, if it has one.
+std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
+  if (command.budget.empty()) {
+    if (member.root.memory_budget == 0)
+      fail<InputError>("--maximise: expected --budget, or a memory_budget in the experiment; {} has none", member.name);
+    return member.root.memory_budget;
+  }
+  try {
+    return budget_bytes(command.budget);
+  } catch (const InputError& error) {
+    fail<InputError>("--budget: {}", error.what());
+  }
+}
+
+IntegerField searched_field(const PlanCommand& command, const StudyVariant& member) {
+  try {
+    Experiment experiment = member.root;
+    return integer_field([&experiment](Describer& d) { describe(d, experiment); }, command.maximise);
+  } catch (const InputError& error) {
+    fail<InputError>("--maximise: {}", error.what());
+  }
+}
+
+/// The variant with this value of the field. A data set whose number of identities is part of its configuration loses
+/// those for which the head would have no class; none of their images is used.
+StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
+                          std::int64_t value) {
+  std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
+  const std::optional<std::int64_t> identities = known_classes(member.root.data);
+  if (command.maximise == "head.classes" && identities)
+    sets.emplace_back(fmt::format("data.identities={}", std::min(value, *identities)));
+  StudyVariant varied = with_settings<Experiment>(member, sets);
+  prepare_plan(varied);
+  return varied;
+}
+
+/// The variant's plan with the largest value that fits.
+VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& member, const RunSettings& settings) {
+  const std::int64_t budget = budget_of(command, member);
+  RunSettings bytes_only = settings;
+  bytes_only.asks_bytes_only = true;
+  // A data set that must be opened to count its identities may take longer than all plans together.
+  if (!known_classes(member.root.data) && !command.maximise.starts_with("data."))
+    bytes_only.dataset = make_dataset(member.root.data, {static_cast<std::uint64_t>(member.root.seed)});
+  const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
+    return run_variant(variant_with(command, member, budget, value).root, member.name, how);
+  };
+  Largest found = largest_within(
+      budget, searched_field(command, member),
+      [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
+      [&](std::int64_t value) { return plan_of(value, bytes_only); });
+  Maximised maximised{.field = command.maximise, .budget = budget};
+  if (found.fits) {
+    found.plan = plan_of(found.value, settings);
+    maximised.value = found.value;
+    maximised.why = std::move(found.why);
+  } else {
+    found.plan.status = VariantResult::Status::out_of_memory;
+    found.plan.error = fmt::format("no value of {} fits into {} B: {}", command.maximise, budget, found.why);
+  }
+  found.plan.maximised = std::move(maximised);
+  return std::move(found.plan);
+}
+
+std::string flops_table(const RunResult& run) {
+  Column flops;
+  for (const VariantResult& variant : run.variants) flops.add(static_cast<double>(variant.flops_per_step.value_or(0)));
+  const Unit unit = unit_of_flops(flops.values());
+  Grid grid({"variant", heading("rank 0", unit)});
+  for (std::size_t i = 0; i < run.variants.size(); ++i) grid.add({run.variants[i].name, flops.cell(i, unit)});
+  return grid.to_text();
+}
+
+/// A search prints the plan of each variant with the largest value of a field that fits. Returns 3 if no value fits for
+/// one of them.
+int plan_command(const PlanCommand& command, const Console& console) {
+  Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
+  print_warnings(study, console);
+  std::vector<DeviceType> devices;
+  for (StudyVariant& member : study.variants) {
+    devices.push_back(member.root.device);
+    prepare_plan(member);
+  }
+  std::optional<ResultsFolder> folder;
+  if (!command.out.empty()) {
+    Study<Experiment> written = study;  // a plan of the written experiment is the same plan
+    for (std::size_t i = 0; i < devices.size(); ++i) written.variants[i].root.device = devices[i];
+    folder.emplace(command.out, effective_json(written), false);
+  }
+  const auto is_of_gpu = [](const StudyVariant& member) { return member.root.planned == DeviceType::cuda; };
+  if (cuda_gpus() == 0 && std::any_of(study.variants.begin(), study.variants.end(), is_of_gpu))
+    console.err << fmt::format(
+        "device cuda: without a GPU here, cuDNN's workspaces are not counted: the convolutions of a rank may take up "
+        "to "
+        "{}\n",
+        format_bytes(max_cudnn_workspace));
+  // The GPU is opened once for all plans of a search.
+  std::vector<std::shared_ptr<KernelNeeds>> needs;
+  for (const StudyVariant& member : study.variants)
+    if (is_of_gpu(member)) needs.push_back(make_cuda_needs(member.root.tf32));
+  StageProfiles profiles;
+  RunSettings settings;
+  settings.profiles = &profiles;
+  RunResult run;
+  run.name = study.name;
+  run.versions = backend_versions();
+  for (const StudyVariant& member : study.variants)
+    run.variants.push_back(command.maximise.empty() ? run_variant(member.root, member.name, settings)
+                                                    : maximised_plan(command, member, settings));
+  if (folder) {
+    folder->write(run);
+    console.err << fmt::format("results: {}\n", command.out.string());
+  }
+  const int code = print_results(run, command.json, console);
+  if (!command.json) console.out << "\nfloating-point operations in one step\n" << flops_table(run);
+  return code;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<PlanCommand>();
+  add_experiment_option(app, command->file);
+  add_set_option(app, command->sets);
+  app.add_flag("--json", command->json, "print the summary as JSON instead of the table");
+  CLI::Option* const maximise =
+      app.add_option("--maximise", command->maximise,
+                     "find the largest value of this field, such as head.classes, with which every rank of each "
+                     "variant stays within the budget")
+          ->type_name("FIELD");
+  app.add_option("--budget", command->budget, "the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget)")
+      ->type_name("BYTES")
+      ->needs(maximise);
+  add_out_option(app, command->out, "also write a results folder: summary.json and the files of a run");
+  app.callback([&call, command] { call.code = plan_command(*command, call.console); });
+}
+
+}  // namespace heddle

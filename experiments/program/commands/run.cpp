@@ -1,0 +1,135 @@
+#include "experiments/training/run.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "experiments/config/json_identity.h"
+#include "experiments/program/commands/command.h"
+#include "experiments/program/job.h"
+#include "experiments/program/run_narrator.h"
+#include "experiments/program/run_results.h"
+#include "experiments/program/study_input.h"
+#include "experiments/results/results_folder.h"
+#include "experiments/training/layout/fastest_placements.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "experiments/training/ranks/world_options.h"
+#include "framework/description/text.h"
+#include "framework/error.h"
+#include "parallel/transports/transports.h"
+
+namespace heddle {
+
+namespace {
+
+struct RunCommand {
+  std::filesystem::path file;
+  std::vector<std::string> sets;  // a.b=json
+  std::filesystem::path out;      // empty: results/NAME
+  bool json = false;
+  bool resume = false;
+  bool fresh_head = false;  // when resuming
+  bool automatic = false;   // the planner's own choice in place of the file's placements
+};
+
+/// Checks that this machine has the devices on which the experiment computes.
+void check_devices_available(const Study<Experiment>& study, Job* job) {
+  for (const StudyVariant& member : study.variants)
+    if (member.root.device != DeviceType::plan) check_available(world_options(member.root, job));
+}
+
+/// Writes the fastest placements into the variants.
+void place_automatically(Study<Experiment>& study) {
+  for (StudyVariant& member : study.variants) {
+    try {
+      member.root.model.placements = fastest_placements(member.root);
+    } catch (const InputError& error) {
+      fail<InputError>("{}: {}", member.name, error.what());
+    }
+  }
+}
+
+/// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
+int run_command(const RunCommand& command, const Console& console, Job* job) {
+  Study<Experiment> study;
+  std::filesystem::path path;
+  std::optional<ResultsFolder> folder;  // rank 0's
+  // All processes use one type, whatever their machines are.
+  const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
+  together(job, [&] {
+    study = checked(read_study<Experiment>(command.file, command.sets), is_bf16_fast);
+    fit_to_job(study, job);
+    if (command.automatic) place_automatically(study);
+  });
+  check_same_call(effective_json(study),
+                  fmt::format("--out \"{}\"{}{}", command.out.string(), command.resume ? " --resume" : "",
+                              command.fresh_head ? " --fresh-head" : ""),
+                  job);
+  together(job, [&] {
+    check_devices_available(study, job);
+    // The resolved value is written, because the number of cores of a different machine would give different bits.
+    for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
+    path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
+    if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
+  });
+  if (folder) print_warnings(study, console);
+  Progress progress(console.err, console.terminal);
+  StageProfiles profiles;
+  RunResult run;
+  run.name = study.name;
+  run.versions = backend_versions();
+  if (job != nullptr) run.versions.emplace_back("processes", job->name());
+  for (const TransportType& transport : transport_types())
+    if (transport.version != nullptr &&
+        std::any_of(study.variants.begin(), study.variants.end(),
+                    [&](const StudyVariant& member) { return member.root.transport == transport.name; }))
+      run.versions.emplace_back(transport.name, transport.version().value_or(""));
+  for (StudyVariant& member : study.variants) {
+    progress.clear();
+    console.err << fmt::format("{}: {} ({} of {}), {}, {} steps\n", study.name, member.name, run.variants.size() + 1,
+                               study.variants.size(), counted(mesh_of(member.root).size(), "rank", "ranks"),
+                               member.root.train.steps)
+                << std::flush;
+    RunNarrator narrator(member.name, member.root.train, command.resume, progress, folder ? &*folder : nullptr,
+                         console);
+    const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
+                               .identity = json_identity(),
+                               .resume = command.resume,
+                               .fresh_head = command.fresh_head,
+                               .job = job,
+                               .profiles = &profiles,
+                               .observer = &narrator};
+    try {
+      run.variants.push_back(run_variant(member.root, member.name, settings));
+    } catch (...) {
+      if (folder) folder->finish(run);
+      throw;
+    }
+    if (folder) folder->write_if_due(run);
+    if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
+  }
+  progress.clear();
+  if (folder) folder->finish(run);
+  console.err << fmt::format("results: {}\n", path.string());
+  return print_results(run, command.json, console);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<RunCommand>();
+  add_experiment_option(app, command->file);
+  add_set_option(app, command->sets);
+  app.add_flag("--json", command->json, "print the summary as JSON instead of the table");
+  add_out_option(app, command->out, "results folder (default: results/NAME)");
+  CLI::Option* const resume = app.add_flag(
+      "--resume", command->resume, "resume from the newest checkpoint in the results folder, on any number of ranks");
+  app.add_flag("--fresh-head", command->fresh_head,
+               "with --resume: keep the backbone and begin a new head; classes and data may change")
+      ->needs(resume);
+  add_placements_option(app, command->automatic);
+  app.callback([&call, command] { call.code = run_command(*command, call.console, call.join()); });
+}
+
+}  // namespace heddle

@@ -1,0 +1,222 @@
+#include <array>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "experiments/config/wording.h"
+#include "experiments/program/commands/command.h"
+#include "experiments/program/schedule/picture.h"
+#include "experiments/program/schedule/report.h"
+#include "experiments/program/schedule/search_report.h"
+#include "framework/error.h"
+#include "framework/files/atomic_file.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedule_csv.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+struct ScheduleCommand {
+  std::string name;            // of schedule_types()
+  std::filesystem::path file;  // or a CSV file
+  bool search = false;         // or the best of all
+  std::optional<std::int64_t> stages;
+  std::optional<std::int64_t> micro_batches;
+  std::optional<std::int64_t> chunks;  // none: the least that the schedule takes; in a search the most, none: 4
+  std::optional<std::int64_t> max_micro_batches;  // a search only; none: micro_batches
+  std::optional<double> memory;                   // of a search
+  std::string costs = "1,1,1,0";                  // F,I,W,c
+  Recompute recompute = Recompute::never;
+  bool csv = false;
+  bool json = false;
+  std::filesystem::path svg;
+};
+
+/// The costs of one micro-batch on a rank, and of a message.
+struct Costs {
+  StageCosts rank;
+  TransferCosts transfer;
+};
+
+Costs costs_of(const std::string& text) {
+  const auto wrong = [&] {
+    fail<InputError>("--costs: expected F,I,W,c, four numbers, 0 or from 1e-18 to 1e18 and not all 0, got {}",
+                     in_quotes(text));
+  };
+  std::array<double, 4> values{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto [next, error] = std::from_chars(at, end, values.at(i));
+    const bool is_last = i + 1 == values.size();
+    const bool is_cost = values.at(i) == 0 || (values.at(i) >= 1e-18 && values.at(i) <= 1e18);
+    if (error != std::errc() || !is_cost || (next == end) != is_last || (!is_last && *next != ',')) wrong();
+    at = next + 1;
+  }
+  if (values == std::array<double, 4>{}) wrong();
+  const auto [forward, backward_input, backward_weight, transfer] = values;
+  return {.rank = {.forward = forward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .recompute = forward},
+          .transfer = {.latency = transfer}};
+}
+
+int bounded(const std::optional<std::int64_t>& value, std::string_view option, std::string_view what, int most) {
+  if (!value) fail<InputError>("schedule: expected {}, {}", option, what);
+  if (*value < 1 || *value > most)
+    fail<InputError>("{}: expected an integer from 1 to {}, got {}", option, most, *value);
+  return static_cast<int>(*value);
+}
+
+/// The number of stages per rank.
+int wanted_chunks(const ScheduleCommand& command) {
+  return command.chunks ? bounded(command.chunks, "--chunks", "", 1024) : usual_chunks(command.name);
+}
+
+Schedule named(const ScheduleCommand& command) {
+  const ScheduleShape shape{.ranks = bounded(command.stages, "--stages", "the number of ranks", max_stages),
+                            .micro_batches = bounded(command.micro_batches, "--micro-batches",
+                                                     "the number of micro-batches", max_micro_batches),
+                            .chunks = wanted_chunks(command)};
+  if (std::int64_t{shape.ranks} * shape.chunks > max_cells / shape.micro_batches)
+    fail<InputError>("schedule: expected at most {} micro-batches in all stages together, got {} x {} x {}", max_cells,
+                     shape.ranks, shape.chunks, shape.micro_batches);
+  return make_schedule(command.name, shape);
+}
+
+Schedule from_file(const ScheduleCommand& command) {
+  if (command.stages || command.micro_batches || command.chunks)
+    fail<InputError>(
+        "schedule: expected --file without --stages, --micro-batches and --chunks, which the file determines");
+  return from_csv(read_file(command.file, max_csv_bytes), command.file.string());
+}
+
+ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
+  Schedule schedule = command.file.empty() ? named(command) : from_file(command);
+  schedule = with_recompute(std::move(schedule), command.recompute);
+  SimulationCosts simulated{.stages = shared_by_stages(costs.rank, schedule.rank_of)};
+  simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
+  Simulation simulation = simulate(schedule, simulated);
+  return {command.file.empty() ? command.name : command.file.string(), std::move(schedule), std::move(simulation)};
+}
+
+std::string drawn(const ScheduleReport& report, const Terminal& terminal) {
+  PictureStyle style;
+  if (terminal.is_terminal) style = {.columns = terminal.columns, .colour = terminal.colour};
+  return schedule_title(report) + "\n\n" + picture_text(report.simulation.timeline, report.schedule.rank_of, style) +
+         "\n" + schedule_figures(report);
+}
+
+void draw_svg(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
+  if (command.svg.empty()) return;
+  write_file_atomically(command.svg,
+                        picture_svg(report.simulation.timeline, report.schedule.rank_of, schedule_title(report)));
+  console.err << fmt::format("picture: {}\n", command.svg.string());
+}
+
+void print(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
+  draw_svg(command, report, console);
+  if (command.csv) {
+    console.out << to_csv(report.schedule);
+  } else {
+    console.out << (command.json ? schedule_json(report) : drawn(report, console.out_terminal));
+  }
+}
+
+SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
+  constexpr int most = 1 << 16;
+  SearchSpace space{
+      .ranks = bounded(command.stages, "--stages", "the number of ranks", most),
+      .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", most),
+      .costs = costs.rank,
+      .transfer = costs.transfer,
+      .memory = command.memory};
+  space.max_micro_batches = space.micro_batches;
+  if (command.max_micro_batches)
+    space.max_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", most);
+  if (command.chunks) space.max_chunks = bounded(command.chunks, "--chunks", "", 64);
+  if (command.memory && !(*command.memory > 0))
+    fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
+  if (command.recompute != Recompute::never) fail<InputError>("schedule: --recompute is not searched");
+  return space;
+}
+
+void search_and_print(const ScheduleCommand& command, const Console& console) {
+  const SearchSpace space = space_of(command, costs_of(command.costs));
+  const std::vector<WeighedSchedule> weighed = search_schedules(space);
+  check_that_one_fits(weighed, space);
+  const WeighedSchedule& best = weighed.front();
+  const ScheduleReport report{best.name, best.schedule, simulate(best.schedule, costs_of(space, best.schedule))};
+  if (command.json) {
+    draw_svg(command, report, console);
+    console.out << search_json(weighed, report);
+    return;
+  }
+  if (!command.csv) console.out << search_table(weighed, space) << "\n";
+  print(command, report, console);
+}
+
+void check_sources(const ScheduleCommand& command) {
+  const int sources = (command.name.empty() ? 0 : 1) + (command.file.empty() ? 0 : 1) + (command.search ? 1 : 0);
+  if (sources != 1)
+    fail<InputError>("schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search");
+  if (!command.search && (command.memory || command.max_micro_batches))
+    fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
+  if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
+}
+
+/// Simulates and draws one pipeline schedule, or prints its CSV; with a search, those of the best one.
+void schedule_command(const ScheduleCommand& command, const Console& console) {
+  check_sources(command);
+  if (command.search) return search_and_print(command, console);
+  print(command, reported(command, costs_of(command.costs)), console);
+}
+
+}  // namespace
+
+void add_schedule(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<ScheduleCommand>();
+  app.add_option("NAME", command->name, "one of `heddle list schedules`");
+  app.add_option("--file", command->file,
+                 "instead of a name: read the schedule from a file that PyTorch's pipelining wrote")
+      ->type_name("FILE.csv");
+  app.add_flag(
+      "--search", command->search,
+      "instead of a name: find the best of all named schedules and of schedules made for these costs; m, v and "
+      "warm-up are varied, and --costs are those of a micro-batch when there are --micro-batches of them");
+  app.add_option(
+      "--memory", command->memory,
+      "with --search: the number of micro-batches that each rank may hold; one is held from its forward to the "
+      "end of its weight part");
+  app.add_option("--most-micro-batches", command->max_micro_batches,
+                 "with --search: also try multiples of m up to this number (default: only its divisors)");
+  app.add_option("--stages", command->stages,
+                 "p, the number of ranks; with --chunks v the model is cut into p * v stages");
+  app.add_option("--micro-batches", command->micro_batches, "m");
+  app.add_option(
+      "--chunks", command->chunks,
+      "v, the number of stages per rank (default: the fewest that the schedule takes); with --search: the most "
+      "(default: 4)");
+  app.add_option("--costs", command->costs,
+                 "the times of one micro-batch on a rank, whose stages share them: forward, input part and weight "
+                 "part of backward, and one transfer (default: 1,1,1,0)")
+      ->type_name("F,I,W,c");
+  const std::map<std::string, Recompute> modes{
+      {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}};
+  app.add_option_function<std::string>(
+         "--recompute", [command, modes](const std::string& mode) { command->recompute = modes.at(mode); },
+         "run the forward again before the backward (R), for all micro-batches or all but the last (default: never)")
+      ->check(CLI::IsMember({"never", "always", "except_last"}));
+  app.add_flag("--csv", command->csv, "print the schedule in PyTorch's format (without recomputation)");
+  app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
+  app.add_flag("--json", command->json, "print the figures as JSON");
+  app.callback([&call, command] { schedule_command(*command, call.console); });
+}
+
+}  // namespace heddle

@@ -1,0 +1,100 @@
+#include "experiments/program/data/check.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/grid.h"
+#include "framework/description/text.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// Replaces words that contain digits with .., so that reasons that differ only in numbers are counted as one.
+std::string kind_of_reason(const std::string& reason) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string kind;
+  for (std::size_t at = 0; at < reason.size();) {
+    const std::size_t end = std::min(reason.find_first_of(" (),:", at), reason.size());
+    const std::string word = reason.substr(at, end - at);
+    kind += std::any_of(word.begin(), word.end(), is_digit) ? ".." : word;
+    if (end < reason.size()) kind += reason[end];
+    at = end + 1;
+  }
+  return kind;
+}
+
+std::optional<Fault> fault_in(const StoredImages& images, std::int64_t i) {
+  const std::string name = images.name(i);
+  try {
+    std::vector<std::uint8_t> buffer;
+    (void)decode_image(images.encoded(i, buffer), name);
+  } catch (const InputError& error) {
+    return fault_of(name, error.what());
+  }
+  return {};
+}
+
+void add(DataCheck& check, const Fault& fault) {
+  ++check.wrong;
+  ++check.reasons[kind_of_reason(fault.reason)];
+  if (check.first.size() < most_listed_faults) check.first.push_back(fault);
+}
+
+std::string titles_of(const StoredData& data) {
+  std::string text = data.splits.front().images->title();
+  if (data.splits.size() > 1 && data.splits[1].images->title() != text) text += ", " + data.splits[1].images->title();
+  return text;
+}
+
+}  // namespace
+
+DataCheck check_images(const StoredData& data, const OnImages& on_images) {
+  DataCheck check;
+  std::int64_t done = 0;
+  for (const StoredSplit& split : data.splits) {
+    const StoredImages& images = *split.images;
+    for (const Fault& fault : images.faults()) add(check, fault);
+    check.images += images.size() + static_cast<std::int64_t>(images.faults().size());
+    constexpr std::int64_t piece = 1024;
+    in_pieces(
+        images.size(), piece, [&](std::int64_t i) { return fault_in(images, i); },
+        [&](std::int64_t /*i*/, const std::optional<Fault>& fault) {
+          if (fault) add(check, *fault);
+        },
+        [&](std::int64_t images_of_split) { on_images(done + images_of_split); });
+    done += images.size();
+  }
+  return check;
+}
+
+std::string check_text(const StoredData& data, const DataCheck& check) {
+  const std::string images = counted(check.images, "image", "images");
+  if (check.wrong == 0) return fmt::format("{}: {}, nothing is wrong\n", titles_of(data), images);
+  std::string text = fmt::format("{}: {}, {} wrong\n\n", titles_of(data), images,
+                                 check.wrong == 1 ? "1 of them is" : fmt::format("{} of them are", check.wrong));
+  Grid reasons({"reason", "images"});
+  for (const auto& [reason, number] : check.reasons) reasons.add({reason, std::to_string(number)});
+  text += reasons.to_text() + "\n";
+  for (const Fault& fault : check.first) text += fault.text() + "\n";
+  if (check.wrong > static_cast<std::int64_t>(check.first.size()))
+    text += fmt::format("and {} more\n", check.wrong - static_cast<std::int64_t>(check.first.size()));
+  return text;
+}
+
+std::string check_json(const StoredData& data, const DataCheck& check) {
+  using Json = nlohmann::ordered_json;
+  Json json{{"data", titles_of(data)}, {"images", check.images}, {"wrong", check.wrong}};
+  json["reasons"] = Json::array();
+  for (const auto& [reason, number] : check.reasons)
+    json["reasons"].push_back({{"reason", reason}, {"images", number}});
+  json["first"] = Json::array();
+  for (const Fault& fault : check.first) json["first"].push_back({{"name", fault.name}, {"reason", fault.reason}});
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace heddle

@@ -1,0 +1,29 @@
+// Decodes all images of some data, and reports which are broken.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/program/data/stored_images.h"
+
+namespace heddle {
+
+struct DataCheck {
+  std::int64_t images = 0;  ///< all, including those that are wrong
+  std::int64_t wrong = 0;
+  std::vector<Fault> first;                     ///< the first faults, in the order of the images
+  std::map<std::string, std::int64_t> reasons;  ///< the number of images per reason, with .. in place of numbers
+};
+
+/// The largest number of faults that are listed.
+inline constexpr std::size_t most_listed_faults = 100;
+
+/// Decodes on all cores.
+DataCheck check_images(const StoredData& data, const OnImages& on_images);
+
+std::string check_text(const StoredData& data, const DataCheck& check);
+std::string check_json(const StoredData& data, const DataCheck& check);
+
+}  // namespace heddle

@@ -1,0 +1,31 @@
+#include "experiments/program/run_results.h"
+
+#include "experiments/results/summary.h"
+#include "experiments/results/table.h"
+
+namespace heddle {
+
+namespace {
+
+int exit_code(const VariantResult& result) {
+  switch (result.status) {
+    case VariantResult::Status::ok:
+      return 0;
+    case VariantResult::Status::out_of_memory:
+      return 3;
+    case VariantResult::Status::failed:
+      return 4;
+  }
+  return 1;
+}
+
+}  // namespace
+
+int print_results(const RunResult& run, bool json, const Console& console) {
+  console.out << (json ? summary_json(run) : results_table(run)) << std::flush;
+  for (const VariantResult& variant : run.variants)
+    if (const int code = exit_code(variant); code != 0) return code;
+  return 0;
+}
+
+}  // namespace heddle

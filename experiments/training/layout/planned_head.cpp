@@ -1,0 +1,97 @@
+#include "experiments/training/layout/planned_head.h"
+
+#include "layers/head/head_costs.h"
+
+namespace heddle {
+
+namespace {
+
+std::int64_t max_classes(const Experiment& experiment, const Mesh& mesh) {
+  return experiment.head.max_classes(mesh.size(experiment.head.class_axes()));
+}
+
+/// What the head's ranks exchange in a step. A replicated head's gradient is summed like other parameters', also where
+/// each rank steps a part of it.
+std::vector<LayerCollective> planned_collectives(const Experiment& experiment, std::int64_t dimension,
+                                                 const HeadRows& rows, const PlannerOptions& options) {
+  const HeadConfig& head = experiment.head;
+  std::vector<LayerCollective> collectives;
+  for (const LayerCollective& collective : head_collectives(head, dimension, rows, options.mesh,
+                                                            options.precision.wide(), experiment.train.clip.norm > 0)) {
+    collectives.push_back(collective);
+    const bool is_of_weights = collective.elements == head.rows_of(head.classes) * dimension;
+    const bool is_gradient =
+        head.is_replicated() && (is_of_weights || (head.bias && collective.elements == head.classes));
+    if (collective.when != LayerCollective::When::step_end || !is_gradient || !options.shards_optimizer) continue;
+    collectives.back().operation = Operation::reduce_scatter;
+    collectives.push_back(collective);
+    collectives.back().operation = Operation::all_gather;
+    if (is_of_weights) collectives.back().dtype = weight_type(head, collective.dtype);
+  }
+  return collectives;
+}
+
+/// The rows of the largest micro-batch.
+HeadRows head_rows(const HeadConfig& head, const PlannerOptions& options, int last_rank) {
+  Placements by_sample;
+  for (const Axis axis : layer_axes) by_sample[axis] = Placement::shard(0);
+  const auto rows_of = [&](int rank) {
+    const Mesh::Coordinates at = options.mesh.coordinates(rank);
+    return at.pp == last_rank ? local_box({options.samples}, by_sample, options.mesh, at)[0].size : 0;
+  };
+  const int first = options.mesh.rank({.pp = head.is_everywhere() ? 0 : last_rank});
+  HeadRows rows{.of_first = rows_of(first)};
+  for (const int rank : options.mesh.ranks_over(head.class_axes(), first)) rows.of_group += rows_of(rank);
+  return rows;
+}
+
+Payload payload_of(const LayerCollective& collective) {
+  if (collective.when != LayerCollective::When::step_end) return Payload::activations;
+  return collective.operation == Operation::all_gather ? Payload::weights : Payload::gradients;
+}
+
+}  // namespace
+
+std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
+  const TrainConfig& train = experiment.train;
+  const std::int64_t classes = max_classes(experiment, mesh);
+  const HeadBytes bytes =
+      head_bytes(experiment.head, train.optimizer, dimension, classes, experiment.precision().wide());
+  if (train.forward_only) return bytes.weights;
+  std::int64_t optimizer = bytes.optimizer;
+  if (experiment.head.is_replicated() && train.shard == ShardedState::optimizer) {
+    const auto of_shard = [&](std::int64_t all, std::int64_t elements) {
+      return all / elements * shard(elements, mesh.size(experiment.head.copy_axes()), 0).size;
+    };
+    optimizer = of_shard(bytes.optimizer - bytes.bias_optimizer, experiment.head.rows_of(classes) * dimension) +
+                of_shard(bytes.bias_optimizer, classes);
+  }
+  return bytes.weights + bytes.gradient + optimizer;
+}
+
+LayerCosts planned_head(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
+                        int last_rank) {
+  const PlacementCosts prices(model, options);
+  const HeadConfig& head = experiment.head;
+  const std::int64_t dimension = embedding_size(model);
+  const std::int64_t held = head.rows_of(max_classes(experiment, options.mesh));
+  LayerCosts costs;
+  costs.parameters = held * dimension;
+  costs.bytes = planned_head_bytes(experiment, dimension, options.mesh);
+  if (experiment.train.forward_only) return costs;
+  const HeadRows rows = head_rows(head, options, last_rank);
+  for (const LayerCollective& collective : planned_collectives(experiment, dimension, rows, options))
+    costs.collectives.push_back(prices.cost(payload_of(collective), collective));
+  const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
+  const auto multiplied = static_cast<double>(rows.of_group);
+  const double cells = multiplied * taking_part;
+  const int products = head_products(head, experiment.train.clip.norm > 0);
+  const double flops = products * 2 * cells * static_cast<double>(dimension);
+  const double touched = products * static_cast<double>(size_of(options.precision.wide())) *
+                         (cells + (multiplied + taking_part) * static_cast<double>(dimension));
+  costs.flops = flops * static_cast<double>(options.micro_batches);
+  costs.seconds = prices.computing_seconds(flops, touched);
+  return costs;
+}
+
+}  // namespace heddle

@@ -1,0 +1,21 @@
+// The costs of one rank's part of the head, before anything runs: memory, operations and messages.
+#pragma once
+
+#include <cstdint>
+
+#include "experiments/training/experiment.h"
+#include "layers/planner/placement_report.h"
+#include "layers/planner/planner.h"
+
+namespace heddle {
+
+/// The bytes that the rank with the most classes holds of a head for embeddings of `dimension` numbers from step to
+/// step.
+std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh);
+
+/// The costs of the largest part of the head in a step. `last_rank` is the coordinate along pp of the ranks that have
+/// the embeddings.
+LayerCosts planned_head(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
+                        int last_rank);
+
+}  // namespace heddle

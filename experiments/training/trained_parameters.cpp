@@ -1,0 +1,222 @@
+#include "experiments/training/trained_parameters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "experiments/training/span_names.h"
+#include "framework/optimizers/learning_rate.h"
+#include "framework/tensors/device.h"
+#include "parallel/placement/flat_shard.h"
+
+namespace heddle {
+
+int owner(const ParameterPart& part, const Rank& rank) {
+  return rank.mesh.ranks_over(every_axis.without(part.sharded), rank.index).front();
+}
+
+TrainedParameters::TrainedParameters(const Experiment& experiment, Rank& rank, Tracer& tracer, StageModels& models,
+                                     Head* head)
+    : experiment_(experiment), rank_(rank), tracer_(tracer), models_(models), head_(head) {
+  if (!experiment.train.forward_only) make_optimizer_and_buckets();
+  if (experiment.has_loss_scale()) loss_scale_.emplace(experiment.train.loss_scale);
+}
+
+std::vector<Parameter*> TrainedParameters::all() const {
+  std::vector<Parameter*> parameters = models_.parameters();
+  if (head_ != nullptr)
+    for (Parameter* parameter : head_->parameters()) parameters.push_back(parameter);
+  return parameters;
+}
+
+void TrainedParameters::make_optimizer_and_buckets() {
+  std::vector<PartialGradient> partial;
+  std::vector<PartialGradient> late;
+  std::vector<Trained> trained;
+  const std::size_t of_models = models_.parameters().size();
+  const std::vector<Parameter*> parameters = all();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter* parameter = parameters[i];
+    if (!parameter->trainable) continue;
+    Communicator& ranks = rank_.over(parameter->part.partial);
+    const bool sharded = shards_step(*parameter);
+    PartialGradient gradient{parameter->value, parameter->gradient, &ranks, sharded};
+    if (i >= of_models) gradient.type = experiment_.precision().wide();
+    (i < of_models ? partial : late).push_back(std::move(gradient));
+    trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
+                       parameter->is_norm_or_bias});
+    if (size_of(parameter->value.dtype()) == 2)
+      trained.back().rounding = {rank_.key, parameter->stream, weight_rows(stepped_part(*parameter))};
+  }
+  buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment_.train.bucket_bytes);
+  head_buckets_ = std::make_unique<GradientBuckets>(std::move(late), experiment_.train.bucket_bytes);
+  optimizer_ = make_optimizer(experiment_.train.optimizer, std::move(trained));
+}
+
+bool TrainedParameters::shards_step(const Parameter& parameter) const {
+  return experiment_.train.shard == ShardedState::optimizer && parameter.trainable && !parameter.part.partial.empty();
+}
+
+ParameterPart TrainedParameters::stepped_part(const Parameter& parameter) const {
+  ParameterPart part = parameter.part;
+  if (!shards_step(parameter)) return part;
+  const Communicator& ranks = rank_.over(part.partial);
+  const IndexRange range = flat_range(parameter.value, ranks, ranks.rank());
+  part.elements = IndexRange{part.elements.value_or(IndexRange{}).begin + range.begin, range.size};
+  part.partial.for_each([&](Axis axis) { part.sharded.insert(axis); });
+  return part;
+}
+
+std::vector<StateTensor> TrainedParameters::state_of(const std::vector<Parameter*>& parameters) const {
+  std::vector<StateTensor> states;
+  std::map<std::string, ParameterPart, std::less<>> stepped;
+  for (const Parameter* parameter : parameters) {
+    states.push_back({parameter->name, parameter->value, parameter->part});
+    stepped.emplace(parameter->name, stepped_part(*parameter));
+  }
+  if (optimizer_)
+    for (const Optimizer::State& state : optimizer_->state())
+      if (const auto found = stepped.find(state.weight); found != stepped.end())
+        states.push_back({state.name, state.value, found->second});
+  return states;
+}
+
+void TrainedParameters::set_head_first_step(std::int64_t step) {
+  if (head_ == nullptr) return;
+  head_->set_first_step(step);
+  for (const Parameter* parameter : head_->parameters())
+    if (optimizer_) optimizer_->set_first_step(parameter->name, step);
+}
+
+void TrainedParameters::finish_gradients() {
+  if (head_ != nullptr && head_->is_replicated()) {
+    const Tracer::Computing span(tracer_, span_names::head_weight);
+    head_->store_gradient();
+  }
+  buckets_->finish();
+  head_buckets_->begin();
+  head_buckets_->finish();
+  has_overflowed_ = loss_scale_ && unscale();
+}
+
+bool TrainedParameters::updates_head_early() const {
+  const TrainConfig& train = experiment_.train;
+  return head_ != nullptr && !loss_scale_ && !head_->is_replicated() && train.micro_batches == 1 &&
+         train.clip.norm == 0 && rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(experiment_.head.copy_axes()) == 1 &&
+         rank_.size > 1;
+}
+
+void TrainedParameters::update_head(std::int64_t step, double factor) {
+  const Tracer::Computing span(tracer_, span_names::head_weight);
+  head_->update({optimizer_steps(step), learning_rate_of(step), experiment_.train.clip.value, factor});
+}
+
+double TrainedParameters::learning_rate_of(std::int64_t step) const {
+  const TrainConfig& train = experiment_.train;
+  return learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
+}
+
+double TrainedParameters::gradient_scale(const Parameter& parameter) const {
+  const Tensor& gradient = parameter.gradient->gradient();
+  return loss_scale_ && gradient.defined() && gradient.dtype() == DType::f16 ? loss_scale_->scale() : 1;
+}
+
+bool TrainedParameters::unscale() {
+  const MemoryScope scope(rank_.device, Category::workspace);
+  const Backend& backend = rank_.device.backend();
+  // Not finite once one gradient is not; the squares of f32 stay within f64.
+  Tensor squares = Tensor::zeros(rank_.device, {1}, DType::f64);
+  // The head's are not scaled. Those of 16 bits, which would vanish without a scale, lose it in the optimizer's step.
+  for (const Parameter* parameter : models_.parameters())
+    if (Tensor g = parameter->gradient->gradient(); g.defined() && gradient_scale(*parameter) == 1)
+      backend.elementwise().scale_add(1 / loss_scale_->scale(), g, 0, g);
+  for (const Parameter* parameter : all())
+    if (const Tensor g = parameter->gradient->gradient(); g.defined()) backend.training().add_squared_norm(g, squares);
+  if (rank_.size > 1) squares = rank_.world.all_reduce(squares);
+  return rank_.device.has_data() && !std::isfinite(squares.item());
+}
+
+double TrainedParameters::gradient_norm() {
+  // One square per parameter, added in model order; a part that several ranks hold counts on the first of them.
+  std::vector<std::int64_t> numbers = models_.parameter_numbers();
+  const std::vector<Parameter*> parameters = all();
+  numbers.resize(parameters.size(), models_.parameters_of_all());  // the head's
+  Tensor squares = Tensor::zeros(rank_.device, {models_.parameters_of_all() + 1}, DType::f64);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& gradient = parameters[i]->gradient->gradient();
+    if (!gradient.defined() || owner(stepped_part(*parameters[i]), rank_) != rank_.index) continue;
+    Tensor square = squares.rows(numbers[i], numbers[i] + 1);
+    rank_.device.backend().training().add_squared_norm(gradient, square);
+    if (const double scale = gradient_scale(*parameters[i]); scale != 1)
+      rank_.device.backend().elementwise().scale_add(1 / (scale * scale), square, 0, square);
+  }
+  if (head_ != nullptr && !head_->is_replicated()) {
+    const std::int64_t last = models_.parameters_of_all();
+    Tensor square = squares.rows(last, last + 1);
+    const Tracer::Computing span(tracer_, span_names::head_norm);
+    head_->add_squared_gradient(experiment_.train.clip.value, square);
+  }
+  if (rank_.size > 1) squares = rank_.world.all_reduce(squares);
+  // On plan the norm is unknown; scaling is counted as if it were too large.
+  if (!rank_.device.has_data()) return 2 * experiment_.train.clip.norm;
+  const std::vector<double> values = squares.to_doubles();
+  return std::sqrt(std::accumulate(values.begin(), values.end(), 0.0));
+}
+
+TrainedParameters::Clipped TrainedParameters::clip() {
+  const ClipConfig& clip = experiment_.train.clip;
+  const MemoryScope scope(rank_.device, Category::workspace);
+  const auto for_all = [&](auto&& change) {
+    for (Parameter* parameter : all())
+      if (Tensor gradient = parameter->gradient->gradient(); gradient.defined())
+        change(gradient, gradient_scale(*parameter));
+  };
+  const Backend& backend = rank_.device.backend();
+  if (clip.value > 0) for_all([&](Tensor& g, double scale) { backend.training().clamp(g, clip.value * scale); });
+  if (clip.norm == 0) return {};
+  const double norm = gradient_norm();
+  if (!std::isfinite(norm)) fail<RankFailed>("the norm of the gradients is {}: the training has diverged", norm);
+  if (norm <= clip.norm) return {norm, 1};
+  const double factor = clip.norm / norm;
+  for_all([&](Tensor& g, double /*scale*/) { backend.elementwise().scale_add(factor, g, 0, g); });
+  return {norm, factor};
+}
+
+StepUpdate TrainedParameters::apply(std::int64_t step) {
+  StepUpdate update{.learning_rate = learning_rate_of(step)};
+  if (loss_scale_) update.loss_scale = loss_scale_->scale();
+  update.is_skipped = has_overflowed_;
+  if (has_overflowed_) {
+    if (head_ != nullptr && !head_->is_replicated()) head_->skip_update();
+    models_.drop_step();
+  } else {
+    update.gradient_norm = step_optimizer(step, update.learning_rate);
+    models_.end_step(rank_);
+  }
+  for (const Parameter* parameter : all()) parameter->gradient->clear();
+  if (loss_scale_) loss_scale_->end_step(has_overflowed_);
+  return update;
+}
+
+std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, double learning_rate) {
+  const Clipped clipped = clip();
+  std::vector<Tensor> gradients;
+  std::vector<double> scales;
+  for (const Parameter* parameter : all()) {
+    if (!parameter->trainable) continue;
+    gradients.push_back(parameter->gradient->gradient());
+    scales.push_back(gradient_scale(*parameter));
+  }
+  if (head_ != nullptr && !head_->is_replicated() && !updates_head_early()) update_head(step, clipped.factor);
+  const Tracer::Computing span(tracer_, span_names::optimizer);
+  optimizer_->step(optimizer_steps(step), learning_rate, gradients, scales);
+  gradients.clear();
+  std::vector<FlatSharded> stepped;
+  for (const Parameter* parameter : all())
+    if (shards_step(*parameter)) stepped.push_back({parameter->value, &rank_.over(parameter->part.partial)});
+  gather_shards(stepped, experiment_.train.bucket_bytes);
+  return clipped.norm;
+}
+
+}  // namespace heddle

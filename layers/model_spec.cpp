@@ -1,0 +1,83 @@
+#include "layers/model_spec.h"
+
+#include <algorithm>
+
+#include "framework/description/wildcard.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+Shape with_samples(const Shape& sample, std::int64_t samples) {
+  std::vector<std::int64_t> dimensions{samples};
+  for (int d = 0; d < sample.rank(); ++d) dimensions.push_back(sample[d]);
+  return Shape(dimensions);
+}
+
+Shape without_samples(const Shape& shape) {
+  const auto dimensions = shape.dimensions();
+  return Shape(dimensions.subspan(1));
+}
+
+}  // namespace
+
+ModelSpec::ModelSpec(const Shape& sample) : samples_{sample}, has_gradient_{false} {}
+
+int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> inputs) {
+  for (const int input : inputs)
+    if (input < 0 || input > last_value()) fail("model: {} reads value {}, which comes later", name, input);
+  Application application{std::move(name), std::move(layer), std::move(inputs)};
+  try {
+    samples_.push_back(without_samples(application.layer->output(input_shapes(application, 1))));
+  } catch (const InputError& error) {
+    fail<InputError>("model: {}: {}", application.name, error.what());
+  }
+  has_gradient_.push_back(!application.layer->parameters().empty() ||
+                          std::any_of(application.inputs.begin(), application.inputs.end(),
+                                      [this](int input) { return has_gradient(input); }));
+  applications_.push_back(std::move(application));
+  return last_value();
+}
+
+int ModelSpec::then(std::string name, LayerSpecPointer layer) {
+  return apply(std::move(name), std::move(layer), {last_value()});
+}
+
+void ModelSpec::place(std::string_view pattern, const PlacementRequest& request) {
+  for (Application* application : matching(pattern)) application->request = request;
+}
+
+void ModelSpec::recompute(std::string_view pattern) {
+  for (Application* application : matching(pattern)) application->recomputed = true;
+}
+
+std::vector<ModelSpec::Application*> ModelSpec::matching(std::string_view pattern) {
+  std::vector<Application*> found;
+  for (Application& application : applications_)
+    if (matches(pattern, application.name)) found.push_back(&application);
+  if (found.empty()) fail<InputError>("model: no layer's name matches \"{}\"", pattern);
+  return found;
+}
+
+void ModelSpec::clear_requests() {
+  for (Application& application : applications_) application.request.reset();
+}
+
+std::uint32_t ModelSpec::streams() const {
+  std::uint32_t sum = 0;
+  for (const Application& application : applications_) sum += application.layer->streams();
+  return sum;
+}
+
+Shape ModelSpec::shape(int index, std::int64_t samples) const {
+  return with_samples(sample(index), samples);
+}
+
+std::vector<Shape> ModelSpec::input_shapes(const Application& application, std::int64_t samples) const {
+  std::vector<Shape> shapes;
+  for (const int input : application.inputs) shapes.push_back(shape(input, samples));
+  return shapes;
+}
+
+}  // namespace heddle

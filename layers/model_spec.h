@@ -1,0 +1,70 @@
+// A model before it is built: a list of layer applications in topological order, each naming its inputs by index. Value
+// 0 is the model's input, value i + 1 the output of application i. A residual branch is a value that is used twice.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/layer_spec.h"
+
+namespace heddle {
+
+/// The placement that the user requests for a layer. The planner chooses what is not set.
+struct PlacementRequest {
+  Parallel kind = Parallel::data;
+  std::optional<Axis> over{};       // tp if the mesh has several ranks there, else dp
+  std::optional<Parallel> other{};  // along the other axis; if empty, the planner chooses
+};
+
+class ModelSpec {
+ public:
+  struct Application {
+    std::string name;
+    LayerSpecPointer layer;
+    std::vector<int> inputs;
+    std::optional<PlacementRequest> request{};
+    std::optional<int> stage{};  // the pipeline stage, if the user names one
+    bool recomputed = false;     // in the backward pass, rather than kept
+  };
+
+  /// `sample`: the shape of one sample, e.g. [height, width, channels].
+  explicit ModelSpec(const Shape& sample);
+
+  /// Appends an application and returns the index of its output. InputError names the layer if its inputs do not fit.
+  int apply(std::string name, LayerSpecPointer layer, std::vector<int> inputs);
+  /// Appends a layer that reads the last value.
+  int then(std::string name, LayerSpecPointer layer);
+  /// Places all applications whose names match, where `*` stands for any text. InputError if there are none.
+  void place(std::string_view pattern, const PlacementRequest& request);
+  /// Recomputes the values of all matching applications in the backward pass.
+  void recompute(std::string_view pattern);
+  void clear_requests();
+  /// Sets the stage of the layer that makes a value; if empty, it is that of the layer before it.
+  void name_stage(int value, std::optional<int> stage) {
+    applications_[static_cast<std::size_t>(value) - 1].stage = stage;
+  }
+
+  const std::vector<Application>& applications() const { return applications_; }
+  int last_value() const { return static_cast<int>(applications_.size()); }
+  /// Shape of value `index` for one sample, without the leading dimension of the samples.
+  const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
+  /// The same for this number of samples.
+  Shape shape(int index, std::int64_t samples) const;
+  /// Whether a value depends on parameters, so that its gradient is wanted.
+  bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
+  /// The number of random streams that building all layers takes.
+  std::uint32_t streams() const;
+  /// Shapes of an application's inputs for this number of samples.
+  std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
+
+ private:
+  /// The applications whose names match.
+  std::vector<Application*> matching(std::string_view pattern);
+
+  std::vector<Application> applications_;
+  std::vector<Shape> samples_;
+  std::vector<bool> has_gradient_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,37 @@
+// The planner's problem in numbers, and the graph whose paths are the possible placements: a node is a state of the
+// values that are alive between two layers, an edge is a choice for one layer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "layers/planner/layered_graph.h"
+
+namespace heddle {
+
+struct PlacementProblem {
+  struct Choice {
+    std::vector<std::size_t>
+        wanted{};          // the placement of each input: an index below Step::wanted of the step that makes it
+    std::size_t made = 0;  // the placement of what is made
+    PathCost cost{};
+    std::int64_t bytes = 0;
+  };
+  /// A layer. Steps are in the order in which the layers run; step i makes value i.
+  struct Step {
+    std::vector<std::size_t> inputs{};  // values
+    std::vector<Choice> choices{};
+    std::size_t wanted = 0;               // the number of placements in which readers want its output
+    std::vector<PathCost> conversions{};  // [made, wanted]: the cost of the redistribution, once for all its readers
+    std::vector<std::int64_t> kept{};     // [wanted]: the bytes held if any layer reads it in this placement
+  };
+  std::vector<Step> steps{};
+  bool counts_bytes = false;
+};
+
+/// The graph has paths of `problem.steps.size()` edges; an edge's choice is that of its step. If there are more than
+/// `max_states` states after a step, the cheapest are kept.
+LayeredGraph graph_of(const PlacementProblem& problem, std::size_t max_states);
+
+}  // namespace heddle

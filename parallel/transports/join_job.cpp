@@ -1,0 +1,77 @@
+#include "parallel/transports/join_job.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "framework/error.h"
+#include "parallel/transports/processes/mpi/mpi_wire.h"
+#include "parallel/transports/processes/number.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
+#include "parallel/transports/processes/tcp/tcp_wire.h"
+
+namespace heddle {
+
+namespace {
+
+std::optional<int> number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? std::nullopt : number_of<int>(text);
+}
+
+/// The process's number on its machine, where the variable is set.
+std::optional<int> local_rank_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return {};
+  const std::optional<int> rank = number_of<int>(text);
+  if (!rank || *rank < 0) fail<InputError>("{}: expected a number from 0 on, got '{}'", variable, text);
+  return rank;
+}
+
+std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_wait) {
+  const std::optional<RendezvousAddress> point = rendezvous_address_of_environment();
+  if (!point) return join_by_mpi();
+  RendezvousPatience patience = rendezvous_patience_of_environment();
+  patience.on_wait = on_wait;
+  return join_by_tcp(launch, *point, patience);
+}
+
+}  // namespace
+
+std::optional<Launch> launch_of_environment() {
+  struct Names {
+    const char* rank;
+    const char* size;
+    const char* local_rank;
+  };
+  // No launcher owns these names, and other software may set them, too.
+  constexpr Names plain{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+  // Slurm's are those of a step, which srun starts: a batch script by itself is not a rank.
+  for (const Names names : {plain, Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                            Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
+    if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
+      if (names.rank != plain.rank || has_rendezvous_address())
+        return Launch{*rank, *size, local_rank_in(names.local_rank)};
+  return {};
+}
+
+std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_wait) {
+  const std::optional<Launch> launch = launch_of_environment();
+  if (!launch) {
+    check_rendezvous_of_environment();
+    return nullptr;
+  }
+  if (std::unique_ptr<Wire> wire = join(*launch, on_wait)) return std::make_unique<Job>(std::move(wire));
+  if (launch->size == 1) return nullptr;
+  fail<InputError>(
+      "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
+      "builds and runs the one for the job's MPI",
+      launch->size);
+}
+
+std::string start_of_job(int processes) {
+  return has_rendezvous_address() ? fmt::format("WORLD_SIZE={}", processes)
+                                  : fmt::format("mpirun -n {} ./heddle run FILE", processes);
+}
+
+}  // namespace heddle

@@ -1,0 +1,30 @@
+// Finds the job that started this process: by sockets where the environment names an address for the rendezvous
+// (MASTER_ADDR and MASTER_PORT), otherwise by the MPI that this program was linked with.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "parallel/transports/processes/job.h"
+#include "parallel/transports/processes/launch.h"
+
+namespace heddle {
+
+/// By RANK and WORLD_SIZE where MASTER_ADDR and MASTER_PORT are set, too; otherwise by the variables of Open MPI, of
+/// MPICH and its relatives, and of Slurm. Nothing for a process that was started alone. InputError if the local rank is
+/// not a number from 0 on.
+std::optional<Launch> launch_of_environment();
+
+/// Joins the job of `launch_of_environment`, and waits for its other processes; null for a process that was started
+/// alone. To be called once per process. `on_wait` is called with the ranks that are still missing when the wait takes
+/// long. InputError if the job needs MPI and this program was built without it, or if the environment sets only some of
+/// the variables that sockets need.
+std::unique_ptr<Job> join_job(const std::function<void(const std::string& what)>& on_wait);
+
+/// How a user starts a job of so many processes in the way in which this process was started: `WORLD_SIZE=4`, or
+/// `mpirun -n 4 ./heddle run FILE`.
+std::string start_of_job(int processes);
+
+}  // namespace heddle

@@ -1,0 +1,147 @@
+#include "parallel/transports/processes/job.h"
+
+#include "parallel/transports/processes/process_transport.h"
+#include "parallel/transports/processes/progress_engine.h"
+#include "parallel/transports/processes/wire_path.h"
+
+namespace heddle {
+
+namespace {
+
+/// The texts of failed ranks and of ranks without memory name the rank already. Of all other texts, rank 0's is what
+/// the user expects, and needs no rank.
+[[noreturn]] void raise_for_rank(int rank, Failure failure) {
+  const bool names_rank = failure.kind != Failure::Kind::error && failure.kind != Failure::Kind::input_error;
+  if (rank != 0 && !names_rank) failure.why = fmt::format("rank {}: {}", rank, failure.why);
+  raise(failure);
+}
+
+}  // namespace
+
+std::optional<Failure> failure_of(const std::exception_ptr& exception) {
+  try {
+    if (exception) std::rethrow_exception(exception);
+    return {};
+  } catch (const Stopped&) {
+    return {};
+  } catch (const OutOfMemory& error) {
+    return Failure{Failure::Kind::out_of_memory, error.what()};
+  } catch (const InputError& error) {
+    return Failure{Failure::Kind::input_error, error.what()};
+  } catch (const LeaderLate& error) {
+    return Failure{Failure::Kind::leader_late, error.what()};
+  } catch (const RankFailed& error) {
+    return Failure{Failure::Kind::rank_failed, error.what()};
+  } catch (const std::exception& error) {
+    return Failure{Failure::Kind::error, error.what()};
+  } catch (...) {
+    return Failure{Failure::Kind::error, "an exception that is not a std::exception"};
+  }
+}
+
+void raise(const Failure& failure) {
+  switch (failure.kind) {
+    case Failure::Kind::rank_failed:
+    case Failure::Kind::leader_late:
+      throw RankFailed(failure.why);
+    case Failure::Kind::out_of_memory:
+      throw OutOfMemory(failure.why);
+    case Failure::Kind::input_error:
+      throw InputError(failure.why);
+    case Failure::Kind::error:
+      break;
+  }
+  throw Error(failure.why);
+}
+
+Job::Job(std::unique_ptr<Wire> wire)
+    : engine_(std::make_unique<ProgressEngine>(std::move(wire))), wire_(std::make_unique<WirePath>(*engine_)) {
+  engine_->set_path(*wire_);
+}
+Job::~Job() = default;
+
+int Job::rank() const {
+  return engine_->rank();
+}
+int Job::size() const {
+  return engine_->size();
+}
+int Job::local_size() const {
+  return engine_->wire().local_size();
+}
+int Job::local_rank() const {
+  return engine_->wire().local_rank();
+}
+std::string Job::name() const {
+  return engine_->wire().name();
+}
+
+std::unique_ptr<Transport> Job::connect(int ranks, std::chrono::milliseconds timeout) {
+  if (engine_->is_broken())
+    fail<RankFailed>("the processes cannot continue: some did not respond after an earlier failure");
+  engine_->set_timeout(timeout);
+  return make_process_transport(*engine_, ranks);
+}
+
+std::unique_ptr<Transport> Job::connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
+                                        const Device& device) {
+  path_ = make(*engine_, device);
+  engine_->set_path(*path_);
+  std::unique_ptr<Transport> transport = connect(ranks, timeout);
+  path_->begin(ranks);
+  return transport;
+}
+
+std::optional<std::pair<int, Failure>> Job::conclude(const std::exception_ptr& exception) {
+  // The next section begins without this one's path, also where the end of this one throws.
+  const auto drop_path = [this](void*) {
+    engine_->set_path(*wire_);
+    path_.reset();
+  };
+  const std::unique_ptr<void, decltype(drop_path)> scope(this, drop_path);
+  if (exception) engine_->give_up(exception);
+  const std::map<int, Failure> failures = engine_->conclude();
+  if (path_ != nullptr && failures.empty()) path_->close();
+  if (failures.empty()) return {};
+  return *failures.begin();
+}
+
+bool Job::is_broken() const {
+  return engine_->is_broken();
+}
+
+void Job::together(const std::function<void()>& body) {
+  std::exception_ptr exception;
+  try {
+    body();
+  } catch (...) {
+    exception = std::current_exception();
+  }
+  if (const auto failed = conclude(exception)) raise_for_rank(failed->first, failed->second);
+}
+
+std::vector<std::string> Job::gather(const std::string& content) {
+  return engine_->gather(content);
+}
+
+void Job::set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
+  engine_->set_on_silent_leader(std::move(on_silent_leader));
+}
+
+bool Job::plain(Operation operation, std::span<float> in, std::span<float> out) {
+  return engine_->wire().plain(operation, in, out);
+}
+
+std::optional<std::string> Job::lost(int process) const {
+  return engine_->lost(process);
+}
+
+bool Job::is_whole() const {
+  return engine_->is_whole();
+}
+
+void Job::leave(int code) {
+  engine_->leave(code);
+}
+
+}  // namespace heddle

@@ -1,0 +1,98 @@
+// The processes of a job (mpirun, srun, or connected by sockets), each with one rank. They communicate in sections, one
+// after the other; each section ends on all of them in the same way. All processes know of a failure in one section
+// before the next one begins.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/communicator/transport.h"
+#include "parallel/transports/processes/element_path.h"
+#include "parallel/transports/processes/wire.h"
+
+namespace heddle {
+
+/// Rank 0, which reports how the job ends, did not respond in time.
+class LeaderLate : public RankFailed {
+ public:
+  using RankFailed::RankFailed;
+};
+
+/// Why a process's part of a section failed.
+struct Failure {
+  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, leader_late } kind = Kind::error;
+  std::string why;
+};
+/// Nothing for ranks that only stopped because another one failed.
+std::optional<Failure> failure_of(const std::exception_ptr& exception);
+/// Throws the failure as an error of its kind.
+[[noreturn]] void raise(const Failure& failure);
+
+class ProgressEngine;
+
+class Job {
+ public:
+  explicit Job(std::unique_ptr<Wire> wire);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  int rank() const;
+  int size() const;
+  /// The number of processes on this machine, and this one's number among them, from 0.
+  int local_size() const;
+  int local_rank() const;
+  /// What connects the processes: `Open MPI 4.1.4`, `sockets`.
+  std::string name() const;
+
+  /// This process's end of the communicator of the section's ranks, which are the first `ranks` processes. A wait lasts
+  /// at most `timeout`. RankFailed if the job is broken.
+  std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout);
+  /// The same, with elements that move to and from this device by the section's own path. The device outlives the
+  /// section. Throws what ElementPath::begin does.
+  std::unique_ptr<Transport> connect(int ranks, std::chrono::milliseconds timeout, const MakeElementPath& make,
+                                     const Device& device);
+  /// Ends this process's part of the section, reports how, and waits for the other processes. Returns the failure of
+  /// the lowest rank, with that rank: the same on all processes.
+  std::optional<std::pair<int, Failure>> conclude(const std::exception_ptr& exception);
+  /// Some processes did not answer after a failure: there are no more sections, and what they had sent may still arrive
+  /// in the memory of this process.
+  bool is_broken() const;
+  /// A section without a communicator: every process runs the body, and it fails on all, with the same error, or on
+  /// none.
+  void together(const std::function<void()>& body);
+  /// Between sections: returns the texts of all processes on rank 0, and nothing elsewhere. The text of a process that
+  /// has ended is empty.
+  std::vector<std::string> gather(const std::string& content);
+
+  /// What is called on one of the other processes, the lowest that is there, with the error of a section that failed
+  /// because rank 0 did not respond in time, once rank 0 has not responded for a second more and so cannot report it.
+  void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader);
+
+  /// The library's own collective; see `Wire::plain`.
+  bool plain(Operation operation, std::span<float> in, std::span<float> out);
+
+  /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others.
+  std::optional<std::string> lost(int process) const;
+  /// Whether all processes are still running.
+  bool is_whole() const;
+
+  /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
+  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results. Does
+  /// not wait for rank 0 where its silence has been reported.
+  void leave(int code);
+
+ private:
+  std::unique_ptr<ProgressEngine> engine_;
+  std::unique_ptr<ElementPath> wire_;
+  std::unique_ptr<ElementPath> path_;  // the present section's own, if it has one
+};
+
+}  // namespace heddle
