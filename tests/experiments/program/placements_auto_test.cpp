@@ -80,7 +80,8 @@ TEST_CASE("a layer's placement may name its kind along the other axis, too") {
   experiment["mesh"] = {{"dp", 2}, {"tp", 2}};
   experiment["model"]["placements"] =
       Json::parse(R"([{"layers": "fc", "parallel": "row", "over": "tp", "other": "parameter"}])");
-  for (const Json& layer : explained(experiment)["layers"])
+  const Json explanation = explained(experiment);
+  for (const Json& layer : explanation["layers"])
     if (layer["layer"] == "fc") CHECK(layer["parallel"] == Json::parse(R"({"dp": "parameter", "tp": "row"})"));
   experiment["model"]["placements"][0]["other"] = "column";
   CHECK(call({"explain"}, experiment)
