@@ -9,6 +9,14 @@
 #include "tests/support/devices.h"
 #include "tests/support/transports.h"
 
+// The program expects that an allocation may fail; the sanitizers would end the process there.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
 namespace heddle {
 
 namespace {
