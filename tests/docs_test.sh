@@ -55,7 +55,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/precision.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
   ["./heddle run experiments/quickstart.json"]=$step
   ["./heddle run experiments/quickstart.json --resume --set train.steps=60"]=$results
-  ["./heddle run experiments/quickstart.json --set device=cuda"]=$cuda
+  ["./heddle run experiments/quickstart.json --set device=cuda --out results/cuda"]=$cuda
   ["./heddle run experiments/ten_million.json"]="$long; needs 21 GiB of memory"
   ["./heddle run experiments/torchgpipe_tables.json"]=$long
   ["./heddle run experiments/two_stages.json"]=$long
@@ -64,9 +64,9 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle test"]=$step
   ["./heddle test --cuda-on-host"]=$step
   ["mpirun -n 2 ./heddle bench collectives"]=$mpi
-  ["mpirun -n 4 ./heddle run experiments/quickstart.json"]=$mpi
-  ["mpirun -n 4 --oversubscribe ./heddle run experiments/quickstart.json"]=$mpi
-  ["mpirun -n 4 ./heddle run experiments/quickstart.json --set device=cuda"]=$mpi
+  ["mpirun -n 4 ./heddle run experiments/quickstart.json --out results/processes"]=$mpi
+  ["mpirun -n 4 --oversubscribe ./heddle run experiments/quickstart.json --out results/processes"]=$mpi
+  ["mpirun -n 4 ./heddle run experiments/quickstart.json --set device=cuda --out results/nccl"]=$mpi
   ["mpirun -n 4 ./heddle test"]=$mpi
   ["tests/gpu_check.sh"]="needs a GPU"
 )

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "experiments/config/json_text.h"
 #include "experiments/config/outline.h"
@@ -177,6 +177,31 @@ void warn(const std::vector<Discarded>& discarded, const Value& root, const Sour
   }
 }
 
+/// Whether the patch gives something else to the path of a setting, or to what is above it.
+bool contradicts(const Value& patch, const Setting& setting) {
+  const Value* at = &patch;
+  for (const std::string& key : setting.path) {
+    const Object* const members = at->get_if<Object>();
+    if (members == nullptr) return true;
+    at = find(*members, key);
+    if (at == nullptr) return false;
+  }
+  return value_words(*at) != value_words(setting.value);
+}
+
+/// Adds a line for each setting that overrides the patches of some variants.
+void warn(const std::vector<Setting>& settings, const std::vector<PatchedVariant>& variants,
+          std::vector<std::string>& warnings) {
+  for (const Setting& setting : settings) {
+    std::vector<std::string> names;
+    for (const PatchedVariant& variant : variants)
+      if (contradicts(variant.patch, setting)) names.push_back(in_quotes(variant.name));
+    if (!names.empty())
+      warnings.push_back(fmt::format("--set {}: overrides the patch of the {} {}", setting.dotted(),
+                                     names.size() == 1 ? "variant" : "variants", fmt::join(names, ", ")));
+  }
+}
+
 }  // namespace
 
 ExperimentFile read_experiment_text(std::string_view text, const std::string& file, std::span<const std::string> sets,
@@ -213,10 +238,11 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
       if (!is_folder_name(result.name)) front.expected(*name, "/name", kFolderName);
     }
     if (variant.name.empty()) variant.name = result.name;
-    result.variants.push_back({std::move(variant.name), Document(std::make_shared<const Document::Contents>(
-                                                            Document::Contents{source, std::move(root), {}}))});
+    result.variants.push_back({variant.name, Document(std::make_shared<const Document::Contents>(
+                                                 Document::Contents{source, std::move(root), {}}))});
   }
   problems.raise();
+  warn(settings, variants, result.warnings);
   return result;
 }
 

@@ -200,9 +200,11 @@ std::int64_t budget_bytes(std::string_view text) {
                                                 : std::from_chars_result{end, std::errc::invalid_argument};
   std::string_view unit(read.ptr, static_cast<std::size_t>(end - read.ptr));
   if (unit.starts_with(' ')) unit.remove_prefix(1);
-  for (const auto& [name, size] : units)
-    if (read.ec == std::errc() && unit == name && number * size >= 1 && number * size <= max_exact_integer)
+  for (const auto& [name, size] : units) {
+    const double least = name.empty() ? 1000 : 1;  // "32" has forgotten its unit
+    if (read.ec == std::errc() && unit == name && number * size >= least && number * size <= max_exact_integer)
       return static_cast<std::int64_t>(number * size);
+  }
   fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got {}", in_quotes(text));
 }
 

@@ -36,6 +36,14 @@ void make_folder(const fs::path& path) {
   if (error) fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
 }
 
+/// The folder and those around it that do not exist, the innermost first.
+std::vector<fs::path> missing_folders(fs::path path) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) missing.push_back(path);
+  return missing;
+}
+
 /// Removes our file from each of a folder's folders, and those folders that it leaves empty.
 void remove_from_each(const fs::path& folder, std::string_view file) {
   std::error_code ignored;  // a folder that does not exist, or has other files, is left as it is
@@ -143,11 +151,18 @@ std::string folder_name(std::string_view variant) {
 
 ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume, std::function<double()> now)
     : path_(std::move(path)), experiment_json_(experiment_json), resume_(resume), now_(std::move(now)) {
+  made_ = missing_folders(path_);
   make_folder(path_);
   lock_.emplace(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), path_);
   if (::flock(lock_->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail<InputError>("{}: another run is writing its results there; give this one its own folder with --out",
                      path_.string());
+}
+
+ResultsFolder::~ResultsFolder() {
+  std::error_code ignored;  // a folder into which somebody else has written stays
+  if (!has_begun_)
+    for (const fs::path& folder : made_) fs::remove(folder, ignored);
 }
 
 void ResultsFolder::begin() {

@@ -30,6 +30,11 @@ class ResultsFolder {
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
                 std::function<double()> now = steady_seconds);
 
+  /// Removes the folders that it made if the run has not begun, because it was refused.
+  ~ResultsFolder();
+  ResultsFolder(const ResultsFolder&) = delete;
+  ResultsFolder& operator=(const ResultsFolder&) = delete;
+
   const std::filesystem::path& path() const { return path_; }
 
   /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept and returned, and
@@ -53,6 +58,7 @@ class ResultsFolder {
   void check_that_it_is_there() const;
 
   std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  // folders, the innermost first
   std::string experiment_json_;
   std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;

@@ -149,13 +149,17 @@ Precision Experiment::precision() const {
   return is_pure ? Precision(train.dtype, train.dtype) : train.dtype;
 }
 
-void resolve_paths(Experiment& experiment) {
+std::vector<std::string*> paths_of(Experiment& experiment) {
   std::vector<std::string*> paths = data_sets[experiment.data.type].paths(experiment.data);
   for (EvaluationSetConfig& set : experiment.evaluation.sets)
     for (std::string* path : set.paths()) paths.push_back(path);
-  // An absolute path stays as it is.
-  for (std::string* path : paths)
-    if (!path->empty() && !experiment.data_folder.empty())
+  std::erase_if(paths, [](const std::string* path) { return path->empty(); });
+  return paths;
+}
+
+void resolve_paths(Experiment& experiment) {
+  if (!experiment.data_folder.empty())
+    for (std::string* path : paths_of(experiment))  // an absolute path stays as it is
       *path = (std::filesystem::path(experiment.data_folder) / *path).string();
   experiment.data_folder.clear();
 }

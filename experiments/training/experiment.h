@@ -131,6 +131,9 @@ struct Experiment {
 
 void describe(Describer& d, Experiment& experiment);
 
+/// The paths of files and folders that the experiment reads: of the data and of the evaluation sets.
+std::vector<std::string*> paths_of(Experiment& experiment);
+
 /// Puts `data_folder` before the relative paths of the data and of the evaluation sets, and empties it.
 void resolve_paths(Experiment& experiment);
 

@@ -81,7 +81,9 @@ class VariantRun {
         fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset_->classes(),
                          experiment_.head.classes);
       if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
-        fail<InputError>("evaluation: expected evaluation.sets: the data have no images for testing");
+        fail<InputError>(
+            "evaluation: nothing to evaluate: the data have no images for testing, and evaluation.sets is empty; "
+            "evaluation = null trains without it");
       model_ = std::make_shared<ModelSpec>(make_model(experiment_.model, dataset_->image()));
       result_.head.features = embedding_size(*model_);
       sets_ = open_sets(experiment_, *dataset_);

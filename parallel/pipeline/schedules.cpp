@@ -108,9 +108,8 @@ std::span<const ScheduleType> schedule_types() {
 }
 
 int usual_chunks(std::string_view name) {
-  for (const ScheduleType& type : schedule_table)
-    if (type.name == name) return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
-  return 1;
+  const ScheduleType& type = type_named(name);
+  return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
 }
 
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {

@@ -44,7 +44,8 @@ struct ScheduleType {
 /// All named schedules, in the order in which `heddle list schedules` prints them. A new one is a function and a row.
 std::span<const ScheduleType> schedule_types();
 
-/// The default number of chunks: two if the schedule takes several, else what it is made for; 1 for an unknown name.
+/// The default number of chunks: two if the schedule takes several, else what it is made for. InputError for an
+/// unknown name, which suggests the nearest one.
 int usual_chunks(std::string_view name);
 
 /// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for

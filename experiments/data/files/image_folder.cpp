@@ -128,6 +128,7 @@ class Splitter {
   void add_by_number(const FolderPerson& person) {
     const std::int64_t files = files_of(person);
     const std::int64_t train = config_.train_per_identity;
+    if (train == 0) return add(person, files, files);
     const std::int64_t test = std::max<std::int64_t>(config_.test_per_identity, 1);
     if (files < train + test)
       fail<InputError>("{}: {}, but {} for training (train_per_identity) and {}{} for testing are needed",
@@ -173,9 +174,9 @@ void describe(Describer& d, ImageFolderConfig& c) {
   choice(d, "split", c.split,
          "what decides which images are for training: their number, their share, or lists of the people");
   d.field("train_per_identity", c.train_per_identity, between(0, 1e6),
-          "split number: how many files of each identity, in natural order, are for training");
+          "split number: how many files of each identity, in natural order, are for training; 0: all");
   d.field("test_per_identity", c.test_per_identity, between(0, 1e6),
-          "split number: how many of the rest are for testing; 0: all");
+          "split number: how many of the rest are for testing; 0: all of them");
   d.field("train_share", c.train_share, between(0, 1),
           "split share: the share of each identity's files, in natural order, that is for training, at least one; the "
           "others are for testing");
@@ -193,8 +194,9 @@ void check(const ImageFolderConfig& c) {
   needs_split("train_share", c.train_share > 0, c.split, FolderSplit::share);
   needs_split("people", !c.people.empty(), c.split, FolderSplit::people);
   needs_split("test_people", !c.test_people.empty(), c.split, FolderSplit::people);
-  if (c.split == FolderSplit::number && c.train_per_identity == 0)
-    fail<InputError>("data.train_per_identity: expected at least 1 with split \"number\"");
+  if (c.test_per_identity > 0 && c.train_per_identity == 0)
+    fail<InputError>(
+        "data.test_per_identity: expected train_per_identity beside it: without it all images are for training");
   if (c.split == FolderSplit::share && c.train_share == 0)
     fail<InputError>("data.train_share: expected a number > 0 with split \"share\"");
   if (c.split == FolderSplit::people && c.people.empty())

@@ -12,6 +12,7 @@
 #include "experiments/program/run_results.h"
 #include "experiments/program/study_input.h"
 #include "experiments/results/results_folder.h"
+#include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/layout/fastest_placements.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
@@ -28,10 +29,29 @@ struct RunCommand {
   std::vector<std::string> sets;  // a.b=json
   std::filesystem::path out;      // empty: results/NAME
   bool json = false;
-  bool resume = false;
+  std::string resume;       // empty: the run begins anew
+  bool replace = false;     // the checkpoints of an earlier run
   bool fresh_head = false;  // when resuming
   bool automatic = false;   // the planner's own choice in place of the file's placements
+
+  bool resumes() const { return !resume.empty(); }
 };
+
+constexpr const char* resume_always = "always";
+constexpr const char* resume_if_possible = "auto";
+
+/// What an earlier run has trained is neither lost nor trained again without the user's knowledge.
+void check_earlier_run(const RunCommand& command, const std::filesystem::path& results) {
+  const std::vector<FoundCheckpoint> earlier = checkpoints_of_results(results);
+  if (command.resume == resume_always && earlier.empty())
+    fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
+                     results.string());
+  if (!command.resumes() && !command.replace && !earlier.empty())
+    fail<InputError>(
+        "{}: holds a checkpoint of an earlier run ({}): continue that run with --resume, replace it with --force, or "
+        "choose another folder with --out",
+        results.string(), (earlier.front().folder.filename() / fmt::format("step {}", earlier.front().steps)).string());
+}
 
 /// Checks that this machine has the devices on which the experiment computes.
 void check_devices_available(const Study<Experiment>& study, Job* job) {
@@ -62,16 +82,19 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     fit_to_job(study, job);
     if (command.automatic) place_automatically(study);
   });
-  check_same_call(effective_json(study),
-                  fmt::format("--out \"{}\"{}{}", command.out.string(), command.resume ? " --resume" : "",
-                              command.fresh_head ? " --fresh-head" : ""),
-                  job);
+  check_same_call(
+      effective_json(study),
+      fmt::format("--out \"{}\"{}{}", command.out.string(), command.resumes() ? " --resume=" + command.resume : "",
+                  command.fresh_head ? " --fresh-head" : ""),
+      job);
   together(job, [&] {
     check_devices_available(study, job);
     // The resolved value is written, because the number of cores of a different machine would give different bits.
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
     path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
-    if (job == nullptr || job->rank() == 0) folder.emplace(path, effective_json(study), command.resume);
+    if (job != nullptr && job->rank() > 0) return;
+    check_earlier_run(command, path);
+    folder.emplace(path, effective_json(study), command.resumes());
   });
   if (folder) print_warnings(study, console);
   Progress progress(console.err, console.terminal);
@@ -91,11 +114,11 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                study.variants.size(), counted(mesh_of(member.root).size(), "rank", "ranks"),
                                member.root.train.steps)
                 << std::flush;
-    RunNarrator narrator(member.name, member.root.train, command.resume, progress, folder ? &*folder : nullptr,
+    RunNarrator narrator(member.name, member.root.train, command.resumes(), progress, folder ? &*folder : nullptr,
                          console);
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .identity = json_identity(),
-                               .resume = command.resume,
+                               .resume = command.resumes(),
                                .fresh_head = command.fresh_head,
                                .job = job,
                                .profiles = &profiles,
@@ -123,8 +146,13 @@ void add_run(CLI::App& app, CommandCall& call) {
   add_set_option(app, command->sets);
   app.add_flag("--json", command->json, "print the summary as JSON instead of the table");
   add_out_option(app, command->out, "results folder (default: results/NAME)");
-  CLI::Option* const resume = app.add_flag(
-      "--resume", command->resume, "resume from the newest checkpoint in the results folder, on any number of ranks");
+  CLI::Option* const resume =
+      app.add_flag(fmt::format("--resume{{{}}}", resume_always), command->resume,
+                   "resume from the newest checkpoint in the results folder, on any number of ranks; --resume=auto: if "
+                   "there is one")
+          ->check(CLI::IsMember({resume_always, resume_if_possible}));
+  app.add_flag("--force", command->replace, "replace the checkpoints of an earlier run in the results folder")
+      ->excludes(resume);
   app.add_flag("--fresh-head", command->fresh_head,
                "with --resume: keep the backbone and begin a new head; classes and data may change")
       ->needs(resume);

@@ -74,16 +74,12 @@ int bounded(const std::optional<std::int64_t>& value, std::string_view option, s
   return static_cast<int>(*value);
 }
 
-/// The number of stages per rank.
-int wanted_chunks(const ScheduleCommand& command) {
-  return command.chunks ? bounded(command.chunks, "--chunks", "", 1024) : usual_chunks(command.name);
-}
-
 Schedule named(const ScheduleCommand& command) {
+  const int chunks = usual_chunks(command.name);  // a misspelt name is the first error
   const ScheduleShape shape{.ranks = bounded(command.stages, "--stages", "the number of ranks", max_stages),
                             .micro_batches = bounded(command.micro_batches, "--micro-batches",
                                                      "the number of micro-batches", max_micro_batches),
-                            .chunks = wanted_chunks(command)};
+                            .chunks = command.chunks ? bounded(command.chunks, "--chunks", "", 1024) : chunks};
   if (std::int64_t{shape.ranks} * shape.chunks > max_cells / shape.micro_batches)
     fail<InputError>("schedule: expected at most {} micro-batches in all stages together, got {} x {} x {}", max_cells,
                      shape.ranks, shape.chunks, shape.micro_batches);

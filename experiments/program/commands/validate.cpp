@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
@@ -19,9 +21,12 @@ void validate_command(const std::vector<std::filesystem::path>& files, const std
       continue;
     }
     try {
-      const Study<Experiment> study = read_checked_study(file, sets, console);
-      console.out << fmt::format("{}: valid, {}\n", file.string(),
-                                 counted(static_cast<std::int64_t>(study.variants.size()), "variant", "variants"));
+      Study<Experiment> study = read_checked_study(file, sets, console);
+      const bool reads_files = std::any_of(study.variants.begin(), study.variants.end(),
+                                           [](StudyVariant& member) { return !paths_of(member.root).empty(); });
+      console.out << fmt::format("{}: valid, {}{}\n", file.string(),
+                                 counted(static_cast<std::int64_t>(study.variants.size()), "variant", "variants"),
+                                 reads_files ? "; its data were not opened" : "");
     } catch (const InputError& error) {
       errors.emplace_back(error.what());
     }

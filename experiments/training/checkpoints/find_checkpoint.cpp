@@ -17,8 +17,11 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> entries_of(const fs::path& path) {
   std::vector<fs::path> entries;
-  std::error_code ignored;  // no folder: nothing in it
-  for (const auto& entry : fs::directory_iterator(path, ignored)) entries.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail<InputError>("{}: cannot be read as a folder: {}", path.string(), error.message());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -43,22 +46,26 @@ std::optional<std::int64_t> latest_in(const fs::path& path) {
   return newest;
 }
 
+std::vector<FoundCheckpoint> checkpoints_of_results(const fs::path& results) {
+  std::vector<FoundCheckpoint> newest;
+  for (const fs::path& folder : entries_of(results / "checkpoint"))
+    if (const auto steps = latest_in(folder)) newest.push_back({folder, *steps});
+  return newest;
+}
+
 FoundCheckpoint find_checkpoint(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) fail<InputError>("{}: expected the folder of a checkpoint", path.string());
   const fs::path absolute = fs::canonical(path);  // `.` and a slash at the end have names, too
   if (const auto steps = steps_in_name(absolute.filename().string())) return {absolute.parent_path(), *steps};
   if (const auto steps = latest_in(absolute)) return {absolute, *steps};
-  std::vector<FoundCheckpoint> variants;
-  std::vector<std::string> names;
-  for (const fs::path& folder : entries_of(path / "checkpoint")) {
-    const auto steps = latest_in(folder);
-    if (!steps) continue;
-    variants.push_back({folder, *steps});
-    names.push_back(folder.string());
-  }
+  const std::vector<FoundCheckpoint> variants = checkpoints_of_results(path);
   if (variants.empty()) fail<InputError>("{}: there is no checkpoint in it", path.string());
-  if (variants.size() > 1) fail<InputError>("{}: expected one of {}", path.string(), fmt::join(names, ", "));
+  if (variants.size() > 1) {
+    std::vector<std::string> names;
+    for (const FoundCheckpoint& variant : variants) names.push_back(variant.folder.string());
+    fail<InputError>("{}: expected one of {}", path.string(), fmt::join(names, ", "));
+  }
   return variants.front();
 }
 

@@ -5,18 +5,22 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace heddle {
 
 /// The steps that a checkpoint's folder names: 20 of `step-000020`; nothing for another name.
 std::optional<std::int64_t> steps_in_name(const std::string& folder);
-/// The most steps that the name of a folder in `path` says; nothing if there is none.
+/// The most steps that the name of a folder in `path` says; nothing if there is none. InputError if it cannot be read.
 std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
 
 struct FoundCheckpoint {
   std::filesystem::path folder;  // that of the folder step-...
   std::int64_t steps = 0;
 };
+
+/// The newest checkpoint of each variant in a results folder, sorted by path. InputError if it cannot be read.
+std::vector<FoundCheckpoint> checkpoints_of_results(const std::filesystem::path& results);
 
 /// The checkpoint of a path: a folder step-..., the newest one of a folder that holds some, or of a results folder with
 /// one variant. InputError if there is none, or if the results have several variants, whose folders it names.

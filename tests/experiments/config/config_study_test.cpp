@@ -106,6 +106,21 @@ TEST_CASE("config study: a changed type names the values that it discards, unles
         Lines{"x.json: /train/optimizer/momentum" + after});
 }
 
+TEST_CASE("config study: a setting that overrides the patches of variants names them") {
+  const std::string text = "{" + kBase + R"(, "train": {"batch": 8}, "variants": [
+    {"name": "plain"},
+    {"name": "small", "patch": {"train": {"batch": 4}}},
+    {"name": "four", "patch": {"train": {"batch": 4, "clip": {"norm": 2}}}},
+    {"name": "default", "patch": {"train": null}}]})";
+  using Lines = std::vector<std::string>;
+  CHECK(load(text, {"train.batch=4"}).file.warnings ==
+        Lines{R"(--set train.batch: overrides the patch of the variant "default")"});
+  CHECK(load(text, {"train.batch=2", "train.clip.norm=2"}).file.warnings ==
+        Lines{R"(--set train.batch: overrides the patch of the variants "small", "four", "default")",
+              R"(--set train.clip.norm: overrides the patch of the variant "default")"});
+  CHECK(load(text, {"tags=[\"t\"]"}).file.warnings.empty());
+}
+
 TEST_CASE("config study: an error in a value from a patch points into the patch") {
   CHECK(error_of("{" + kBase + R"(, "variants": [{"name": "a"}, {"name": "b"},
                   {"name": "c", "patch": {"train": {"batch": "many"}}}]})") ==

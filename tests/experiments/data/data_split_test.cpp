@@ -67,6 +67,15 @@ TEST_CASE("a share of each person's photographs is for training, at least one") 
   CHECK(make_dataset(config, {1})->size(Split::test) == 0);
 }
 
+TEST_CASE("without a split all photographs are for training") {
+  const WrittenImages files;
+  write_three(files);
+  const auto data = make_dataset(folder_config(files, FolderSplit::number), {1});
+  CHECK(data->classes() == 3);
+  CHECK(data->size(Split::train) == 7);
+  CHECK(data->size(Split::test) == 0);
+}
+
 TEST_CASE("people with too few photographs are left out, counted and reported") {
   const WrittenImages files;
   write_three(files);
@@ -197,7 +206,10 @@ TEST_CASE("a flat folder has the identities in the names of its files") {
 TEST_CASE("keys of one kind of split are refused with another kind") {
   const WrittenImages files;
   DataConfig config = folder_config(files, FolderSplit::number);
-  refuses_data(config, "data.train_per_identity: expected at least 1 with split \"number\"");
+  config.image_folder.test_per_identity = 1;
+  refuses_data(config,
+               "data.test_per_identity: expected train_per_identity beside it: without it all images are for training");
+  config.image_folder.test_per_identity = 0;
   config.image_folder.split = FolderSplit::share;
   refuses_data(config, "data.train_share: expected a number > 0 with split \"share\"");
   config.image_folder.split = FolderSplit::people;

@@ -103,7 +103,7 @@ TEST_CASE("a training without test images is evaluated on sets, and people who a
   write_data(folder);
   const auto run = [&](const Json& json) {
     std::ofstream(folder / "small.json") << json.dump();
-    return call({"run", (folder / "small.json").string(), "--out", (folder / "out").string(), "--json"});
+    return call({"run", (folder / "small.json").string(), "--out", (folder / "out").string(), "--json", "--force"});
   };
   Json json = experiment(folder);
   json["data"].erase("train_per_identity");
@@ -129,7 +129,9 @@ TEST_CASE("a training without test images is evaluated on sets, and people who a
   json["evaluation"] = Json::object();
   const Called refused = run(json);
   CHECK(refused.code == 2);
-  CHECK(refused.err.ends_with("heddle: evaluation: expected evaluation.sets: the data have no images for testing\n"));
+  CHECK(
+      refused.err.ends_with("heddle: evaluation: nothing to evaluate: the data have no images for testing, and "
+                            "evaluation.sets is empty; evaluation = null trains without it\n"));
 }
 
 TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn one") {

@@ -40,11 +40,54 @@ TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the acc
   CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
 }
 
-TEST_CASE("a run that does not resume leaves no checkpoint of an earlier one to resume") {
+TEST_CASE(
+    "a run neither replaces an earlier one's checkpoints nor begins anew in place of resuming unless it is told to") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const std::vector<std::string> run{"run", file, "--out", files.path("out")};
+  const auto with = [&](const std::string& option) {
+    std::vector<std::string> arguments = run;
+    arguments.push_back(option);
+    return call(arguments);
+  };
+  const Called nothing = with("--resume");
+  CHECK(nothing.code == 2);
+  CHECK(nothing.err == "heddle: " + files.path("out") +
+                           ": there is no checkpoint to resume from: leave --resume out, or use --resume=auto\n");
+  CHECK_FALSE(std::filesystem::exists(files.path("out")));
+  const Called begun = with("--resume=auto");
+  CHECK(begun.code == 0);
+  CHECK(begun.err.find("no checkpoint found: starting from the beginning\n") != std::string::npos);
+  const std::string before = files.contents("out");
+  const Called refused = call(run);
+  CHECK(refused.code == 2);
+  CHECK(refused.err == "heddle: " + files.path("out") +
+                           ": holds a checkpoint of an earlier run (small/step 6): continue that run with --resume, "
+                           "replace it with --force, or choose another folder with --out\n");
+  CHECK(files.contents("out") == before);
+  CHECK(with("--resume=auto").err.find("resuming after step 6\n") != std::string::npos);
+  CHECK(with("--resume=always").code == 0);
+  CHECK(with("--resume=newest").code == 2);
+  CHECK(with("--force").code == 0);
+}
+
+TEST_CASE("a checkpoint folder that cannot be read is not taken for an empty one") {
+  Files files;
+  const std::string file = files.write(small_study());
+  std::filesystem::create_directory(files.path("out"));
+  std::ofstream(files.path("out") + "/checkpoint") << "not a folder";
+  for (const char* const option : {"--resume", "--resume=auto", "--force", "--json"}) {
+    const Called called = call({"run", file, "--out", files.path("out"), option});
+    CHECK(called.code == 2);
+    CHECK(called.err == "heddle: " + files.path("out") + "/checkpoint: cannot be read as a folder: Not a directory\n");
+  }
+}
+
+TEST_CASE("a run that replaces an earlier one leaves none of its checkpoints to resume") {
   Files files;
   const std::string file = files.write(small_study());
   REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
-  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=3"}).code == 0);
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--force", "--set", "train.steps=3"}).code == 0);
   const std::string checkpoints = files.path("out") + "/checkpoint/small/";
   CHECK_FALSE(std::filesystem::exists(checkpoints + "step-000006"));
   CHECK(std::filesystem::exists(checkpoints + "step-000003"));

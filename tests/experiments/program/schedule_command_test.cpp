@@ -231,6 +231,7 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
   CHECK(refused("schedule 1f1b --micro-batches 4") == "heddle: schedule: expected --stages, the number of ranks\n");
   CHECK(refused("schedule 1f1b --stages 4") ==
         "heddle: schedule: expected --micro-batches, the number of micro-batches\n");
+  CHECK(refused("schedule gpip") == "heddle: unknown schedule gpip: did you mean gpipe?\n");
   CHECK(refused("schedule gpip --stages 4 --micro-batches 4") ==
         "heddle: unknown schedule gpip: did you mean gpipe?\n");
   CHECK(refused("schedule gpipe --stages 0 --micro-batches 4") ==

@@ -247,6 +247,14 @@ TEST_CASE("a results folder that is removed or replaced during the run is an err
   CHECK(fs::is_empty(path));
 }
 
+TEST_CASE("a run that never begins leaves no folder that it made, and keeps those that were there") {
+  const Scratch scratch;
+  fs::create_directory(scratch / "there");
+  { const ResultsFolder folder(scratch / "there/a/b", "{}", false); }
+  { const ResultsFolder folder(scratch / "there", "{}", false); }
+  CHECK(fs::is_empty(scratch / "there"));
+}
+
 TEST_CASE("a results folder that cannot be made is an error that names it") {
   const Scratch scratch;
   write_file_atomically(scratch / "file", "");

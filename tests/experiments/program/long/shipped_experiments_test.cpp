@@ -134,7 +134,7 @@ TEST_CASE("layers placed in other ways train as their serial reference at every 
   for (const char* name : {"chains", "three_convolutions"}) {
     CAPTURE(name);
     const std::string file = experiment_file(name);
-    const Ended ran = run_program({"run", file, "--json", "--out", (scratch / "out").string()}, scratch / "run.json");
+    const Ended ran = run_program({"run", file, "--json", "--out", (scratch / name).string()}, scratch / "run.json");
     REQUIRE(ran.code == 0);
     const Json& variants = ran.summary["variants"];
     REQUIRE(variants.size() == 4);
