@@ -20,12 +20,12 @@ void collect(const Node& node, const std::string& path, Fields& fields) {
     collect(field, path.empty() ? std::string(name) : fmt::format("{}.{}", path, name), fields);
   };
   if (!path.empty()) fields.emplace(path, &node);
-  if (node.kind == Node::Kind::object) {
+  if (node.kind == Node::Kind::object && node.items.empty()) {
     for (const Node& field : node.fields) inner(field.name, field);
     if (const Node::Alternative* const chosen = node.alternative(node.type_name()))
       for (const Node& field : chosen->fields) inner(field.name, field);
   }
-  if (node.kind == Node::Kind::list) {
+  if (!node.items.empty()) {
     std::size_t index = 0;
     for (const Node& item : node.items) inner(fmt::format("{}", index++), item);
   }
@@ -45,8 +45,8 @@ std::string suggested(std::string_view dotted, const Fields& fields) {
   return suggestion(dotted, integers);
 }
 
-std::string_view kind_words(Node::Kind kind) {
-  switch (kind) {
+std::string_view kind_words(const Node& node) {
+  switch (node.kind) {
     case Node::Kind::boolean:
       return "true or false";
     case Node::Kind::number:
@@ -58,7 +58,7 @@ std::string_view kind_words(Node::Kind kind) {
     case Node::Kind::subset:
       return "some of several names";
     case Node::Kind::object:
-      return "an object";
+      return node.items.empty() ? "an object" : "a list";
     default:
       return "a list";
   }
@@ -74,7 +74,7 @@ IntegerField integer_field(const Describer::Body& root, std::string_view dotted)
   if (found == fields.end()) fail<InputError>("no field {}{}", in_quotes(dotted), suggested(dotted, fields));
   const Node& node = *found->second;
   if (node.kind != Node::Kind::integer)
-    fail<InputError>("expected a field that holds an integer, {} holds {}", in_quotes(dotted), kind_words(node.kind));
+    fail<InputError>("expected a field that holds an integer, {} holds {}", in_quotes(dotted), kind_words(node));
   const Range& range = node.each;
   return {*node.value.get_if<std::int64_t>(),
           static_cast<std::int64_t>(std::max(range.minimum, -max_exact_integer)) + (range.minimum_excluded ? 1 : 0),

@@ -60,6 +60,7 @@ std::string value_text(const Node& node) {
     case Kind::list:
       return list("object");
     default:
+      if (node.may_be_list) return "object, or " + list_words("object", any_number(), node.length);
       return node.is_optional ? "object or null" : "object";
   }
 }

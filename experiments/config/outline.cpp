@@ -92,6 +92,17 @@ class Outliner final : public Describer {
     visit(node.blank.emplace_back(), value.blank);
     lists_.pop_back();
   }
+  void object_or_list(Key key, const List& value, Range length, std::string_view help) override {
+    Node& node = add(key, Kind::object, help);
+    node.may_be_list = true;
+    node.length = length;
+    visit(node, [&](Describer& inner) { value.element(inner, 0); });
+    if (value.size() == 1) return;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      Outliner inner(node.items.emplace_back(), Scope::chosen, lists_);
+      value.element(inner, i);
+    }
+  }
   void alternatives(int& type, std::span<const Alternative> kinds, std::string_view help) override {
     if (object_.is_tagged()) fail<Error>("an object is described with two sets of alternatives");
     check_new("type");
@@ -186,7 +197,7 @@ Node outline(const Describer::Body& body, Scope scope) {
 }
 
 Value to_value(const Node& node) {
-  if (node.kind == Kind::list) {
+  if (node.kind == Kind::list || !node.items.empty()) {
     Array array;
     for (const Node& item : node.items) array.push_back(to_value(item));
     return {std::move(array)};

@@ -158,9 +158,15 @@ void apply(const Setting& setting, Value& root, const Node* shape, std::vector<D
   Value* target = &root;
   std::string pointer;
   std::size_t depth = 0;
+  bool is_element = false;  // of a list that may be an object
   // Down what exists; the rest of the path becomes a patch.
   for (; depth < setting.path.size(); ++depth) {
     const std::string& token = setting.path[depth];
+    const bool may_be_list = shape != nullptr && shape->may_be_list;
+    if (may_be_list && !is_element && target->is<Object>() && token == "0") {
+      is_element = true;  // the object is a list of one
+      continue;
+    }
     if (Array* const array = target->get_if<Array>()) {
       const std::optional<std::size_t> index = index_of(token);
       if (!index || *index >= array->size()) {
@@ -169,13 +175,15 @@ void apply(const Setting& setting, Value& root, const Node* shape, std::vector<D
       }
       target = &(*array)[*index];
       pointer = child_pointer(pointer, *index);
-      shape = shape != nullptr && shape->kind == Node::Kind::list ? &shape->element() : nullptr;
+      is_element = true;
+      if (!may_be_list) shape = shape != nullptr && shape->kind == Node::Kind::list ? &shape->element() : nullptr;
       continue;
     }
     Object* const object = target->get_if<Object>();
     Value* const inner = object == nullptr ? nullptr : find(*object, token);
     if (inner == nullptr || !(inner->is<Array>() || inner->is<Object>()) || depth + 1 == setting.path.size()) break;
     shape = shape_of(*object, shape, token);
+    is_element = false;
     target = inner;
     pointer = child_pointer(pointer, token);
   }

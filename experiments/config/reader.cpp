@@ -134,12 +134,22 @@ class Reader final : public Describer {
   }
   void list(Key key, const List& value, Range length, std::string_view /*help*/) override {
     const Array* const array = take_array(key, list_words("object", any_number(), length), length);
-    if (array == nullptr) return;
+    if (array != nullptr) read_elements(*array, child_pointer(pointer_, key.name), value);
+  }
+  void object_or_list(Key key, const List& value, Range length, std::string_view /*help*/) override {
+    const std::string expected = "an object or " + list_words("object", any_number(), length);
+    const Value* const given = take(key, expected);
+    if (given == nullptr && key.is_required) return;
     const std::string pointer = child_pointer(pointer_, key.name);
-    value.resize(0);  // elements of the default list must not remain
-    value.resize(array->size());
-    for (std::size_t i = 0; i < array->size(); ++i) {
-      read_object(&(*array)[i], child_pointer(pointer, i), [&](Describer& inner) { value.element(inner, i); });
+    const Array* const array = given == nullptr ? nullptr : given->get_if<Array>();
+    if (array == nullptr) {
+      value.resize(1);
+      read_object(
+          given, pointer, [&](Describer& inner) { value.element(inner, 0); }, expected);
+    } else if (contains(length, static_cast<double>(array->size()))) {
+      read_elements(*array, pointer, value);
+    } else {
+      context_.expected(*given, pointer, expected);
     }
   }
   void alternatives(int& type, std::span<const Alternative> kinds, std::string_view /*help*/) override {
@@ -285,6 +295,13 @@ class Reader final : public Describer {
     Reader inner(context_, given != nullptr ? *given : empty, std::move(pointer));
     body(inner);
     inner.finish({});
+  }
+  void read_elements(const Array& array, const std::string& pointer, const List& value) {
+    value.resize(0);  // elements of the default list must not remain
+    value.resize(array.size());
+    for (std::size_t i = 0; i < array.size(); ++i) {
+      read_object(&array[i], child_pointer(pointer, i), [&](Describer& inner) { value.element(inner, i); });
+    }
   }
   std::vector<const Member*> unknown_members() const {
     std::vector<const Member*> unknown;

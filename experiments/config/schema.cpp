@@ -48,6 +48,7 @@ class SchemaWriter {
   /// `pointer` is where the result will stand in the schema.
   Object schema(const Node& node, const std::string& pointer) {
     pointers_[&node] = pointer;
+    if (node.may_be_list) return object_or_list(node, pointer);
     if (node.kind == Kind::object) return object(node, pointer);
     Object result;
     switch (node.kind) {
@@ -103,7 +104,7 @@ class SchemaWriter {
     const auto add_all = [&](const std::list<Node>& fields) {
       for (const Node& field : fields)
         if (std::find(except.begin(), except.end(), field.name) == except.end())
-          add(field.name, field.kind == Kind::object ? patch(field) : reference(pointers_.at(&field)));
+          add_patches(field, [&](Object schema) { add(field.name, std::move(schema)); });
     };
     if (node.is_tagged()) {
       std::vector<std::string> types;
@@ -121,6 +122,23 @@ class SchemaWriter {
   }
 
  private:
+  template <class Add>
+  void add_patches(const Node& field, const Add& add) const {
+    add(field.kind == Kind::object ? patch(field) : reference(pointers_.at(&field)));
+    if (field.may_be_list) add(list_of(field, pointers_.at(&field)));
+  }
+  /// The list of objects that a key may have instead of one; `pointer` is where the key's schema stands.
+  static Object list_of(const Node& node, const std::string& pointer) {
+    Object list{{"type", text("array")}, {"items", {reference(pointer + "/anyOf/0")}}};
+    add_length(list, node.length);
+    return list;
+  }
+  Object object_or_list(const Node& node, const std::string& pointer) {
+    Array forms;
+    forms.push_back({object(node, pointer + "/anyOf/0")});
+    forms.push_back({list_of(node, pointer)});
+    return {{"anyOf", {std::move(forms)}}, {"description", text(node.help)}};
+  }
   static Object reference(const std::string& pointer) { return {{"$ref", text("#" + pointer)}}; }
   static Value names(const std::vector<std::string>& list) {
     Array array;

@@ -7,13 +7,23 @@
 
 namespace heddle {
 
-void describe_data(Describer& d, const char* key, DataConfig& config) {
-  tagged(d, key, config.type, data_sets, config, "the images to train and to test on",
-         [](Describer& inner, DataConfig& c) {
-           object(inner, "preprocessing", c.preprocessing, "how images become what the network takes");
-           object(inner, "augmentation", c.augmentation, "random changes to training images");
-           object(inner, "loader", c.loader, "how training images are read ahead of the step");
-         });
+void describe(Describer& d, DataConfig& config) {
+  d.field("name", config.name, "the name of the set, which each of several needs: letters, digits, _ and -");
+  d.field("share", config.share, between(1, 1000),
+          "of several sets, this one's part of each batch: with shares 3 and 1, of every four samples three are of the "
+          "first set and one is of the second");
+  alternatives(d, config.type, data_sets, config, "which kind it is", [](Describer& inner, DataConfig& c) {
+    object(inner, "preprocessing", c.preprocessing, "how images become what the network takes");
+    object(inner, "augmentation", c.augmentation, "random changes to training images");
+    object(inner, "loader", c.loader, "how training images are read ahead of the step");
+  });
+}
+
+RandomKey key_of_set(RandomKey key, std::size_t set) {
+  if (set == 0) return key;
+  const PhiloxBlock block = philox(PhiloxBlock{{static_cast<std::uint32_t>(set), 1, 0, 0}},
+                                   static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32));
+  return {std::uint64_t{block.word[1]} << 32 | block.word[0]};
 }
 
 ImageShape image_shape(const DataConfig& config) {

@@ -31,6 +31,8 @@ struct DataConfig {
   PreprocessingConfig preprocessing{};
   AugmentationConfig augmentation{};
   LoaderConfig loader{};
+  std::string name{};      // of the set; several sets need one each
+  std::int64_t share = 1;  // see BatchShares
 };
 
 /// A data set: how its part of the configuration is described and used.
@@ -82,8 +84,8 @@ inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
      data_set<&DataConfig::recordio>("recordio", "a .rec of MXNet, as InsightFace packs training sets")},
 });
 
-/// The tagged union "data": {"type": ..., ...}.
-void describe_data(Describer& d, const char* key, DataConfig& config);
+/// The tagged union {"type": ..., ...}.
+void describe(Describer& d, DataConfig& config);
 
 /// The [channels, height, width] of the chosen data set, without opening anything.
 ImageShape image_shape(const DataConfig& config);
@@ -96,6 +98,10 @@ void check(const DataConfig& config);
 
 /// The number of identities of the chosen data set, where it is known without opening anything.
 std::optional<std::int64_t> known_classes(const DataConfig& config);
+
+/// The key of the random numbers of one data set among several: its identities, if they are drawn, and its order. The
+/// first one has the training's.
+RandomKey key_of_set(RandomKey key, std::size_t set);
 
 /// Opens or generates the data. `seed` draws the identities of generated sets. InputError if the data cannot be used.
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);

@@ -37,17 +37,18 @@ void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_
   });
 }
 
-void read_training_image(const Dataset& dataset, const TrainingSample& sample, const AugmentationConfig& augmentation,
-                         RandomKey key, std::span<float> pixels) {
-  dataset.read(Split::train, sample.index, pixels);
+void read_training_image(const Dataset& dataset, const TrainingSample& sample,
+                         std::span<const AugmentationConfig> augmentation, RandomKey key, std::span<float> pixels) {
+  const Dataset& set = dataset.set(sample.set);
+  set.read(Split::train, sample.index, pixels);
   const RandomStream draws(key, Purpose::augmentation, static_cast<std::uint64_t>(sample.step),
                            static_cast<std::uint64_t>(sample.position));
-  augment(augmentation, dataset.image(), draws, pixels);
-  dataset.preprocessing().normalise(pixels);
+  augment(augmentation[sample.set], set.image(), draws, pixels);
+  set.preprocessing().normalise(pixels);
 }
 
 void read_training_batch(const Dataset& dataset, std::span<const TrainingSample> samples,
-                         const AugmentationConfig& augmentation, RandomKey key, std::span<float> nhwc) {
+                         std::span<const AugmentationConfig> augmentation, RandomKey key, std::span<float> nhwc) {
   check_batch(dataset, samples.size(), nhwc.size());
   parallel_for(static_cast<std::int64_t>(samples.size()), [&](std::int64_t i) {
     read_training_image(dataset, samples[static_cast<std::size_t>(i)], augmentation, key, image_at(dataset, nhwc, i));

@@ -43,6 +43,11 @@ class Dataset {
   /// the step needs them.
   virtual bool is_encoded() const { return false; }
 
+  /// The data sets of the training, if it has several; else this one alone. Everything else that this class says is
+  /// then of the first set, except for remarks, broken images and is_encoded.
+  virtual std::size_t sets() const { return 1; }
+  virtual const Dataset& set(std::size_t /*index*/) const { return *this; }
+
   /// Remarks that the user should read, such as what was left out, from number `first` on. Reading images
   /// may add more of them.
   virtual std::vector<std::string> notes(std::size_t /*first*/) const { return {}; }
@@ -65,21 +70,22 @@ void describe_image(Describer& d, std::vector<std::int64_t>& image);
 /// them. Runs on the calling thread's OpenMP team.
 void read_batch(const Dataset& dataset, Split split, std::span<const std::int64_t> indices, std::span<float> nhwc);
 
-/// An image of the training split in the global batch of a step. Its augmentation depends on the step and on its
-/// position in the batch, not on the rank that reads it.
+/// An image of the training split of a data set, by its index there, in the global batch of a step. Its augmentation
+/// depends on the step and on its position in the batch, not on the rank that reads it.
 struct TrainingSample {
   std::int64_t index = 0;
   std::int64_t step = 0;
   std::int64_t position = 0;
+  std::size_t set = 0;
 };
 
-/// The image, augmented, as the network takes it.
-void read_training_image(const Dataset& dataset, const TrainingSample& sample, const AugmentationConfig& augmentation,
-                         RandomKey key, std::span<float> pixels);
+/// The image, augmented, as the network takes it. `augmentation` has one element for each data set.
+void read_training_image(const Dataset& dataset, const TrainingSample& sample,
+                         std::span<const AugmentationConfig> augmentation, RandomKey key, std::span<float> pixels);
 
 /// The same for several, on the calling thread's OpenMP team.
 void read_training_batch(const Dataset& dataset, std::span<const TrainingSample> samples,
-                         const AugmentationConfig& augmentation, RandomKey key, std::span<float> nhwc);
+                         std::span<const AugmentationConfig> augmentation, RandomKey key, std::span<float> nhwc);
 
 /// label() of each index.
 std::vector<std::int64_t> labels_of(const Dataset& dataset, Split split, std::span<const std::int64_t> indices);

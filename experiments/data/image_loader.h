@@ -32,7 +32,7 @@ class ImageLoader {
   static constexpr std::int64_t most_bytes = std::int64_t{256} << 20;
 
   struct Options {
-    AugmentationConfig augmentation{};
+    std::vector<AugmentationConfig> augmentation{AugmentationConfig{}};  ///< of each data set
     RandomKey key{};
     int threads = 1;
     std::int64_t images_ahead = 1;
@@ -69,7 +69,7 @@ class ImageLoader {
 
   const Dataset& dataset_;
   Samples samples_;
-  AugmentationConfig augmentation_;
+  std::vector<AugmentationConfig> augmentation_;
   RandomKey key_;
   std::vector<float> ring_;
   std::vector<Slot> slots_;

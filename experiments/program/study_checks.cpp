@@ -24,11 +24,13 @@ void check_variant(const StudyVariant& member, void (*check)(const Experiment&))
 void settle(Experiment& experiment, bool is_bf16_fast) {
   // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
   constexpr std::int64_t rows_of_gpu_tile = 32768;
-  HeadConfig& head = experiment.head;
   const bool is_gpu = experiment.device == DeviceType::cuda;
-  const bool is_bf16 = product_type(head, experiment.precision().wide(), is_bf16_fast || is_gpu) == DType::bf16;
-  head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
-  if (is_gpu && head.tile == 0) head.tile = std::max<std::int64_t>(rows_of_gpu_tile / head.sub_centres, 1);
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    HeadConfig& head = experiment.head_of(set);
+    const bool is_bf16 = product_type(head, experiment.precision().wide(), is_bf16_fast || is_gpu) == DType::bf16;
+    head.product_type = is_bf16 ? ProductType::bf16 : ProductType::f32;
+    if (is_gpu && head.tile == 0) head.tile = std::max<std::int64_t>(rows_of_gpu_tile / head.sub_centres, 1);
+  }
 }
 
 }  // namespace

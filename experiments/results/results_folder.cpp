@@ -62,6 +62,8 @@ void remove_earlier_run(const fs::path& path) {
   remove_from_each(path / "variants", "schedule.csv");
 }
 
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
 /// A step as it stands in metrics.jsonl; `time` is Unix time.
 struct MetricsLine {
   std::string variant;
@@ -85,18 +87,22 @@ std::string to_text(const MetricsLine& line) {
                       {"loader_wait", or_null(line.record.loader_wait)},
                       {"samples_per_second", or_null(line.samples_per_second)},
                       {"time", line.time}};
-  if (!line.record.accuracies.empty()) json["accuracy"] = OrderedJson::object();
-  for (const auto& [set, accuracy] : line.record.accuracies) json["accuracy"][set] = accuracy;
+  const auto add_named = [&](const char* key, const NamedNumbers& numbers) {
+    if (!numbers.empty()) json[key] = OrderedJson::object();
+    for (const auto& [name, number] : numbers) json[key][name] = number;
+  };
+  add_named("losses", line.record.losses);
+  add_named("accuracy", line.record.accuracies);
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-std::vector<std::pair<std::string, double>> accuracies_of(const OrderedJson& line) {
-  std::vector<std::pair<std::string, double>> accuracies;
-  const auto found = line.find("accuracy");
-  if (found == line.end() || !found->is_object()) return accuracies;
-  for (const auto& [set, accuracy] : found->items())
-    if (accuracy.is_number()) accuracies.emplace_back(set, accuracy.get<double>());
-  return accuracies;
+NamedNumbers named_numbers(const OrderedJson& line, const char* key) {
+  NamedNumbers numbers;
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_object()) return numbers;
+  for (const auto& [name, number] : found->items())
+    if (number.is_number()) numbers.emplace_back(name, number.get<double>());
+  return numbers;
 }
 
 /// Nothing for a line that is not whole, as a killed run's last may be.
@@ -112,11 +118,12 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
   return MetricsLine{.variant = variant->get<std::string>(),
                      .record = {.step = static_cast<std::int64_t>(*number("step")),
                                 .loss = number("loss"),
+                                .losses = named_numbers(json, "losses"),
                                 .learning_rate = number("learning_rate").value_or(0),
                                 .gradient_norm = number("gradient_norm"),
                                 .loss_scale = number("loss_scale"),
                                 .is_skipped = skipped != json.end() && *skipped == true,
-                                .accuracies = accuracies_of(json),
+                                .accuracies = named_numbers(json, "accuracy"),
                                 .seconds = number("seconds").value_or(0),
                                 .loader_wait = number("loader_wait")},
                      .samples_per_second = number("samples_per_second"),
@@ -126,6 +133,7 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
 std::string event_of(const MetricsLine& line) {
   std::vector<std::pair<std::string, double>> scalars;
   if (line.record.loss) scalars.emplace_back("loss", *line.record.loss);
+  for (const auto& [set, loss] : line.record.losses) scalars.emplace_back("loss/" + set, loss);
   scalars.emplace_back("learning_rate", line.record.learning_rate);
   if (line.record.gradient_norm) scalars.emplace_back("gradient_norm", *line.record.gradient_norm);
   if (line.record.loss_scale) scalars.emplace_back("loss_scale", *line.record.loss_scale);

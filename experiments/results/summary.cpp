@@ -146,6 +146,22 @@ OrderedJson head_json(const HeadResult& head) {
           {"product_type", name_of(config.product_type)}};
 }
 
+/// One head; or of several a list, each with its data set and its loss.
+OrderedJson heads_json(const VariantResult& variant) {
+  if (variant.heads.size() < 2) return head_json(variant.heads.empty() ? HeadResult{} : variant.heads.front());
+  OrderedJson heads = OrderedJson::array();
+  for (std::size_t i = 0; i < variant.heads.size(); ++i) {
+    const HeadResult& head = variant.heads[i];
+    OrderedJson json{{"name", head.name},
+                     {"samples", head.samples},
+                     {"loss_weight", head.config.loss_weight},
+                     {"loss", {{"first", or_null(first_loss(variant, i))}, {"last", or_null(last_loss(variant, i))}}}};
+    json.update(head_json(head));
+    heads.push_back(std::move(json));
+  }
+  return heads;
+}
+
 /// The keys of a pipeline, null where there is none.
 void add_pipeline(OrderedJson& json, const RunResult& run, const VariantResult& variant) {
   const VariantResult* const naive = naive_of(run, variant);
@@ -187,7 +203,7 @@ OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {
       {"device", variant.device},
       {"clock", variant.clock},
       {"batch", variant.batch},
-      {"head", head_json(variant.head)}};
+      {"head", heads_json(variant)}};
   add_pipeline(json, run, variant);
   json["sent_in_step"] = sent_json(variant.sent_in_step);
   json["ranks"] = std::move(ranks);

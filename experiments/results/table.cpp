@@ -41,6 +41,23 @@ std::string losses(const VariantResult& variant) {
   return fmt::format("{:#.6g} -> {:#.6g}", *first, *last_loss(variant));
 }
 
+/// A row for each head of a variant that has several.
+std::string heads_table(const RunResult& run) {
+  Grid grid({"variant", "data set", "images/step", "classes", "loss weight", "loss"});
+  bool has_rows = false;
+  for (const VariantResult& variant : run.variants) {
+    for (std::size_t i = 0; variant.heads.size() > 1 && i < variant.heads.size(); ++i) {
+      const HeadResult& head = variant.heads[i];
+      const auto first = first_loss(variant, i);
+      grid.add({i == 0 ? variant.name : "", head.name, fmt::format("{}", head.samples),
+                fmt::format("{}", head.config.classes), significant(head.config.loss_weight),
+                first ? fmt::format("{:#.6g} -> {:#.6g}", *first, *last_loss(variant, i)) : absent});
+      has_rows = true;
+    }
+  }
+  return has_rows ? grid.to_text() : "";
+}
+
 std::string variants_table(const RunResult& run) {
   Column times;
   Column memory;
@@ -252,6 +269,8 @@ class SentTable {
 
 std::string results_table(const RunResult& run) {
   std::string text = variants_table(run) + clock_text(run) + errors_text(run);
+  if (const std::string heads = heads_table(run); !heads.empty())
+    text += "\ndata sets that train one backbone: the loss of each one's head\n" + heads;
   if (const std::string maximised = maximised_text(run); !maximised.empty())
     text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
   if (const std::string pipelines = pipelines_table(run); !pipelines.empty())

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "experiments/data/several_sets.h"
 #include "framework/description/describe.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/transports/transports.h"
@@ -135,9 +136,14 @@ void describe(Describer& d, Experiment& c) {
           "seconds after which a rank's wait for another one is an error");
   d.field("data_folder", c.data_folder,
           "folder that relative paths of data and of evaluation sets begin at; empty: the current folder");
-  describe_data(d, "data", c.data);
+  // More sets than this would have a sample each in few batches.
+  const Range sets = between(1, 64);
+  object_or_list(d, "data", c.data, c.further_data, sets,
+                 "the images to train and to test on; a list: several data sets, each with the head at the same place "
+                 "of head, which train one backbone");
   describe_model(d, c.model);
-  object(d, required("head"), c.head, "the classes and their loss");
+  object_or_list(d, required("head"), c.head, c.further_heads, sets,
+                 "the classes and their loss; a list: one for each set of data");
   object(d, "train", c.train, "the training steps");
   d.optional_object(
       "evaluation", c.evaluate, [&c](Describer& inner) { describe(inner, c.evaluation); },
@@ -149,8 +155,35 @@ Precision Experiment::precision() const {
   return is_pure ? Precision(train.dtype, train.dtype) : train.dtype;
 }
 
+BatchShares Experiment::shares() const {
+  std::vector<std::int64_t> all{data.share};
+  for (const DataConfig& set : further_data) all.push_back(set.share);
+  return BatchShares(std::move(all));
+}
+
+std::shared_ptr<const Dataset> open_datasets(const Experiment& experiment) {
+  const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
+  if (experiment.further_data.empty()) return make_dataset(experiment.data, key);
+  std::vector<SeveralSets::Part> parts;
+  for (std::size_t set = 0; set < 1 + experiment.further_data.size(); ++set) {
+    const DataConfig& config = experiment.data_of(set);
+    try {
+      parts.push_back({config.name, make_dataset(config, key_of_set(key, set))});
+    } catch (const InputError& error) {
+      fail<InputError>("{} ({}): {}", key_of(experiment, "data", set), config.name, error.what());
+    }
+  }
+  return std::make_shared<SeveralSets>(std::move(parts));
+}
+
+std::string key_of(const Experiment& experiment, std::string_view key, std::size_t set) {
+  return experiment.heads() == 1 ? std::string(key) : fmt::format("{}.{}", key, set);
+}
+
 std::vector<std::string*> paths_of(Experiment& experiment) {
   std::vector<std::string*> paths = data_sets[experiment.data.type].paths(experiment.data);
+  for (DataConfig& data : experiment.further_data)
+    for (std::string* path : data_sets[data.type].paths(data)) paths.push_back(path);
   for (EvaluationSetConfig& set : experiment.evaluation.sets)
     for (std::string* path : set.paths()) paths.push_back(path);
   std::erase_if(paths, [](const std::string* path) { return path->empty(); });

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/data/data_config.h"
@@ -13,6 +15,7 @@
 #include "framework/optimizers/learning_rate.h"
 #include "framework/optimizers/loss_scale.h"
 #include "framework/optimizers/optimizer.h"
+#include "framework/tensors/batch_shares.h"
 #include "framework/tensors/dtype.h"
 #include "layers/head/head.h"
 #include "layers/precision.h"
@@ -118,6 +121,9 @@ struct Experiment {
   DataConfig data;
   ModelConfig model;
   HeadConfig head;
+  // Several data sets, each with its own head, train one backbone: these follow the first.
+  std::vector<DataConfig> further_data{};
+  std::vector<HeadConfig> further_heads{};
   TrainConfig train;
   bool evaluate = false;
   EvaluationConfig evaluation;
@@ -126,10 +132,23 @@ struct Experiment {
   bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }
   /// The precision of the model; the head computes in its `wide()`.
   Precision precision() const;
+  /// The number of heads, which is that of data sets.
+  std::size_t heads() const { return 1 + further_heads.size(); }
+  const DataConfig& data_of(std::size_t set) const { return set == 0 ? data : further_data[set - 1]; }
+  const HeadConfig& head_of(std::size_t set) const { return set == 0 ? head : further_heads[set - 1]; }
+  HeadConfig& head_of(std::size_t set) { return set == 0 ? head : further_heads[set - 1]; }
+  /// How batches are divided over the data sets.
+  BatchShares shares() const;
   bool has_loss_scale() const { return train.dtype == DType::f16 && !train.forward_only; }
 };
 
 void describe(Describer& d, Experiment& experiment);
+
+/// Opens the data sets of an experiment, as one if there are several (experiments/data/several_sets.h).
+std::shared_ptr<const Dataset> open_datasets(const Experiment& experiment);
+
+/// The key of a data set in messages: `data`, or of several `data.1`. The same of heads.
+std::string key_of(const Experiment& experiment, std::string_view key, std::size_t set);
 
 /// The paths of files and folders that the experiment reads: of the data and of the evaluation sets.
 std::vector<std::string*> paths_of(Experiment& experiment);

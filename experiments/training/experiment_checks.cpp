@@ -23,9 +23,17 @@ bool normalises_vectors(const ModelSpec& model) {
   });
 }
 
+/// Whether a text may be part of the names of parameters.
+bool is_plain_name(std::string_view name) {
+  constexpr std::size_t longest = 100;
+  return !name.empty() && name.size() <= longest && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
 /// What `make` gives; its errors concern this key.
 template <class Make>
-auto located(const char* pointer, const Make& make) {
+auto located(const std::string& pointer, const Make& make) {
   try {
     return make();
   } catch (const InputError& error) {
@@ -34,7 +42,7 @@ auto located(const char* pointer, const Make& make) {
 }
 
 template <class... Args>
-[[noreturn]] void refuse(const char* pointer, fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void refuse(const std::string& pointer, fmt::format_string<Args...> format, Args&&... args) {
   throw KeyError(pointer, fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -80,6 +88,80 @@ void check_types(const Experiment& e) {
     refuse("/train/loss_scale", "expected none with train.dtype {}: only f16 has a loss scale", name_of(train.dtype));
 }
 
+/// `/data`, or of several sets `/data/1`.
+std::string pointer_of(const Experiment& e, const char* key, std::size_t set) {
+  return e.heads() == 1 ? fmt::format("/{}", key) : fmt::format("/{}/{}", key, set);
+}
+
+/// Checks that several data sets can be told apart, divide a batch, and give the network the same kind of images.
+void check_several_sets(const Experiment& e) {
+  const auto at = [](const char* key, std::size_t set, const char* field) {
+    return fmt::format("/{}/{}/{}", key, set, field);
+  };
+  const DataConfig& first = e.data;
+  for (std::size_t set = 0; set < e.heads(); ++set) {
+    const DataConfig& data = e.data_of(set);
+    if (!is_plain_name(data.name))
+      refuse(at("data", set, "name"),
+             "expected a name of letters, digits, _ and -, which several data sets need, got \"{}\"", data.name);
+    for (std::size_t other = 0; other < set; ++other)
+      if (e.data_of(other).name == data.name)
+        refuse(at("data", set, "name"), "expected another name than that of data.{}, got \"{}\"", other, data.name);
+    if (image_shape(data) != image_shape(first))
+      refuse(pointer_of(e, "data", set), "expected images of the same channels, height and width as those of data.0");
+    const PreprocessingConfig& preprocessing = data.preprocessing;
+    if (preprocessing.colour != first.preprocessing.colour || preprocessing.mean != first.preprocessing.mean ||
+        preprocessing.scale != first.preprocessing.scale)
+      refuse(at("data", set, "preprocessing"),
+             "expected the colour, mean and scale of data.0: the network takes the images of all sets");
+    if (data.loader.threads != first.loader.threads || data.loader.prefetch != first.loader.prefetch)
+      refuse(at("data", set, "loader"), "expected that of data.0: one loader reads the images of all sets");
+    if (e.head_of(set).loss_every != e.head.loss_every)
+      refuse(at("head", set, "loss_every"), "expected {}, that of head.0, got {}", e.head.loss_every,
+             e.head_of(set).loss_every);
+    if (e.mesh.pp > 1 && e.head_of(set).is_everywhere() != e.head.is_everywhere())
+      refuse(at("head", set, "over"),
+             "expected pp in {} as in head.0: the ranks of all stages take part in the loss, or "
+             "those of the last stage alone",
+             e.head.is_everywhere() ? "it" : "none");
+  }
+  const std::int64_t period = e.shares().period();
+  const std::int64_t below = e.train.batch / period * period;
+  if (e.train.batch == below) return;
+  refuse("/train/batch", "expected a multiple of {}, the sum of the data sets' shares, such as {}, got {}", period,
+         below > 0 ? fmt::format("{} or {}", below, below + period) : fmt::format("{}", period), e.train.batch);
+}
+
+void check_data(const Experiment& e) {
+  if (e.further_data.size() != e.further_heads.size())
+    refuse("/head", "expected one head for each of {} data set{}, got {}", 1 + e.further_data.size(),
+           e.further_data.empty() ? "" : "s", e.heads());
+  for (std::size_t set = 0; set < e.heads(); ++set) {
+    (void)located(pointer_of(e, "data", set), [&] {
+      check(e.data_of(set));
+      return true;
+    });
+    const HeadConfig& head = e.head_of(set);
+    if (const auto identities = known_classes(e.data_of(set)); identities && head.classes < *identities)
+      refuse(pointer_of(e, "head", set) + "/classes", "expected at least the data's {} identities, got {}", *identities,
+             head.classes);
+  }
+  if (e.heads() > 1)
+    check_several_sets(e);
+  else if (e.data.share != 1)
+    refuse("/data/share", "expected 1, got {}: a single data set has all samples of each batch", e.data.share);
+}
+
+void check_heads(const Experiment& e) {
+  for (std::size_t set = 0; set < e.heads(); ++set)
+    (void)located(pointer_of(e, "head", set), [&] {
+      const HeadConfig& head = e.head_of(set);
+      check(head, e.train.optimizer, e.precision().wide());
+      check_split(head, mesh_of(e).size(head.class_axes()));
+      return true;
+    });
+}
+
 /// `/train/batch` as `train.batch`.
 std::string dotted(std::string_view pointer) {
   std::string key(pointer.substr(1));
@@ -102,22 +184,13 @@ void check(const Experiment& e) {
   if (e.ranks.speed.size() > ranks)
     refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
            e.ranks.speed.size());
-  (void)located("/data", [&] {
-    check(e.data);
-    return true;
-  });
-  if (const auto identities = known_classes(e.data); identities && e.head.classes < *identities)
-    refuse("/head/classes", "expected at least the data's {} identities, got {}", *identities, e.head.classes);
+  check_data(e);
   check_model(e);
   (void)located("/evaluation", [&] {
     check_evaluation(e);
     return true;
   });
-  (void)located("/head", [&] {
-    check(e.head, e.train.optimizer, e.precision().wide());
-    check_split(e.head, mesh_of(e).size(e.head.class_axes()));
-    return true;
-  });
+  check_heads(e);
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
     refuse("/train/optimizer/momentum", "expected a momentum > 0, got 0: Nesterov's method looks ahead along it");
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "experiments/data/sampler.h"
 #include "experiments/training/ranks/world_options.h"
 #include "experiments/training/span_names.h"
 #include "framework/ops/elementwise.h"
@@ -13,7 +12,14 @@ namespace heddle {
 
 ImageReader::ImageReader(const Experiment& experiment, const Dataset& dataset, const Rank& rank, Tracer& tracer,
                          std::vector<LoadedPart> parts)
-    : experiment_(experiment), dataset_(dataset), rank_(rank), tracer_(tracer), parts_(std::move(parts)) {}
+    : experiment_(experiment),
+      dataset_(dataset),
+      rank_(rank),
+      tracer_(tracer),
+      batches_(dataset, experiment.shares(), experiment.train.batch, rank.key),
+      parts_(std::move(parts)) {
+  for (std::size_t set = 0; set < dataset.sets(); ++set) augmentation_.push_back(experiment.data_of(set).augmentation);
+}
 
 Tensor ImageReader::to_device(std::span<const float> pixels, std::int64_t images) const {
   const ImageShape& image = dataset_.image();
@@ -21,12 +27,6 @@ Tensor ImageReader::to_device(std::span<const float> pixels, std::int64_t images
   const Tensor x = rank_.device.has_data() ? Tensor::from_host(rank_.device, shape, pixels)
                                            : Tensor::empty(rank_.device, shape, DType::f32);
   return cast(Variable(x), experiment_.precision().activations).value();
-}
-
-TrainingSample ImageReader::sample(std::int64_t step, std::int64_t position) const {
-  const std::int64_t index =
-      batch_index(dataset_.size(Split::train), experiment_.train.batch, step, position, rank_.key);
-  return {.index = index, .step = step, .position = position};
 }
 
 std::size_t ImageReader::number_of(int micro_batch) const {
@@ -58,9 +58,9 @@ void ImageReader::read_now(std::int64_t step, const IndexRange& positions, Tenso
   for (std::int64_t begin = 0; begin < positions.size; begin += piece) {
     const std::int64_t end = std::min(begin + piece, positions.size);
     std::vector<TrainingSample> samples;
-    for (std::int64_t i = begin; i < end; ++i) samples.push_back(sample(step, positions.begin + i));
+    for (std::int64_t i = begin; i < end; ++i) samples.push_back(batches_.sample(step, positions.begin + i));
     pixels_.resize(static_cast<std::size_t>((end - begin) * image_floats));
-    read_training_batch(dataset_, samples, experiment_.data.augmentation, rank_.key, pixels_);
+    read_training_batch(dataset_, samples, augmentation_, rank_.key, pixels_);
     images.rows(begin, end).load_bytes(std::as_bytes(std::span(pixels_)));
   }
   waited_ += rank_.clock.now() - before;
@@ -103,7 +103,7 @@ void ImageReader::start_loader(std::int64_t step, std::size_t part) {
     const std::int64_t from_step = number + done_in_step;
     const std::int64_t at = step + from_step / in_step;
     if (at >= end_step) return {};
-    return sample(at, positions[static_cast<std::size_t>(from_step % in_step)]);
+    return batches_.sample(at, positions[static_cast<std::size_t>(from_step % in_step)]);
   };
   next_step_ = step;
   next_part_ = part;
@@ -111,7 +111,7 @@ void ImageReader::start_loader(std::int64_t step, std::size_t part) {
   loader_.reset();  // before its successor takes memory and cores
   loader_ = std::make_unique<ImageLoader>(
       dataset_, samples,
-      ImageLoader::Options{.augmentation = experiment_.data.augmentation,
+      ImageLoader::Options{.augmentation = augmentation_,
                            .key = rank_.key,
                            .threads = static_cast<int>(config.threads > 0 ? config.threads : threads_of(experiment_)),
                            .images_ahead = config.prefetch * in_step});

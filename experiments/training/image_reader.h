@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/data/image_loader.h"
+#include "experiments/data/training_batches.h"
 #include "experiments/training/experiment.h"
 #include "parallel/communicator/tracer.h"
 #include "parallel/rank.h"
@@ -38,7 +39,6 @@ class ImageReader {
   double waited_seconds() const { return waited_; }
 
  private:
-  TrainingSample sample(std::int64_t step, std::int64_t position) const;
   std::size_t number_of(int micro_batch) const;
   void read_now(std::int64_t step, const IndexRange& positions, Tensor& images);
   void take_from_loader(std::int64_t step, std::size_t part, Tensor& images);
@@ -49,6 +49,8 @@ class ImageReader {
   const Dataset& dataset_;
   const Rank& rank_;
   Tracer& tracer_;
+  TrainingBatches batches_;
+  std::vector<AugmentationConfig> augmentation_{};  // of each data set
   std::vector<LoadedPart> parts_;
   std::vector<float> pixels_;  // host staging of a piece of a micro-batch, without a loader
   double waited_ = 0;

@@ -86,11 +86,17 @@ class RankRun {
   }
 
   /// Whether the number of classes that a rank samples changes from step to step.
-  bool sample_varies() const {
-    const HeadConfig& head = experiment_.head;
+  bool sample_varies(std::size_t set) const {
+    const HeadConfig& head = experiment_.head_of(set);
     const std::int64_t ranks = rank_.mesh.size(head.class_axes());
     const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
-    return head.samples() && (!head.split.empty() || varies_in_size(shape, ranks, experiment_.train.batch));
+    const std::int64_t samples = experiment_.shares().before(set, experiment_.train.batch);
+    return head.samples() && (!head.split.empty() || varies_in_size(shape, ranks, samples));
+  }
+  bool sample_varies() const {
+    bool varies = false;
+    for (std::size_t set = 0; set < experiment_.heads(); ++set) varies = varies || sample_varies(set);
+    return varies;
   }
   std::int64_t walked_steps() const { return sample_varies() ? most_planned_steps : planned_steps; }
 
@@ -113,8 +119,10 @@ class RankRun {
   /// The formula holds for training steps that compute everything once, including the loss, and that all send the same
   /// number of bytes.
   bool has_formula_of_sent_bytes() const {
-    const bool sends_sample = rank_.mesh.size(experiment_.head.copy_axes()) > 1;
-    if (sends_sample && sample_varies()) return false;
+    for (std::size_t set = 0; set < experiment_.heads(); ++set) {
+      const bool sends_sample = rank_.mesh.size(experiment_.head_of(set).copy_axes()) > 1;
+      if (sends_sample && sample_varies(set)) return false;
+    }
     return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never &&
            experiment_.head.loss_every == 1;
   }
@@ -157,13 +165,16 @@ class RankRun {
     const SavedHead head = settings_.fresh_head ? SavedHead::left : SavedHead::kept;
     const std::string note = checkpoints_.load(*trainer_, steps_done, head);
     if (!leads()) return;
-    if (settings_.fresh_head)
-      observer_.on_note(fmt::format("begins a new head of {} classes", experiment_.head.classes));
+    for (std::size_t set = 0; settings_.fresh_head && set < experiment_.heads(); ++set)
+      observer_.on_note(fmt::format("begins a new head of {} classes", experiment_.head_of(set).classes));
     if (!note.empty()) observer_.on_note(note);
   }
 
   void update(StepRecord& record) {
     record.loss = trainer_->compute_gradients(record.step);
+    if (const std::vector<double>& losses = trainer_->losses(); losses.size() > 1)
+      for (std::size_t head = 0; head < losses.size(); ++head)
+        record.losses.emplace_back(experiment_.data_of(head).name, losses[head]);
     // Stops before the weights, and an earlier checkpoint, are lost.
     if (record.loss && !std::isfinite(*record.loss))
       fail<RankFailed>("step {}: the loss is {}: the training has diverged", record.step, *record.loss);

@@ -41,6 +41,18 @@ std::optional<double> last_loss(const VariantResult& result) {
   return found == result.steps.rend() ? std::nullopt : found->loss;
 }
 
+std::optional<double> first_loss(const VariantResult& result, std::size_t head) {
+  const auto found =
+      std::find_if(result.steps.begin(), result.steps.end(), [&](const auto& s) { return s.losses.size() > head; });
+  return found == result.steps.end() ? std::nullopt : std::optional(found->losses[head].second);
+}
+
+std::optional<double> last_loss(const VariantResult& result, std::size_t head) {
+  const auto found =
+      std::find_if(result.steps.rbegin(), result.steps.rend(), [&](const auto& s) { return s.losses.size() > head; });
+  return found == result.steps.rend() ? std::nullopt : std::optional(found->losses[head].second);
+}
+
 std::optional<StepSeconds> step_seconds(const VariantResult& result) {
   std::vector<double> seconds;
   for (const std::size_t i : timed_steps(result)) seconds.push_back(result.steps[i].seconds);

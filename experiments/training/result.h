@@ -20,6 +20,8 @@ namespace heddle {
 struct StepRecord {
   std::int64_t step = 0;         // counts from 0
   std::optional<double> loss{};  // mean over the global batch; absent on plan
+  /// Of several heads, the name of each one's data set and the mean loss over its samples.
+  std::vector<std::pair<std::string, double>> losses{};
   double learning_rate = 0;
   std::optional<double> gradient_norm{};  // present when clipping by the global norm
   std::optional<double> loss_scale{};     // present in f16
@@ -94,7 +96,9 @@ struct PipelineResult {
 
 /// The settings of a variant's large-class head on which its costs depend.
 struct HeadResult {
+  std::string name{};  // of its data set
   HeadConfig config{};
+  std::int64_t samples = 0;  // of its data set in each batch
   std::int64_t features = 0;
   int ranks = 1;   // those that share the classes
   int copies = 1;  // the number of ranks that hold each class and see different samples
@@ -122,9 +126,9 @@ struct VariantResult {
   std::optional<std::int64_t> flops_per_step;  // plan only
   std::string device = "cpu";                  // cpu | cuda | plan
   std::string clock = "wall";                  // wall | virtual
-  HeadResult head{};
-  std::optional<PipelineResult> pipeline;  // absent with one stage
-  std::optional<Maximised> maximised{};    // after a search only
+  std::vector<HeadResult> heads{};             // at least one
+  std::optional<PipelineResult> pipeline;      // absent with one stage
+  std::optional<Maximised> maximised{};        // after a search only
 };
 
 /// The step time; absent if no step was timed (a variant that failed before the end of its first step).
@@ -132,6 +136,9 @@ std::optional<StepSeconds> step_seconds(const VariantResult& result);
 /// The losses of the first and the last step that computed one.
 std::optional<double> first_loss(const VariantResult& result);
 std::optional<double> last_loss(const VariantResult& result);
+/// The same of one of several heads.
+std::optional<double> first_loss(const VariantResult& result, std::size_t head);
+std::optional<double> last_loss(const VariantResult& result, std::size_t head);
 /// The batch divided by the median step time.
 std::optional<double> samples_per_second(const VariantResult& result);
 /// The number of steps done, those before a resumption included.

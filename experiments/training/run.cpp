@@ -26,9 +26,14 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   result.device = name_of(experiment.device);
   result.clock = experiment.is_virtual_time() ? "virtual" : "wall";
   const Mesh mesh = mesh_of(experiment);
-  result.head = {.config = experiment.head,
-                 .ranks = mesh.size(experiment.head.class_axes()),
-                 .copies = mesh.size(experiment.head.copy_axes())};
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    const HeadConfig& head = experiment.head_of(set);
+    result.heads.push_back({.name = experiment.data_of(set).name,
+                            .config = head,
+                            .samples = experiment.shares().before(set, experiment.train.batch),
+                            .ranks = mesh.size(head.class_axes()),
+                            .copies = mesh.size(head.copy_axes())});
+  }
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const Mesh::Coordinates at = mesh.coordinates(rank);
     RankResult row;
@@ -75,17 +80,17 @@ class VariantRun {
   void open_data() {
     together(settings_.job, [&] {
       dataset_ = settings_.dataset;
-      if (dataset_ == nullptr)
-        dataset_ = make_dataset(experiment_.data, RandomKey{static_cast<std::uint64_t>(experiment_.seed)});
-      if (experiment_.head.classes < dataset_->classes())
-        fail<InputError>("head.classes: expected at least the data's {} identities, got {}", dataset_->classes(),
-                         experiment_.head.classes);
+      if (dataset_ == nullptr) dataset_ = open_datasets(experiment_);
+      for (std::size_t set = 0; set < experiment_.heads(); ++set)
+        if (const std::int64_t identities = dataset_->set(set).classes(); experiment_.head_of(set).classes < identities)
+          fail<InputError>("{}.classes: expected at least the data's {} identities, got {}",
+                           key_of(experiment_, "head", set), identities, experiment_.head_of(set).classes);
       if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
         fail<InputError>(
             "evaluation: nothing to evaluate: the data have no images for testing, and evaluation.sets is empty; "
             "evaluation = null trains without it");
       model_ = std::make_shared<ModelSpec>(make_model(experiment_.model, dataset_->image()));
-      result_.head.features = embedding_size(*model_);
+      for (HeadResult& head : result_.heads) head.features = embedding_size(*model_);
       sets_ = open_sets(experiment_, *dataset_);
     });
     const std::vector<std::string> notes = dataset_->notes(0);

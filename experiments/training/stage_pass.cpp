@@ -41,11 +41,6 @@ IndexRange TrainingPass::samples(int micro_batch) const {
   return micro_batch_samples(tools_.experiment, rank_.mesh, micro_batch);
 }
 
-std::span<const std::int64_t> TrainingPass::indices(int micro_batch, const IndexRange& rows) const {
-  return batch_.subspan(static_cast<std::size_t>(samples(micro_batch).begin + rows.begin),
-                        static_cast<std::size_t>(rows.size));
-}
-
 Tensor TrainingPass::load(int micro_batch) {
   const Tracer::Computing span(tools_.tracer, span_names::load);
   return tools_.images.read(step_, micro_batch);
@@ -53,26 +48,30 @@ Tensor TrainingPass::load(int micro_batch) {
 
 Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
   const IndexRange all = samples(micro_batch);
-  const IndexRange mine = models_.output_rows(all.size, rank_.index);
-  std::vector<IndexRange> shared;
-  for (const int rank : rank_.mesh.ranks_over(tools_.experiment.head.class_axes(), rank_.index)) {
+  const auto samples_of = [&](int rank) {
     const IndexRange rows = models_.output_rows(all.size, rank);
-    shared.push_back({all.begin + rows.begin, rows.size});
-  }
-  const std::vector<std::int64_t> labels = labels_of(tools_.dataset, Split::train, indices(micro_batch, mine));
+    return IndexRange{all.begin + rows.begin, rows.size};
+  };
+  const std::vector<std::int64_t> labels = tools_.batches.labels(batch_, samples_of(rank_.index));
   const DType wide = tools_.experiment.precision().wide();
   const Tensor embedding =
-      output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, tools_.head->dimension()}, wide);
-  HeadOutput result = tools_.head->forward_backward({.embedding = embedding,
-                                                     .labels = labels,
-                                                     .samples = shared,
-                                                     .global_batch = tools_.experiment.train.batch,
-                                                     .while_reducing = tools_.update_head});
-  if (rank_.device.has_data() && result.loss_sum.defined()) loss_ = loss_.value_or(0) + result.loss_sum.item();
+      output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, tools_.heads->dimension()}, wide);
+  HeadsOutput result = tools_.heads->forward_backward({.embedding = embedding,
+                                                       .labels = labels,
+                                                       .samples = samples_of,
+                                                       .global_batch = tools_.experiment.train.batch,
+                                                       .while_reducing = tools_.update_heads});
+  add_losses(result.loss_sums);
   if (!output.defined()) return {};
   Tensor gradient = std::exchange(result.embedding_gradient, Tensor());
   if (tools_.loss_scale != 1) rank_.device.backend().elementwise().scale_add(tools_.loss_scale, gradient, 0, gradient);
   return in_type(gradient, output.dtype());
+}
+
+void TrainingPass::add_losses(const std::vector<Tensor>& sums) {
+  if (!rank_.device.has_data() || !sums.front().defined()) return;
+  losses_.resize(sums.size());
+  for (std::size_t head = 0; head < sums.size(); ++head) losses_[head] += sums[head].item();
 }
 
 Tensor ForwardPass::loss(int /*micro_batch*/, const Tensor& /*output*/) {

@@ -3,13 +3,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "experiments/training/image_reader.h"
 #include "experiments/training/stage_models.h"
-#include "layers/head/head.h"
+#include "layers/head/heads.h"
 #include "parallel/communicator/tracer.h"
 #include "parallel/placement/gradient_buckets.h"
 
@@ -40,15 +39,15 @@ class StagePass : public PipelineStages {
 /// The parts of a training pass besides the stages.
 struct TrainingTools {
   const Experiment& experiment;
-  const Dataset& dataset;
   Tracer& tracer;
   ImageReader& images;
-  Head* head;  // null on ranks that have no classes
+  const TrainingBatches& batches;
+  Heads* heads;  // null on ranks that have no classes
   GradientBuckets& buckets;
   /// The factor of the gradient with which backward passes start.
   double loss_scale = 1;
-  /// Steps the head before the backward passes of the layers, where that is possible.
-  std::function<void()> update_head;
+  /// For each head, steps it before the backward passes of the layers, where that is possible; or nothing at all.
+  std::vector<std::function<void()>> update_heads;
 };
 
 class TrainingPass final : public StagePass {
@@ -64,16 +63,17 @@ class TrainingPass final : public StagePass {
     tools_.buckets.begin();
     tools_.buckets.start_complete();
   }
-  /// The mean over the global batch, on ranks with a head that have data.
-  std::optional<double> loss() const { return loss_; }
+  /// For each head, the mean over its samples of the global batch; empty on ranks without heads or data, and in a step
+  /// without a loss.
+  const std::vector<double>& losses() const { return losses_; }
 
  private:
   IndexRange samples(int micro_batch) const override;
-  std::span<const std::int64_t> indices(int micro_batch, const IndexRange& rows) const;
+  void add_losses(const std::vector<Tensor>& sums);
 
   TrainingTools tools_;
   std::span<const std::int64_t> batch_;
-  std::optional<double> loss_;
+  std::vector<double> losses_;
 };
 
 /// A forward pass in evaluation mode.

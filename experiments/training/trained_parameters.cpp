@@ -17,16 +17,16 @@ int owner(const ParameterPart& part, const Rank& rank) {
 }
 
 TrainedParameters::TrainedParameters(const Experiment& experiment, Rank& rank, Tracer& tracer, StageModels& models,
-                                     Head* head)
-    : experiment_(experiment), rank_(rank), tracer_(tracer), models_(models), head_(head) {
+                                     Heads* heads)
+    : experiment_(experiment), rank_(rank), tracer_(tracer), models_(models), heads_(heads) {
   if (!experiment.train.forward_only) make_optimizer_and_buckets();
   if (experiment.has_loss_scale()) loss_scale_.emplace(experiment.train.loss_scale);
 }
 
 std::vector<Parameter*> TrainedParameters::all() const {
   std::vector<Parameter*> parameters = models_.parameters();
-  if (head_ != nullptr)
-    for (Parameter* parameter : head_->parameters()) parameters.push_back(parameter);
+  if (heads_ != nullptr)
+    for (Parameter* parameter : heads_->parameters()) parameters.push_back(parameter);
   return parameters;
 }
 
@@ -83,16 +83,17 @@ std::vector<StateTensor> TrainedParameters::state_of(const std::vector<Parameter
 }
 
 void TrainedParameters::set_head_first_step(std::int64_t step) {
-  if (head_ == nullptr) return;
-  head_->set_first_step(step);
-  for (const Parameter* parameter : head_->parameters())
+  if (heads_ == nullptr) return;
+  for (std::size_t head = 0; head < heads(); ++head) (*heads_)[head].set_first_step(step);
+  for (const Parameter* parameter : heads_->parameters())
     if (optimizer_) optimizer_->set_first_step(parameter->name, step);
 }
 
 void TrainedParameters::finish_gradients() {
-  if (head_ != nullptr && head_->is_replicated()) {
+  for (std::size_t head = 0; head < heads(); ++head) {
+    if (!(*heads_)[head].is_replicated()) continue;
     const Tracer::Computing span(tracer_, span_names::head_weight);
-    head_->store_gradient();
+    (*heads_)[head].store_gradient();
   }
   buckets_->finish();
   head_buckets_->begin();
@@ -100,16 +101,16 @@ void TrainedParameters::finish_gradients() {
   has_overflowed_ = loss_scale_ && unscale();
 }
 
-bool TrainedParameters::updates_head_early() const {
+bool TrainedParameters::updates_head_early(std::size_t head) const {
   const TrainConfig& train = experiment_.train;
-  return head_ != nullptr && !loss_scale_ && !head_->is_replicated() && train.micro_batches == 1 &&
-         train.clip.norm == 0 && rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(experiment_.head.copy_axes()) == 1 &&
-         rank_.size > 1;
+  const HeadConfig& config = experiment_.head_of(head);
+  return !loss_scale_ && !config.is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
+         rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(config.copy_axes()) == 1 && rank_.size > 1;
 }
 
-void TrainedParameters::update_head(std::int64_t step, double factor) {
+void TrainedParameters::update_head(std::size_t head, std::int64_t step, double factor) {
   const Tracer::Computing span(tracer_, span_names::head_weight);
-  head_->update({optimizer_steps(step), learning_rate_of(step), experiment_.train.clip.value, factor});
+  (*heads_)[head].update({optimizer_steps(step), learning_rate_of(step), experiment_.train.clip.value, factor});
 }
 
 double TrainedParameters::learning_rate_of(std::int64_t step) const {
@@ -127,7 +128,7 @@ bool TrainedParameters::unscale() {
   const Backend& backend = rank_.device.backend();
   // Not finite once one gradient is not; the squares of f32 stay within f64.
   Tensor squares = Tensor::zeros(rank_.device, {1}, DType::f64);
-  // The head's are not scaled. Those of 16 bits, which would vanish without a scale, lose it in the optimizer's step.
+  // The heads' are not scaled. Those of 16 bits, which would vanish without a scale, lose it in the optimizer's step.
   for (const Parameter* parameter : models_.parameters())
     if (Tensor g = parameter->gradient->gradient(); g.defined() && gradient_scale(*parameter) == 1)
       backend.elementwise().scale_add(1 / loss_scale_->scale(), g, 0, g);
@@ -141,8 +142,11 @@ double TrainedParameters::gradient_norm() {
   // One square per parameter, added in model order; a part that several ranks hold counts on the first of them.
   std::vector<std::int64_t> numbers = models_.parameter_numbers();
   const std::vector<Parameter*> parameters = all();
-  numbers.resize(parameters.size(), models_.parameters_of_all());  // the head's
-  Tensor squares = Tensor::zeros(rank_.device, {models_.parameters_of_all() + 1}, DType::f64);
+  const std::int64_t first_head = models_.parameters_of_all();
+  for (std::size_t head = 0; head < heads(); ++head)
+    numbers.insert(numbers.end(), (*heads_)[head].parameters().size(), first_head + static_cast<std::int64_t>(head));
+  const auto all_heads = static_cast<std::int64_t>(experiment_.heads());
+  Tensor squares = Tensor::zeros(rank_.device, {first_head + all_heads}, DType::f64);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& gradient = parameters[i]->gradient->gradient();
     if (!gradient.defined() || owner(stepped_part(*parameters[i]), rank_) != rank_.index) continue;
@@ -151,11 +155,12 @@ double TrainedParameters::gradient_norm() {
     if (const double scale = gradient_scale(*parameters[i]); scale != 1)
       rank_.device.backend().elementwise().scale_add(1 / (scale * scale), square, 0, square);
   }
-  if (head_ != nullptr && !head_->is_replicated()) {
-    const std::int64_t last = models_.parameters_of_all();
-    Tensor square = squares.rows(last, last + 1);
+  for (std::size_t head = 0; head < heads(); ++head) {
+    if ((*heads_)[head].is_replicated()) continue;
+    const std::int64_t number = first_head + static_cast<std::int64_t>(head);
+    Tensor square = squares.rows(number, number + 1);
     const Tracer::Computing span(tracer_, span_names::head_norm);
-    head_->add_squared_gradient(experiment_.train.clip.value, square);
+    (*heads_)[head].add_squared_gradient(experiment_.train.clip.value, square);
   }
   if (rank_.size > 1) squares = rank_.world.all_reduce(squares);
   // On plan the norm is unknown; scaling is counted as if it were too large.
@@ -188,7 +193,8 @@ StepUpdate TrainedParameters::apply(std::int64_t step) {
   if (loss_scale_) update.loss_scale = loss_scale_->scale();
   update.is_skipped = has_overflowed_;
   if (has_overflowed_) {
-    if (head_ != nullptr && !head_->is_replicated()) head_->skip_update();
+    for (std::size_t head = 0; head < heads(); ++head)
+      if (!(*heads_)[head].is_replicated()) (*heads_)[head].skip_update();
     models_.drop_step();
   } else {
     update.gradient_norm = step_optimizer(step, update.learning_rate);
@@ -208,7 +214,8 @@ std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, doubl
     gradients.push_back(parameter->gradient->gradient());
     scales.push_back(gradient_scale(*parameter));
   }
-  if (head_ != nullptr && !head_->is_replicated() && !updates_head_early()) update_head(step, clipped.factor);
+  for (std::size_t head = 0; head < heads(); ++head)
+    if (!(*heads_)[head].is_replicated() && !updates_head_early(head)) update_head(head, step, clipped.factor);
   const Tracer::Computing span(tracer_, span_names::optimizer);
   optimizer_->step(optimizer_steps(step), learning_rate, gradients, scales);
   gradients.clear();

@@ -9,7 +9,7 @@
 #include "experiments/training/experiment.h"
 #include "experiments/training/stage_models.h"
 #include "framework/optimizers/optimizer.h"
-#include "layers/head/head.h"
+#include "layers/head/heads.h"
 #include "parallel/communicator/tracer.h"
 #include "parallel/placement/gradient_buckets.h"
 
@@ -28,10 +28,10 @@ struct StepUpdate {
 
 class TrainedParameters {
  public:
-  /// `head` is null on ranks without classes.
-  TrainedParameters(const Experiment& experiment, Rank& rank, Tracer& tracer, StageModels& models, Head* head);
+  /// `heads` are null on ranks without classes.
+  TrainedParameters(const Experiment& experiment, Rank& rank, Tracer& tracer, StageModels& models, Heads* heads);
 
-  /// The parameters of this rank's stages in model order, then the head's.
+  /// The parameters of this rank's stages in model order, then the heads'.
   std::vector<Parameter*> all() const;
   /// The part of a parameter that this rank steps, and of which it has the summed gradient and the optimizer's state:
   /// the part that it holds, or with train.shard a range of its elements.
@@ -46,7 +46,7 @@ class TrainedParameters {
   std::int64_t optimizer_steps(std::int64_t steps) const {
     return loss_scale_ ? steps - loss_scale_->skipped_steps() : steps;
   }
-  /// The head begins to train after these steps of the optimizer.
+  /// The heads begin to train after these steps of the optimizer.
   void set_head_first_step(std::int64_t step);
 
   /// Sums the gradients of the stages during the backward passes.
@@ -54,13 +54,13 @@ class TrainedParameters {
   /// Finishes the sums over the ranks and divides them by the loss scale, except those of 16 bits (see gradient_scale).
   /// All ranks call it after the last backward pass.
   void finish_gradients();
-  /// Whether the head's phase 2 is independent of the step's other gradients, and so runs within the loss, while the
+  /// Whether a head's phase 2 is independent of the step's other gradients, and so runs within the loss, while the
   /// embeddings' gradient is exchanged. Stages of a pipeline run it at the end, as their profile does. Where copies
   /// add up each tile's gradient, the first of these sums would wait for that exchange. With a loss scale the other
   /// gradients decide whether there is a step.
-  bool updates_head_early() const;
-  /// The head's phase 2, with its gradients multiplied by `factor`.
-  void update_head(std::int64_t step, double factor);
+  bool updates_head_early(std::size_t head) const;
+  /// A head's phase 2, with its gradients multiplied by `factor`.
+  void update_head(std::size_t head, std::int64_t step, double factor);
   /// Clips the gradients, steps the optimizer, updates the running statistics and frees the gradients. Where a gradient
   /// of f16 has overflowed on any rank, all ranks skip the step: neither weights nor optimizer state change, the head's
   /// included, and the optimizer does not count it. A collective call.
@@ -74,6 +74,7 @@ class TrainedParameters {
   };
 
   void make_optimizer_and_buckets();
+  std::size_t heads() const { return heads_ == nullptr ? 0 : heads_->size(); }
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
   double learning_rate_of(std::int64_t step) const;
@@ -89,10 +90,10 @@ class TrainedParameters {
   Rank& rank_;
   Tracer& tracer_;
   StageModels& models_;
-  Head* head_;
+  Heads* heads_;
   // These are null without training.
   std::unique_ptr<GradientBuckets> buckets_;
-  std::unique_ptr<GradientBuckets> head_buckets_;  // for a replicated head, after all backward passes
+  std::unique_ptr<GradientBuckets> head_buckets_;  // for replicated heads, after all backward passes
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
   bool has_overflowed_ = false;

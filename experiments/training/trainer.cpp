@@ -3,12 +3,22 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/data/sampler.h"
 #include "experiments/training/span_names.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
+
+namespace {
+
+std::vector<HeadOfSet> heads_of(const Experiment& experiment) {
+  std::vector<HeadOfSet> heads;
+  for (std::size_t i = 0; i < experiment.heads(); ++i)
+    heads.push_back({experiment.data_of(i).name, experiment.head_of(i)});
+  return heads;
+}
+
+}  // namespace
 
 Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& rank, Tracer& tracer,
                  std::shared_ptr<const RunPlan> plan)
@@ -19,17 +29,21 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
       plan_(std::move(plan)),
       construction_{rank.device, rank.key, experiment.precision()},
       models_(plan_, rank, construction_),
+      batches_(dataset, experiment.shares(), experiment.train.batch, rank.key),
       images_(experiment, dataset, rank, tracer, loaded_parts()) {
   construction_.next_stream = plan_->model->streams();
   construction_.precision = construction_.precision.wide();  // after the model
   if (experiment.head.is_everywhere() || rank.coordinates.pp == plan_->last_rank())
-    head_ = std::make_unique<Head>(
-        experiment.head, experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
+    heads_ = std::make_unique<Heads>(
+        heads_of(experiment), batches_.shares(),
+        experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
         embedding_size(*plan_->model), rank, construction_);
-  if (experiment.head.samples())
-    sample_shards_ = experiment.head.sample.shards_over(rank.mesh.size(experiment.head.class_axes()));
+  for (std::size_t i = 0; i < experiment.heads(); ++i) {
+    const HeadConfig& head = experiment.head_of(i);
+    sample_shards_.push_back(head.samples() ? head.sample.shards_over(rank.mesh.size(head.class_axes())) : 0);
+  }
   check_names();
-  parameters_.emplace(experiment, rank, tracer, models_, head_.get());
+  parameters_.emplace(experiment, rank, tracer, models_, heads_.get());
 }
 
 void Trainer::check_names() {
@@ -38,9 +52,9 @@ void Trainer::check_names() {
     if (!names.insert(name).second)
       fail<InputError>("model: two parameters or statistics have the name {}: name the layers otherwise", name);
   };
-  if (head_) {
-    for (const Parameter* parameter : head_->parameters()) check(parameter->name);
-    for (const StateTensor& tensor : head_->state()) check(tensor.name);
+  if (heads_) {
+    for (const Parameter* parameter : heads_->parameters()) check(parameter->name);
+    for (const StateTensor& tensor : heads_->state()) check(tensor.name);
   }
   for (const Parameter* parameter : models_.parameters()) check(parameter->name);
   for (const Buffer* buffer : buffers()) check(buffer->name);
@@ -53,9 +67,9 @@ std::vector<StateTensor> Trainer::backbone_state() {
 }
 
 std::vector<StateTensor> Trainer::head_state() {
-  if (!head_) return {};
-  std::vector<StateTensor> states = parameters_->state_of(head_->parameters());
-  for (StateTensor& state : head_->state()) states.push_back(std::move(state));
+  if (!heads_) return {};
+  std::vector<StateTensor> states = parameters_->state_of(heads_->parameters());
+  for (StateTensor& state : heads_->state()) states.push_back(std::move(state));
   return states;
 }
 
@@ -79,9 +93,9 @@ void Trainer::check_finite(std::int64_t step) {
                        rank_.index);
 }
 
-void Trainer::sample_in(std::int64_t shards) {
-  sample_shards_ = shards;
-  if (head_) head_->sample_in(shards);
+void Trainer::sample_in(std::size_t head, std::int64_t shards) {
+  sample_shards_[head] = shards;
+  if (heads_) (*heads_)[head].sample_in(shards);
 }
 
 void Trainer::set_head_first_step(std::int64_t step) {
@@ -106,37 +120,44 @@ PipelineEngine Trainer::engine(const std::shared_ptr<const PipelineProgram>& pro
   return {program, rank_.along(Axis::pp), rank_.device, tracer_};
 }
 
-std::optional<double> Trainer::shared_loss(std::int64_t step, std::optional<double> loss) {
+std::vector<double> Trainer::shared_losses(std::int64_t step, std::vector<double> losses) {
   Communicator& ranks = rank_.along(Axis::pp);
-  if (ranks.size() == 1) return loss;
+  if (ranks.size() == 1) return losses;
   if (experiment_.head.is_everywhere() || !experiment_.head.has_loss(step)) {
     ranks.barrier().wait();
-    return loss;
+    return losses;
   }
   Tensor known;
   if (ranks.rank() == plan_->last_rank()) {
-    known = Tensor::empty(rank_.device, {1}, DType::f64);
-    if (loss) known.load_bytes(std::as_bytes(std::span(&*loss, 1)));
+    known = Tensor::empty(rank_.device, {static_cast<std::int64_t>(experiment_.heads())}, DType::f64);
+    if (!losses.empty()) known.load_bytes(std::as_bytes(std::span(losses)));
   }
   known = ranks.broadcast(known, plan_->last_rank());
   if (!rank_.device.has_data()) return {};
-  return known.item();
+  return known.to_doubles();
 }
 
 std::optional<double> Trainer::compute_gradients(std::int64_t step) {
-  const std::vector<std::int64_t> batch =
-      batch_indices(dataset_.size(Split::train), experiment_.train.batch, step, rank_.key);
-  if (head_)
-    head_->begin_step(
-        step, experiment_.head.samples() ? labels_of(dataset_, Split::train, batch) : std::vector<std::int64_t>());
+  const std::vector<std::int64_t> batch = batches_.indices(step);
+  if (heads_)
+    heads_->begin_step(
+        step, heads_->samples() ? batches_.labels(batch, {0, experiment_.train.batch}) : std::vector<std::int64_t>());
   const std::optional<LossScale>& loss_scale = parameters_->loss_scale();
   const double scale = loss_scale ? loss_scale->scale() : 1;
-  TrainingTools tools{experiment_, dataset_, tracer_, images_, head_.get(), parameters_->buckets(), scale, {}};
-  if (parameters_->updates_head_early()) tools.update_head = [this, step] { parameters_->update_head(step, 1); };
+  TrainingTools tools{experiment_, tracer_, images_, batches_, heads_.get(), parameters_->buckets(), scale, {}};
+  for (std::size_t head = 0; heads_ && head < heads_->size(); ++head) {
+    std::function<void()>& update = tools.update_heads.emplace_back();
+    if (parameters_->updates_head_early(head)) update = [this, head, step] { parameters_->update_head(head, step, 1); };
+  }
   TrainingPass pass(tools, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
   parameters_->finish_gradients();
-  return shared_loss(step, pass.loss());
+  losses_ = shared_losses(step, pass.losses());
+  if (losses_.empty()) return {};
+  double loss = 0;
+  for (std::size_t head = 0; head < losses_.size(); ++head)
+    loss += experiment_.head_of(head).loss_weight * losses_[head];
+  return loss;
 }
 
 StepUpdate Trainer::apply_gradients(std::int64_t step) {

@@ -17,9 +17,12 @@ class Trainer {
           std::shared_ptr<const RunPlan> plan);
 
   /// Executes the schedule of a step over its micro-batches, then the head's weight part; gradients of replicated
-  /// parameters are summed over the ranks. Returns the loss as the mean over the global batch; nothing on plan, and
-  /// nothing in steps that head.loss_every leaves out. A collective call.
+  /// parameters are summed over the ranks. Returns the loss as the mean over the global batch, or of several heads the
+  /// sum of their loss_weights times their losses; nothing on plan, and nothing in steps that head.loss_every leaves
+  /// out. A collective call.
   std::optional<double> compute_gradients(std::int64_t step);
+  /// For each head, the mean over its samples of that batch, without the loss_weight; empty without a loss.
+  const std::vector<double>& losses() const { return losses_; }
 
   /// Changes the parameters by the gradients, as TrainedParameters::apply says. A collective call.
   StepUpdate apply_gradients(std::int64_t step);
@@ -46,12 +49,12 @@ class Trainer {
   /// RankFailed, with the step and the first tensor's name, if an element of the floating-point state that this rank
   /// holds after this step is not finite. Reads all of it once; nothing on plan.
   void check_finite(std::int64_t step);
-  /// The number of shards in which the head samples its classes: as the experiment says, or else the number of its
+  /// The number of shards in which a head samples its classes: as the experiment says, or else the number of its
   /// ranks; 0 if it has all classes in every step.
-  std::int64_t sample_shards() const { return sample_shards_; }
+  std::int64_t sample_shards(std::size_t head) const { return sample_shards_[head]; }
   /// Samples in this number of shards from the next step on. All ranks call it.
-  void sample_in(std::int64_t shards);
-  /// The optimizer's step in which the head began to train: 0, or the step where a resumed run began with a new one.
+  void sample_in(std::size_t head, std::int64_t shards);
+  /// The optimizer's step in which the heads began to train: 0, or the step where a resumed run began with a new one.
   std::int64_t head_first_step() const { return head_first_step_; }
   void set_head_first_step(std::int64_t step);
 
@@ -65,8 +68,8 @@ class Trainer {
   PipelineEngine engine(const std::shared_ptr<const PipelineProgram>& program);
   /// The parts of a step's batch that this rank reads.
   std::vector<LoadedPart> loaded_parts() const;
-  /// Gives all ranks the loss, which only the last stage may know; in a step without a loss, waits for all stages.
-  std::optional<double> shared_loss(std::int64_t step, std::optional<double> loss);
+  /// Gives all ranks the losses, which only the last stage may know; in a step without a loss, waits for all stages.
+  std::vector<double> shared_losses(std::int64_t step, std::vector<double> losses);
   /// InputError if two parameters or buffers have the same name: a checkpoint could not distinguish them.
   void check_names();
 
@@ -77,10 +80,12 @@ class Trainer {
   std::shared_ptr<const RunPlan> plan_;
   Construction construction_;
   StageModels models_;
-  std::unique_ptr<Head> head_;  // null on ranks without classes
-  std::int64_t sample_shards_ = 0;
+  TrainingBatches batches_;
+  std::unique_ptr<Heads> heads_;             // null on ranks without classes
+  std::vector<std::int64_t> sample_shards_;  // of each head
   std::int64_t head_first_step_ = 0;
-  std::optional<TrainedParameters> parameters_;  // made in the constructor's body: it is given the head
+  std::optional<TrainedParameters> parameters_;  // made in the constructor's body: it is given the heads
+  std::vector<double> losses_;
   ImageReader images_;
 };
 

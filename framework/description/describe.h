@@ -123,6 +123,9 @@ class Describer {
   virtual void optional_object(Key key, bool& present, const Body& body, std::string_view help) = 0;
   /// A list of nested objects.
   virtual void list(Key key, const List& value, Range length, std::string_view help) = 0;
+  /// A nested object, or a list of such objects. The object alone is a list of one, and a list of one is written as the
+  /// object. `value` has at least one element.
+  virtual void object_or_list(Key key, const List& value, Range length, std::string_view help) = 0;
   /// The object that is being described has a "type", which decides what further fields it has. `type` is the index of
   /// the chosen alternative, -1 if there is no default. At most once per object.
   virtual void alternatives(int& type, std::span<const Alternative> alternatives, std::string_view help) = 0;
@@ -211,6 +214,29 @@ template <class Struct>
 void object(Describer& d, Key key, Struct& value, std::string_view help) {
   d.object(
       key, [&value](Describer& inner) { describe(inner, value); }, help);
+}
+
+/// A nested struct that has its own `describe`, or a list of such structs: the first, and those that follow it.
+template <class Struct>
+void object_or_list(Describer& d, Key key, Struct& first, std::vector<Struct>& further, Range length,
+                    std::string_view help) {
+  const Describer::List view{
+      .size = [&further] { return 1 + further.size(); },
+      .resize =
+          [&first, &further](std::size_t size) {
+            if (size == 0) first = Struct{};
+            further.resize(size == 0 ? 0 : size - 1);
+          },
+      .element = [&first, &further](Describer& inner,
+                                    std::size_t index) { describe(inner, index == 0 ? first : further[index - 1]); },
+      .blank =
+          [](Describer& inner) {
+            Struct blank{};
+            describe(inner, blank);
+          },
+      .identity = typeid(Struct),
+  };
+  d.object_or_list(key, view, length, help);
 }
 
 /// A list of structs that have their own `describe`.

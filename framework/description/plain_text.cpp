@@ -56,6 +56,10 @@ class PlainTextWriter final : public Describer {
     for (std::size_t i = 0; i < value.size(); ++i)
       within(fmt::format("{}.{}", key.name, i), [&](Describer& d) { value.element(d, i); });
   }
+  void object_or_list(Key key, const List& value, Range length, std::string_view help) override {
+    if (value.size() > 1) return list(key, value, length, help);
+    within(key.name, [&](Describer& d) { value.element(d, 0); });
+  }
   void alternatives(int& type, std::span<const Alternative> alternatives, std::string_view /*help*/) override {
     if (type < 0) return;
     const Alternative& chosen = alternatives[static_cast<std::size_t>(type)];

@@ -17,7 +17,7 @@ ClassInitial initial_of(const HeadConfig& config) {
 }  // namespace
 
 ClassState::ClassState(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
-                       const IndexRange& classes, const Rank& rank, Construction& construction)
+                       const IndexRange& classes, const Rank& rank, Construction& construction, const std::string& name)
     : config_(config),
       optimizer_(optimizer),
       device_(construction.device),
@@ -25,10 +25,10 @@ ClassState::ClassState(const HeadConfig& config, const OptimizerConfig& optimize
       classes_(classes),
       dtype_(construction.precision.wide()),
       stream_(construction.next_stream),
-      weights_{.name = "head.weight",
+      weights_{.name = name + ".weight",
                .part = ParameterPart::all_of({config.rows_of(config.classes), dimension}),
                .weight_decay = optimizer.weight_decay},
-      biases_{.name = "head.bias",
+      biases_{.name = name + ".bias",
               .part = ParameterPart::all_of({config.classes, 1}),
               .weight_decay = optimizer.decay_norms_and_biases ? optimizer.weight_decay : 0} {
   for (Rows* rows : {&weights_, &biases_})

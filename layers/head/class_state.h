@@ -31,9 +31,9 @@ struct HeadUpdate {
 
 class ClassState {
  public:
-  /// `classes`: those of this rank; `dimension`: the size of an embedding.
+  /// `classes`: those of this rank; `dimension`: the size of an embedding; `name`: of the head.
   ClassState(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension,
-             const IndexRange& classes, const Rank& rank, Construction& construction);
+             const IndexRange& classes, const Rank& rank, Construction& construction, const std::string& name);
   ClassState(const ClassState&) = delete;
   ClassState& operator=(const ClassState&) = delete;
 

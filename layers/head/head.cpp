@@ -27,16 +27,17 @@ std::vector<std::int64_t> sizes_of(const std::vector<IndexRange>& ranges) {
 }  // namespace
 
 Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
-           Construction& construction)
+           Construction& construction, const std::string& name)
     : config_(checked(config, optimizer, construction.precision.wide(), rank.mesh)),
+      name_(name),
       device_(construction.device),
       ranks_(rank.over(config.class_axes())),
       copies_(rank.over(config.copy_axes())),
       all_(rank.over(config.axes())),
       dtype_(construction.precision.wide()),
       product_type_(product_type(config, dtype_, device_.backend().linear_algebra().is_bf16_fast())),
-      margin_(config.margin, device_, rank.mesh.larger_than_one(every_axis.without(config.axes()))),
-      state_(config_, optimizer, dimension, config.classes_of(ranks_.size(), ranks_.rank()), rank, construction),
+      margin_(config.margin, device_, rank.mesh.larger_than_one(every_axis.without(config.axes())), name),
+      state_(config_, optimizer, dimension, config.classes_of(ranks_.size(), ranks_.rank()), rank, construction, name),
       sample_(config_, state_.classes(), ranks_.size(), rank.key, device_, !rank.clock.is_virtual()),
       tiles_(state_.weights(), dtype_, product_type_, config.normalize, tile_rows(config, dimension),
              config.sub_centres) {
@@ -90,7 +91,7 @@ LogitsInput Head::logits_input(const HeadInput& input, Tensor mine) const {
                      .factors = {},
                      .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
                      .share = sizes_of(input.samples),
-                     .loss_scale = 1.0 / static_cast<double>(input.global_batch),
+                     .loss_scale = config_.loss_weight / static_cast<double>(input.global_batch),
                      .wants_loss = config_.has_loss(step_)};
   mine = Tensor();
   logits.factors = in_type(logits.rows, product_type_);
@@ -105,13 +106,13 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   if (static_cast<int>(input.samples.size()) != ranks_.size())
     fail("head: expected the samples of {} ranks, got {}", ranks_.size(), input.samples.size());
   const std::int64_t first = input.samples[static_cast<std::size_t>(ranks_.rank())].begin;
-  check_labels(input.labels, first, config_.classes);
+  check_labels(name_, input.labels, first, config_.classes);
   take_sample();
   const NormalizationKernels& norms = device_.backend().normalization();
   Tensor mine = config_.normalize ? Tensor::empty_like(input.embedding) : Tensor();
   Tensor embedding_scale = Tensor::empty(device_, {input.embedding.shape()[0]}, dtype_);
   norms.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
-  check_finite_embeddings(embedding_scale, first);
+  check_finite_embeddings(name_, embedding_scale, first);
   if (!config_.normalize) mine = input.embedding;
   LogitsInput logits = logits_input(input, std::exchange(mine, Tensor()));
   logits.margin = margin_.of_rows(logits, embedding_scale);
@@ -126,7 +127,7 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
   } else {
     Work<Tensor> reducing = ranks_.reduce_scatter(std::exchange(result.gradient, Tensor()), logits.share);
     if (input.while_reducing) {
-      check_finite_sums(kept_.back().log_sums, input.samples);
+      check_finite_sums(name_, kept_.back().log_sums, input.samples);
       input.while_reducing();
     }
     output.embedding_gradient = reducing.wait();
@@ -138,8 +139,8 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
     device_.backend().head().add_radial(radial.rows(own.begin, own.end()), Tensor(), 0, input.embedding,
                                         output.embedding_gradient);
   }
-  check_finite_gradient(output.embedding_gradient);
-  if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, logits.loss_scale);
+  check_finite_gradient(name_, output.embedding_gradient);
+  if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, 1.0 / static_cast<double>(input.global_batch));
   if (scatters_loss()) output.losses = result.loss;
   return output;
 }

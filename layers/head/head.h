@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "layers/head/class_state.h"
@@ -38,15 +39,15 @@ struct HeadInput {
   /// The samples of every rank that shares the classes with this one, in rank order, as positions in the global batch;
   /// b of them are this rank's own.
   std::vector<IndexRange> samples;
-  std::int64_t global_batch = 1;  // the loss is the mean over this number of samples
+  std::int64_t global_batch = 1;  // the loss is the mean over this number of samples, times loss_weight
   /// Called once, while the embeddings' gradient is being sent to its ranks. If phase 2 depends on nothing else in
   /// the step, it may run then. All log-sum-exps are finite.
   std::function<void()> while_reducing{};
 };
 
 struct HeadOutput {
-  /// []: the sum of the micro-batch's losses over all samples, divided by the global batch; undefined in a step without
-  /// a loss.
+  /// []: the sum of the micro-batch's losses over all samples, divided by the global batch, without the loss_weight;
+  /// undefined in a step without a loss.
   Tensor loss_sum;
   Tensor losses;              // [b]: of this rank's samples, if loss_reduction is reduce_scatter
   Tensor embedding_gradient;  // [b, d]
@@ -55,9 +56,9 @@ struct HeadOutput {
 class Head {
  public:
   /// Constructed by all ranks that take part in the head (HeadConfig::axes); `dimension` is the size d of the
-  /// embedding.
+  /// embedding. The parameters are called `name`.weight and so on, and errors begin with the name.
   Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
-       Construction& construction);
+       Construction& construction, const std::string& name = "head");
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;
 
@@ -113,6 +114,7 @@ class Head {
   void forget();
 
   HeadConfig config_;
+  std::string name_;
   Device& device_;
   Communicator& ranks_;   // the ranks that share the classes
   Communicator& copies_;  // the ranks that have the same classes and different samples

@@ -7,41 +7,42 @@
 
 namespace heddle {
 
-void check_labels(std::span<const std::int64_t> labels, std::int64_t first, std::int64_t classes) {
+void check_labels(const std::string& name, std::span<const std::int64_t> labels, std::int64_t first,
+                  std::int64_t classes) {
   for (std::size_t i = 0; i < labels.size(); ++i)
     if (labels[i] < 0 || labels[i] >= classes)
-      fail<InputError>("head: sample {} of the batch has label {}, expected one in [0, {})",
+      fail<InputError>("{}: sample {} of the batch has label {}, expected one in [0, {})", name,
                        first + static_cast<std::int64_t>(i), labels[i], classes);
 }
 
-void check_finite_embeddings(const Tensor& inverse_norm, std::int64_t first) {
+void check_finite_embeddings(const std::string& name, const Tensor& inverse_norm, std::int64_t first) {
   const Device& device = inverse_norm.device();
   if (!device.has_data()) return;
   const std::vector<double> norms = inverse_norm.to_doubles();
   for (std::size_t i = 0; i < norms.size(); ++i)
     if (!std::isfinite(norms[i]) || norms[i] == 0)
       fail<RankFailed>(
-          "head: the embedding of sample {} of the batch, on rank {}, is not finite: the training has diverged",
+          "{}: the embedding of sample {} of the batch, on rank {}, is not finite: the training has diverged", name,
           first + static_cast<std::int64_t>(i), device.rank());
 }
 
-void check_finite_gradient(const Tensor& gradient) {
+void check_finite_gradient(const std::string& name, const Tensor& gradient) {
   Device& device = gradient.device();
   Tensor square = Tensor::zeros(device, {1}, DType::f64);
   device.backend().training().add_squared_norm(gradient, square);
   if (device.has_data() && !std::isfinite(square.item()))
-    fail<RankFailed>("head: the gradient of the embeddings of rank {} is not finite: the training has diverged",
+    fail<RankFailed>("{}: the gradient of the embeddings of rank {} is not finite: the training has diverged", name,
                      device.rank());
 }
 
-void check_finite_sums(const Tensor& log_sums, const std::vector<IndexRange>& samples) {
+void check_finite_sums(const std::string& name, const Tensor& log_sums, const std::vector<IndexRange>& samples) {
   if (!log_sums.device().has_data()) return;
   const std::vector<double> values = log_sums.to_doubles();
   auto value = values.begin();
   for (const IndexRange& of_rank : samples)
     for (std::int64_t sample = of_rank.begin; sample < of_rank.end(); ++sample)
       if (!std::isfinite(*value++))
-        fail<RankFailed>("head: the logits of sample {} of the batch are not finite: the training has diverged",
+        fail<RankFailed>("{}: the logits of sample {} of the batch are not finite: the training has diverged", name,
                          sample);
 }
 

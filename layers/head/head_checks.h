@@ -1,8 +1,10 @@
-// The checks of phase 1. Each error names the sample by its position in the global batch.
+// The checks of phase 1. Each error begins with the head's name, and names the sample by its position in the global
+// batch; of several heads, by its position among the samples of the head.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/tensors/index_range.h"
@@ -11,12 +13,13 @@
 namespace heddle {
 
 /// InputError if one of the labels of the samples from `first` on is outside [0, classes).
-void check_labels(std::span<const std::int64_t> labels, std::int64_t first, std::int64_t classes);
+void check_labels(const std::string& name, std::span<const std::int64_t> labels, std::int64_t first,
+                  std::int64_t classes);
 /// RankFailed if an embedding of this rank is not finite. `inverse_norm` [b]: of the samples from `first` on.
-void check_finite_embeddings(const Tensor& inverse_norm, std::int64_t first);
+void check_finite_embeddings(const std::string& name, const Tensor& inverse_norm, std::int64_t first);
 /// RankFailed if the embeddings' gradient is not finite. In steps without a loss nothing else would show this.
-void check_finite_gradient(const Tensor& gradient);
+void check_finite_gradient(const std::string& name, const Tensor& gradient);
 /// RankFailed if a log-sum-exp [B] is not finite. `samples`: those of each rank.
-void check_finite_sums(const Tensor& log_sums, const std::vector<IndexRange>& samples);
+void check_finite_sums(const std::string& name, const Tensor& log_sums, const std::vector<IndexRange>& samples);
 
 }  // namespace heddle

@@ -70,6 +70,8 @@ void describe(Describer& d, HeadConfig& c) {
   d.field("initial_deviation", c.initial_deviation, above(0), "standard deviation of normal initial weights");
   d.field("loss_every", c.loss_every, at_least(1),
           "n: the loss is computed in every n-th step only; gradients do not need it");
+  d.field("loss_weight", c.loss_weight, above(0),
+          "factor of this head's loss in the loss of the training, which is the sum over all heads");
   d.object(
       "sample", [&c](Describer& inner) { describe_sample(inner, c.sample); }, "class sampling");
   choice(d, "product_type", c.product_type,

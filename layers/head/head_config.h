@@ -145,6 +145,7 @@ struct HeadConfig {
   HeadInit init = HeadInit::normal;
   double initial_deviation = 0.01;  // standard deviation of normal initial weights
   std::int64_t loss_every = 1;      // steps
+  double loss_weight = 1;           // the factor of the loss; above 0
   SampleConfig sample{};
   WeightState weights = WeightState::f32;
   MomentumState momentum = MomentumState::f32;

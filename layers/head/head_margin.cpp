@@ -1,11 +1,13 @@
 #include "layers/head/head_margin.h"
 
+#include <utility>
+
 #include "framework/tensors/device.h"
 
 namespace heddle {
 
-HeadMargin::HeadMargin(const MarginConfig& config, Device& device, AxisSet apart)
-    : config_(config), device_(device), apart_(apart) {
+HeadMargin::HeadMargin(const MarginConfig& config, Device& device, AxisSet apart, std::string name)
+    : config_(config), device_(device), apart_(apart), name_(std::move(name)) {
   const std::vector<double> initial = initial_running(config);
   if (row_statistic(config) == RowStatistic::none) return;
   const MemoryScope scope(device, Category::parameters);
@@ -68,7 +70,7 @@ std::vector<StateTensor> HeadMargin::state() const {
   if (!running_.defined()) return {};
   ParameterPart part = ParameterPart::all_of(running_.shape());
   part.sharded = apart_;
-  return {{"head.margin", running_, part}};
+  return {{name_ + ".margin", running_, part}};
 }
 
 Tensor radial_share(const LogitsInput& input, const Tensor& log_sums) {

@@ -3,6 +3,7 @@
 // of a step use the ones with which the step began.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "layers/head/logits.h"
@@ -12,8 +13,8 @@ namespace heddle {
 
 class HeadMargin {
  public:
-  /// `apart`: axes along which the other ranks have no head.
-  HeadMargin(const MarginConfig& config, Device& device, AxisSet apart);
+  /// `apart`: axes along which the other ranks have no head; `name`: of the head.
+  HeadMargin(const MarginConfig& config, Device& device, AxisSet apart, std::string name);
 
   /// Drops the rows since the end of the last step.
   void begin_step();
@@ -32,6 +33,7 @@ class HeadMargin {
   MarginConfig config_;
   Device& device_;
   AxisSet apart_;
+  std::string name_;
   Tensor running_;  // f64; undefined: the margin has none
   Tensor moments_;  // f64 [3]
 };

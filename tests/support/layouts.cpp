@@ -41,6 +41,7 @@ void lay_out(Experiment& experiment, const Layout& layout) {
   experiment.head.logits = layout.logits;
   experiment.head.over = layout.over;
   experiment.head.split = layout.split;
+  for (HeadConfig& head : experiment.further_heads) head.over = layout.over;
   experiment.pipeline = layout.pipeline;
 }
 
@@ -63,7 +64,7 @@ double norm(const std::vector<double>& values) {
 Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, const Course& course) {
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
-  const auto dataset = make_dataset(experiment.data, key);
+  const auto dataset = open_datasets(experiment);
   WorldOptions options = ranks(layout.mesh);
   options.key = key;
   const auto plan = plan_of(experiment, model, layout);
@@ -92,7 +93,9 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
     for (const Parameter* parameter : trainer.parameters().all()) outcome.weights[parameter->name];
     for (const Buffer* buffer : trainer.buffers()) outcome.weights[buffer->name];
   });
-  outcome.weights["head.weight"];
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    outcome
+        .weights[experiment.heads() == 1 ? "head.weight" : fmt::format("head.{}.weight", experiment.data_of(set).name)];
   for (auto& [name, values] : outcome.weights) values = outcome.state.at(name);
   return outcome;
 }
@@ -101,7 +104,7 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
                              const std::string& backend) {
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
-  const auto dataset = make_dataset(experiment.data, key);
+  const auto dataset = open_datasets(experiment);
   WorldOptions options = ranks(layout.mesh, backend);
   options.key = key;
   const auto plan = plan_of(experiment, model, layout);

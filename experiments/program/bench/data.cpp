@@ -140,7 +140,7 @@ void measure_reading(const std::string& what, const Jpegs& jpegs, const Preproce
     return [&dataset, augmentation]() -> Reader {
       const auto pixels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(dataset.image().size()));
       return [&dataset, augmentation, pixels](std::int64_t i) {
-        read_training_image(dataset, {.index = i, .step = 0, .position = i}, augmentation, RandomKey{1}, *pixels);
+        read_training_image(dataset, {.index = i, .step = 0, .position = i}, {&augmentation, 1}, RandomKey{1}, *pixels);
       };
     };
   };

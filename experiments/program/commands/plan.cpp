@@ -58,9 +58,11 @@ IntegerField searched_field(const PlanCommand& command, const StudyVariant& memb
 StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
                           std::int64_t value) {
   std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
-  const std::optional<std::int64_t> identities = known_classes(member.root.data);
-  if (command.maximise == "head.classes" && identities)
-    sets.emplace_back(fmt::format("data.identities={}", std::min(value, *identities)));
+  for (std::size_t set = 0; set < member.root.heads(); ++set)
+    if (const std::optional<std::int64_t> identities = known_classes(member.root.data_of(set));
+        identities && command.maximise == key_of(member.root, "head", set) + ".classes")
+      sets.emplace_back(
+          fmt::format("{}.identities={}", key_of(member.root, "data", set), std::min(value, *identities)));
   StudyVariant varied = with_settings<Experiment>(member, sets);
   prepare_plan(varied);
   return varied;
@@ -72,8 +74,10 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
   RunSettings bytes_only = settings;
   bytes_only.asks_bytes_only = true;
   // A data set that must be opened to count its identities may take longer than all plans together.
-  if (!known_classes(member.root.data) && !command.maximise.starts_with("data."))
-    bytes_only.dataset = make_dataset(member.root.data, {static_cast<std::uint64_t>(member.root.seed)});
+  bool are_known = true;
+  for (std::size_t set = 0; set < member.root.heads(); ++set)
+    are_known = are_known && known_classes(member.root.data_of(set));
+  if (!are_known && !command.maximise.starts_with("data.")) bytes_only.dataset = open_datasets(member.root);
   const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
     return run_variant(variant_with(command, member, budget, value).root, member.name, how);
   };

@@ -120,6 +120,11 @@ StoredData stored_folder(const StoredInput& input) {
 StoredData stored_experiment(const StoredInput& input) {
   Study<Experiment> study = read_study<Experiment>(input.path, input.sets);
   Experiment& experiment = study.variants.front().root;
+  if (!experiment.further_data.empty())
+    fail<InputError>(
+        "{}: data: expected one data set, got a list of {}: name the images of one of them, a folder, a "
+        "list or a .rec",
+        input.path.string(), 1 + experiment.further_data.size());
   check(experiment.data);
   resolve_paths(experiment);
   const DataConfig& config = experiment.data;

@@ -17,9 +17,21 @@ namespace {
 /// The kind that a layer gets if it can have it; otherwise it is `data`.
 using Wanted = std::function<Parallel(const LayerSpec&)>;
 
-PlacementTotals with_head(PlacementTotals totals, const LayerCosts& head) {
-  totals.add(head);
+PlacementTotals with_heads(PlacementTotals totals, const std::vector<PlannedHead>& heads) {
+  for (const PlannedHead& head : heads) totals.add(head.costs);
   return totals;
+}
+
+std::vector<PlannedHead> heads_of(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
+                                  int last_rank) {
+  std::vector<PlannedHead> heads;
+  for (LayerCosts& costs : planned_heads(experiment, model, options, last_rank)) {
+    const std::size_t set = heads.size();
+    const HeadConfig& head = experiment.head_of(set);
+    heads.push_back({experiment.heads() == 1 ? "head" : "head " + experiment.data_of(set).name, std::move(costs),
+                     head.class_axes(), head.split});
+  }
+  return heads;
 }
 
 /// The costs of the model if every layer that does not follow its neighbours is placed in this way.
@@ -40,11 +52,12 @@ PlacementTotals totals_of(ModelSpec model, const PlannerOptions& options, const 
   return report(model, place(model, options), options).totals;
 }
 
-std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOptions options, const LayerCosts& head) {
+std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOptions options,
+                                               const std::vector<PlannedHead>& heads) {
   options.memory_budget.reset();
   std::vector<Explanation::Choice> choices;
   const auto add = [&](const char* name, const PlacementTotals& totals) {
-    choices.push_back({name, with_head(totals, head)});
+    choices.push_back({name, with_heads(totals, heads)});
   };
   add("as written", report(model, place(model, options), options).totals);
   add("data", totals_of(model, options, [](const LayerSpec&) { return Parallel::data; }));
@@ -131,14 +144,14 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   ModelPlacement plan = plan_of(make_model(placed.model, image_shape(experiment.data)), experiment, options.mesh);
   PlacementReport planned = report(model, plan, options);
   const Schedule schedule = schedule_of(experiment);
-  LayerCosts head = planned_head(experiment, model, options, schedule.rank_of.back());
-  const PlacementTotals totals = with_head(planned.totals, head);
+  std::vector<PlannedHead> heads = heads_of(experiment, model, options, schedule.rank_of.back());
+  const PlacementTotals totals = with_heads(planned.totals, heads);
   std::vector<PlannedStage> stages =
       planned_stages(experiment, model, plan, schedule, cut_of(model, experiment, plan, schedule));
   std::vector<PlannedCut> cuts = planned_cuts(model, plan, options, stages);
   std::vector<Explanation::Choice> choices;
   if (automatic) {
-    choices = plain_choices(model, options, head);
+    choices = plain_choices(model, options, heads);
     choices.push_back({"auto", totals});
   }
   return {name,
@@ -148,9 +161,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
           std::move(model),
           std::move(plan),
           std::move(planned),
-          std::move(head),
-          experiment.head.class_axes(),
-          experiment.head.split,
+          std::move(heads),
           std::move(stages),
           std::move(cuts),
           totals,

@@ -29,6 +29,14 @@ struct PlannedCut {
   PlacementTotals::Traffic backward{};
 };
 
+/// One of the heads.
+struct PlannedHead {
+  std::string name;  // head, or of several that of the data set
+  LayerCosts costs;
+  AxisSet class_axes;               // along which the head's ranks have different classes
+  std::vector<std::int64_t> split;  // the number of classes of each rank, if the experiment names them
+};
+
 struct Explanation {
   /// A different placement for comparison.
   struct Choice {
@@ -43,13 +51,11 @@ struct Explanation {
   ModelSpec model;
   ModelPlacement plan;
   PlacementReport report;
-  LayerCosts head;
-  AxisSet class_axes;               // along which the head's ranks have different classes
-  std::vector<std::int64_t> split;  // the number of classes of each rank, if the experiment names them
+  std::vector<PlannedHead> heads;
   /// A single stage if there is no pipeline.
   std::vector<PlannedStage> stages;
   std::vector<PlannedCut> cuts;  // before each stage but the first
-  PlacementTotals totals;        // of model and head
+  PlacementTotals totals;        // of model and heads
   std::vector<Choice> choices;   // automatic only: the plain ones, and this one last
 };
 

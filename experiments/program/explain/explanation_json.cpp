@@ -113,12 +113,24 @@ OrderedJson cuts_json(const Explanation& e) {
   return cuts;
 }
 
-OrderedJson head_json(const Explanation& e) {
+OrderedJson head_json(const PlannedHead& planned) {
   OrderedJson over = OrderedJson::array();
-  e.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
-  OrderedJson head{{"parallel", e.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}};
-  if (!e.split.empty()) head["split"] = e.split;
-  return costs_json(std::move(head), e.head);
+  planned.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
+  OrderedJson head{{"parallel", planned.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}};
+  if (!planned.split.empty()) head["split"] = planned.split;
+  return costs_json(std::move(head), planned.costs);
+}
+
+/// One head, or of several a list with their names.
+OrderedJson heads_json(const Explanation& e) {
+  if (e.heads.size() == 1) return head_json(e.heads.front());
+  OrderedJson heads = OrderedJson::array();
+  for (const PlannedHead& planned : e.heads) {
+    OrderedJson head{{"name", planned.name}};
+    head.update(head_json(planned));
+    heads.push_back(std::move(head));
+  }
+  return heads;
 }
 
 OrderedJson variant_json(const Explanation& e) {
@@ -144,7 +156,7 @@ OrderedJson variant_json(const Explanation& e) {
           {"layers", layers},
           {"stages", stages_json(e)},
           {"cuts", cuts_json(e)},
-          {"head", head_json(e)},
+          {"head", heads_json(e)},
           {"redistributions", redistributions},
           {"totals", totals_json(e.totals)},
           {"choices", choices}};

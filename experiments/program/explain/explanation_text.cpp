@@ -44,9 +44,11 @@ class LayersTable {
         if (redistribution.reader == i) add_redistribution(redistribution);
       if (i < applications.size()) add_layer(i);
     }
-    const std::string head =
-        placement([&](Axis axis) { return std::string(e_.class_axes.contains(axis) ? "column S(1)" : "data S(0)"); });
-    add_costs({"head", "head"}, head, e_.head);
+    for (const PlannedHead& head : e_.heads)
+      add_costs({head.name, "head"}, placement([&](Axis axis) {
+                  return std::string(head.class_axes.contains(axis) ? "column S(1)" : "data S(0)");
+                }),
+                head.costs);
     return grid_.to_text();
   }
 
@@ -216,7 +218,9 @@ std::string explanation_text(const Explanation& e) {
   else
     text += fmt::format("memory per rank: {} of parameters, gradients and optimizer, {} of activations\n",
                         format_bytes(e.totals.parameter_bytes), format_bytes(e.totals.activation_bytes));
-  if (!e.split.empty()) text += fmt::format("classes of the head's ranks: {}\n", fmt::join(e.split, ", "));
+  for (const PlannedHead& head : e.heads)
+    if (!head.split.empty())
+      text += fmt::format("classes of the {}'s ranks: {}\n", head.name, fmt::join(head.split, ", "));
   if (!e.choices.empty()) text.append("\n").append(choices_table(e));
   return text;
 }

@@ -43,12 +43,14 @@ Experiment without_course(Experiment experiment) {
   experiment.train.steps = defaults.train.steps;
   experiment.train.save = defaults.train.save;
   experiment.train.save_every = defaults.train.save_every;
-  experiment.head.loss_every = defaults.head.loss_every;
   experiment.evaluate = defaults.evaluate;
   experiment.evaluation = defaults.evaluation;
   experiment.memory_budget = defaults.memory_budget;
   experiment.timeout = defaults.timeout;
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    experiment.head_of(set).loss_every = defaults.head.loss_every;
   experiment.data.loader = defaults.data.loader;
+  for (DataConfig& data : experiment.further_data) data.loader = defaults.data.loader;
   experiment.transport = defaults.transport;
   experiment.clock = defaults.clock;
   experiment.links = defaults.links;
@@ -72,13 +74,16 @@ Experiment without_layout(Experiment experiment) {
     layer.stage = blank.stage;
     layer.recompute = blank.recompute;
   }
-  experiment.head.parallel = defaults.head.parallel;
-  experiment.head.logits = defaults.head.logits;
-  experiment.head.stash = defaults.head.stash;
-  experiment.head.tile = defaults.head.tile;
-  experiment.head.over = defaults.head.over;
-  experiment.head.split = defaults.head.split;
-  experiment.head.sample.shards = defaults.head.sample.shards;
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    HeadConfig& head = experiment.head_of(set);
+    head.parallel = defaults.head.parallel;
+    head.logits = defaults.head.logits;
+    head.stash = defaults.head.stash;
+    head.tile = defaults.head.tile;
+    head.over = defaults.head.over;
+    head.split = defaults.head.split;
+    head.sample.shards = defaults.head.sample.shards;
+  }
   experiment.train.micro_batches = defaults.train.micro_batches;
   experiment.train.shard = defaults.train.shard;
   experiment.train.bucket_bytes = defaults.train.bucket_bytes;
@@ -89,7 +94,9 @@ Experiment without_layout(Experiment experiment) {
 Experiment without_head(Experiment experiment) {
   const Experiment defaults;
   experiment.head = defaults.head;
+  experiment.further_heads.clear();
   experiment.data = defaults.data;
+  experiment.further_data.clear();
   return experiment;
 }
 
@@ -103,6 +110,11 @@ Experiment evaluated(const Experiment& experiment, Experiment learning) {
 
 std::string checksum_of(const std::string& text) {
   return fmt::format("{:08x}", crc32c(text));
+}
+
+/// The key of the number of shards in which a head samples its classes.
+std::string shards_key(const Experiment& experiment, std::size_t set) {
+  return experiment.heads() == 1 ? "sampled_shards" : fmt::format("sampled_shards_{}", experiment.data_of(set).name);
 }
 
 std::string text_key(const ExperimentIdentity& form) {
@@ -130,7 +142,6 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
       {"mesh", to_string(mesh)},
       {"micro_batches", std::to_string(course.train.micro_batches)},
       {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
-      {"sampled_shards", std::to_string(trainer.sample_shards())},
       {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
       {head_begun, std::to_string(trainer.head_first_step())},
       {"layout", checksum_of(form.text(course))},
@@ -138,6 +149,8 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
       {"backbone", checksum_of(form.text(without_head(learning)))},
       {text_key(form), form.text(learning)},
       {fmt::format("{}{}", evaluated_prefix, form.form), form.text(evaluated(trainer.experiment(), learning))}};
+  for (std::size_t set = 0; set < course.heads(); ++set)
+    identity.emplace(shards_key(course, set), std::to_string(trainer.sample_shards(set)));
   if (trainer.parameters().loss_scale()) identity.emplace(loss_scale, trainer.parameters().loss_scale()->to_text());
   return identity;
 }
@@ -164,14 +177,14 @@ std::int64_t saved_count(const SafetensorsMetadata& saved, const std::string& ke
   return count;
 }
 
-/// The number of shards in which a resumed run samples its classes, if it differs from the run's default: a number that
-/// the experiment does not set stays as it was, whatever the number of ranks is now.
-std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved) {
-  const HeadConfig& head = trainer.experiment().head;
+/// The number of shards in which a resumed run samples the classes of a head, if it differs from the run's default: a
+/// number that the experiment does not set stays as it was, whatever the number of ranks is now.
+std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved, std::size_t set) {
+  const HeadConfig& head = trainer.experiment().head_of(set);
   if (!head.samples() || head.sample.shards > 0) return {};
   constexpr std::int64_t most_shards = 1'000'000;
-  const std::int64_t shards = saved_count(saved, "sampled_shards", most_shards);
-  if (shards < 1 || shards == trainer.sample_shards()) return {};
+  const std::int64_t shards = saved_count(saved, shards_key(trainer.experiment(), set), most_shards);
+  if (shards < 1 || shards == trainer.sample_shards(set)) return {};
   return shards;
 }
 
@@ -227,7 +240,7 @@ class Comparison {
                        folder_.string(), first_change(of_head));
   }
 
-  std::string difference() const {
+  std::string difference(const Experiment& experiment) const {
     if (same("layout") && same("stages")) return {};
     std::string text = "resumes on a different layout";
     if (!same("mesh") || !same("micro_batches"))
@@ -237,9 +250,10 @@ class Comparison {
     if (!same("sample_groups"))
       text += fmt::format("; batch norms normalised a batch in {} groups, now in {}", saved("sample_groups"),
                           here("sample_groups"));
-    if (!same("sampled_shards"))
-      text += fmt::format("; classes were sampled in {} shards, now in {} (head.sample.shards)",
-                          saved("sampled_shards"), here("sampled_shards"));
+    for (std::size_t set = 0; set < experiment.heads(); ++set)
+      if (const std::string key = shards_key(experiment, set); !same(key))
+        text += fmt::format("; classes were sampled in {} shards, now in {} ({}.sample.shards)", saved(key), here(key),
+                            key_of(experiment, "head", set));
     return text;
   }
 
@@ -328,9 +342,14 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const Saf
 std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, SavedHead head) const {
   Rank& rank = trainer.rank();
   const CheckpointFiles files(step_folder(steps_done));
-  std::optional<std::int64_t> shards;
-  if (head == SavedHead::kept) shards = kept_shards(trainer, files.identity());
-  if (shards) trainer.sample_in(*shards);
+  std::string kept;  // of the heads' shards
+  for (std::size_t set = 0; head == SavedHead::kept && set < trainer.experiment().heads(); ++set) {
+    const std::optional<std::int64_t> shards = kept_shards(trainer, files.identity(), set);
+    if (!shards) continue;
+    trainer.sample_in(set, *shards);
+    kept += fmt::format("{}classes are sampled in {} shards as before ({}.sample.shards)", kept.empty() ? "" : "; ",
+                        *shards, key_of(trainer.experiment(), "head", set));
+  }
   const SafetensorsMetadata here = identity_of(trainer, steps_done, identity_);
   const Comparison comparison(step_folder(steps_done), files.identity(), here, identity_);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
@@ -344,10 +363,8 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
                                                       : trainer.parameters().optimizer_steps(steps_done));
   load_verified(files, wanted, rank);
   if (head == SavedHead::left) return {};
-  std::string remark = comparison.difference();
-  if (shards)
-    remark += fmt::format("{}classes are sampled in {} shards as before (head.sample.shards)",
-                          remark.empty() ? "" : "; ", *shards);
+  std::string remark = comparison.difference(trainer.experiment());
+  if (!kept.empty()) remark += (remark.empty() ? "" : "; ") + kept;
   return remark;
 }
 

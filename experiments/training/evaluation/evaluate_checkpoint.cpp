@@ -36,6 +36,9 @@ Experiment embedding_only(Experiment experiment) {
   experiment.pipeline = defaults.pipeline;
   experiment.head = defaults.head;
   experiment.head.classes = 2 * ranks_of(experiment);
+  experiment.further_heads.clear();
+  experiment.further_data.clear();  // the sets of the evaluation are prepared like the first one
+  experiment.data.share = 1;
   experiment.evaluation.every = 0;
   experiment.evaluation.keep_best = false;
   return experiment;

@@ -90,7 +90,8 @@ StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, con
   StageLoads loads = loads_of(model, plan, options, by);
   loads.in_flight = most_in_flight(schedule);
   if (!experiment.head.is_everywhere())
-    loads.each.back() += head_load(planned_head(experiment, model, options, schedule.rank_of.back()), by);
+    for (const LayerCosts& head : planned_heads(experiment, model, options, schedule.rank_of.back()))
+      loads.each.back() += head_load(head, by);
   return loads;
 }
 

@@ -6,15 +6,15 @@ namespace heddle {
 
 namespace {
 
-std::int64_t max_classes(const Experiment& experiment, const Mesh& mesh) {
-  return experiment.head.max_classes(mesh.size(experiment.head.class_axes()));
+std::int64_t max_classes(const HeadConfig& head, const Mesh& mesh) {
+  return head.max_classes(mesh.size(head.class_axes()));
 }
 
 /// What the head's ranks exchange in a step. A replicated head's gradient is summed like other parameters', also where
 /// each rank steps a part of it.
-std::vector<LayerCollective> planned_collectives(const Experiment& experiment, std::int64_t dimension,
-                                                 const HeadRows& rows, const PlannerOptions& options) {
-  const HeadConfig& head = experiment.head;
+std::vector<LayerCollective> planned_collectives(const Experiment& experiment, const HeadConfig& head,
+                                                 std::int64_t dimension, const HeadRows& rows,
+                                                 const PlannerOptions& options) {
   std::vector<LayerCollective> collectives;
   for (const LayerCollective& collective : head_collectives(head, dimension, rows, options.mesh,
                                                             options.precision.wide(), experiment.train.clip.norm > 0)) {
@@ -31,13 +31,16 @@ std::vector<LayerCollective> planned_collectives(const Experiment& experiment, s
   return collectives;
 }
 
-/// The rows of the largest micro-batch.
-HeadRows head_rows(const HeadConfig& head, const PlannerOptions& options, int last_rank) {
+/// The rows of the first micro-batch, which is as large as any.
+HeadRows head_rows(const Experiment& experiment, std::size_t set, const PlannerOptions& options, int last_rank) {
+  const HeadConfig& head = experiment.head_of(set);
+  const BatchShares shares = experiment.shares();
   Placements by_sample;
   for (const Axis axis : layer_axes) by_sample[axis] = Placement::shard(0);
   const auto rows_of = [&](int rank) {
     const Mesh::Coordinates at = options.mesh.coordinates(rank);
-    return at.pp == last_rank ? local_box({options.samples}, by_sample, options.mesh, at)[0].size : 0;
+    if (at.pp != last_rank) return std::int64_t{0};
+    return shares.within(set, local_box({options.samples}, by_sample, options.mesh, at)[0]).size;
   };
   const int first = options.mesh.rank({.pp = head.is_everywhere() ? 0 : last_rank});
   HeadRows rows{.of_first = rows_of(first)};
@@ -50,37 +53,34 @@ Payload payload_of(const LayerCollective& collective) {
   return collective.operation == Operation::all_gather ? Payload::weights : Payload::gradients;
 }
 
-}  // namespace
-
-std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
+std::int64_t bytes_of(const Experiment& experiment, const HeadConfig& head, std::int64_t dimension, const Mesh& mesh) {
   const TrainConfig& train = experiment.train;
-  const std::int64_t classes = max_classes(experiment, mesh);
-  const HeadBytes bytes =
-      head_bytes(experiment.head, train.optimizer, dimension, classes, experiment.precision().wide());
+  const std::int64_t classes = max_classes(head, mesh);
+  const HeadBytes bytes = head_bytes(head, train.optimizer, dimension, classes, experiment.precision().wide());
   if (train.forward_only) return bytes.weights;
   std::int64_t optimizer = bytes.optimizer;
-  if (experiment.head.is_replicated() && train.shard == ShardedState::optimizer) {
+  if (head.is_replicated() && train.shard == ShardedState::optimizer) {
     const auto of_shard = [&](std::int64_t all, std::int64_t elements) {
-      return all / elements * shard(elements, mesh.size(experiment.head.copy_axes()), 0).size;
+      return all / elements * shard(elements, mesh.size(head.copy_axes()), 0).size;
     };
-    optimizer = of_shard(bytes.optimizer - bytes.bias_optimizer, experiment.head.rows_of(classes) * dimension) +
+    optimizer = of_shard(bytes.optimizer - bytes.bias_optimizer, head.rows_of(classes) * dimension) +
                 of_shard(bytes.bias_optimizer, classes);
   }
   return bytes.weights + bytes.gradient + optimizer;
 }
 
-LayerCosts planned_head(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
-                        int last_rank) {
+LayerCosts planned_head(const Experiment& experiment, std::size_t set, const ModelSpec& model,
+                        const PlannerOptions& options, int last_rank) {
   const PlacementCosts prices(model, options);
-  const HeadConfig& head = experiment.head;
+  const HeadConfig& head = experiment.head_of(set);
   const std::int64_t dimension = embedding_size(model);
-  const std::int64_t held = head.rows_of(max_classes(experiment, options.mesh));
+  const std::int64_t held = head.rows_of(max_classes(head, options.mesh));
   LayerCosts costs;
   costs.parameters = held * dimension;
-  costs.bytes = planned_head_bytes(experiment, dimension, options.mesh);
+  costs.bytes = bytes_of(experiment, head, dimension, options.mesh);
   if (experiment.train.forward_only) return costs;
-  const HeadRows rows = head_rows(head, options, last_rank);
-  for (const LayerCollective& collective : planned_collectives(experiment, dimension, rows, options))
+  const HeadRows rows = head_rows(experiment, set, options, last_rank);
+  for (const LayerCollective& collective : planned_collectives(experiment, head, dimension, rows, options))
     costs.collectives.push_back(prices.cost(payload_of(collective), collective));
   const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
   const auto multiplied = static_cast<double>(rows.of_group);
@@ -92,6 +92,23 @@ LayerCosts planned_head(const Experiment& experiment, const ModelSpec& model, co
   costs.flops = flops * static_cast<double>(options.micro_batches);
   costs.seconds = prices.computing_seconds(flops, touched);
   return costs;
+}
+
+}  // namespace
+
+std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
+  std::int64_t bytes = 0;
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    bytes += bytes_of(experiment, experiment.head_of(set), dimension, mesh);
+  return bytes;
+}
+
+std::vector<LayerCosts> planned_heads(const Experiment& experiment, const ModelSpec& model,
+                                      const PlannerOptions& options, int last_rank) {
+  std::vector<LayerCosts> heads;
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    heads.push_back(planned_head(experiment, set, model, options, last_rank));
+  return heads;
 }
 
 }  // namespace heddle

@@ -1,7 +1,8 @@
-// The costs of one rank's part of the head, before anything runs: memory, operations and messages.
+// The costs of one rank's part of the heads, before anything runs: memory, operations and messages.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "experiments/training/experiment.h"
 #include "layers/planner/placement_report.h"
@@ -9,13 +10,13 @@
 
 namespace heddle {
 
-/// The bytes that the rank with the most classes holds of a head for embeddings of `dimension` numbers from step to
+/// The bytes that the rank with the most classes holds of all heads for embeddings of `dimension` numbers from step to
 /// step.
 std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh);
 
-/// The costs of the largest part of the head in a step. `last_rank` is the coordinate along pp of the ranks that have
-/// the embeddings.
-LayerCosts planned_head(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
-                        int last_rank);
+/// For each head, the costs of its largest part in a step. `last_rank` is the coordinate along pp of the ranks that
+/// have the embeddings.
+std::vector<LayerCosts> planned_heads(const Experiment& experiment, const ModelSpec& model,
+                                      const PlannerOptions& options, int last_rank);
 
 }  // namespace heddle

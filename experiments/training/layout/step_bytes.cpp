@@ -24,7 +24,8 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
     bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
   }
   if (!experiment.head.is_everywhere() && plan.last_rank() == 0)
-    bytes += (options.mesh.size(Axis::pp) - 1) * static_cast<std::int64_t>(sizeof(double));  // the loss
+    bytes +=
+        (options.mesh.size(Axis::pp) - 1) * static_cast<std::int64_t>(experiment.heads() * sizeof(double));  // losses
   return bytes;
 }
 
@@ -34,8 +35,8 @@ std::int64_t StepBytes::total() const {
   return std::accumulate(model.begin(), model.end(), head + stages);
 }
 
-std::int64_t squares_of(const ModelSpec& model) {
-  std::int64_t squares = 1;
+std::int64_t squares_of(const Experiment& experiment, const ModelSpec& model) {
+  auto squares = static_cast<std::int64_t>(experiment.heads());
   for (const auto& application : model.applications())
     squares += static_cast<std::int64_t>(application.layer->parameters().size());
   return squares;
@@ -65,8 +66,9 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   for (std::size_t payload = 0; payload < bytes.model.size(); ++payload)
     bytes.model[payload] = mine.traffic[payload].bytes;
   if (experiment.head.is_everywhere() || plan.last_rank() == 0)
-    for (const CollectiveCost& collective : planned_head(experiment, model, options, plan.last_rank()).collectives)
-      if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
+    for (const LayerCosts& head : planned_heads(experiment, model, options, plan.last_rank()))
+      for (const CollectiveCost& collective : head.collectives)
+        if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
   bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
   const auto add_sum = [&](std::int64_t numbers) {
     const LayerCollective sum{LayerCollective::When::step_end, Operation::all_reduce,
@@ -74,7 +76,7 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
     bytes.model[static_cast<std::size_t>(Payload::gradients)] +=
         PlacementCosts(model, options).cost(Payload::gradients, sum).bytes;
   };
-  if (experiment.train.clip.norm > 0) add_sum(squares_of(model));
+  if (experiment.train.clip.norm > 0) add_sum(squares_of(experiment, model));
   if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed
   return bytes;
 }

@@ -15,8 +15,8 @@ struct StepBytes {
   std::int64_t stages = 0;
   std::int64_t total() const;
 };
-/// The number of squares that the ranks add up for the gradients' norm: one for each parameter, and one for the head.
-std::int64_t squares_of(const ModelSpec& model);
+/// The number of squares that the ranks add up for the gradients' norm: one for each parameter, and one for each head.
+std::int64_t squares_of(const Experiment& experiment, const ModelSpec& model);
 /// The bytes of a training step without recomputation.
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 

@@ -32,7 +32,7 @@ class Prediction {
       const std::vector<TimedAction>& timed = simulation.timeline.ranks[static_cast<std::size_t>(rank)];
       if (timed.empty()) continue;
       // A replicated head's gradient is summed before the overflow check, the other heads step their weights after it.
-      const bool is_replicated = experiment_.head.is_replicated();
+      const bool is_replicated = heads_are_replicated();
       check_begin = std::max(check_begin, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0));
       // Ranks whose turn comes later have updated their weights by then.
       const double updates = update_seconds(rank) + (is_replicated ? 0 : head_weight_seconds(rank));
@@ -44,6 +44,13 @@ class Prediction {
  private:
   static double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
   double micro_batches() const { return static_cast<double>(experiment_.train.micro_batches); }
+  /// Whether all heads are. Where only some are, their part is counted with the others'.
+  bool heads_are_replicated() const {
+    bool are_replicated = true;
+    for (std::size_t i = 0; i < experiment_.heads(); ++i)
+      are_replicated = are_replicated && experiment_.head_of(i).is_replicated();
+    return are_replicated;
+  }
   bool head_is_everywhere() const { return experiment_.head.is_everywhere(); }
   bool trains_head(int rank) const {
     return !experiment_.train.forward_only && (head_is_everywhere() || rank == plan_.last_rank());
@@ -79,14 +86,14 @@ class Prediction {
   double head_message_seconds(bool with_loss) const {
     if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
     double seconds = 0;
-    const LayerCosts head = planned_head(experiment_, *plan_.model, options_, plan_.last_rank());
-    for (const CollectiveCost& collective : head.collectives)
-      if ((collective.payload == Payload::activations) == with_loss) seconds += collective.seconds;
+    for (const LayerCosts& head : planned_heads(experiment_, *plan_.model, options_, plan_.last_rank()))
+      for (const CollectiveCost& collective : head.collectives)
+        if ((collective.payload == Payload::activations) == with_loss) seconds += collective.seconds;
     return seconds;
   }
   /// Copies of a sharded head add up their tiles' gradients each time that these are computed.
   double sum_seconds() const {
-    const bool is_summed_twice = experiment_.train.clip.norm > 0 && !experiment_.head.is_replicated();
+    const bool is_summed_twice = experiment_.train.clip.norm > 0 && !heads_are_replicated();
     return head_message_seconds(false) / (is_summed_twice ? 2 : 1);
   }
 
@@ -105,11 +112,12 @@ class Prediction {
     double slowest = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank)
       slowest = std::max(slowest, head_seconds(profile_.head_norm, rank));
-    if (!experiment_.head.is_replicated()) slowest += sum_seconds();
+    if (!heads_are_replicated()) slowest += sum_seconds();
     if (!experiment_.is_virtual_time()) return slowest;
-    return slowest + collective_seconds(experiment_.links, Operation::all_reduce,
-                                        squares_of(*plan_.model) * static_cast<std::int64_t>(sizeof(double)),
-                                        mesh_.ranks_over(every_axis, 0));
+    return slowest +
+           collective_seconds(experiment_.links, Operation::all_reduce,
+                              squares_of(experiment_, *plan_.model) * static_cast<std::int64_t>(sizeof(double)),
+                              mesh_.ranks_over(every_axis, 0));
   }
 
   std::int64_t parameters_of(const IndexRange& range) const {
@@ -124,10 +132,10 @@ class Prediction {
   double update_seconds(int rank) const {
     if (experiment_.train.forward_only) return 0;
     // The head's weights are stepped with their gradient.
-    const HeadConfig& config = experiment_.head;
-    const std::int64_t head = config.is_replicated() ? config.rows_of(config.classes) * embedding_size(*plan_.model) +
-                                                           (config.bias ? config.classes : 0)
-                                                     : 0;
+    std::int64_t head = 0;
+    for (std::size_t i = 0; i < experiment_.heads(); ++i)
+      if (const HeadConfig& config = experiment_.head_of(i); config.is_replicated())
+        head += config.rows_of(config.classes) * embedding_size(*plan_.model) + (config.bias ? config.classes : 0);
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
     std::int64_t mine = trains_head(rank) ? head : 0;
     for (int stage = 0; stage < plan_.stages(); ++stage)
@@ -162,8 +170,9 @@ class Prediction {
     const double overflow = experiment_.has_loss_scale() ? collective_seconds(experiment_.links, Operation::all_reduce,
                                                                               number, mesh_.ranks_over(every_axis, 0))
                                                          : 0;
-    return overflow + collective_seconds(experiment_.links, sends_loss ? Operation::broadcast : Operation::barrier,
-                                         sends_loss ? number : 0, ranks);
+    const std::int64_t losses = sends_loss ? static_cast<std::int64_t>(experiment_.heads()) * number : 0;
+    return overflow +
+           collective_seconds(experiment_.links, sends_loss ? Operation::broadcast : Operation::barrier, losses, ranks);
   }
 
   const Experiment& experiment_;

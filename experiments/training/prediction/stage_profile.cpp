@@ -33,7 +33,10 @@ Experiment serial_experiment(const Experiment& experiment) {
   Experiment serial = experiment;
   serial.transport = Experiment().transport;
   serial.mesh = {};
-  serial.head.over = every_axis;
+  for (std::size_t i = 0; i < serial.heads(); ++i) {
+    serial.head_of(i).over = every_axis;
+    serial.head_of(i).split.clear();
+  }
   serial.links = {};
   serial.ranks = {};
   serial.memory_budget = 0;
@@ -98,6 +101,11 @@ class Samples {
       if (!span.is_communication) seconds_[span.name].push_back(span.seconds);
   }
 
+  /// The sum over the spans of one step: each head has its own.
+  double sum_of(const std::string& name) const {
+    const auto found = seconds_.find(name);
+    return found == seconds_.end() ? 0 : std::accumulate(found->second.begin(), found->second.end(), 0.0);
+  }
   double mean_of(const std::string& name) const {
     const auto found = seconds_.find(name);
     return found == seconds_.end() ? 0 : mean(found->second);
@@ -135,8 +143,8 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   profile.first = costs_of(samples, stages, {0, 1});
   profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
   profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
-  profile.head_weight = samples.mean_of(span_names::head_weight) / static_cast<double>(micro_batches);
-  profile.head_norm = samples.mean_of(span_names::head_norm) / static_cast<double>(micro_batches);
+  profile.head_weight = samples.sum_of(span_names::head_weight) / static_cast<double>(micro_batches);
+  profile.head_norm = samples.sum_of(span_names::head_norm) / static_cast<double>(micro_batches);
   return profile;
 }
 
@@ -153,18 +161,23 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
     for (std::int64_t step = 0; step < serial.train.steps; ++step) {
       tracer->set_recording(step > 0);
       double update = 0;
+      std::vector<Span> spans;
       if (serial.train.forward_only) {
         trainer.forward(step);
       } else {
         (void)trainer.compute_gradients(step);
+        spans = tracer->take_spans();
         const double begin = settled_now();
         (void)trainer.apply_gradients(step);
         update = settled_now() - begin;
       }
       if (step == 0) continue;
-      StageProfile profile = profile_of(Samples(tracer->take_spans()), plan->stages(), serial.train.micro_batches);
-      const double of_head = serial.head.is_replicated() ? 0 : profile.head_weight + profile.head_norm;
-      profile.optimizer = std::max(0.0, update - of_head * static_cast<double>(serial.train.micro_batches));
+      const std::vector<Span> later = tracer->take_spans();
+      const Samples of_update(later);
+      spans.insert(spans.end(), later.begin(), later.end());
+      StageProfile profile = profile_of(Samples(spans), plan->stages(), serial.train.micro_batches);
+      const double of_heads = of_update.sum_of(span_names::head_weight) + of_update.sum_of(span_names::head_norm);
+      profile.optimizer = std::max(0.0, update - of_heads);
       steps.push_back(std::move(profile));
     }
   });

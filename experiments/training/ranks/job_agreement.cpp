@@ -34,6 +34,8 @@ std::vector<double> shared(Job* job, const std::vector<double>& numbers) {
 
 void check_same_data(const Dataset& dataset, Job* job) {
   if (job == nullptr) return;
+  for (std::size_t set = 0; dataset.sets() > 1 && set < dataset.sets(); ++set) check_same_data(dataset.set(set), job);
+  if (dataset.sets() > 1) return;
   std::vector<double> mine{static_cast<double>(dataset.classes())};
   for (const Split split : {Split::train, Split::test}) {
     std::vector<std::int64_t> labels;

@@ -130,7 +130,7 @@ TEST_CASE("a training batch does not depend on how it is split, and changes with
     std::vector<TrainingSample> samples;
     for (std::size_t i = first; i < first + count; ++i)
       samples.push_back({.index = indices[i], .step = step, .position = static_cast<std::int64_t>(i)});
-    read_training_batch(*data, samples, config.augmentation, {9}, batch);
+    read_training_batch(*data, samples, {&config.augmentation, 1}, {9}, batch);
     return batch;
   };
   const std::vector<float> whole = read(0, 5, 4);

@@ -81,7 +81,7 @@ TEST_CASE("training and evaluation batches are preprocessed alike, after the aug
     const auto data = make_dataset(config, {1});
     std::vector<float> train(2 * 3 * 8 * 8);
     std::vector<float> test(train.size() / 2);
-    read_training_batch(*data, samples, config.augmentation, {1}, train);
+    read_training_batch(*data, samples, {&config.augmentation, 1}, {1}, train);
     read_batch(*data, Split::test, std::vector<std::int64_t>{1}, test);
     train.insert(train.end(), test.begin(), test.end());
     return train;

@@ -102,7 +102,7 @@ TEST_CASE("a loader augments an image by its step and its position, as a read wi
   std::vector<TrainingSample> samples;
   for (std::int64_t i = 0; i < 12; ++i) samples.push_back({.index = i % 6, .step = 3 + i / 4, .position = i % 4});
   std::vector<float> expected(12 * 16 * 16 * 3);
-  read_training_batch(*data, samples, config.augmentation, seed, expected);
+  read_training_batch(*data, samples, {&config.augmentation, 1}, seed, expected);
   const auto sample = [&](std::int64_t number) -> std::optional<TrainingSample> {
     if (number >= static_cast<std::int64_t>(samples.size())) return {};
     return samples[static_cast<std::size_t>(number)];

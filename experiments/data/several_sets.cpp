@@ -1,0 +1,38 @@
+#include "experiments/data/several_sets.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+SeveralSets::SeveralSets(std::vector<Part> parts)
+    : Dataset(parts.front().data->preprocessing()), parts_(std::move(parts)), noted_(parts_.size()) {
+  for (const Part& part : parts_)
+    if (part.data->image().size() != image().size()) fail("data set {}: its images have another size", part.name);
+}
+
+bool SeveralSets::is_encoded() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.data->is_encoded(); });
+}
+
+std::vector<std::string> SeveralSets::notes(std::size_t first) const {
+  const std::lock_guard guard(lock_);
+  for (std::size_t set = 0; set < parts_.size(); ++set)
+    for (const std::string& note : parts_[set].data->notes(noted_[set])) {
+      notes_.push_back(fmt::format("{}: {}", parts_[set].name, note));
+      ++noted_[set];
+    }
+  const auto begin = notes_.begin() + static_cast<std::ptrdiff_t>(std::min(first, notes_.size()));
+  return {begin, notes_.end()};
+}
+
+std::int64_t SeveralSets::broken_images() const {
+  std::int64_t broken = 0;
+  for (const Part& part : parts_) broken += part.data->broken_images();
+  return broken;
+}
+
+}  // namespace heddle

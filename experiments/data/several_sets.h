@@ -1,0 +1,46 @@
+// Several data sets of one training, opened as one. Each has its own samples, labels and random order.
+#pragma once
+
+#include <mutex>
+
+#include "experiments/data/dataset.h"
+
+namespace heddle {
+
+class SeveralSets final : public Dataset {
+ public:
+  struct Part {
+    std::string name;
+    std::shared_ptr<const Dataset> data;
+  };
+
+  /// At least one part; their images have the same shape.
+  explicit SeveralSets(std::vector<Part> parts);
+
+  std::size_t sets() const override { return parts_.size(); }
+  const Dataset& set(std::size_t index) const override { return *parts_[index].data; }
+
+  // Of the first set.
+  std::int64_t classes() const override { return set(0).classes(); }
+  std::int64_t size(Split split) const override { return set(0).size(split); }
+  std::int64_t label(Split split, std::int64_t index) const override { return set(0).label(split, index); }
+  std::string sample_name(Split split, std::int64_t index) const override { return set(0).sample_name(split, index); }
+  void read(Split split, std::int64_t index, std::span<float> pixels) const override {
+    set(0).read(split, index, pixels);
+  }
+
+  /// Whether the images of any set are.
+  bool is_encoded() const override;
+  /// Those of all sets, each with the set's name.
+  std::vector<std::string> notes(std::size_t first) const override;
+  std::int64_t broken_images() const override;
+
+ private:
+  std::vector<Part> parts_;
+  // Remarks have to keep their numbers when a set adds one.
+  mutable std::mutex lock_;
+  mutable std::vector<std::string> notes_{};
+  mutable std::vector<std::size_t> noted_{};  // of each set
+};
+
+}  // namespace heddle
