@@ -38,7 +38,8 @@ def product_flops(head, batch):
 rows = []
 for variant in variants:
     head = variant["head"]
-    if variant["status"] != "ok" or head["parallel"] != "sharded":
+    # Several heads, each of its own data set, are a list: their costs are a sum.
+    if variant["status"] != "ok" or isinstance(head, list) or head["parallel"] != "sharded":
         continue
     batch = variant["batch"] / head.get("copies", 1)  # of the ranks that share the classes
     sent = variant["sent_in_step"] or {"counted": 0, "formula": {"total": 0}}

@@ -12,6 +12,10 @@ if len(curves):
         # Variants may agree to the last digit: the earlier lines are wider, so that they show below the later ones.
         axis.plot(curve["step"], mean, color=f"C{i}", label=plain(name), marker="." if len(curve) == 1 else None,
                   linewidth=1.5 + 2.5 * (len(drawn) - 1 - i) / max(len(drawn) - 1, 1))
+        of_heads = curve["losses"].dropna()
+        for k, (head, losses) in enumerate(pd.DataFrame(list(of_heads), index=of_heads.index).items()):
+            axis.plot(curve["step"][losses.index], losses.rolling(stretch, center=True, min_periods=1).mean(),
+                      color=f"C{i}", linestyle=["--", ":", "-."][k % 3], linewidth=1, label=plain(f"{name}, {head}"))
     axis.set_title("Loss, mean over the global batch" + (f" and over {stretch} steps" if stretch > 1 else ""))
     axis.set_xlabel("step")
     axis.set_ylabel("loss")

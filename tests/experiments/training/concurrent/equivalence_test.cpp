@@ -1,5 +1,7 @@
 // The serial run is the reference (docs/conventions.md, convention 2): layouts give its losses, gradients and weights.
+#include <array>
 #include <cstdlib>
+#include <numeric>
 
 #include <doctest/doctest.h>
 
@@ -35,6 +37,27 @@ struct Types {
 constexpr Types wide{[](RandomStream& draws) { return draws.below(2) == 0 ? DType::f64 : DType::f32; }, 4};
 constexpr Types narrow{[](RandomStream& draws) { return draws.below(4) == 0 ? DType::f16 : DType::bf16; }, 16};
 
+/// Makes a second data set, with a head of another kind, train the same backbone. The batch grows to a multiple of
+/// `multiple` in which both sets have their share.
+void add_data_set(RandomStream& draws, Experiment& experiment, std::int64_t multiple) {
+  experiment.data.name = "first";
+  DataConfig& data = experiment.further_data.emplace_back(experiment.data);
+  data.name = "second";
+  data.synthetic_identities.identities = 3;
+  data.augmentation = {.flip = 0.5};
+  experiment.data.share = 1 + static_cast<std::int64_t>(draws.below(3));
+  data.share = 1 + static_cast<std::int64_t>(draws.below(2));
+  multiple = std::lcm(multiple, experiment.shares().period());
+  experiment.train.batch += (multiple - experiment.train.batch % multiple) % multiple;
+  HeadConfig head;
+  head.classes = 3 + static_cast<std::int64_t>(draws.below(20));
+  head.margin = {.scale = 8, .combined = {.m3 = 0.1}};
+  head.loss_weight = 0.5 + draws.uniform();
+  head.logits = std::array{Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused}[draws.below(4)];
+  if (draws.below(4) == 0) head.sub_centres = 2;
+  experiment.further_heads.push_back(head);
+}
+
 void check_random_case(std::uint64_t seed, const Types& types) {
   RandomStream draws({seed}, Purpose::test, 1, 0);
   Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(3)),
@@ -67,9 +90,11 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   layout.over = test::random_axes(draws);
   if (draws.below(3) == 0)
     layout.split = test::random_split(draws, experiment.head.classes, layout.mesh.size(layout.over));
+  if (draws.below(4) == 0) add_data_set(draws, experiment, options.synchronized ? groups : 1);
   CAPTURE(seed);
   CAPTURE(to_string(layout.over));
   CAPTURE(layout.split);
+  CAPTURE(experiment.heads());
   test::check_against_reference(experiment, model, layout, options.synchronized);
 }
 
@@ -104,6 +129,7 @@ TEST_CASE("plan counts what random layouts hold and send, rank by rank, to the b
     layout.over = test::random_axes(draws);
     if (draws.below(2) == 0)
       layout.split = test::random_split(draws, experiment.head.classes, layout.mesh.size(layout.over));
+    if (draws.below(3) == 0) add_data_set(draws, experiment, 1);
     CAPTURE(seed);
     CAPTURE(to_string(layout.mesh));
     CAPTURE(to_string(layout.over));
