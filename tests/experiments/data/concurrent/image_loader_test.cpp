@@ -50,7 +50,7 @@ std::optional<TrainingSample> in_order(std::int64_t number) {
 }
 
 ImageLoader::Options options(int threads, std::int64_t images_ahead) {
-  return {.augmentation = {.flip = 0}, .key = seed, .threads = threads, .images_ahead = images_ahead};
+  return {.augmentation = {{.flip = 0}}, .key = seed, .threads = threads, .images_ahead = images_ahead};
 }
 
 /// The next images, as often as they must be asked for.
@@ -108,7 +108,7 @@ TEST_CASE("a loader augments an image by its step and its position, as a read wi
     return samples[static_cast<std::size_t>(number)];
   };
   ImageLoader loader(*data, sample,
-                     {.augmentation = config.augmentation, .key = seed, .threads = 3, .images_ahead = 5});
+                     {.augmentation = {config.augmentation}, .key = seed, .threads = 3, .images_ahead = 5});
   std::vector<float> all;
   while (all.size() < expected.size()) {
     const std::span<const float> some = loader.next(2);

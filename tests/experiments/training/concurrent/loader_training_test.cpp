@@ -81,6 +81,39 @@ TEST_CASE("losses are equal with and without threads that read ahead, on each me
   check_loaders();
 }
 
+TEST_CASE("photographs of one data set beside drawn faces of another give the same losses with and without a loader") {
+  const WrittenImages files;
+  write_faces(files);
+  Experiment experiment = faces_experiment(files);
+  experiment.data.name = "photographs";
+  experiment.data.share = 2;
+  DataConfig& drawn = experiment.further_data.emplace_back();
+  drawn.name = "drawn";
+  drawn.synthetic_identities = {.identities = 3, .image = {1, 8, 8}, .train_per_identity = 4};
+  drawn.augmentation = {.flip = 0.5};
+  experiment.further_heads.push_back(experiment.head);
+  const auto with = [&](const LoaderConfig& loader, std::int64_t dp) {
+    experiment.data.loader = drawn.loader = loader;
+    experiment.mesh.dp = dp;
+    return losses_of(experiment);
+  };
+  for (const std::int64_t dp : {1, 2}) {
+    const std::vector<double> expected = with({0, 0}, dp);
+    REQUIRE(expected.size() == 7);
+    CHECK(with({1, 2}, dp) == expected);
+    CHECK(with({3, 1}, dp) == expected);
+  }
+  // A remark of either set names it.
+  experiment.data.image_folder.min_images = 3;
+  files.write("s6/1.pgm", "P5 1 1 255\n0");
+  struct Notes : RunObserver {
+    void on_note(const std::string& note) override { all += note + "\n"; }
+    std::string all;
+  } notes;
+  (void)losses_of(experiment, {.observer = &notes});
+  CHECK(notes.all.starts_with("photographs: "));
+}
+
 TEST_CASE("a run that resumes within an epoch reads the images that follow, with another loader, too") {
   const WrittenImages files;
   write_faces(files);
