@@ -74,7 +74,7 @@ TEST_CASE("config object or list: an object is a list of one, and a list of one 
   CHECK(both.further[0].shade == "none");
   CHECK(written(room(R"([{"watts": 5}])")) == written(room(R"({"watts": 5})")));
   CHECK(written(room(R"({"watts": 5})")) ==
-        "{\n  \"name\": \"r\",\n  \"lamp\": {\"watts\": 5, \"shade\": \"none\"}\n}\n");
+        "{\n  \"name\": \"r\",\n  \"lamp\": {\n    \"watts\": 5,\n    \"shade\": \"none\"\n  }\n}\n");
   const nlohmann::json list = nlohmann::json::parse(written(both))["lamp"];
   CHECK(list == nlohmann::json::parse(R"([{"watts": 5, "shade": "red"}, {"watts": 7, "shade": "none"}])"));
   CHECK(watts(room(list.dump())) == std::vector<std::int64_t>{5, 7});
@@ -105,7 +105,7 @@ TEST_CASE("config object or list: --set reaches each form, and an object also as
   CHECK(error_of(two, {"lamp.watts=9"}) == R"(--set lamp.watts: expected an index below 2, got "watts")");
   CHECK(error_of(two, {"lamp.2.watts=9"}) == R"(--set lamp.2.watts: expected an index below 2, got "2")");
   CHECK(error_of(R"({"watts": 5})", {"lamp.0.0.watts=9"}) ==
-        "x.json: /lamp/0: unknown key; expected \"watts\" or \"shade\"");
+        "--set lamp.0.0.watts: /lamp/0: unknown key; expected \"watts\" or \"shade\"");
 }
 
 TEST_CASE("config object or list: a patch replaces a list, and a file of variants of both forms reads back") {

@@ -44,7 +44,7 @@ std::string refusal(const std::function<void(Json&)>& change) {
   const std::string file = files.write(study);
   const Called called = call({"validate", file});
   CHECK(called.code == 2);
-  const std::string place = file + ": ";
+  const std::string place = "heddle: " + file + ": ";
   CHECK(called.err.starts_with(place));
   return called.err.substr(std::min(place.size(), called.err.size()));
 }
@@ -69,7 +69,7 @@ TEST_CASE("several data sets: each error names the key and says what is expected
           s["data"][1]["image"] = {1, 8, 9};
         }) == "/data/1: expected images of the same channels, height and width as those of data.0\n");
   CHECK(refusal([](Json& s) {
-          s["data"][1]["preprocessing"] = {{"colour", "bgr"}};
+          s["data"][1]["preprocessing"] = {{"scale", {4.0}}};
         }) ==
         "/data/1/preprocessing: expected the colour, mean and scale of data.0: the network takes the images of all "
         "sets\n");
@@ -81,7 +81,7 @@ TEST_CASE("several data sets: each error names the key and says what is expected
   CHECK(refusal([](Json& s) { s["head"][1]["classes"] = 3; }) ==
         "/head/1/classes: expected at least the data's 4 identities, got 3\n");
   CHECK(refusal([](Json& s) { s["head"][1]["loss_weight"] = 0; }) ==
-        "/head/1/loss_weight: expected a number above 0, got 0\n");
+        "/head/1/loss_weight: expected a number > 0, got 0\n");
   CHECK(refusal([](Json& s) { s["head"][1]["over"] = Json::array(); }).starts_with("/head/1: head.over: expected"));
   CHECK(refusal([](Json& s) {
           s["mesh"] = {{"pp", 2}};
@@ -153,8 +153,8 @@ TEST_CASE("several data sets: a run resumes with its losses, also with new heads
         std::string::npos);
   const Called resumed = with({});
   REQUIRE(resumed.code == 0);
-  const Json& a = summary(resumed)["variants"][0];
-  const Json& b = summary(whole)["variants"][0];
+  const Json a = summary(resumed)["variants"][0];
+  const Json b = summary(whole)["variants"][0];
   CHECK(a["loss_per_step"] == b["loss_per_step"]);
   CHECK(a["head"][1]["loss"] == b["head"][1]["loss"]);
   const Called fresh = with({"--fresh-head", "--set", "train.steps=7", "--set", "head.1.classes=5"});
@@ -171,8 +171,8 @@ TEST_CASE("several data sets: plan counts a run's bytes, its search reaches one 
   REQUIRE(planned.code == 0);
   REQUIRE(run.code == 0);
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    const Json& a = summary(planned)["variants"][0]["ranks"][rank];
-    const Json& b = summary(run)["variants"][0]["ranks"][rank];
+    const Json a = summary(planned)["variants"][0]["ranks"][rank];
+    const Json b = summary(run)["variants"][0]["ranks"][rank];
     CHECK(a["peak_bytes"] == b["peak_bytes"]);
     CHECK(a["sent_bytes"] == b["sent_bytes"]);
   }
@@ -205,7 +205,7 @@ TEST_CASE("several data sets: the test images are those of the first set, and a 
   CHECK(summary(evaluated)["sets"][0]["accuracy"] == evaluation["sets"][0]["accuracy"]);
   const Called shown = call({"data", "show", file});
   CHECK(shown.code == 2);
-  CHECK(shown.err == file +
+  CHECK(shown.err == "heddle: " + file +
                          ": data: expected one data set, got a list of 2: name the images of one of them, a folder, "
                          "a list or a .rec\n");
 }
