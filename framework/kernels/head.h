@@ -33,6 +33,12 @@ struct HeadTargets {
   Tensor scale{};      // [B * k], 1 / |w|; undefined: 1
 };
 
+/// The factors of each row's loss in the loss of the step.
+struct LossFactors {
+  double mean_factor = 1;  // of all rows: 1 / global batch
+  Tensor row_weights{};    // [B]; undefined: 1
+};
+
 /// What is known of each row when all of its logits were seen; all [B].
 struct HeadSoftmax {
   Tensor reference;     // what the exponentials are relative to
@@ -73,9 +79,10 @@ class HeadKernels {
   virtual void margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
                            Tensor& loss) const = 0;
   /// In place: logits -> gradient by the cosine, (exp(z - log_sums) - onehot) * scale * (target: target_slope, else n')
-  /// * loss_scale; times the columns' scale where that is defined, which makes it the gradient by the product x^ . w_j.
+  /// * the row's factors; times the columns' scale where that is defined, which makes it the gradient by the product
+  /// x^ . w_j.
   virtual void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                               const Tensor& target_slope, double loss_scale, Tensor& logits) const = 0;
+                               const Tensor& target_slope, const LossFactors& factors, Tensor& logits) const = 0;
 
   // Logits that are computed tile by tile and forgotten. Sums are relative to a reference [B], one per row, which is
   // constant or follows the largest logit so far (Milakov and Gimelshein, "Online normalizer calculation for softmax",
@@ -91,25 +98,25 @@ class HeadKernels {
   /// range is not empty.
   virtual void local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const = 0;
   /// In place: weighted sums [B, d] of unit weights, sum of exp(z - reference) * n' * w^ without a row's own class ->
-  /// scale * loss_scale * (exp(reference - log_sums) * weighted + expm1(target_logit - log_sums) * target_slope *
+  /// scale * factors * (exp(reference - log_sums) * weighted + expm1(target_logit - log_sums) * target_slope *
   /// w^_y), the second part where the row's class is here; w^_y = targets.rows * targets.scale, one weight per class.
-  virtual void fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+  virtual void fused_gradient(const MarginConfig& margin, const LossFactors& factors, const HeadTargets& targets,
                               const HeadSoftmax& known, Tensor& weighted) const = 0;
   /// gradient [B, t] by the cosine, as margin_gradient without a scale gives it, from the exponentials [B, t] that
   /// accumulate_exponentials gave with this reference and these columns.
-  virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+  virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, const LossFactors& factors,
                                 const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const = 0;
 
   /// For a margin without a negative map. In place: products with one row per class, [t, B], -> gradient by the cosine,
   /// which margin_logits and then margin_gradient without a scale give as [B, t].
   virtual void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                                 double loss_scale, Tensor& products) const = 0;
+                                 const LossFactors& factors, Tensor& products) const = 0;
 
   // For a margin whose target logit depends on lengths, too (L-Softmax).
 
   /// share [B] = dL/d(|w| |x|) * |w| |x| of each row, from its product, parameter |w| |x| and log-sum-exp.
-  virtual void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
-                            Tensor& share) const = 0;
+  virtual void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
+                            const LossFactors& factors, Tensor& share) const = 0;
   /// gradient[n] += share[i] * rows[n] / |rows[n]|^2 for each i of share [B] with n = index[i] - begin a row of
   /// rows [N, d]; index undefined: i itself.
   virtual void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
@@ -144,19 +151,19 @@ class HeadKernelsOn final : public HeadKernels {
   void margin_loss(const Tensor& row_max, const Tensor& sums, const Tensor& target_logit, Tensor& log_sums,
                    Tensor& loss) const override;
   void margin_gradient(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                       const Tensor& target_slope, double loss_scale, Tensor& logits) const override;
+                       const Tensor& target_slope, const LossFactors& factors, Tensor& logits) const override;
   void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override;
   void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
                                Tensor& logits, Tensor& sums) const override;
   void local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const override;
-  void fused_gradient(const MarginConfig& margin, double loss_scale, const HeadTargets& targets,
+  void fused_gradient(const MarginConfig& margin, const LossFactors& factors, const HeadTargets& targets,
                       const HeadSoftmax& known, Tensor& weighted) const override;
-  void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, double loss_scale,
+  void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, const LossFactors& factors,
                         const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const override;
   void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                         double loss_scale, Tensor& products) const override;
-  void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums, double loss_scale,
-                    Tensor& share) const override;
+                         const LossFactors& factors, Tensor& products) const override;
+  void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
+                    const LossFactors& factors, Tensor& share) const override;
   void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,
                   Tensor& gradient) const override;
   void best_centres(const Tensor& products, const Tensor& scale, Tensor& cosines, Tensor& best) const override;

@@ -91,9 +91,13 @@ LogitsInput Head::logits_input(const HeadInput& input, Tensor mine) const {
                      .factors = {},
                      .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
                      .share = sizes_of(input.samples),
-                     .loss_scale = config_.loss_weight / static_cast<double>(input.global_batch),
+                     .loss_factors = {.mean_factor = config_.loss_weight / static_cast<double>(input.global_batch)},
                      .wants_loss = config_.has_loss(step_)};
   mine = Tensor();
+  if (!input.weights.empty()) {
+    const Tensor weights = Tensor::from_host(device_, {logits.rows.shape()[0]}, std::span<const double>(input.weights));
+    logits.loss_factors.row_weights = in_type(weights, dtype_);
+  }
   logits.factors = in_type(logits.rows, product_type_);
   if (config_.samples()) logits.labels = sample_.columns_of(logits.labels);
   for (int r = 0; r < ranks_.size(); ++r)
@@ -140,9 +144,22 @@ HeadOutput Head::forward_backward(const HeadInput& input) {
                                         output.embedding_gradient);
   }
   check_finite_gradient(name_, output.embedding_gradient);
-  if (result.loss.defined()) output.loss_sum = loss_sum(result.loss, 1.0 / static_cast<double>(input.global_batch));
+  if (result.loss.defined()) {
+    weigh(logits, result.loss);
+    output.loss_sum = loss_sum(result.loss, 1.0 / static_cast<double>(input.global_batch));
+  }
   if (scatters_loss()) output.losses = result.loss;
   return output;
+}
+
+void Head::weigh(const LogitsInput& input, Tensor& losses) const {
+  Tensor weights = input.loss_factors.row_weights;
+  if (!weights.defined()) return;
+  if (scatters_loss()) {
+    const IndexRange own = input.own_rows();
+    weights = weights.rows(own.begin, own.end());
+  }
+  device_.backend().elementwise().binary(BinaryOp::multiply, losses, weights, losses);
 }
 
 Tensor Head::loss_sum(const Tensor& losses, double scale) {

@@ -40,16 +40,19 @@ struct HeadInput {
   /// b of them are this rank's own.
   std::vector<IndexRange> samples;
   std::int64_t global_batch = 1;  // the loss is the mean over this number of samples, times loss_weight
+  /// The weights of the losses of all of `samples`, in their order; empty: 1. The mean divides by global_batch all the
+  /// same.
+  std::vector<double> weights{};
   /// Called once, while the embeddings' gradient is being sent to its ranks. If phase 2 depends on nothing else in
   /// the step, it may run then. All log-sum-exps are finite.
   std::function<void()> while_reducing{};
 };
 
 struct HeadOutput {
-  /// []: the sum of the micro-batch's losses over all samples, divided by the global batch, without the loss_weight;
-  /// undefined in a step without a loss.
+  /// []: the sum of the micro-batch's weighted losses over all samples, divided by the global batch, without the
+  /// loss_weight; undefined in a step without a loss.
   Tensor loss_sum;
-  Tensor losses;              // [b]: of this rank's samples, if loss_reduction is reduce_scatter
+  Tensor losses;              // [b]: of this rank's samples, weighted, if loss_reduction is reduce_scatter
   Tensor embedding_gradient;  // [b, d]
 };
 
@@ -104,6 +107,8 @@ class Head {
   void take_sample();
   /// Phase 1's input without a margin. `mine`: this rank's embeddings, normalised if the head normalises.
   LogitsInput logits_input(const HeadInput& input, Tensor mine) const;
+  /// The losses as LogitsResult has them.
+  void weigh(const LogitsInput& input, Tensor& losses) const;
   Tensor loss_sum(const Tensor& losses, double scale);
   void for_each_gradient(const std::function<void(const ClassTile&, const ClassGradient&)>& consumer);
   /// Whether other ranks hold the same classes and have seen different samples.

@@ -76,7 +76,7 @@ std::vector<StateTensor> HeadMargin::state() const {
 Tensor radial_share(const LogitsInput& input, const Tensor& log_sums) {
   if (!input.margin.products.defined()) return {};
   Tensor share = Tensor::empty_like(log_sums);
-  share.device().backend().head().radial_share(input.margin.step, input.margin.products, log_sums, input.loss_scale,
+  share.device().backend().head().radial_share(input.margin.step, input.margin.products, log_sums, input.loss_factors,
                                                share);
   return share;
 }

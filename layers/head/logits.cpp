@@ -32,7 +32,7 @@ struct RowStatistics {
 
 /// Computes the log-sum-exps and losses of logits [n, C] of all classes, and overwrites the logits by their gradient.
 struct WholeRows {
-  WholeRows(const LogitsInput& input, const StepMargin& margin, const HeadColumns& columns, Tensor& logits)
+  WholeRows(const StepMargin& margin, const HeadColumns& columns, const LossFactors& factors, Tensor& logits)
       : statistics(Tensor::empty(logits.device(), {2, logits.shape()[0]}, logits.dtype())) {
     RowStatistics row(logits);
     Tensor sums = Tensor::empty(logits.device(), {logits.shape()[0]}, DType::f64);
@@ -42,7 +42,7 @@ struct WholeRows {
     kernels.margin_logits(margin, columns, logits, row.target_logit, row.target_slope, row.row_max);
     kernels.exponential_sums(margin, columns, logits, row.row_max, sums);
     kernels.margin_loss(row.row_max, sums, row.target_logit, log_sum, losses);
-    kernels.margin_gradient(margin, columns, log_sum, row.target_slope, input.loss_scale, logits);
+    kernels.margin_gradient(margin, columns, log_sum, row.target_slope, factors, logits);
   }
   Tensor log_sums() const { return statistics.rows(0, 1).reshape({statistics.shape()[1]}); }
   Tensor loss() const { return statistics.rows(1, 2).reshape({statistics.shape()[1]}); }
@@ -95,7 +95,7 @@ KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses) {
   return {.factors = input.factors,
           .labels = input.labels,
           .log_sums = losses.log_sums,
-          .loss_scale = input.loss_scale,
+          .loss_factors = input.loss_factors,
           .margin = input.margin.step};
 }
 
@@ -175,7 +175,7 @@ LogitsResult gathered_logits(const LogitsInput& input) {
   if (input.ranks.rank() == root) {
     Tensor whole = concat_tensors(parts, 1);
     parts.clear();
-    const WholeRows rows(input, input.margin.step, columns, whole);
+    const WholeRows rows(input.margin.step, columns, input.loss_factors, whole);
     log_sums = scatters_loss(input) ? rows.log_sums() : rows.statistics;
     if (scatters_loss(input)) losses = rows_of_ranks(input, rows.loss());
     gradients = columns_of_ranks(input, whole);
@@ -211,7 +211,9 @@ LogitsResult transposed_logits(const LogitsInput& input) {
   parts.clear();
   StepMargin margin = input.margin.step;
   if (margin.parameter.defined()) margin.parameter = margin.parameter.rows(own.begin, own.end());
-  const WholeRows rows(input, margin, columns, whole);
+  LossFactors factors = input.loss_factors;
+  if (factors.row_weights.defined()) factors.row_weights = factors.row_weights.rows(own.begin, own.end());
+  const WholeRows rows(margin, columns, factors, whole);
   parts = exchange(columns_of_ranks(input, whole));
   whole = Tensor();
   logits.values = concat_tensors(parts, 0);
@@ -234,7 +236,7 @@ LogitsResult sharded_logits(const LogitsInput& input) {
   Tensor local = Tensor::empty(z.device(), {z.shape()[0]}, DType::f64);
   kernels.exponential_sums(margin, logits.columns, z, row.row_max, local);
   const RowLosses losses = losses_of(input, row.row_max, local, row.target_logit);
-  kernels.margin_gradient(margin, logits.columns, losses.log_sums, row.target_slope, input.loss_scale, z);
+  kernels.margin_gradient(margin, logits.columns, losses.log_sums, row.target_slope, input.loss_factors, z);
   return result_of(input, all, logits, losses);
 }
 

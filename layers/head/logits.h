@@ -29,7 +29,7 @@ struct LogitsInput {
   Tensor factors;                   // the rows in the type of the products
   Tensor labels;                    // [B], columns among those of all ranks
   std::vector<std::int64_t> share;  // the number of each rank's own rows
-  double loss_scale = 1;            // factor of the gradient: 1 / global batch
+  LossFactors loss_factors{};       // of the rows
   bool wants_loss = true;
   RowMargin margin{};
 
@@ -58,7 +58,7 @@ struct KeptRows {
   Tensor factors;  // as in LogitsInput
   Tensor labels;
   Tensor log_sums;  // [B]
-  double loss_scale = 1;
+  LossFactors loss_factors{};
   StepMargin margin{};
   Tensor radial{};  // [B]: the part of the weights' gradient that is due to lengths (L-Softmax)
   // Only with a stash.

@@ -73,7 +73,7 @@ class FusedRows {
   void add_targets(const Tensor& log_sums) {
     const ClassTile targets = best_targets();
     kernels().fused_gradient(
-        input_.config.margin, input_.loss_scale, targets_of(targets),
+        input_.config.margin, input_.loss_factors, targets_of(targets),
         {.reference = reference_, .log_sums = log_sums, .target_logit = target_logit_, .target_slope = target_slope_},
         weighted_);
   }

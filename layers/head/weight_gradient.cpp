@@ -32,7 +32,7 @@ Tensor WeightGradient::by_sample(const KeptRows& kept, const ClassTile& tile) co
   if (config_.stash) {
     Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, tiles_.dtype());
     kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
-                             kept.loss_scale,
+                             kept.loss_factors,
                              {.reference = kept.stash.reference(tile),
                               .log_sums = kept.log_sums,
                               .target_logit = kept.target_logit,
@@ -46,7 +46,7 @@ Tensor WeightGradient::by_sample(const KeptRows& kept, const ClassTile& tile) co
   Tensor row_max = Tensor::empty_like(target_logit);
   kernels.margin_logits(kept.margin, logits.columns, logits.values, target_logit, target_slope, row_max);
   logits.columns.scale = Tensor();
-  kernels.margin_gradient(kept.margin, logits.columns, kept.log_sums, target_slope, kept.loss_scale, logits.values);
+  kernels.margin_gradient(kept.margin, logits.columns, kept.log_sums, target_slope, kept.loss_factors, logits.values);
   return by_products(logits, tile, Tensor());
 }
 
@@ -59,7 +59,7 @@ Tensor WeightGradient::by_class(const KeptRows& kept, const PackedRows& packed, 
   packed.for_logits.multiply(tile.rows, 0, values);
   const HeadColumns columns{
       .labels = kept.labels, .begin = first_column(tile), .scale = tile.inverse_norm, .bias = tile.bias};
-  device_.backend().head().gradient_by_class(kept.margin, columns, kept.log_sums, kept.loss_scale, values);
+  device_.backend().head().gradient_by_class(kept.margin, columns, kept.log_sums, kept.loss_factors, values);
   return values;
 }
 

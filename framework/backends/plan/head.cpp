@@ -66,7 +66,7 @@ void HeadKernelsOn<plan::Context>::margin_loss(const Tensor& row_max, const Tens
 template <>
 void HeadKernelsOn<plan::Context>::margin_gradient(const StepMargin& margin, const HeadColumns& columns,
                                                    const Tensor& /*log_sums*/, const Tensor& /*target_slope*/,
-                                                   double /*loss_scale*/, Tensor& logits) const {
+                                                   const LossFactors& /*factors*/, Tensor& logits) const {
   context_.counter.kernel((plan::scaled(columns, 3) + 2 * plan::mapped(margin.config)) * logits.numel(), logits,
                           logits);
 }
@@ -92,7 +92,7 @@ void HeadKernelsOn<plan::Context>::local_columns(const Tensor& labels, const Ind
 }
 
 template <>
-void HeadKernelsOn<plan::Context>::fused_gradient(const MarginConfig& /*margin*/, double /*loss_scale*/,
+void HeadKernelsOn<plan::Context>::fused_gradient(const MarginConfig& /*margin*/, const LossFactors& /*factors*/,
                                                   const HeadTargets& targets, const HeadSoftmax& /*known*/,
                                                   Tensor& weighted) const {
   context_.counter.kernel(3 * weighted.numel(), targets.rows, weighted, weighted);
@@ -100,21 +100,22 @@ void HeadKernelsOn<plan::Context>::fused_gradient(const MarginConfig& /*margin*/
 
 template <>
 void HeadKernelsOn<plan::Context>::stashed_gradient(const MarginConfig& /*margin*/, const HeadColumns& columns,
-                                                    double /*loss_scale*/, const HeadSoftmax& /*known*/,
+                                                    const LossFactors& /*factors*/, const HeadSoftmax& /*known*/,
                                                     const Tensor& exponentials, Tensor& gradient) const {
   context_.counter.kernel(plan::scaled(columns, 1) * gradient.numel(), exponentials, gradient);
 }
 
 template <>
 void HeadKernelsOn<plan::Context>::gradient_by_class(const StepMargin& /*margin*/, const HeadColumns& columns,
-                                                     const Tensor& /*log_sums*/, double /*loss_scale*/,
+                                                     const Tensor& /*log_sums*/, const LossFactors& /*factors*/,
                                                      Tensor& products) const {
   context_.counter.kernel((plan::scaled(columns, 2) + 3) * products.numel(), products, products);
 }
 
 template <>
 void HeadKernelsOn<plan::Context>::radial_share(const StepMargin& /*margin*/, const Tensor& products,
-                                                const Tensor& log_sums, double /*loss_scale*/, Tensor& share) const {
+                                                const Tensor& log_sums, const LossFactors& /*factors*/,
+                                                Tensor& share) const {
   context_.counter.kernel(10 * products.numel(), products, log_sums, share);
 }
 

@@ -103,12 +103,19 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
         head.margin_loss(row_max, tensor(device, {batch}, sum), tensor(device, {batch}, target, dtype), log_sums, loss);
         const double tolerance = dtype == DType::f64 ? 1e-12 : 1e-5;
         CHECK(relative_difference(loss.to_doubles(), expected.loss) < tolerance);
+        // The second half of the rows counts for other numbers of samples.
+        const std::vector<double> weights{1, 1, 0.5, 0, 3};
+        const LossFactors factors{.mean_factor = 0.25, .row_weights = tensor(device, {batch}, weights, dtype)};
+        const auto gradient_at = [&](std::int64_t row, std::int64_t j) {
+          return 0.25 * weights[static_cast<std::size_t>(row)] *
+                 expected.gradient[static_cast<std::size_t>(row * classes + j)];
+        };
         for (Shard& shard : shards) {
-          head.margin_gradient({margin}, shard.columns, log_sums, shard.slope, 0.25, shard.logits);
+          head.margin_gradient({margin}, shard.columns, log_sums, shard.slope, factors, shard.logits);
           std::vector<double> part;
           for (std::int64_t row = 0; row < batch; ++row)
             for (std::int64_t j = 0; j < shard.logits.shape()[1]; ++j)
-              part.push_back(0.25 * 0.5 * expected.gradient[static_cast<std::size_t>(row * classes + shard.begin + j)]);
+              part.push_back(0.5 * gradient_at(row, shard.begin + j));
           CHECK(relative_difference(shard.logits.to_doubles(), part) < tolerance);
           if (has_negative_map(margin)) continue;
           // The same from the products, with one row per class, and by the cosine.
@@ -118,10 +125,10 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
           for (std::int64_t j = shard.begin; j < shard.begin + width; ++j)
             for (std::int64_t row = 0; row < batch; ++row) {
               by_class.push_back(2 * cosines[static_cast<std::size_t>(row * classes + j)]);
-              part.push_back(0.25 * expected.gradient[static_cast<std::size_t>(row * classes + j)]);
+              part.push_back(gradient_at(row, j));
             }
           Tensor products = tensor(device, {width, batch}, by_class, dtype);
-          head.gradient_by_class({margin}, shard.columns, log_sums, 0.25, products);
+          head.gradient_by_class({margin}, shard.columns, log_sums, factors, products);
           CHECK(relative_difference(products.to_doubles(), part) < tolerance);
         }
       }

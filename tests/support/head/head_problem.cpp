@@ -68,6 +68,7 @@ void forward(Head& head, const Problem& problem, Rank& rank, std::int64_t micro_
     input.labels =
         std::span(problem.labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
     input.global_batch = problem.batch();
+    input.weights = weights_of(input.samples, problem.sample_weights);
     const HeadOutput output = head.forward_backward(input);
     put_rows(output.embedding_gradient, mine.begin, answer.embedding_gradient);
     if (output.losses.defined()) {

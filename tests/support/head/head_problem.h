@@ -19,8 +19,9 @@ struct Problem {
   std::vector<double> embeddings;  // [B, d]
   std::vector<double> weights;     // [C * sub_centres, d]
   std::vector<std::int64_t> labels;
-  std::vector<double> biases{};   // [C]; of a head that has them
-  std::vector<double> running{};  // the margin's running statistics; if empty, the initial ones
+  std::vector<double> biases{};          // [C]; of a head that has them
+  std::vector<double> sample_weights{};  // [B]; if empty, 1
+  std::vector<double> running{};         // the margin's running statistics; if empty, the initial ones
 
   std::int64_t batch() const { return static_cast<std::int64_t>(labels.size()); }
 };

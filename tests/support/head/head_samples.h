@@ -34,4 +34,13 @@ inline std::vector<double> part(const std::vector<double>& all, std::int64_t wid
   return {all.begin() + rows.begin * width, all.begin() + rows.end() * width};
 }
 
+/// The weights of these samples, as in HeadInput; none if there are none.
+inline std::vector<double> weights_of(const std::vector<IndexRange>& samples, const std::vector<double>& all) {
+  std::vector<double> weights;
+  if (all.empty()) return weights;
+  for (const IndexRange& range : samples)
+    weights.insert(weights.end(), all.begin() + range.begin, all.begin() + range.end());
+  return weights;
+}
+
 }  // namespace heddle::test

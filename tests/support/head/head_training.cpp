@@ -63,6 +63,7 @@ Learned train(const Training& t, const Mesh& mesh) {
         input.labels =
             std::span(labels).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size));
         input.global_batch = t.batch;
+        input.weights = weights_of(input.samples, t.weights(step));
         const HeadOutput output = head.forward_backward(input);
         if (!rank.device.has_data()) continue;
         put_values(output.embedding_gradient.to_doubles(), (step * t.batch + mine.begin) * d,

@@ -24,12 +24,19 @@ struct Training {
   DType dtype = DType::f64;
   std::uint64_t seed = 5;
   std::string backend = tested_backend();
+  bool has_weights = false;  // of samples; every fourth weight is 0
 
   std::vector<std::int64_t> labels(std::int64_t step) const {
     RandomStream stream({seed}, Purpose::test, static_cast<std::uint64_t>(step), 0);
     std::vector<std::int64_t> all;
     for (std::int64_t i = 0; i < batch; ++i)
       all.push_back(static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(config.classes))));
+    return all;
+  }
+  Values weights(std::int64_t step) const {
+    if (!has_weights) return {};
+    Values all = normal_values(batch, seed + 200 + static_cast<std::uint64_t>(step));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i % 4 == 3 ? 0 : all[i] * all[i];
     return all;
   }
   Values embeddings(std::int64_t step) const {

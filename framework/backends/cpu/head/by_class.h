@@ -13,6 +13,18 @@
 
 namespace heddle::cpu {
 
+/// The factor of each row's gradient: `scale`, the mean's factor and the row's weight.
+template <class T>
+struct RowFactors {
+  T scale;
+  const T* weights;
+
+  RowFactors(const LossFactors& factors, double by_logits)
+      : scale(static_cast<T>(by_logits * factors.mean_factor)),
+        weights(factors.row_weights.defined() ? factors.row_weights.as<const T>() : nullptr) {}
+  T at(std::int64_t row) const { return weights != nullptr ? scale * weights[row] : scale; }
+};
+
 /// The gradient at a sample's own class, and where it belongs among products [t, B].
 template <class T>
 struct OwnGradient {
@@ -37,15 +49,18 @@ std::optional<OwnGradient<T>> own_gradient(const StepMargin& margin, const HeadC
 }
 
 template <class T>
-void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums, double loss_scale,
-                       Tensor& products) {
+void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
+                       const LossFactors& factors, Tensor& products) {
   const T* const log_sum = log_sums.as<const T>();
-  const auto scale = static_cast<T>(margin.config.scale * loss_scale);
+  const RowFactors<T> scales(factors, margin.config.scale);
+  const T scale = scales.scale;
+  const T* const weights = scales.weights;
   const RowView view(products.shape());
   parallel_for(view.columns, rows_a_thread(view.rows), [&](std::int64_t begin, std::int64_t end) {
     std::vector<OwnGradient<T>> owned;
     for (std::int64_t i = begin; i < end; ++i)
-      if (const auto own = own_gradient<T>(margin, columns, log_sum[i], scale, i, products)) owned.push_back(*own);
+      if (const auto own = own_gradient<T>(margin, columns, log_sum[i], scales.at(i), i, products))
+        owned.push_back(*own);
     for (std::int64_t j = 0; j < view.rows; ++j) {
       T* const z = products.as<T>() + j * view.columns;
       const T factor = columns.scale.defined() ? columns.scale.as<const T>()[j] : T(1);
@@ -53,6 +68,9 @@ void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, con
       const T bias = columns.bias.defined() ? columns.bias.as<const T>()[j] : T(0);
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) z[i] = exponential(z[i] * by_product + bias - log_sum[i]) * scale;
+      if (weights == nullptr) continue;
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) z[i] *= weights[i];
     }
     for (const OwnGradient<T>& own : owned) *own.place = own.value;
   });

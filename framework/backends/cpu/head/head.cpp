@@ -192,15 +192,16 @@ void HeadKernelsOn<cpu::Context>::margin_loss(const Tensor& row_max, const Tenso
 
 template <>
 void HeadKernelsOn<cpu::Context>::margin_gradient(const StepMargin& margin, const HeadColumns& columns,
-                                                  const Tensor& log_sums, const Tensor& target_slope, double loss_scale,
-                                                  Tensor& logits) const {
+                                                  const Tensor& log_sums, const Tensor& target_slope,
+                                                  const LossFactors& factors, Tensor& logits) const {
   visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
     const cpu::RowView view(logits.shape());
     const bool maps = has_negative_map(margin.config);
-    const auto scale = static_cast<T>(margin.config.scale * loss_scale);
+    const cpu::RowFactors<T> scales(factors, margin.config.scale);
     const T* const factor = cpu::optional<T>(columns.scale);
     cpu::for_each_row(view, [&](std::int64_t row) {
       T* const z = logits.as<T>() + row * view.columns;
+      const T scale = scales.at(row);
       const T log_sum = log_sums.as<const T>()[row];
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
       const bool is_here = target >= 0 && target < view.columns;
@@ -265,9 +266,10 @@ void HeadKernelsOn<cpu::Context>::accumulate_exponentials(const StepMargin& marg
 
 template <>
 void HeadKernelsOn<cpu::Context>::gradient_by_class(const StepMargin& margin, const HeadColumns& columns,
-                                                    const Tensor& log_sums, double loss_scale, Tensor& products) const {
+                                                    const Tensor& log_sums, const LossFactors& factors,
+                                                    Tensor& products) const {
   visit_head(products.dtype(), "gradient_by_class",
-             [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, loss_scale, products); });
+             [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, factors, products); });
 }
 
 template <>
@@ -281,13 +283,14 @@ void HeadKernelsOn<cpu::Context>::local_columns(const Tensor& labels, const Inde
 }
 
 template <>
-void HeadKernelsOn<cpu::Context>::fused_gradient(const MarginConfig& margin, double loss_scale,
+void HeadKernelsOn<cpu::Context>::fused_gradient(const MarginConfig& margin, const LossFactors& factors,
                                                  const HeadTargets& targets, const HeadSoftmax& known,
                                                  Tensor& weighted) const {
   visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
     const cpu::RowView view(weighted.shape());
-    const auto scale = static_cast<T>(margin.scale * loss_scale);
+    const cpu::RowFactors<T> scales(factors, margin.scale);
     cpu::for_each_row(view, [&](std::int64_t row) {
+      const T scale = scales.at(row);
       T* const gradient = weighted.as<T>() + row * view.columns;
       const T log_sum = known.log_sums.as<const T>()[row];
       const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
@@ -305,13 +308,14 @@ void HeadKernelsOn<cpu::Context>::fused_gradient(const MarginConfig& margin, dou
 
 template <>
 void HeadKernelsOn<cpu::Context>::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns,
-                                                   double loss_scale, const HeadSoftmax& known,
+                                                   const LossFactors& factors, const HeadSoftmax& known,
                                                    const Tensor& exponentials, Tensor& gradient) const {
   visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
     const cpu::RowView view(gradient.shape());
-    const auto scale = static_cast<T>(margin.scale * loss_scale);
+    const cpu::RowFactors<T> scales(factors, margin.scale);
     const T* const factor = cpu::optional<T>(columns.scale);
     cpu::for_each_row(view, [&](std::int64_t row) {
+      const T scale = scales.at(row);
       const T* const from = exponentials.as<const T>() + row * view.columns;
       T* const to = gradient.as<T>() + row * view.columns;
       const T log_sum = known.log_sums.as<const T>()[row];
@@ -330,14 +334,15 @@ void HeadKernelsOn<cpu::Context>::stashed_gradient(const MarginConfig& margin, c
 
 template <>
 void HeadKernelsOn<cpu::Context>::radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
-                                               double loss_scale, Tensor& share) const {
+                                               const LossFactors& factors, Tensor& share) const {
   visit_head(products.dtype(), "radial_share", [&]<class T>(T) {
     const auto scale = static_cast<T>(margin.config.scale);
+    const cpu::RowFactors<T> times(factors, 1);
     for (std::int64_t row = 0; row < products.numel(); ++row) {
       const T product = products.as<const T>()[row];
       const T radius = margin.parameter.as<const T>()[row];
       const T logit = scale * margin_target(margin.config, product, radius).phi;
-      share.as<T>()[row] = std::expm1(logit - log_sums.as<const T>()[row]) * scale * static_cast<T>(loss_scale) *
+      share.as<T>()[row] = std::expm1(logit - log_sums.as<const T>()[row]) * scale * times.at(row) *
                            radial_slope(margin.config, product, radius) * radius;
     }
   });

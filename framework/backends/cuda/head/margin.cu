@@ -89,9 +89,10 @@ void margin_loss_as(const Context& context, const Tensor& row_max, const Tensor&
 
 template <class T>
 void margin_gradient_as(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                        const Tensor& log_sums, const Tensor& target_slope, double loss_scale, Tensor& logits) {
+                        const Tensor& log_sums, const Tensor& target_slope, const LossFactors& factors,
+                        Tensor& logits) {
   const HeadView<T> view(margin, columns);
-  const auto scale = static_cast<T>(margin.config.scale * loss_scale);
+  const RowFactors<T> scales(factors, margin.config.scale);
   const std::int64_t width = logits.shape()[1];
   const T* const logarithm = log_sums.as<const T>();
   const T* const slope = target_slope.as<const T>();
@@ -100,6 +101,7 @@ void margin_gradient_as(const Context& context, const StepMargin& margin, const 
       context, RowParts(logits), [=] __device__(std::int64_t, std::int64_t row, std::int64_t begin, std::int64_t end) {
         T* const z = values + row * width;
         const T log_sum = logarithm[row];
+        const T scale = scales.at(row);
         const std::int64_t target = view.target(row);
         T own = T(0);
         if (target >= begin && target < end) {
@@ -146,9 +148,9 @@ void HeadKernelsOn<cuda::Context>::margin_loss(const Tensor& row_max, const Tens
 template <>
 void HeadKernelsOn<cuda::Context>::margin_gradient(const StepMargin& margin, const HeadColumns& columns,
                                                    const Tensor& log_sums, const Tensor& target_slope,
-                                                   double loss_scale, Tensor& logits) const {
+                                                   const LossFactors& factors, Tensor& logits) const {
   visit_head(logits.dtype(), "margin_gradient", [&]<class T>(T) {
-    cuda::margin_gradient_as<T>(context_, margin, columns, log_sums, target_slope, loss_scale, logits);
+    cuda::margin_gradient_as<T>(context_, margin, columns, log_sums, target_slope, factors, logits);
   });
 }
 

@@ -9,18 +9,18 @@ namespace {
 
 template <class T>
 void radial_share_as(const Context& context, const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
-                     double loss_scale, Tensor& share) {
+                     const LossFactors& factors, Tensor& share) {
   const MarginConfig config = margin.config;
   const auto scale = static_cast<T>(config.scale);
-  const auto times = static_cast<T>(loss_scale);
+  const RowFactors<T> times(factors, 1);
   const T* const product = products.as<const T>();
   const T* const radius = margin.parameter.as<const T>();
   const T* const log_sum = log_sums.as<const T>();
   T* const to = share.as<T>();
   for_each(context, products.numel(), [=] __device__(std::int64_t row) {
     const T logit = scale * margin_target(config, product[row], radius[row]).phi;
-    to[row] = std::expm1(logit - log_sum[row]) * scale * times * radial_slope(config, product[row], radius[row]) *
-              radius[row];
+    to[row] = std::expm1(logit - log_sum[row]) * scale * times.at(row) *
+              radial_slope(config, product[row], radius[row]) * radius[row];
   });
 }
 
@@ -70,9 +70,10 @@ namespace heddle {
 
 template <>
 void HeadKernelsOn<cuda::Context>::radial_share(const StepMargin& margin, const Tensor& products,
-                                                const Tensor& log_sums, double loss_scale, Tensor& share) const {
+                                                const Tensor& log_sums, const LossFactors& factors,
+                                                Tensor& share) const {
   visit_head(products.dtype(), "radial_share",
-             [&]<class T>(T) { cuda::radial_share_as<T>(context_, margin, products, log_sums, loss_scale, share); });
+             [&]<class T>(T) { cuda::radial_share_as<T>(context_, margin, products, log_sums, factors, share); });
 }
 
 template <>

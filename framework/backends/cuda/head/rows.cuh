@@ -160,6 +160,17 @@ struct HeadView {
   }
 };
 
+/// The factor of each row's gradient: `scale`, the mean's factor and the row's weight.
+template <class T>
+struct RowFactors {
+  T scale;
+  const T* weights;
+
+  RowFactors(const LossFactors& factors, double by_logits)
+      : scale(static_cast<T>(by_logits * factors.mean_factor)), weights(data_or_null<const T>(factors.row_weights)) {}
+  __device__ T at(std::int64_t row) const { return weights != nullptr ? scale * weights[row] : scale; }
+};
+
 /// What the buffer of a row's logits stands for: with a negative map it has cosines, but at the row's own class the
 /// logit.
 template <class T>

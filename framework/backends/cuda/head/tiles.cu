@@ -50,8 +50,8 @@ void accumulate_exponentials_as(const Context& context, const StepMargin& margin
 }
 
 template <class T>
-void fused_gradient_as(const Context& context, T scale, const HeadTargets& targets, const HeadSoftmax& known,
-                       Tensor& weighted) {
+void fused_gradient_as(const Context& context, RowFactors<T> scales, const HeadTargets& targets,
+                       const HeadSoftmax& known, Tensor& weighted) {
   const std::int64_t begin = targets.range.begin;
   const std::int64_t size = targets.range.size;
   const std::int64_t width = weighted.shape()[1];
@@ -66,6 +66,7 @@ void fused_gradient_as(const Context& context, T scale, const HeadTargets& targe
   for_each_row(context, weighted.shape()[0], [=] __device__(std::int64_t row) {
     T* const gradient = gradients + row * width;
     const T* const weight = weights + row * width;
+    const T scale = scales.at(row);
     const T share = scale * std::exp(references[row] - logarithm[row]);
     const std::int64_t target = label[row] - begin;
     const bool is_here = target >= 0 && target < size;
@@ -79,8 +80,8 @@ void fused_gradient_as(const Context& context, T scale, const HeadTargets& targe
 }
 
 template <class T>
-void stashed_gradient_as(const Context& context, T scale, const HeadColumns& columns, const HeadSoftmax& known,
-                         const Tensor& exponentials, Tensor& gradient) {
+void stashed_gradient_as(const Context& context, RowFactors<T> scales, const HeadColumns& columns,
+                         const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) {
   const std::int64_t width = gradient.shape()[1];
   const auto* const labels = columns.labels.as<const std::int64_t>();
   const std::int64_t first = columns.begin;
@@ -93,6 +94,7 @@ void stashed_gradient_as(const Context& context, T scale, const HeadColumns& col
   T* const to = gradient.as<T>();
   for_each_part(context, RowParts(gradient),
                 [=] __device__(std::int64_t, std::int64_t row, std::int64_t begin, std::int64_t end) {
+                  const T scale = scales.at(row);
                   const T share = scale * std::exp(references[row] - logarithm[row]);
                   const std::int64_t target = labels[row] - first;
                   const bool is_here = target >= begin && target < end;
@@ -110,7 +112,7 @@ template <class T>
 struct GradientOfOthers {
   HeadView<T> view;
   const T* log_sums;
-  T scale;
+  RowFactors<T> scales;
   std::int64_t samples;
   T* products;
 
@@ -121,32 +123,32 @@ struct GradientOfOthers {
     const T bias = view.bias_at(column);
     transform_row(group, z, z, 0, samples, [&](std::int64_t i, T product) {
       if (view.target(i) == column) return product;
-      return exponential(product * by_product + bias - log_sums[i]) * scale;
+      return exponential(product * by_product + bias - log_sums[i]) * scales.at(i);
     });
   }
 };
 
 template <class T>
 void gradient_by_class_as(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                          const Tensor& log_sums, double loss_scale, Tensor& products) {
+                          const Tensor& log_sums, const LossFactors& factors, Tensor& products) {
   const std::int64_t classes = products.shape()[0];
   const std::int64_t samples = products.shape()[1];
   const HeadView<T> view(margin, columns);
   const T* const logarithm = log_sums.as<const T>();
-  const auto scale = static_cast<T>(margin.config.scale * loss_scale);
+  const RowFactors<T> scales(factors, margin.config.scale);
   T* const values = products.as<T>();
   constexpr std::uint64_t warp = 32;
   const auto threads = std::clamp<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(samples) * sizeof(T) / 16),
                                                  warp, block_threads);
   for_each_row_group(context, classes, static_cast<int>(threads),
-                     GradientOfOthers<T>{view, logarithm, scale, samples, values});
+                     GradientOfOthers<T>{view, logarithm, scales, samples, values});
   for_each(context, samples, [=] __device__(std::int64_t i) {
     const std::int64_t target = view.target(i);
     if (target < 0 || target >= classes) return;
     T& place = values[target * samples + i];
     const TargetValue<T> own = view.target_value(i, place);
     // expm1 keeps the digits of a probability near one.
-    place = std::expm1(view.target_logit(i, own.phi) - logarithm[i]) * scale * own.slope;
+    place = std::expm1(view.target_logit(i, own.phi) - logarithm[i]) * scales.at(i) * own.slope;
   });
 }
 
@@ -173,30 +175,30 @@ void HeadKernelsOn<cuda::Context>::accumulate_exponentials(const StepMargin& mar
 }
 
 template <>
-void HeadKernelsOn<cuda::Context>::fused_gradient(const MarginConfig& margin, double loss_scale,
+void HeadKernelsOn<cuda::Context>::fused_gradient(const MarginConfig& margin, const LossFactors& factors,
                                                   const HeadTargets& targets, const HeadSoftmax& known,
                                                   Tensor& weighted) const {
   visit_head(weighted.dtype(), "fused_gradient", [&]<class T>(T) {
-    cuda::fused_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), targets, known, weighted);
+    cuda::fused_gradient_as(context_, cuda::RowFactors<T>(factors, margin.scale), targets, known, weighted);
   });
 }
 
 template <>
 void HeadKernelsOn<cuda::Context>::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns,
-                                                    double loss_scale, const HeadSoftmax& known,
+                                                    const LossFactors& factors, const HeadSoftmax& known,
                                                     const Tensor& exponentials, Tensor& gradient) const {
   visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-    cuda::stashed_gradient_as(context_, static_cast<T>(margin.scale * loss_scale), columns, known, exponentials,
+    cuda::stashed_gradient_as(context_, cuda::RowFactors<T>(factors, margin.scale), columns, known, exponentials,
                               gradient);
   });
 }
 
 template <>
 void HeadKernelsOn<cuda::Context>::gradient_by_class(const StepMargin& margin, const HeadColumns& columns,
-                                                     const Tensor& log_sums, double loss_scale,
+                                                     const Tensor& log_sums, const LossFactors& factors,
                                                      Tensor& products) const {
   visit_head(products.dtype(), "gradient_by_class", [&]<class T>(T) {
-    cuda::gradient_by_class_as<T>(context_, margin, columns, log_sums, loss_scale, products);
+    cuda::gradient_by_class_as<T>(context_, margin, columns, log_sums, factors, products);
   });
 }
 

@@ -124,6 +124,13 @@ Tensor row_values(Device& device, Shapes s, DType dtype, std::uint64_t seed, dou
   for (double& value : values) value += plus;
   return tensor(device, {s.rows}, values, dtype);
 }
+/// Without weights of rows, or with some, one of which is 0.
+LossFactors factors_of(Device& device, Shapes s, DType dtype, bool has_weights) {
+  if (!has_weights) return {.mean_factor = 0.25};
+  Values weights = positive(s.rows, 11);
+  weights[0] = 0;
+  return {.mean_factor = 0.25, .row_weights = tensor(device, {s.rows}, weights, dtype)};
+}
 Tensor products_of(Device& device, Shapes s, DType dtype, std::uint64_t seed) {
   Values values = cosines(s.rows * s.columns, seed);
   for (double& value : values) value *= 0.9;
@@ -154,7 +161,8 @@ TEST_CASE("head kernels: logits, their sums and gradients are the cpu's for ever
       Tensor log_sums = Tensor::empty(device, {s.rows}, dtype);
       Tensor loss = Tensor::empty(device, {s.rows}, dtype);
       kernels.margin_loss(row_max, positive_sums, target_logit, log_sums, loss);
-      kernels.margin_gradient(in.margin, in.columns, log_sums, target_slope, 0.25, logits);
+      kernels.margin_gradient(in.margin, in.columns, log_sums, target_slope, factors_of(device, s, dtype, has_scale),
+                              logits);
       return Tensors{z, target_logit, target_slope, row_max, sums, log_sums, loss, logits};
     });
   });
@@ -175,8 +183,8 @@ TEST_CASE("head kernels: tiles of exponentials and the gradients from them are t
       const Tensor target_logit = row_values(device, s, dtype, 9);
       const Tensor target_slope = row_values(device, s, dtype, 10);
       Tensor gradient = Tensor::empty_like(logits);
-      kernels.stashed_gradient(config, in.columns, 0.25, {reference, log_sums, target_logit, target_slope}, logits,
-                               gradient);
+      kernels.stashed_gradient(config, in.columns, factors_of(device, s, dtype, has_scale),
+                               {reference, log_sums, target_logit, target_slope}, logits, gradient);
       return Tensors{logits, sums, gradient};
     });
   });
@@ -191,7 +199,8 @@ TEST_CASE("head kernels: gradients with a class a row are the cpu's") {
         const Inputs in(device, config, samples, dtype, has_scale);
         Tensor products = products_of(device, {samples.columns, samples.rows}, dtype, 1);
         const Tensor log_sums = row_values(device, samples, dtype, 8, 30);
-        device.backend().head().gradient_by_class(in.margin, in.columns, log_sums, 0.25, products);
+        device.backend().head().gradient_by_class(in.margin, in.columns, log_sums,
+                                                  factors_of(device, samples, dtype, has_scale), products);
         return Tensors{products};
       });
     }
@@ -279,7 +288,7 @@ TEST_CASE("head kernels: gradients of embeddings from weighted sums are the cpu'
           const Tensor scale = has_scale ? tensor(device, {s.rows}, positive(s.rows, 2), dtype) : Tensor();
           const auto take = [&](const IndexRange& range, const Tensor& target_rows) {
             device.backend().head().fused_gradient(
-                {.scale = 12}, 0.25,
+                {.scale = 12}, factors_of(device, s, dtype, has_scale),
                 {integers(device, labels_of(s)), range, target_rows, target_rows.defined() ? scale : Tensor()},
                 {row_values(device, s, dtype, 3), row_values(device, s, dtype, 4, 1), row_values(device, s, dtype, 5),
                  row_values(device, s, dtype, 6)},
@@ -300,7 +309,8 @@ TEST_CASE("head kernels: gradients by lengths are the cpu's, also of classes tha
           const HeadKernels& kernels = device.backend().head();
           const StepMargin step{.config = margin, .parameter = Tensor::full(device, {s.rows}, dtype, 6)};
           Tensor share = Tensor::empty(device, {s.rows}, dtype);
-          kernels.radial_share(step, row_values(device, s, dtype, 2), row_values(device, s, dtype, 3, 3), 0.25, share);
+          kernels.radial_share(step, row_values(device, s, dtype, 2), row_values(device, s, dtype, 3, 3),
+                               factors_of(device, s, dtype, is_indexed), share);
           const std::int64_t count = is_indexed ? 5 : s.rows;
           Values values = normal_values(count * s.columns, 4);
           std::fill_n(values.begin(), s.columns, 0.0);
