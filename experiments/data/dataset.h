@@ -33,6 +33,10 @@ class Dataset {
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size(Split split) const = 0;
   virtual std::int64_t label(Split split, std::int64_t index) const = 0;
+  /// Whether a training sample has another weight than 1.
+  virtual bool has_weights() const { return false; }
+  /// The factor of a training sample's loss.
+  virtual double weight(std::int64_t /*index*/) const { return 1; }
   /// The name of a sample in messages: a file, or "identity 3, training image 5".
   virtual std::string sample_name(Split split, std::int64_t index) const = 0;
   /// Writes one image in the colours and values that augmentation changes: RGB, (x / 255 - 0.5) / 0.5.

@@ -42,4 +42,14 @@ std::vector<std::int64_t> TrainingBatches::labels(std::span<const std::int64_t> 
   return labels;
 }
 
+std::vector<double> TrainingBatches::weights(std::size_t set, std::span<const std::int64_t> indices,
+                                             const IndexRange& positions) const {
+  const Dataset& data = dataset_.set(set);
+  std::vector<double> weights;
+  if (!data.has_weights()) return weights;
+  for (const std::int64_t place : shares_.places(set, positions))
+    weights.push_back(data.weight(indices[static_cast<std::size_t>(positions.begin + place)]));
+  return weights;
+}
+
 }  // namespace heddle

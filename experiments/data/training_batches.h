@@ -25,6 +25,10 @@ class TrainingBatches {
   std::vector<std::int64_t> indices(std::int64_t step) const;
   /// The labels, within their sets, of some positions of a batch whose indices are known.
   std::vector<std::int64_t> labels(std::span<const std::int64_t> indices, const IndexRange& positions) const;
+  /// The weights of a set's samples at some positions of a batch whose indices are known; empty if all of the set's
+  /// weights are 1.
+  std::vector<double> weights(std::size_t set, std::span<const std::int64_t> indices,
+                              const IndexRange& positions) const;
 
  private:
   std::int64_t size_of(std::size_t set) const { return dataset_.set(set).size(Split::train); }

@@ -53,6 +53,9 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
     return IndexRange{all.begin + rows.begin, rows.size};
   };
   const std::vector<std::int64_t> labels = tools_.batches.labels(batch_, samples_of(rank_.index));
+  const auto weights_of = [&](std::size_t set, int rank) {
+    return tools_.batches.weights(set, batch_, samples_of(rank));
+  };
   const DType wide = tools_.experiment.precision().wide();
   const Tensor embedding =
       output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, tools_.heads->dimension()}, wide);
@@ -60,6 +63,7 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
                                                        .labels = labels,
                                                        .samples = samples_of,
                                                        .global_batch = tools_.experiment.train.batch,
+                                                       .weights = weights_of,
                                                        .while_reducing = tools_.update_heads});
   add_losses(result.loss_sums);
   if (!output.defined()) return {};

@@ -75,8 +75,12 @@ HeadOutput Heads::forward_backward(std::size_t head, const HeadsInput& input, co
                 .labels = labels,
                 .samples = {},
                 .global_batch = shares_.before(head, input.global_batch)};
-  for (const int rank : rank_.mesh.ranks_over(of_sets_[head].config.class_axes(), rank_.index))
+  for (const int rank : rank_.mesh.ranks_over(of_sets_[head].config.class_axes(), rank_.index)) {
     own.samples.push_back(shares_.within(head, input.samples(rank)));
+    if (!input.weights) continue;
+    const std::vector<double> of_rank = input.weights(head, rank);
+    own.weights.insert(own.weights.end(), of_rank.begin(), of_rank.end());
+  }
   if (!input.while_reducing.empty()) own.while_reducing = input.while_reducing[head];
   return heads_[head]->forward_backward(own);
 }

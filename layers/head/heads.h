@@ -27,6 +27,8 @@ struct HeadsInput {
   /// The samples of a rank, as positions in the global batch.
   std::function<IndexRange(int rank)> samples;
   std::int64_t global_batch = 1;
+  /// The weights of the losses of a rank's samples that belong to a head; empty: 1. If there is no function, all are 1.
+  std::function<std::vector<double>(std::size_t head, int rank)> weights{};
   /// HeadInput::while_reducing of each head; none at all if it is empty.
   std::vector<std::function<void()>> while_reducing{};
 };

@@ -28,6 +28,11 @@ std::int64_t FileImages::label(Split split, std::int64_t index) const {
   return samples(split).label(index);
 }
 
+double FileImages::weight(std::int64_t index) const {
+  check(Split::train, index);
+  return files_.train.weight(index);
+}
+
 std::string FileImages::sample_name(Split split, std::int64_t index) const {
   check(split, index);
   return (std::filesystem::path(files_.root) / samples(split).path(index)).string();
@@ -83,7 +88,7 @@ void FileImages::leave_out(const Broken& broken) {
   const std::int64_t lost = old.classes - files_.classes;
 
   for (std::int64_t i = 0; i < train; ++i)
-    if (!broken.contains(i)) files_.train.add(old.train.path(i), label_in_training(i));
+    if (!broken.contains(i)) files_.train.add(old.train.path(i), label_in_training(i), old.train.weight(i));
   for (std::int64_t i = 0; i < old.test.size(); ++i) {
     if (broken.contains(train + i)) continue;
     const std::int64_t label = old.test.label(i);

@@ -24,6 +24,8 @@ class FileImages final : public EncodedImages {
   std::int64_t classes() const override { return files_.classes; }
   std::int64_t size(Split split) const override { return samples(split).size(); }
   std::int64_t label(Split split, std::int64_t index) const override;
+  bool has_weights() const override { return files_.train.has_weights(); }
+  double weight(std::int64_t index) const override;
   /// The file's path.
   std::string sample_name(Split split, std::int64_t index) const override;
   std::span<const std::uint8_t> encoded(Split split, std::int64_t index,

@@ -6,7 +6,9 @@
 
 namespace heddle {
 
-void SampleList::add(std::string_view path, std::int64_t label) {
+void SampleList::add(std::string_view path, std::int64_t label, double weight) {
+  if (weight != 1 && weights_.empty()) weights_.assign(labels_.size(), 1);
+  if (weight != 1 || has_weights()) weights_.push_back(weight);
   paths_ += path;
   ends_.push_back(paths_.size());
   labels_.push_back(label);

@@ -8,19 +8,23 @@
 
 namespace heddle {
 
-/// Paths and labels in the order of the samples. The paths are stored in one string, because millions of separate
-/// strings would take twice the memory.
+/// Paths, labels and weights in the order of the samples. The paths are stored in one string, because millions of
+/// separate strings would take twice the memory.
 class SampleList {
  public:
-  void add(std::string_view path, std::int64_t label);
+  void add(std::string_view path, std::int64_t label, double weight = 1);
   std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
   std::string_view path(std::int64_t index) const;
   std::int64_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
+  /// Whether a sample has another weight than 1.
+  bool has_weights() const { return !weights_.empty(); }
+  double weight(std::int64_t index) const { return has_weights() ? weights_[static_cast<std::size_t>(index)] : 1; }
 
  private:
   std::string paths_;
   std::vector<std::uint64_t> ends_;
   std::vector<std::int64_t> labels_;
+  std::vector<double> weights_;  // empty as long as all are 1
 };
 
 struct FileSet {

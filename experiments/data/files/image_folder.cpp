@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "experiments/data/files/class_weights.h"
 #include "experiments/data/files/file_images.h"
 #include "experiments/data/files/folder_people.h"
 #include "experiments/data/files/name_pattern.h"
@@ -22,16 +23,25 @@ std::int64_t files_of(const FolderPerson& person) {
 /// Divides each person's files between training and testing.
 class Splitter {
  public:
-  explicit Splitter(const ImageFolderConfig& config) : config_(config) {
+  explicit Splitter(const ImageFolderConfig& config) : config_(config), weights_(config.class_weights) {
     files_.title = fmt::format("image folder \"{}\"", config.path);
     files_.root = config.path;
   }
 
   FileSet split() {
-    if (config_.split == FolderSplit::people) {
+    if (config_.split == FolderSplit::people)
       split_by_people();
-      return std::move(files_);
-    }
+    else
+      split_each();
+    weights_.finish(files_.title, files_.notes);
+    return std::move(files_);
+  }
+
+ private:
+  /// The split that each person's images belong to.
+  using Roles = std::unordered_map<std::string, Split>;
+
+  void split_each() {
     std::vector<FolderPerson> people = list_people(
         config_, [](std::string_view) { return true; }, files_.notes);
     if (people.empty())
@@ -48,12 +58,7 @@ class Splitter {
         add_by_share(person);
     }
     files_.classes = static_cast<std::int64_t>(people.size());
-    return std::move(files_);
   }
-
- private:
-  /// The split that each person's images belong to.
-  using Roles = std::unordered_map<std::string, Split>;
 
   void split_by_people() {
     const std::vector<ListedPerson> train = read_people(config_.people);
@@ -74,7 +79,8 @@ class Splitter {
       std::int64_t& label = next_label_;
       for (const FolderPerson& person : people) {
         if (roles.at(person.name) != split) continue;
-        for (const std::string& file : person.files) samples(split).add(file, label);
+        const double weight = split == Split::train ? weights_.of(person.name) : 1;
+        for (const std::string& file : person.files) samples(split).add(file, label, weight);
         ++label;
       }
       if (split == Split::train) files_.classes = label;
@@ -111,6 +117,7 @@ class Splitter {
       if (config_.min_images == 0 && person.files.empty())
         fail<InputError>("{}: no PGM, PPM, PNG or JPEG file in it", title_of(config_, person));
     std::int64_t images = 0;
+    for (const FolderPerson& person : people) weights_.accept(person.name);
     const auto is_rare = [&](const FolderPerson& person) {
       if (files_of(person) >= config_.min_images) return false;
       images += files_of(person);
@@ -145,8 +152,11 @@ class Splitter {
 
   /// The first `train` files are for training, the others before `end` for testing.
   void add(const FolderPerson& person, std::int64_t train, std::int64_t end) {
-    for (std::int64_t i = 0; i < end; ++i)
-      samples(i < train ? Split::train : Split::test).add(person.files[static_cast<std::size_t>(i)], next_label_);
+    const double weight = weights_.of(person.name);
+    for (std::int64_t i = 0; i < end; ++i) {
+      const Split split = i < train ? Split::train : Split::test;
+      samples(split).add(person.files[static_cast<std::size_t>(i)], next_label_, split == Split::train ? weight : 1);
+    }
     ++next_label_;
   }
 
@@ -154,6 +164,7 @@ class Splitter {
 
   const ImageFolderConfig& config_;
   FileSet files_{};
+  ClassWeights weights_;
   std::int64_t next_label_ = 0;
 };
 
@@ -183,6 +194,7 @@ void describe(Describer& d, ImageFolderConfig& c) {
   d.field("people", c.people,
           "split people: file with the people whose images are for training, in LFW's format or one name in each line");
   d.field("test_people", c.test_people, "split people: file with the people whose images are for testing; empty: none");
+  describe_class_weights(d, c.class_weights);
   d.field("min_images", c.min_images, between(0, 1e6),
           "identities with fewer images are left out; 0: an identity without images is an error");
   describe_on_broken(d, c.on_broken);

@@ -34,13 +34,14 @@ struct ImageFolderConfig {
   double train_share = 0;
   std::string people;
   std::string test_people;
+  std::string class_weights;
   std::int64_t min_images = 0;
   OnBroken on_broken = OnBroken::stop;
 
   /// The number of identities, if it is known before the images are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
   /// The keys that hold paths of files or folders; a path may be empty.
-  std::vector<std::string*> paths() { return {&path, &people, &test_people}; }
+  std::vector<std::string*> paths() { return {&path, &people, &test_people, &class_weights}; }
 };
 void describe(Describer& d, ImageFolderConfig& config);
 /// InputError if keys do not agree with each other.

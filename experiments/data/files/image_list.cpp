@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "experiments/data/files/class_weights.h"
 #include "experiments/data/files/file_images.h"
 #include "experiments/data/files/list_lines.h"
 #include "experiments/data/files/natural_order.h"
@@ -57,13 +58,13 @@ class ListedImages {
   }
 
   FileSet read() {
-    const SampleList train = samples_of(config_.train);
-    const SampleList test = config_.test.empty() ? SampleList() : samples_of(config_.test);
+    const SampleList train = samples_of(config_.train, config_.weight_column);
+    const SampleList test = config_.test.empty() ? SampleList() : samples_of(config_.test, "");
     const std::vector<std::int64_t> labels = labels_of_names(train);
     for (const auto& [from, to] : {std::pair(&train, &files_.train), std::pair(&test, &files_.test)})
       for (std::int64_t i = 0; i < from->size(); ++i)
         if (const std::int64_t label = labels[static_cast<std::size_t>(from->label(i))]; label != left_out)
-          to->add(from->path(i), label);
+          to->add(from->path(i), label, from->weight(i) * weight_of(label));
     return std::move(files_);
   }
 
@@ -71,12 +72,12 @@ class ListedImages {
   static constexpr std::int64_t left_out = -1;
 
   /// The samples of a list, labelled with the numbers that `names_` gives.
-  SampleList samples_of(const std::string& list) {
+  SampleList samples_of(const std::string& list, const std::string& weight_column) {
     SampleList samples;
-    read_list(list, {config_.path_column, config_.label_column},
-              [&](std::int64_t /*line*/, std::string_view path, std::string_view label) {
-                samples.add(path, names_.number_of(label));
-              });
+    read_list(list, {config_.path_column, config_.label_column, weight_column}, [&](const ListedSample& sample) {
+      const double weight = weight_column.empty() ? 1 : read_weight(list, sample.line, sample.weight);
+      samples.add(sample.path, names_.number_of(sample.label), weight);
+    });
     if (samples.size() == 0) fail<InputError>("{}: there is no image in it", list);
     return samples;
   }
@@ -101,6 +102,9 @@ class ListedImages {
 
   std::vector<std::int64_t> labels_of_names(const SampleList& train) {
     std::vector<ListedIdentity> people = identities(train);
+    ClassWeights weights(config_.class_weights,
+                         names_.are_numbers() ? ClassWeights::Names::numbers : ClassWeights::Names::texts);
+    for (const ListedIdentity& person : people) weights.accept(person.name);
     leave_out_rare(people);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(names_.size()), left_out);
     std::int64_t next = 0;
@@ -108,6 +112,7 @@ class ListedImages {
       for (const ListedIdentity& person : people) {
         if ((person.training_images > 0) != trains) continue;
         for (const std::int64_t name : person.names) labels[static_cast<std::size_t>(name)] = next;
+        if (trains && !weights.is_empty()) class_weights_.push_back(weights.of(person.name));
         ++next;
       }
       if (trains) files_.classes = next;
@@ -116,7 +121,14 @@ class ListedImages {
       fail<InputError>("{}: {} with training images; at least 2 are needed", files_.title,
                        counted(files_.classes, "person", "people"));
     report_renumbering(people);
+    weights.finish(files_.title, files_.notes);
     return labels;
+  }
+
+  /// Of the person with a label; 1 for those who are only tested.
+  double weight_of(std::int64_t label) const {
+    const auto i = static_cast<std::size_t>(label);
+    return i < class_weights_.size() ? class_weights_[i] : 1;
   }
 
   void leave_out_rare(std::vector<ListedIdentity>& people) {
@@ -143,6 +155,7 @@ class ListedImages {
   const ImageListConfig& config_;
   FileSet files_{};
   LabelNames names_;
+  std::vector<double> class_weights_;  // empty: all are 1
 };
 
 }  // namespace
@@ -156,6 +169,10 @@ void describe(Describer& d, ImageListConfig& c) {
   d.field("path_column", c.path_column,
           "CSV: the name of the column of paths, as in line 1; empty: the lists are not CSV");
   d.field("label_column", c.label_column, "CSV: the name of the column of labels");
+  d.field("weight_column", c.weight_column,
+          "CSV: the name of the training list's column of weights, by which the losses of its images are multiplied; "
+          "empty: all have 1");
+  describe_class_weights(d, c.class_weights);
   d.field("min_images", c.min_images, between(0, 1e6),
           "people with fewer training images are left out of training and testing");
   describe_on_broken(d, c.on_broken);
@@ -165,6 +182,8 @@ void check(const ImageListConfig& c) {
   if (c.path_column.empty() != c.label_column.empty())
     fail<InputError>("data.{}: expected the name of a column: a CSV file needs path_column and label_column",
                      c.path_column.empty() ? "path_column" : "label_column");
+  if (!c.weight_column.empty() && c.path_column.empty())
+    fail<InputError>("data.weight_column: only a CSV file, with path_column and label_column, has weights of images");
 }
 
 FileSet list_files(const ImageListConfig& config) {

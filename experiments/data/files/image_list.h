@@ -21,13 +21,15 @@ struct ImageListConfig {
   std::vector<std::int64_t> image = {3, 112, 112};
   std::string path_column;
   std::string label_column;
+  std::string weight_column;
+  std::string class_weights;
   std::int64_t min_images = 0;
   OnBroken on_broken = OnBroken::stop;
 
   /// The number of identities, if it is known before the images are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
   /// The keys that hold paths of files or folders; a path may be empty.
-  std::vector<std::string*> paths() { return {&train, &test, &root}; }
+  std::vector<std::string*> paths() { return {&train, &test, &root, &class_weights}; }
 };
 void describe(Describer& d, ImageListConfig& config);
 /// InputError if keys do not agree with each other.

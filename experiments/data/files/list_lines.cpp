@@ -60,35 +60,51 @@ std::vector<std::string> csv_fields(const std::string& path, std::int64_t number
   }
 }
 
+void for_each_pair(const std::string& path, std::string_view expected,
+                   const std::function<void(std::int64_t, std::string_view, std::string_view)>& use) {
+  for_each_line(path, [&](std::int64_t number, std::string_view text) {
+    const std::string_view line = without_blanks(text);
+    if (line.empty()) return;
+    std::size_t split = line.rfind('\t');
+    if (split == std::string_view::npos) split = line.rfind(' ');
+    if (split == std::string_view::npos)
+      fail<InputError>("{}: line {}: expected {}, got {}", path, number, expected, in_quotes(line));
+    use(number, without_blanks(line.substr(0, split)), without_blanks(line.substr(split)));
+  });
+}
+
 void read_list(const std::string& path, const ListColumns& columns,
-               const std::function<void(std::int64_t, std::string_view, std::string_view)>& use) {
-  const bool is_csv = !columns.path.empty();
-  std::optional<std::size_t> path_column;
-  std::size_t label_column = 0;
+               const std::function<void(const ListedSample&)>& use) {
+  if (columns.path.empty()) {
+    for_each_pair(path, "a path and a label", [&](std::int64_t number, std::string_view file, std::string_view label) {
+      use({.line = number, .path = file, .label = label});
+    });
+    return;
+  }
+  struct Places {
+    std::size_t path, label, weight;
+  };
+  std::optional<Places> at;
   std::size_t width = 0;
-  const auto read_csv = [&](std::int64_t number, std::string_view line) {
+  for_each_line(path, [&](std::int64_t number, std::string_view line) {
+    if (line.empty()) return;
     const std::vector<std::string> fields = csv_fields(path, number, line);
-    if (!path_column) {
-      path_column = column(path, fields, columns.path);
-      label_column = column(path, fields, columns.label);
+    if (!at) {
+      at = {column(path, fields, columns.path), column(path, fields, columns.label),
+            columns.weight.empty() ? fields.size() : column(path, fields, columns.weight)};
       width = fields.size();
       return;
     }
     if (fields.size() != width)
       fail<InputError>("{}: line {}: expected {} fields as in line 1, got {}", path, number, width, fields.size());
-    if (fields[*path_column].empty()) fail<InputError>("{}: line {}: no path", path, number);
-    if (fields[label_column].empty()) fail<InputError>("{}: line {}: no label", path, number);
-    use(number, fields[*path_column], fields[label_column]);
-  };
-  for_each_line(path, [&](std::int64_t number, std::string_view text) {
-    const std::string_view line = is_csv ? text : without_blanks(text);
-    if (line.empty()) return;
-    if (is_csv) return read_csv(number, line);
-    std::size_t split = line.rfind('\t');
-    if (split == std::string_view::npos) split = line.rfind(' ');
-    if (split == std::string_view::npos)
-      fail<InputError>("{}: line {}: expected a path and a label, got {}", path, number, in_quotes(line));
-    use(number, without_blanks(line.substr(0, split)), without_blanks(line.substr(split)));
+    ListedSample sample{.line = number, .path = fields[at->path], .label = fields[at->label]};
+    if (sample.path.empty()) fail<InputError>("{}: line {}: no path", path, number);
+    if (sample.label.empty()) fail<InputError>("{}: line {}: no label", path, number);
+    if (at->weight < width) {
+      sample.weight = fields[at->weight];
+      if (sample.weight.empty()) fail<InputError>("{}: line {}: no weight", path, number);
+    }
+    use(sample);
   });
 }
 

@@ -1,7 +1,9 @@
 #include "experiments/data/recordio/record_images.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "experiments/data/files/class_weights.h"
 #include "experiments/data/recordio/face_records.h"
 #include "framework/description/describe.h"
 #include "framework/error.h"
@@ -19,6 +21,7 @@ class RecordImages final : public EncodedImages {
     if (const std::int64_t without = train_->classes_without_images(); without > 0)
       add_note(fmt::format("\"{}\": {} of {} identities have no image", train_->path().string(), without,
                            train_->classes()));
+    if (!config.class_weights.empty()) weigh(config.class_weights);
   }
 
   std::int64_t classes() const override { return train_->classes(); }
@@ -27,6 +30,10 @@ class RecordImages final : public EncodedImages {
     return test_ ? test_->size() : 0;
   }
   std::int64_t label(Split split, std::int64_t index) const override { return records(split, index).label(index); }
+  bool has_weights() const override { return !class_weights_.empty(); }
+  double weight(std::int64_t index) const override {
+    return has_weights() ? class_weights_[static_cast<std::size_t>(label(Split::train, index))] : 1;
+  }
   std::string sample_name(Split split, std::int64_t index) const override { return records(split, index).name(index); }
   std::span<const std::uint8_t> encoded(Split split, std::int64_t index,
                                         std::vector<std::uint8_t>& buffer) const override {
@@ -49,6 +56,22 @@ class RecordImages final : public EncodedImages {
     return records;
   }
 
+  void weigh(const std::string& file) {
+    std::vector<bool> has_image(static_cast<std::size_t>(train_->classes()));
+    for (std::int64_t i = 0; i < train_->size(); ++i) has_image[static_cast<std::size_t>(train_->label(i))] = true;
+    ClassWeights weights(file, ClassWeights::Names::numbers);
+    for (std::int64_t label = 0; label < train_->classes(); ++label) {
+      const std::string person = std::to_string(label);
+      weights.accept(person);
+      class_weights_.push_back(has_image[static_cast<std::size_t>(label)] ? weights.of(person) : 1);
+    }
+    if (std::all_of(class_weights_.begin(), class_weights_.end(), [](double weight) { return weight == 1; }))
+      class_weights_.clear();
+    std::vector<std::string> notes;
+    weights.finish(fmt::format("\"{}\"", train_->path().string()), notes);
+    for (std::string& note : notes) add_note(std::move(note));
+  }
+
   const FaceRecords& records(Split split, std::int64_t index) const {
     if (index < 0 || index >= size(split))
       fail("\"{}\": sample {} is out of range, there are {}", train_->path().string(), index, size(split));
@@ -56,6 +79,7 @@ class RecordImages final : public EncodedImages {
   }
 
   std::unique_ptr<const FaceRecords> train_;
+  std::vector<double> class_weights_;        // empty: all are 1
   std::unique_ptr<const FaceRecords> test_;  // null if there is none
 };
 
@@ -65,6 +89,7 @@ void describe(Describer& d, RecordImagesConfig& c) {
   d.field(required("train"), c.train, "file NAME.rec, read through the index NAME.idx beside it if there is one");
   d.field("test", c.test, "another .rec, with the same labels for the same identities; empty: no test images");
   describe_image(d, c.image);
+  describe_class_weights(d, c.class_weights);
   describe_on_broken(d, c.on_broken);
 }
 

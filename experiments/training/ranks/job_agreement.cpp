@@ -44,12 +44,17 @@ void check_same_data(const Dataset& dataset, Job* job) {
     mine.push_back(static_cast<double>(labels.size()));
     mine.push_back(crc32c(bytes));
   }
+  std::vector<double> weights;
+  for (std::int64_t i = 0; dataset.has_weights() && i < dataset.size(Split::train); ++i)
+    weights.push_back(dataset.weight(i));
+  mine.push_back(crc32c({reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(double)}));
   const std::vector<double> first = shared(job, mine);
   job->together([&] {
     const auto in_words = [](const std::vector<double>& data) {
-      return fmt::format("{} identities, {} training images with labels {:08x}, {} test images with labels {:08x}",
-                         data[0], data[1], static_cast<std::uint32_t>(data[2]), data[3],
-                         static_cast<std::uint32_t>(data[4]));
+      return fmt::format("{} identities, {} training images with labels {:08x}{}, {} test images with labels {:08x}",
+                         data[0], data[1], static_cast<std::uint32_t>(data[2]),
+                         data[5] == 0 ? "" : fmt::format(" and weights {:08x}", static_cast<std::uint32_t>(data[5])),
+                         data[3], static_cast<std::uint32_t>(data[4]));
     };
     if (mine != first) fail<InputError>("data: {}; rank 0 has {}", in_words(mine), in_words(first));
   });

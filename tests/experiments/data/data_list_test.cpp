@@ -163,12 +163,11 @@ TEST_CASE("a damaged list of images causes nothing worse than an InputError") {
       text[draws.below(text.size())] = i % 4 < 2 ? static_cast<char>(draws.next_u32()) : "\",\n\t "[draws.below(5)];
     files.write("list.txt", text);
     try {
-      read_list(files.path("list.txt"), is_csv ? ListColumns{"p", "l"} : ListColumns{},
-                [](std::int64_t line, std::string_view path, std::string_view label) {
-                  CHECK(line > 0);
-                  CHECK(!path.empty());
-                  CHECK(!label.empty());
-                });
+      read_list(files.path("list.txt"), is_csv ? ListColumns{"p", "l"} : ListColumns{}, [](const ListedSample& sample) {
+        CHECK(sample.line > 0);
+        CHECK(!sample.path.empty());
+        CHECK(!sample.label.empty());
+      });
     } catch (const InputError&) {
       ++refused;
     }

@@ -21,8 +21,9 @@ std::string written_by_mxnet(const char* name) {
 
 TEST_CASE("a data set of records has the labels and the decoded images of its file") {
   DataConfig config{.type = DataType::recordio};
-  config.recordio = {
-      .train = written_by_mxnet("insightface.rec"), .test = written_by_mxnet("shuffled.rec"), .image = {3, 8, 8}};
+  config.recordio.train = written_by_mxnet("insightface.rec");
+  config.recordio.test = written_by_mxnet("shuffled.rec");
+  config.recordio.image = {3, 8, 8};
   const auto dataset = make_dataset(config, RandomKey{1});
   const FaceRecords records(config.recordio.train);
   REQUIRE(dataset->size(Split::train) == records.size());
