@@ -58,8 +58,8 @@ struct Step {
 
 constexpr HeadUpdate update{.learning_rate = 0.5};
 
-/// A head alone, on the samples of its set.
-Step alone(const HeadOfSet& head, std::size_t set, std::uint32_t stream) {
+/// A head alone, on the samples of its set, with weights of their losses.
+Step alone(const HeadOfSet& head, std::size_t set, std::uint32_t stream, const std::vector<double>& weights = {}) {
   Step step;
   run_ranks(test::ranks(1), [&](Rank& rank) {
     Construction construction{rank.device, rank.key, DType::f64};
@@ -75,7 +75,8 @@ Step alone(const HeadOfSet& head, std::size_t set, std::uint32_t stream) {
         own.forward_backward({.embedding = test::tensor(rank.device, {count, dimension}, embeddings),
                               .labels = of_set,
                               .samples = {{0, count}},
-                              .global_batch = count});
+                              .global_batch = count,
+                              .weights = weights});
     step = {output.loss_sum.item(), output.embedding_gradient.to_doubles(), {}};
     own.update(update);
     step.weights = own.table().weight.to_doubles();
@@ -116,6 +117,35 @@ TEST_CASE("each of several heads has the loss and gradients of its samples alone
       CHECK(all[set].table().weight.to_doubles() == weighted.weights);
       CHECK(weighted.weights != (set == 0 ? std::vector<double>() : expected.weights));
     }
+  });
+}
+
+TEST_CASE("weights of samples multiply the losses of their own head, also if those of the other head have none") {
+  const std::vector<HeadOfSet> heads = two_heads();
+  const std::vector<double> weights{0.5, 0, 2, 1.5};  // of the second set's samples
+  run_ranks(test::ranks(1), [&](Rank& rank) {
+    Construction construction{rank.device, rank.key, DType::f64};
+    Heads all(heads, shares(), {.momentum = 0}, dimension, rank, construction);
+    all.begin_step(0, labels());
+    const std::vector<std::int64_t> given = labels();
+    const HeadsOutput output = all.forward_backward(
+        {.embedding = test::tensor(rank.device, {batch, dimension}, test::normal_values(batch * dimension, 7)),
+         .labels = given,
+         .samples =
+             [](int /*rank*/) {
+               return IndexRange{0, batch};
+             },
+         .global_batch = batch,
+         .weights = [&](std::size_t head, int /*rank*/) { return head == 1 ? weights : std::vector<double>(); }});
+    for (std::size_t set = 0; set < 2; ++set) {
+      const auto stream = static_cast<std::uint32_t>(set);
+      const Step expected = alone(heads[set], set, stream, set == 1 ? weights : std::vector<double>());
+      CHECK(output.loss_sums[set].item() == doctest::Approx(expected.loss).epsilon(1e-14));
+      CHECK(rows_of_set(output.embedding_gradient.to_doubles(), set) == expected.gradient);
+      all[set].update(update);
+      CHECK(all[set].table().weight.to_doubles() == expected.weights);
+    }
+    CHECK(output.loss_sums[1].item() != doctest::Approx(alone(heads[1], 1, 1).loss).epsilon(1e-3));
   });
 }
 

@@ -73,16 +73,56 @@ TEST_CASE("weighted samples train over random layouts as in the serial run") {
     Experiment experiment = weighted_experiment(files, 5 + static_cast<std::int64_t>(draws.below(12)),
                                                 draws.below(2) == 0 ? DType::f64 : DType::f32);
     if (draws.below(2) == 0) experiment.train.clip.norm = 0.5;
-    if (draws.below(4) == 0) {
-      experiment.head.parallel = HeadParallel::replicated;
-    } else if (draws.below(3) == 0) {
-      experiment.head.loss_reduction = LossReduction::reduce_scatter;
-    }
-    experiment.head.stash = layout.logits == Logits::fused && draws.below(2) == 0;
+    if (draws.below(3) == 0) experiment.head.loss_reduction = LossReduction::reduce_scatter;
     CAPTURE(seed);
     CAPTURE(to_string(layout.mesh));
     CAPTURE(to_string(layout.over));
     check_against_reference(experiment, model, layout);
+  }
+}
+
+TEST_CASE("weighted samples of one of two data sets train on any mesh as in the serial run") {
+  const WrittenImages files;
+  write_weighted(files);
+  const ModelPointer model = small_model();
+  Experiment experiment = weighted_experiment(files, 12, DType::f64);
+  experiment.data.name = "weighted";
+  experiment.data.share = 2;
+  DataConfig& plain = experiment.further_data.emplace_back(small_experiment(5, 12, 6, DType::f64).data);
+  plain.name = "plain";
+  HeadConfig& head = experiment.further_heads.emplace_back(experiment.head);
+  head.classes = 5;
+  head.logits = Logits::fused;
+  head.loss_weight = 0.25;
+  for (const Layout& layout : {Layout{Mesh(2), 2}, Layout{Mesh(3), 1}, Layout{Mesh(2, 1, 2), 3}, Layout{Mesh(1, 2), 2},
+                               Layout{.mesh = Mesh(2, 1, 2), .micro_batches = 1, .over = {Axis::tp}}}) {
+    CAPTURE(to_string(layout.mesh));
+    check_against_reference(experiment, model, layout);
+  }
+  const Outcome weighted = train(experiment, model, {}, 1);
+  experiment.data.image_list.weight_column.clear();
+  experiment.data.image_list.class_weights.clear();
+  const Outcome unweighted = train(experiment, model, {}, 1);
+  CHECK(weighted.losses[0] != doctest::Approx(unweighted.losses[0]).epsilon(1e-3));
+}
+
+TEST_CASE("weighted samples train a replicated head, and one with a stash, as in the serial run") {
+  const WrittenImages files;
+  write_weighted(files);
+  const ModelPointer model = small_model();
+  for (const Layout& layout : {Layout{Mesh(3), 2, Logits::fused}, Layout{Mesh(2, 1, 2), 1, Logits::fused}}) {
+    const Experiment experiment = weighted_experiment(files, 11, DType::f64);
+    const Outcome reference = train(experiment, model, reference_of(layout), 3);
+    Experiment replicated = experiment;
+    replicated.head.parallel = HeadParallel::replicated;
+    Experiment stashed = experiment;
+    stashed.head.stash = true;
+    for (const Experiment& changed : {replicated, stashed}) {
+      const Outcome outcome = train(changed, model, layout, 3);
+      for (std::size_t i = 0; i < reference.losses.size(); ++i)
+        CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(1e-12));
+      CHECK(largest_difference(outcome.weights, reference.weights).error <= 1e-12);
+    }
   }
 }
 
