@@ -16,7 +16,7 @@ class Describer;
 struct RecordImagesConfig {
   std::string train;
   std::string test;
-  std::string class_weights;
+  std::string class_weights{};
   std::vector<std::int64_t> image = {3, 112, 112};
   OnBroken on_broken = OnBroken::stop;
 
