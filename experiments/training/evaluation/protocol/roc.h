@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/training/evaluation/protocol/unit_rows.h"
+#include "experiments/training/evaluation/protocol/compare.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-// Embeddings scaled to length 1, and the distances between them.
+// Embeddings scaled to length 1.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "experiments/training/evaluation/protocol/pairs.h"
-
 namespace heddle {
 
 /// Row-major embeddings [images, dimension] as unit vectors. A row without direction (zero, or not finite) becomes NaN,
-/// which no comparison accepts.
+/// which no comparison accepts. Values are rounded to multiples of 2^-26, which are f32 as well. The dot products of
+/// rows are then multiples of 2^-52 below 2 at every step of the sum, which f64 holds exactly: they have the same bits
+/// in any order of the sum.
 class UnitRows {
  public:
   /// Error unless there is at least one image, and `values` has the same positive number of values for each.
@@ -27,16 +27,5 @@ class UnitRows {
   std::size_t size_ = 0;
   std::size_t dimension_ = 0;
 };
-
-/// A pair that was compared: the squared distance of its unit vectors, from 0 to 4, and whether it shows one person.
-/// The distance is infinite if one of the two has no direction.
-struct ComparedPair {
-  double distance = 0;
-  bool same = false;
-};
-
-/// Compares pairs on the calling thread's OpenMP team; the results are in the order of the pairs. Error if a pair names
-/// a row that does not exist.
-std::vector<ComparedPair> compare(const UnitRows& rows, std::span<const Pair> pairs);
 
 }  // namespace heddle

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "experiments/training/evaluation/protocol/unit_rows.h"
+#include "experiments/training/evaluation/protocol/compare.h"
 
 namespace heddle {
 
