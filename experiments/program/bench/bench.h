@@ -77,6 +77,7 @@ std::vector<BenchRow> bench_data(const BenchSettings& settings);
 /// The benchmark of the first GPU; InputError without a GPU.
 std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 
+std::vector<BenchRow> bench_comparisons(const BenchSettings& settings);
 /// The default experiment of PLSC's protocol: its recipe (R50, 112 x 112, 128 images per rank, a tenth of the 93,431
 /// classes of MS1MV3 in each step) on two ranks.
 std::string_view plsc_experiment();
