@@ -25,6 +25,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench data --images /data/lfw --crop 136 --size 64"]="needs a folder of photographs; tests/experiments/program/bench_test.cpp reads one"
   ["./heddle bench comparisons"]=$long
   ["./heddle bench head"]=$long
+  ["./heddle bench head --long"]=$long
   ["./heddle bench head --protocol plsc --set model.type=mobilefacenet --set train.batch=32 --set train.steps=40 --runs 3"]=$long
   ["./heddle bench ops"]=$long
   ["./heddle bench steps"]=$long

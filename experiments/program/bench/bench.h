@@ -35,6 +35,9 @@ struct BenchPhotographs {
 struct BenchSettings {
   int threads = 1;
   BenchPhotographs photographs{};
+  bool is_long = false;  // of head: the sizes that are usually published, and more of them
+  /// Reports in words what is measured next, where that takes long.
+  std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// The processes of `collectives`; without a job its ranks are threads of this process.
   Job* job = nullptr;
   std::function<void(const BenchRow&)> on_row = [](const BenchRow&) {};
@@ -74,10 +77,10 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings);
 std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 std::vector<BenchRow> bench_head(const BenchSettings& settings);
 std::vector<BenchRow> bench_data(const BenchSettings& settings);
+std::vector<BenchRow> bench_comparisons(const BenchSettings& settings);
 /// The benchmark of the first GPU; InputError without a GPU.
 std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 
-std::vector<BenchRow> bench_comparisons(const BenchSettings& settings);
 /// The default experiment of PLSC's protocol: its recipe (R50, 112 x 112, 128 images per rank, a tenth of the 93,431
 /// classes of MS1MV3 in each step) on two ranks.
 std::string_view plsc_experiment();

@@ -1,7 +1,8 @@
-// The large-class head: steps of two ranks with one thread each, at the classes, batch and dimension where PyTorch's
-// PartialFC is usually measured. The limit is the rate of oneDNN's matrix products on one class tile, on both ranks at
-// once, measured for one second before each step because a machine's clock changes within a minute. The rate of a step
-// counts the products that the head needs at least: four if nothing is kept between the phases, three with a stash.
+// The large-class head: steps of two ranks with one thread each, at the batch and dimension where PyTorch's PartialFC
+// is usually measured, with 100,000 classes or, in the long benchmark, with the millions of such measurements. The
+// limit is the rate of oneDNN's matrix products on one class tile, on both ranks at once, measured for one second
+// before each step because a machine's clock changes within a minute. The rate of a step counts the products that the
+// head needs at least: four if nothing is kept between the phases, three with a stash.
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"
@@ -75,7 +76,23 @@ void add_sizes(std::vector<HeadCase>& all) {
   }
 }
 
-std::vector<HeadCase> cases() {
+/// The cases of the first table: every kind of head at a tenth of the size.
+std::vector<HeadCase> short_cases() {
+  constexpr std::int64_t classes = 100'000;
+  std::vector<HeadCase> all;
+  all.push_back(fused_case("fused, exact, f32, 0.1M classes, batch 256", classes));
+  all.push_back(stashed(fused_case("stash, exact, f32, 0.1M classes, batch 256", classes)));
+  all.push_back(fused_case("sharded, exact, f32, 0.1M classes, batch 256", classes));
+  all.back().config.logits = Logits::sharded;
+  all.push_back(sampled(fused_case("fused, rate 0.1, f32, 0.1M classes, batch 256", classes), 0.1));
+  all.push_back(in_bf16(fused_case("fused, exact, bf16, 0.1M classes, batch 256", classes)));
+  all.push_back(sampled(fused_case("fused, rate 0.3, f32, 0.1M classes, 8 x 256", classes), 0.3));
+  all.back().batch = 2048;
+  all.back().micro_batches = 8;
+  return all;
+}
+
+std::vector<HeadCase> long_cases() {
   constexpr std::int64_t million = 1'000'000;
   std::vector<HeadCase> all;
   all.push_back(fused_case("fused, exact, f32, 1M classes, batch 256", million));
@@ -104,13 +121,16 @@ std::vector<HeadCase> cases() {
 
 std::vector<BenchRow> bench_head(const BenchSettings& settings) {
   BenchRows rows(settings);
-  for (const HeadCase& c : cases()) {
+  settings.on_progress(fmt::format("{} ranks with one thread each, {} features{}", head_ranks, HeadCase::dimension,
+                                   settings.is_long ? "" : "; 0.25M to 10M classes are measured with --long"));
+  for (const HeadCase& c : settings.is_long ? long_cases() : short_cases()) {
     // At most a tenth of the state comes on top for the workspace of a step.
     const double needed = 1.1 * static_cast<double>(c.state_bytes()) / giga;
     if (const double available = static_cast<double>(available_memory()) / giga; needed > available) {
       rows.add({.name = c.name + ": left out", .value = needed, .unit = "GB", .limit = available});
       continue;
     }
+    settings.on_progress(fmt::format("{}: {} steps ...", c.name, c.steps));
     const Measured measured = measure(c);
     rows.add({.name = c.name, .value = measured.seconds, .unit = "s"});
     rows.add({.name = fmt::format("  its {} products", c.products()),

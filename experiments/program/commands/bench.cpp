@@ -22,6 +22,7 @@ struct BenchCommand {
   std::int64_t runs = 5;          // runs of a protocol
   std::int64_t threads = 0;       // 0: one per core
   BenchPhotographs photographs;   // for data
+  bool is_long = false;
   bool json = false;
 };
 
@@ -32,14 +33,20 @@ Experiment plsc(const std::vector<std::string>& sets) {
 /// Measures operations, training steps and the reading of images against this machine's limits. In a job, `collectives`
 /// runs among its processes.
 void bench_command(const BenchCommand& command, const Console& console, Job* job) {
-  BenchSettings settings{.threads = static_cast<int>(command.threads), .photographs = command.photographs, .job = job};
+  BenchSettings settings{.threads = static_cast<int>(command.threads),
+                         .photographs = command.photographs,
+                         .is_long = command.is_long,
+                         .job = job};
   if (settings.threads < 1) settings.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   settings.on_row = [&](const BenchRow& row) {
     console.err << fmt::format("{}: {:.4g} {}\n", row.name, row.value, row.unit) << std::flush;
   };
+  settings.on_progress = [&](const std::string& words) { console.err << words << '\n' << std::flush; };
   if (!command.protocol.empty() && command.name != "head")
     fail<InputError>("--protocol {} is an option of head: heddle bench head --protocol {}", command.protocol,
                      command.protocol);
+  if (command.is_long && command.name != "head")
+    fail<InputError>("--long is an option of head: heddle bench head --long");
   if (!command.photographs.folder.empty() && command.name != "data")
     fail<InputError>("--images is an option of data: heddle bench data --images {}", command.photographs.folder);
   const std::vector<BenchRow> rows = command.protocol.empty() ? run_bench(command.name, settings)
@@ -73,6 +80,10 @@ void add_bench(CLI::App& app, CommandCall& call) {
   app.add_option("--size", command->photographs.size, "the side to which each image is resized (default: 112)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
       ->needs(images);
+  app.add_flag("--long", command->is_long,
+               "with head: the sizes that are usually published, up to 10 million classes, which take a quarter of an "
+               "hour or more")
+      ->excludes(protocol);
   app.add_flag("--json", command->json, "print the rows as JSON instead of the table");
   app.callback([&call, command] {
     bench_command(*command, call.console, command->name == "collectives" ? call.join() : nullptr);
