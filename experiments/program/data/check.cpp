@@ -28,11 +28,13 @@ std::string kind_of_reason(const std::string& reason) {
   return kind;
 }
 
-std::optional<Fault> fault_in(const StoredImages& images, std::int64_t i) {
+/// `preprocessing` is null if any size will do.
+std::optional<Fault> fault_in(const StoredImages& images, const Preprocessing* preprocessing, std::int64_t i) {
   const std::string name = images.name(i);
   try {
     std::vector<std::uint8_t> buffer;
-    (void)decode_image(images.encoded(i, buffer), name);
+    const Image image = decode_image(images.encoded(i, buffer), name);
+    if (preprocessing != nullptr) preprocessing->check_size(image.height, image.width, name);
   } catch (const InputError& error) {
     return fault_of(name, error.what());
   }
@@ -54,6 +56,7 @@ std::string titles_of(const StoredData& data) {
 }  // namespace
 
 DataCheck check_images(const StoredData& data, const OnImages& on_images) {
+  const Preprocessing* const preprocessing = data.preprocessing ? &*data.preprocessing : nullptr;
   DataCheck check;
   std::int64_t done = 0;
   for (const StoredSplit& split : data.splits) {
@@ -62,7 +65,7 @@ DataCheck check_images(const StoredData& data, const OnImages& on_images) {
     check.images += images.size() + static_cast<std::int64_t>(images.faults().size());
     constexpr std::int64_t piece = 1024;
     in_pieces(
-        images.size(), piece, [&](std::int64_t i) { return fault_in(images, i); },
+        images.size(), piece, [&](std::int64_t i) { return fault_in(images, preprocessing, i); },
         [&](std::int64_t /*i*/, const std::optional<Fault>& fault) {
           if (fault) add(check, *fault);
         },

@@ -1,4 +1,4 @@
-// Decodes all images of some data, and reports which are broken.
+// Decodes all images of some data, and reports which are broken, or too small for an experiment's crop.
 #pragma once
 
 #include <cstdint>

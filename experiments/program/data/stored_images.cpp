@@ -128,8 +128,9 @@ StoredData stored_experiment(const StoredInput& input) {
   check(experiment.data);
   resolve_paths(experiment);
   const DataConfig& config = experiment.data;
-  const auto with = [](StoredData data, OnBroken on_broken) {
+  const auto with = [&config](StoredData data, OnBroken on_broken) {
     data.on_broken = on_broken;
+    data.preprocessing = preprocessing_of(config);
     return data;
   };
   switch (config.type) {
@@ -165,7 +166,7 @@ StoredData stored_file(const StoredInput& input) {
   std::memcpy(&word, beginning.data(), std::min(beginning.size(), sizeof word));
   if (word == record_magic || input.path.extension() == ".rec") return stored_records(name, "");
   if (input.path.extension() == ".bin") {
-    StoredData data{.splits = {}, .on_broken = {}, .has_people = false};
+    StoredData data{.splits = {}, .on_broken = {}, .preprocessing = {}, .has_people = false};
     data.splits.push_back({Split::train, std::make_unique<StoredPairs>(input.path)});
     return data;
   }

@@ -67,9 +67,11 @@ struct StoredSplit {
 };
 
 struct StoredData {
-  std::vector<StoredSplit> splits;    ///< the second, if there is one, is for testing
-  std::optional<OnBroken> on_broken;  ///< of an experiment only
-  bool has_people = true;             ///< not in a .bin
+  std::vector<StoredSplit> splits;  ///< the second, if there is one, is for testing
+  // Of an experiment only:
+  std::optional<OnBroken> on_broken;
+  std::optional<Preprocessing> preprocessing;  ///< needs images of some size
+  bool has_people = true;                      ///< not in a .bin
 };
 
 /// The arguments of the command line that select the images.

@@ -255,6 +255,19 @@ TEST_CASE("check names every broken image and counts the reasons, with exit code
   CHECK(json["first"][2] == Json{{"name", "faces/p1/9.jpg"}, {"reason", "the file is empty"}});
 }
 
+TEST_CASE("check finds images that are too small for the experiment's crop") {
+  const DataFolder folder;
+  write_new_file(folder / "faces/p0/9.pgm", "P5 8 7 255\n" + std::string(56, 'x'));
+  Json experiment = folder_experiment(folder);
+  experiment["data"]["preprocessing"]["crop"] = 8;
+  const Called checked = folder.data("check", {folder.write(experiment)});
+  CHECK(checked.code == 2);
+  CHECK(checked.out.find("10 images, 1 of them is wrong\n") != std::string::npos);
+  CHECK(checked.out.ends_with("faces/p0/9.pgm: 7 x 8 pixels; data.preprocessing.crop needs at least 8 x 8\n"));
+  CHECK(folder.data("check", {"e.json", "--set", "data.preprocessing.crop=7"}).code == 0);
+  CHECK(folder.data("check", {"faces"}).code == 0);
+}
+
 TEST_CASE("check finds labels out of range, broken records and broken images of pairs") {
   const DataFolder folder;
   REQUIRE(folder.data("pack", {"faces", "a.rec"}).code == 0);
