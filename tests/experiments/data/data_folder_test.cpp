@@ -78,7 +78,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   refuses_folder(path, "image folder \"" + path + "\": expected one folder for each identity, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');
-  refuses_folder(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed");
+  refuses_folder(path, "image folder \"" + path + "\": 1 person with training images; at least 2 are needed");
   folder.write("a/readme", "");
   refuses_folder(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
   folder.picture("a/1.pgm", 'a');

@@ -286,6 +286,25 @@ TEST_CASE("check finds labels out of range, broken records and broken images of 
   CHECK(pairs.out.ends_with("lfw.bin, image 1: not a PGM, PPM, PNG or JPEG file (its first bytes are 78)\n"));
 }
 
+TEST_CASE("one person is enough to show, check and pack, and too few to train") {
+  const DataFolder folder;
+  fs::remove_all(folder / "faces/p0");
+  fs::remove_all(folder / "faces/p1");
+  write_file_atomically(folder / "list.txt", "faces/p2/0.jpg 7\n");
+  CHECK(folder.data("show", {"faces"}).out.starts_with("image folder \"faces\": 5 images of 1 person\n"));
+  CHECK(folder.data("check", {"faces"}).out == "image folder \"faces\": 5 images, nothing is wrong\n");
+  CHECK(folder.data("show", {"list.txt"}).out.starts_with("image list \"list.txt\": 1 image of 1 person\n"));
+  CHECK(folder.data("check", {"list.txt"}).out == "image list \"list.txt\": 1 image, nothing is wrong\n");
+  CHECK(folder.data("pack", {"faces", "a.rec"}).out == "a.rec: 5 images of 1 person, 0.0 MiB\n");
+  Json experiment = folder_experiment(folder);
+  CHECK(folder.data("check", {folder.write(experiment)}).code == 0);
+  const Called trained = call({"run", (folder / "e.json").string(), "--out", (folder / "out").string()});
+  CHECK(trained.code == 2);
+  CHECK(trained.err.ends_with("1 person with training images; at least 2 are needed\n"));
+  CHECK(folder.error("show", {"e.json", "--set", "data.min_images=6"}) ==
+        "heddle: image folder \"faces\": 0 people with at least 6 images; at least 1 is needed\n");
+}
+
 TEST_CASE("data refuses what is not there, not known or not to be replaced") {
   const DataFolder folder;
   write_file_atomically(folder / "empty.rec", "");
