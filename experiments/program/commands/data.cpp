@@ -95,7 +95,7 @@ int run_check(const DataCommand& command, const Console& console) {
       data, [&](std::int64_t done) { progress.show(fmt::format("checked {} of {} images", done, images)); });
   progress.clear();
   console.out << (command.json ? check_json(data, check) : check_text(data, check)) << std::flush;
-  return check.wrong == 0 ? 0 : 2;
+  return check.broken == 0 ? 0 : 2;
 }
 
 void add_input(CLI::App& app, StoredInput& input) {

@@ -46,7 +46,7 @@ class StoredRecords final : public StoredImages {
   explicit StoredRecords(const std::string& path)
       : records_(path, [this, &path](const std::string& message) {
           const std::size_t end = message.find(": ", path.size());
-          faults_.push_back(fault_of(message.substr(0, end), message));
+          broken_.push_back(broken_image(message.substr(0, end), message));
         }) {
     title_ = fmt::format("records \"{}\"", path);
     classes_ = records_.classes();
@@ -179,7 +179,7 @@ StoredData stored_file(const StoredInput& input) {
 
 }  // namespace
 
-Fault fault_of(const std::string& name, const std::string& message) {
+BrokenImage broken_image(const std::string& name, const std::string& message) {
   for (const std::string& prefix : {fmt::format("image \"{}\": ", name), name + ": "})
     if (message.starts_with(prefix)) return {name, message.substr(prefix.size())};
   return {name, message};

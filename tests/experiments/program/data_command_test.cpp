@@ -231,15 +231,15 @@ TEST_CASE("check names every broken image and counts the reasons, with exit code
   const DataFolder folder;
   const Called sound = folder.data("check", {"faces"});
   CHECK(sound.code == 0);
-  CHECK(sound.out == "image folder \"faces\": 9 images, nothing is wrong\n");
+  CHECK(sound.out == "image folder \"faces\": 9 images, none is broken\n");
   write_new_file(folder / "faces/p0/8.jpg", "no image");
   write_new_file(folder / "faces/p0/9.jpg", "A second");
   write_new_file(folder / "faces/p1/9.jpg", "");
-  const Called wrong = folder.data("check", {"faces"});
-  CHECK(wrong.code == 2);
-  CHECK(wrong.err.empty());
-  CHECK(wrong.out ==
-        "image folder \"faces\": 12 images, 3 of them are wrong\n\n"
+  const Called broken = folder.data("check", {"faces"});
+  CHECK(broken.code == 2);
+  CHECK(broken.err.empty());
+  CHECK(broken.out ==
+        "image folder \"faces\": 12 images, 3 of them are broken\n\n"
         "reason                                                              images\n"
         "not a PGM, PPM, PNG or JPEG file (its first bytes are .. .. .. ..)       2\n"
         "the file is empty                                                        1\n\n"
@@ -250,7 +250,7 @@ TEST_CASE("check names every broken image and counts the reasons, with exit code
   CHECK(folder.data("check", {"faces"}).out.ends_with("faces/p3/96.jpg: the file is empty\nand 23 more\n"));
   const Json json = Json::parse(folder.data("check", {"faces", "--json"}).out);
   CHECK(json["images"] == 132);
-  CHECK(json["wrong"] == 123);
+  CHECK(json["broken"] == 123);
   CHECK(json["first"].size() == 100);
   CHECK(json["first"][2] == Json{{"name", "faces/p1/9.jpg"}, {"reason", "the file is empty"}});
 }
@@ -262,7 +262,7 @@ TEST_CASE("check finds images that are too small for the experiment's crop") {
   experiment["data"]["preprocessing"]["crop"] = 8;
   const Called checked = folder.data("check", {folder.write(experiment)});
   CHECK(checked.code == 2);
-  CHECK(checked.out.find("10 images, 1 of them is wrong\n") != std::string::npos);
+  CHECK(checked.out.find("10 images, 1 of them is broken\n") != std::string::npos);
   CHECK(checked.out.ends_with("faces/p0/9.pgm: 7 x 8 pixels; data.preprocessing.crop needs at least 8 x 8\n"));
   CHECK(folder.data("check", {"e.json", "--set", "data.preprocessing.crop=7"}).code == 0);
   CHECK(folder.data("check", {"faces"}).code == 0);
@@ -274,7 +274,7 @@ TEST_CASE("check finds labels out of range, broken records and broken images of 
   write_file_atomically(folder / "property", "2,8,8");
   const Called labels = folder.data("check", {"a.rec"});
   CHECK(labels.code == 2);
-  CHECK(labels.out.find("9 images, 5 of them are wrong\n") != std::string::npos);
+  CHECK(labels.out.find("9 images, 5 of them are broken\n") != std::string::npos);
   CHECK(labels.out.find(
             "\na.rec, record 5: label 2 is not one of the 2 classes that the file \"property\" announces\n") !=
         std::string::npos);
@@ -292,9 +292,9 @@ TEST_CASE("one person is enough to show, check and pack, and too few to train") 
   fs::remove_all(folder / "faces/p1");
   write_file_atomically(folder / "list.txt", "faces/p2/0.jpg 7\n");
   CHECK(folder.data("show", {"faces"}).out.starts_with("image folder \"faces\": 5 images of 1 person\n"));
-  CHECK(folder.data("check", {"faces"}).out == "image folder \"faces\": 5 images, nothing is wrong\n");
+  CHECK(folder.data("check", {"faces"}).out == "image folder \"faces\": 5 images, none is broken\n");
   CHECK(folder.data("show", {"list.txt"}).out.starts_with("image list \"list.txt\": 1 image of 1 person\n"));
-  CHECK(folder.data("check", {"list.txt"}).out == "image list \"list.txt\": 1 image, nothing is wrong\n");
+  CHECK(folder.data("check", {"list.txt"}).out == "image list \"list.txt\": 1 image, none is broken\n");
   CHECK(folder.data("pack", {"faces", "a.rec"}).out == "a.rec: 5 images of 1 person, 0.0 MiB\n");
   Json experiment = folder_experiment(folder);
   CHECK(folder.data("check", {folder.write(experiment)}).code == 0);
