@@ -1,7 +1,14 @@
 #include "framework/files/atomic_file.h"
 
-#include <doctest/doctest.h>
+#include <csignal>
+#include <cstdlib>
 
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/error.h"
 #include "tests/support/scratch.h"
 
 using namespace heddle;
@@ -18,4 +25,39 @@ TEST_CASE("what an atomic file is given for an earlier place replaces only that,
   file.commit();
   CHECK(read_file(folder / "a", 100) == "012ab56789end");
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a process that is killed while it writes an atomic file leaves nothing of it") {
+  const Scratch folder;
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    AtomicFile file(folder / "a");
+    file.write(std::string(std::size_t{1} << 20, 'x'));
+    file.finish();
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("a write that fails names the target, and leaves nothing") {
+  const Scratch folder;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::string error;
+  try {
+    write_file_atomically(folder / "a", std::string(8192, 'x'));
+  } catch (const Error& failed) {
+    error = failed.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error == (folder / "a").string() + ": cannot be written: File too large");
+  CHECK(folder.files() == 0);
 }
