@@ -69,7 +69,8 @@ bool needs_property(const fs::path& target, std::int64_t classes, bool replace) 
   const std::int64_t announced = read_face_property(target).classes;
   if (announced != classes)
     fail<InputError>(
-        "{}: announces {} classes for the .rec files beside it, and these images have {}; --force replaces it",
+        "{}: announces {} classes for the .rec files beside it, and these images have {}; pack them into another "
+        "folder, or replace it with --force if those files are not needed",
         target.string(), announced, classes);
   return false;
 }

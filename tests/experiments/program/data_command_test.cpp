@@ -132,7 +132,7 @@ TEST_CASE("pack takes an experiment's split and min_images, lists, people of a l
   CHECK(folder.data("pack", {file, "test.rec", "--split", "test"}).out == "test.rec: 3 images of 2 people, 0.0 MiB\n");
   CHECK(folder.error("pack", {file, "more.rec", "--set", "data.min_images=0"})
             .ends_with("heddle: property: announces 2 classes for the .rec files beside it, and these images have 3; "
-                       "--force replaces it\n"));
+                       "pack them into another folder, or replace it with --force if those files are not needed\n"));
   CHECK(folder.data("pack", {file, "more.rec", "--set", "data.min_images=0", "--force"}).code == 0);
   CHECK(read_file(folder / "property", 100) == "3,8,8");
 
