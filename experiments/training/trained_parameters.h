@@ -67,7 +67,8 @@ class TrainedParameters {
   StepUpdate apply(std::int64_t step);
 
  private:
-  /// The norm before clipping, and the factor by which the gradients were multiplied.
+  /// The norm before clipping, and the factor by which the gradients were multiplied, except those of 16 bits and the
+  /// head's, to which it still applies.
   struct Clipped {
     std::optional<double> norm{};
     double factor = 1;
