@@ -7,9 +7,9 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
-#include "experiments/program/job.h"
 #include "experiments/program/run_narrator.h"
 #include "experiments/program/run_results.h"
+#include "experiments/program/study_in_job.h"
 #include "experiments/program/study_input.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
