@@ -69,6 +69,7 @@ class Trainer {
   /// The parts of a step's batch that this rank reads.
   std::vector<LoadedPart> loaded_parts() const;
   /// Gives all ranks the losses, which only the last stage may know; in a step without a loss, waits for all stages.
+  const Dataset& dataset() const { return dataset_; }
   std::vector<double> shared_losses(std::int64_t step, std::vector<double> losses);
   /// InputError if two parameters or buffers have the same name: a checkpoint could not distinguish them.
   void check_names();
