@@ -204,16 +204,21 @@ StepUpdate TrainedParameters::apply(std::int64_t step) {
   if (loss_scale_) update.loss_scale = loss_scale_->scale();
   update.is_skipped = has_overflowed_;
   if (has_overflowed_) {
-    for (std::size_t head = 0; head < heads(); ++head)
-      if (!(*heads_)[head].is_replicated()) (*heads_)[head].skip_update();
-    models_.drop_step();
+    drop();
   } else {
     update.gradient_norm = step_optimizer(step, update.learning_rate);
     models_.end_step(rank_);
+    for (const Parameter* parameter : all()) parameter->gradient->clear();
   }
-  for (const Parameter* parameter : all()) parameter->gradient->clear();
   if (loss_scale_) loss_scale_->end_step(has_overflowed_);
   return update;
+}
+
+void TrainedParameters::drop() {
+  for (std::size_t head = 0; head < heads(); ++head)
+    if (!(*heads_)[head].is_replicated()) (*heads_)[head].skip_update();
+  models_.drop_step();
+  for (const Parameter* parameter : all()) parameter->gradient->clear();
 }
 
 std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, double learning_rate) {
