@@ -82,7 +82,7 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 
 std::uint64_t FileDescriptor::size() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail("{}: cannot be read: {}", path_.string(), reason(errno));
+  if (::fstat(descriptor_, &status) != 0) fail<InputError>("{}: cannot be read: {}", path_.string(), reason(errno));
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -92,7 +92,7 @@ void FileDescriptor::write(std::span<const std::byte> bytes) {
     if (written >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
-      fail("{}: cannot be written: {}", path_.string(), reason(errno));
+      fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
     }
   }
 }
@@ -101,7 +101,7 @@ void FileDescriptor::write_at(std::uint64_t position, std::span<const std::byte>
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("{}: cannot be written: {}", path_.string(), reason(errno));
+    if (written < 0) fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
     position += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -119,7 +119,7 @@ void FileDescriptor::read_at(std::uint64_t position, std::span<std::byte> bytes)
 }
 
 void FileDescriptor::sync() {
-  if (::fsync(descriptor_) != 0) fail("{}: cannot be written: {}", path_.string(), reason(errno));
+  if (::fsync(descriptor_) != 0) fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
 }
 
 void FileDescriptor::close() {

@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// An open file, which the destructor closes. Errors name the path and the system's reason.
+/// An open file, which the destructor closes. InputErrors name the path and the system's reason.
 class FileDescriptor {
  public:
   /// Opens a file for reading; InputError if it cannot be opened or is not a regular file.

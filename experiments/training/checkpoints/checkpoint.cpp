@@ -10,6 +10,7 @@
 #include "experiments/training/checkpoints/checkpoint_files.h"
 #include "experiments/training/checkpoints/compared_experiment.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
+#include "experiments/training/checkpoints/partial_folder.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
@@ -272,11 +273,7 @@ void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) 
 void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks) const {
   Rank& rank = trainer.rank();
   const std::filesystem::path target = step_folder(steps_done);
-  const std::filesystem::path partial = target.string() + ".partial";
-  if (rank.index == 0) {
-    std::filesystem::remove_all(partial);
-    std::filesystem::create_directories(partial);
-  }
+  const PartialFolder partial(target, rank.index == 0);
   rank.world.barrier().wait();
   std::vector<StateTensor> state = trainer.backbone_state();
   for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
@@ -285,11 +282,13 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const Saf
   SafetensorsMetadata identity =
       identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
   identity.insert(remarks.begin(), remarks.end());
-  write_rank_file(partial, rank.index, state, std::move(identity));
-  rank.world.barrier().wait();
+  const std::exception_ptr error = partial.write(
+      [&](const std::filesystem::path& folder) { write_rank_file(folder, rank.index, state, std::move(identity)); });
+  rank.world.barrier().wait();  // no rank writes any more
+  if (error) std::rethrow_exception(error);
+  rank.world.barrier().wait();  // fails with a rank that could not write
   if (rank.index != 0) return;
-  std::filesystem::remove_all(target);
-  std::filesystem::rename(partial, target);
+  partial.commit();
   remove_before(path_, steps_done);
 }
 

@@ -9,6 +9,7 @@
 
 #include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
+#include "tests/support/files/file_size_limit.h"
 
 namespace heddle {
 namespace {
@@ -179,6 +180,22 @@ TEST_CASE("a checkpoint of a different experiment, or a damaged one, is refused"
   CHECK(files.contents("out") == before);
   CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum differs from the saved one") !=
         std::string::npos);
+}
+
+TEST_CASE("a checkpoint that does not fit on the disk is named, and nothing of it stays") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const std::vector<std::string> run{"run", file, "--out", files.path("out"), "--set", "model.hidden=[9000]"};
+  Called full;
+  {
+    const test::FileSizeLimit limit(400'000);
+    full = call(run);
+  }
+  CHECK(full.code == 2);
+  const std::string checkpoints = files.path("out") + "/checkpoint/small";
+  CHECK(full.err.find("heddle: " + checkpoints + "/step-000006/rank-") != std::string::npos);
+  CHECK(full.err.ends_with(".safetensors: cannot be written: File too large\n"));
+  CHECK(std::filesystem::is_empty(checkpoints));
 }
 
 }  // namespace

@@ -4,11 +4,12 @@
 #include <cstdlib>
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/error.h"
+#include "tests/support/files/file_size_limit.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 using namespace heddle;
@@ -45,19 +46,11 @@ TEST_CASE("a process that is killed while it writes an atomic file leaves nothin
 
 TEST_CASE("a write that fails names the target, and leaves nothing") {
   const Scratch folder;
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
-  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{4096, before.rlim_max};
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   std::string error;
-  try {
-    write_file_atomically(folder / "a", std::string(8192, 'x'));
-  } catch (const Error& failed) {
-    error = failed.what();
+  {
+    const test::FileSizeLimit limit(4096);
+    error = message_of<InputError>([&] { write_file_atomically(folder / "a", std::string(8192, 'x')); });
   }
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
   CHECK(error == (folder / "a").string() + ": cannot be written: File too large");
   CHECK(folder.files() == 0);
 }
