@@ -52,6 +52,7 @@ TEST_CASE("folders are labels and files are split in natural order") {
   folder.write("s2/notes.txt", "not an image");
   folder.write("README", "not a folder");
   folder.write(".hidden/x", "");
+  folder.picture("__MACOSX/1.pgm", '\xff');
   const auto data = open(folder.path());
   CHECK(data->classes() == 2);
   CHECK(data->size(Split::train) == 2);
