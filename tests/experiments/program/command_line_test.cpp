@@ -285,7 +285,7 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==
-        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cuda\"?\n");
 }
 
 TEST_CASE("a transport's former name is read, and written back as its present name") {
