@@ -185,15 +185,17 @@ TEST_CASE("a checkpoint of a different experiment, or a damaged one, is refused"
 TEST_CASE("a checkpoint that does not fit on the disk is named, and nothing of it stays") {
   Files files;
   const std::string file = files.write(small_study());
-  const std::vector<std::string> run{"run", file, "--out", files.path("out"), "--set", "model.hidden=[9000]"};
+  const std::vector<std::string> run{
+      "run", file, "--out", files.path("out"), "--set", "model.hidden=[9000]", "--set", "train.steps=1"};
   Called full;
   {
     const test::FileSizeLimit limit(400'000);
     full = call(run);
   }
   CHECK(full.code == 2);
+  CHECK(full.err.starts_with("small: small (1 of 1), 2 ranks, 1 step\n"));
   const std::string checkpoints = files.path("out") + "/checkpoint/small";
-  CHECK(full.err.find("heddle: " + checkpoints + "/step-000006/rank-") != std::string::npos);
+  CHECK(full.err.find("heddle: " + checkpoints + "/step-000001/rank-") != std::string::npos);
   CHECK(full.err.ends_with(".safetensors: cannot be written: File too large\n"));
   CHECK(std::filesystem::is_empty(checkpoints));
 }
