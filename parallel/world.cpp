@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -126,6 +128,19 @@ std::unique_ptr<Transport> connect(const WorldOptions& options, const Device& de
   return job.connect(ranks, options.timeout, options.element_path ? options.element_path : element_path(), device);
 }
 
+/// Starts the thread of a rank; OutOfMemory if the system gives none.
+void start(std::vector<std::jthread>& threads, const std::function<void(int)>& body, int rank) {
+  try {
+    threads.emplace_back(body, rank);
+  } catch (const std::system_error& error) {
+    fail<OutOfMemory>(
+        "rank {}: out of memory: the system starts no thread for it, perhaps because of a limit (ulimit -v, ulimit "
+        "-u): "
+        "{}",
+        rank, error.what());
+  }
+}
+
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const int ranks = options.mesh.size();
   // Tensors may be under way when a rank fails: the world that holds them is destroyed before the devices.
@@ -154,9 +169,9 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     };
     for (int r = 0; r < ranks; ++r) {
       try {
-        threads.emplace_back(live, r);
+        start(threads, live, r);
       } catch (...) {
-        // The system gives no more threads: the running ranks must not wait for one that never runs.
+        // The running ranks must not wait for one that never runs.
         fails(r);
         break;
       }

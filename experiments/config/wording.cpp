@@ -1,9 +1,12 @@
 #include "experiments/config/wording.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -119,7 +122,11 @@ std::string value_words(const Value& value) {
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> names) {
-  const std::optional<std::string> best = nearest(name, names);
+  // Other words for a name, which are too different from it to be found by their letters.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 1> synonyms{{{"gpu", "cuda"}}};
+  std::optional<std::string> best = nearest(name, names);
+  for (const auto& [other, meant] : synonyms)
+    if (name == other && std::find(names.begin(), names.end(), meant) != names.end()) best = meant;
   return best ? fmt::format("; did you mean {}?", in_quotes(*best)) : "";
 }
 

@@ -49,6 +49,10 @@ std::optional<std::int64_t> known_classes(const DataConfig& config) {
   return data_sets[config.type].known_classes(config);
 }
 
+bool is_encoded(const DataConfig& config) {
+  return config.type != DataType::synthetic_identities;
+}
+
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed) {
   check(config);
   return data_sets[config.type].open(config, preprocessing_of(config), seed);

@@ -103,6 +103,9 @@ std::optional<std::int64_t> known_classes(const DataConfig& config);
 /// first one has the training's.
 RandomKey key_of_set(RandomKey key, std::size_t set);
 
+/// Whether the images of the chosen data set are stored encoded, as Dataset::is_encoded() says of an open one.
+bool is_encoded(const DataConfig& config);
+
 /// Opens or generates the data. `seed` draws the identities of generated sets. InputError if the data cannot be used.
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);
 

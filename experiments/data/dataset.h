@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,15 @@
 namespace heddle {
 
 enum class Split { train, test };
+
+/// What stored images are, wherever they lie. Equal data give equal checksums.
+struct ImagesChecksum {
+  std::int64_t images = 0;
+  std::uint32_t names = 0;  ///< of names within their folder or file, of labels and of weights, by sample
+  std::uint32_t sizes = 0;  ///< of the bytes that the images take
+
+  bool operator==(const ImagesChecksum&) const = default;
+};
 
 class Dataset {
  public:
@@ -51,6 +61,9 @@ class Dataset {
   /// then of the first set, except for remarks, broken images and is_encoded.
   virtual std::size_t sets() const { return 1; }
   virtual const Dataset& set(std::size_t /*index*/) const { return *this; }
+
+  /// The checksum of the training images; nothing for generated ones, which their configuration describes.
+  virtual std::optional<ImagesChecksum> training_checksum() const { return {}; }
 
   /// Remarks that the user should read, such as what was left out, from number `first` on. Reading images
   /// may add more of them.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "framework/error.h"
+#include "framework/files/crc32c.h"
 
 namespace heddle {
 
@@ -16,6 +17,19 @@ SeveralSets::SeveralSets(std::vector<Part> parts)
 
 bool SeveralSets::is_encoded() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.data->is_encoded(); });
+}
+
+std::optional<ImagesChecksum> SeveralSets::training_checksum() const {
+  std::optional<ImagesChecksum> all;
+  for (const Part& part : parts_) {
+    const std::optional<ImagesChecksum> own = part.data->training_checksum();
+    if (!own) continue;
+    if (!all) all.emplace();
+    all->images += own->images;
+    all->names = crc32c(fmt::format("{} {:08x}\n", part.name, own->names), all->names);
+    all->sizes = crc32c(fmt::format("{} {:08x}\n", part.name, own->sizes), all->sizes);
+  }
+  return all;
 }
 
 std::vector<std::string> SeveralSets::notes(std::size_t first) const {

@@ -33,6 +33,8 @@ class SeveralSets final : public Dataset {
 
   /// Whether the images of any set are.
   bool is_encoded() const override;
+  /// Of the images of all sets that have one.
+  std::optional<ImagesChecksum> training_checksum() const override;
   /// Those of all sets, each with the set's name.
   std::vector<std::string> notes(std::size_t first) const override;
   std::int64_t broken_images() const override;

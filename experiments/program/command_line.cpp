@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "experiments/program/command_table.h"
-#include "experiments/program/job.h"
 #include "framework/error.h"
+#include "parallel/transports/join_job.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/transports.h"
 
@@ -55,7 +55,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                    }};
   add_commands(app, call);
   // CLI11 would report that a command is missing.
-  if (argc > 1 && argv[1][0] != '-') check_command_name(argv[1]);
+  check_command_names(app, std::vector<std::string_view>(argv + 1, argv + std::max(argc, 1)));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

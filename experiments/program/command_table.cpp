@@ -20,7 +20,7 @@ struct CommandRow {
   std::string_view help;
   void (*add)(CLI::App&, CommandCall&);
   bool joins = false;           // the processes of a job run it together
-  std::string_view joins_if{};  // only with this word
+  std::string_view joins_if{};  // only with this argument, which is not the value of an option
 };
 
 constexpr std::array commands{
@@ -51,19 +51,37 @@ void add_commands(CLI::App& app, CommandCall& call) {
     row.add(*app.add_subcommand(std::string(row.name), std::string(row.help)), call);
 }
 
-void check_command_name(std::string_view word) {
-  std::vector<std::string> names;
-  for (const CommandRow& row : commands) {
-    if (row.name == word) return;
-    names.emplace_back(row.name);
+void check_command_names(const CLI::App& app, std::span<const std::string_view> words) {
+  const CLI::App* parent = &app;
+  for (std::size_t i = 0; parent->get_require_subcommand_min() > 0; ++i) {
+    if (i < words.size() && words[i].starts_with('-')) return;
+    std::vector<std::string> names;
+    for (const CLI::App* command : parent->get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+    if (i == words.size()) {
+      if (i > 0) fail<InputError>("expected {} after {}", one_of_words(names), in_quotes(words[i - 1]));
+      return;
+    }
+    const std::string word(words[i]);
+    if (std::find(names.begin(), names.end(), word) == names.end())
+      fail<InputError>("no command {}: expected {}{}",
+                       in_quotes(i == 0 ? word : fmt::format("{} {}", words[i - 1], word)), one_of_words(names),
+                       suggestion(word, names));
+    parent = parent->get_subcommand(word);
   }
-  fail<InputError>("no command {}: expected {}{}", in_quotes(word), one_of_words(names), suggestion(word, names));
 }
 
 bool joins_job(std::span<const std::string_view> words) {
+  // An option is followed by its value, unless it contains it or has none.
+  const auto takes_next = [](std::string_view word) {
+    return word.starts_with("--") && word != "--json" && word.find('=') == std::string_view::npos;
+  };
   return !words.empty() && std::any_of(commands.begin(), commands.end(), [&](const CommandRow& row) {
-    const bool has_word = row.joins_if.empty() || std::find(words.begin(), words.end(), row.joins_if) != words.end();
-    return row.joins && row.name == words[0] && has_word;
+    if (!row.joins || row.name != words[0]) return false;
+    if (row.joins_if.empty()) return true;
+    for (std::size_t i = 1; i < words.size(); ++i)
+      if (words[i] == row.joins_if && !takes_next(words[i - 1])) return true;
+    return false;
   });
 }
 

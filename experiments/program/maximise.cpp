@@ -50,6 +50,7 @@ class Search {
       if (!has_slope && falls()) go_to_the_last();
       has_slope = known_[0].has_value();
     }
+    const bool matters = !fitting_ || too_large_ || !refusal_.empty() || matters_to_smallest();
     if (!fitting_ && !has_slope) look_above();
     if (!fitting_) {
       std::string why = description_of(*too_large_);
@@ -58,12 +59,27 @@ class Search {
     std::string why = too_large_         ? description_of(*too_large_)
                       : refusal_.empty() ? "its range ends here"
                                          : fmt::format("{} is refused: {}", refused_, refusal_);
-    return {true, fitting_->value, std::move(fitting_->plan), std::move(why)};
+    return {true, fitting_->value, std::move(fitting_->plan), std::move(why), matters};
   }
 
  private:
   /// Whether the larger of the last two values holds less.
   bool falls() const { return known_[0] && slope_of(*known_[0], *known_[1]) < 0; }
+
+  /// Whether the bytes of the values that were tried, the smallest included, differ.
+  bool matters_to_smallest() {
+    try {
+      if (!has_differed_ && field_.least < field_.most) note(fullest_rank(plan_of_(field_.least)).peak.total());
+    } catch (const InputError&) {
+      return true;  // the smallest value is refused
+    }
+    return has_differed_ || field_.least == field_.most;
+  }
+
+  void note(std::int64_t bytes) {
+    has_differed_ = has_differed_ || (bytes_ && *bytes_ != bytes);
+    bytes_ = bytes;
+  }
 
   /// The smallest value does not fit: a larger one might, if it holds less.
   void look_above() {
@@ -126,6 +142,7 @@ class Search {
     }
     if (trial.plan.status == VariantResult::Status::failed) fail<RankFailed>("{}", trial.plan.error);
     trial.bytes = fullest_rank(trial.plan).peak.total();
+    note(trial.bytes);
     known_ = {known_[1], Point{value, trial.bytes}};
     const bool fits = trial.bytes <= budget_;
     (fits ? low_ : high_) = value;
@@ -185,6 +202,8 @@ class Search {
   std::int64_t refused_;                       // the smallest above those that are taken
   std::string refusal_;                        // what it says
   std::array<std::optional<Point>, 2> known_;  // the last two trials
+  std::optional<std::int64_t> bytes_;          // of the last trial
+  bool has_differed_ = false;                  // whether two trials have held different numbers of bytes
   int misses_ = 0;                             // trials since one left a quarter of the values or less
 };
 

@@ -15,6 +15,8 @@ int exit_code(const VariantResult& result) {
       return 3;
     case VariantResult::Status::failed:
       return 4;
+    case VariantResult::Status::broken_image:
+      return 2;
   }
   return 1;
 }

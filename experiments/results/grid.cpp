@@ -36,6 +36,16 @@ std::size_t least_width(const std::vector<std::size_t>& widths, std::size_t gap)
   return width;
 }
 
+/// The width of a row with the whole names of the first column.
+std::size_t whole_width(const std::vector<std::size_t>& widths) {
+  return least_width(widths, usual_gap) - std::min(widths[0], min_first) + widths[0];
+}
+
+bool has_units(const Rows& rows) {
+  return std::any_of(rows.front().begin(), rows.front().end(),
+                     [](const std::string& header) { return header.find(" (") != std::string::npos; });
+}
+
 /// The same rows with the units of the headers, "(MiB)", in a row of their own.
 Rows with_units_below(Rows rows) {
   std::vector<std::string> units(rows.front().size());
@@ -62,7 +72,8 @@ bool blurs_names(const Rows& rows, std::size_t width) {
 
 std::string Grid::to_text() const {
   Rows rows = rows_;
-  if (least_width(widths_of(rows), usual_gap) > table_width) rows = with_units_below(std::move(rows));
+  // Narrower columns before names are cut.
+  if (has_units(rows) && whole_width(widths_of(rows)) > table_width) rows = with_units_below(std::move(rows));
   std::vector<std::size_t> widths = widths_of(rows);
   const std::size_t gap = least_width(widths, usual_gap) <= table_width ? usual_gap : 1;
   const std::size_t others = least_width(widths, gap) - std::min(widths[0], min_first);

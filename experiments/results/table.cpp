@@ -106,12 +106,25 @@ std::string clock_text(const RunResult& run) {
   return text;
 }
 
+std::string_view verb_of(VariantResult::Status status) {
+  switch (status) {
+    case VariantResult::Status::ok:
+      return "ended";
+    case VariantResult::Status::out_of_memory:
+      return "ran out of memory";
+    case VariantResult::Status::failed:
+      return "failed";
+    case VariantResult::Status::broken_image:
+      return "met a broken image";
+  }
+  return "";
+}
+
 std::string errors_text(const RunResult& run) {
   std::string text;
   for (const VariantResult& variant : run.variants) {
     if (variant.status == VariantResult::Status::ok) continue;
-    const char* const verb = variant.status == VariantResult::Status::out_of_memory ? "ran out of memory" : "failed";
-    text += wrap(fmt::format("{} {}: {}", variant.name, verb, variant.error), table_width, 2);
+    text += wrap(fmt::format("{} {}: {}", variant.name, verb_of(variant.status), variant.error), table_width, 2);
   }
   return text;
 }

@@ -135,6 +135,7 @@ struct Experiment {
   /// The number of heads, which is that of data sets.
   std::size_t heads() const { return 1 + further_heads.size(); }
   const DataConfig& data_of(std::size_t set) const { return set == 0 ? data : further_data[set - 1]; }
+  DataConfig& data_of(std::size_t set) { return set == 0 ? data : further_data[set - 1]; }
   const HeadConfig& head_of(std::size_t set) const { return set == 0 ? head : further_heads[set - 1]; }
   HeadConfig& head_of(std::size_t set) { return set == 0 ? head : further_heads[set - 1]; }
   /// How batches are divided over the data sets.

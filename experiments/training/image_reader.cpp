@@ -41,12 +41,24 @@ Tensor ImageReader::read(std::int64_t step, int micro_batch) {
   const ImageShape& image = dataset_.image();
   Tensor images = Tensor::empty(rank_.device, {positions.size, image.height, image.width, image.channels}, DType::f32);
   if (rank_.device.has_data() && positions.size > 0) {
-    if (dataset_.is_encoded() && experiment_.data.loader.prefetch > 0)
-      take_from_loader(step, part, images);
-    else
-      read_now(step, positions, images);
+    try {
+      if (error_ != nullptr)
+        images = Tensor::zeros(rank_.device, images.shape(), DType::f32);
+      else if (dataset_.is_encoded() && experiment_.data.loader.prefetch > 0)
+        take_from_loader(step, part, images);
+      else
+        read_now(step, positions, images);
+    } catch (const InputError&) {
+      if (!dataset_.is_encoded()) throw;  // nobody asks for its broken images
+      error_ = std::current_exception();
+      images = Tensor::zeros(rank_.device, images.shape(), DType::f32);
+    }
   }
   return cast(Variable(images), experiment_.precision().activations).value();
+}
+
+void ImageReader::throw_if_broken() const {
+  if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
 void ImageReader::read_now(std::int64_t step, const IndexRange& positions, Tensor& images) {

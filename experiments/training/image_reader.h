@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "experiments/data/image_loader.h"
@@ -30,8 +32,14 @@ class ImageReader {
 
   const ImageShape& shape() const { return dataset_.image(); }
   /// The training images of this rank's part of a micro-batch as [n, height, width, channels], augmented. Waits for the
-  /// loader, which reads ahead only where parts are asked for in their order.
+  /// loader, which reads ahead only where parts are asked for in their order. If an image is broken, this and all
+  /// later calls return gray images: the ranks end the step before they end the run.
   Tensor read(std::int64_t step, int micro_batch);
+  bool has_met_broken() const { return error_ != nullptr; }
+  /// The same for an image that was read elsewhere: `error` is its InputError.
+  void meet_broken(std::exception_ptr error) { error_ = std::move(error); }
+  /// Throws the InputError of the broken image that was met, if there is one.
+  void throw_if_broken() const;
   /// Host pixels [n, height, width, channels] as a tensor that the model takes; on plan without data.
   Tensor to_device(std::span<const float> pixels, std::int64_t images) const;
   /// The seconds by the rank's clock in which `read` has waited for images so far; without a loader, those in which it
@@ -54,6 +62,7 @@ class ImageReader {
   std::vector<LoadedPart> parts_;
   std::vector<float> pixels_;  // host staging of a piece of a micro-batch, without a loader
   double waited_ = 0;
+  std::exception_ptr error_;  // of the first broken image
   // What the loader gives next.
   std::int64_t next_step_ = -1;
   std::size_t next_part_ = 0;

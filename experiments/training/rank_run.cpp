@@ -11,6 +11,7 @@
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
+#include "framework/description/text.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
@@ -44,7 +45,8 @@ class RankRun {
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
         checkpoints_(settings_.checkpoints, settings_.identity),
         best_checkpoints_(settings_.checkpoints.empty() ? "" : settings_.checkpoints / "best", settings_.identity),
-        notes_reported_(task.notes_reported) {
+        notes_reported_(task.notes_reported),
+        has_broken_image_(task.has_broken_image) {
     rank.world.add_hook(tracer_);
   }
 
@@ -139,6 +141,7 @@ class RankRun {
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
       if (first > 0) load(first);
+      saved_after_ = first;
     } else if (leads() && has_data()) {
       // Checkpoints that a resumed run finds later must be of this run; the other ranks save only after a barrier with
       // this rank.
@@ -172,6 +175,10 @@ class RankRun {
 
   void update(StepRecord& record) {
     record.loss = trainer_->compute_gradients(record.step);
+    if (trainer_->has_broken_image()) {
+      trainer_->drop_step();
+      stop_at_broken_image(record.step);
+    }
     if (const std::vector<double>& losses = trainer_->losses(); losses.size() > 1)
       for (std::size_t head = 0; head < losses.size(); ++head)
         record.losses.emplace_back(experiment_.data_of(head).name, losses[head]);
@@ -183,6 +190,20 @@ class RankRun {
     if (has_data()) record.gradient_norm = update.gradient_norm;
     record.loss_scale = update.loss_scale;
     record.is_skipped = update.is_skipped;
+  }
+
+  /// Ends the run with the InputError of the image, after the work of these steps is saved.
+  [[noreturn]] void stop_at_broken_image(std::int64_t steps_done) {
+    const bool has_work = steps_done > 0 && saves() && !experiment_.train.forward_only;
+    if (has_work && steps_done > saved_after_) save(steps_done);
+    if (leads() && has_work)
+      observer_.on_note(
+          fmt::format("the checkpoint after {} is saved: repair the broken image, or set data.on_broken to skip, and "
+                      "continue with --resume",
+                      counted(steps_done, "step", "steps")));
+    if (has_broken_image_ != nullptr) *has_broken_image_ = true;
+    rank_.world.barrier().wait();  // every rank has saved
+    trainer_->end_at_broken_image();
   }
 
   void train(std::int64_t step) {
@@ -208,13 +229,17 @@ class RankRun {
       observer_.on_step(record);
     }
     report_notes();
+    if (trainer_->has_broken_image()) stop_at_broken_image(done);  // of an evaluation
     if (experiment_.train.forward_only) return;
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
   }
 
   bool saves() const { return experiment_.train.save && !settings_.checkpoints.empty() && has_data(); }
 
-  void save(std::int64_t steps_done) { save(steps_done, checkpoints_, {}); }
+  void save(std::int64_t steps_done) {
+    save(steps_done, checkpoints_, {});
+    saved_after_ = steps_done;
+  }
   void save(std::int64_t steps_done, const CheckpointFolder& folder, const SafetensorsMetadata& remarks) {
     if (!saves()) return;
     if (leads()) observer_.on_status("saving");
@@ -232,6 +257,7 @@ class RankRun {
   std::vector<std::pair<std::string, double>> evaluate_step(std::int64_t steps_done) {
     if (leads()) observer_.on_status("evaluating");
     evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
+    if (trainer_->has_broken_image()) return {};
     evaluated_after_ = steps_done;
     std::vector<std::pair<std::string, double>> accuracies;
     for (const EvaluatedSet& set : evaluated_sets_) accuracies.emplace_back(set.name, set.accuracy());
@@ -264,6 +290,7 @@ class RankRun {
     if (evaluated_after_ != experiment_.train.steps) {
       const Traffic before = traffic();
       evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
+      if (trainer_->has_broken_image()) stop_at_broken_image(experiment_.train.steps);
       if (!has_data()) count_unwalked_evaluations(before);
     }
     evaluation.sets = std::move(evaluated_sets_);
@@ -283,7 +310,9 @@ class RankRun {
   /// Verifies pairs of test images, and identifies them among the training images if they show people of the training.
   void evaluate_test_images(Evaluation& evaluation) {
     const auto embed = [&](Split split) {
-      return embed_images(experiment_.evaluation, images_of(dataset_, split), *trainer_);
+      std::vector<float> embeddings = embed_images(experiment_.evaluation, images_of(dataset_, split), *trainer_);
+      if (trainer_->has_broken_image()) stop_at_broken_image(experiment_.train.steps);
+      return embeddings;
     };
     const std::vector<std::int64_t> labels = all_labels(Split::test);
     const bool identifies =
@@ -348,6 +377,8 @@ class RankRun {
   std::vector<EvaluatedSet> evaluated_sets_;  // rank 0's
   std::int64_t evaluated_after_ = 0;          // steps
   std::size_t notes_reported_;
+  std::atomic<bool>* has_broken_image_;
+  std::int64_t saved_after_ = 0;  // steps of the newest checkpoint
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;

@@ -1,6 +1,7 @@
 // One rank's part of a run: it trains, saves and evaluates.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "experiments/training/evaluation/evaluation_set.h"
@@ -24,6 +25,8 @@ struct RankTask {
   RunObserver& observer;
   VariantResult& result;
   std::size_t notes_reported = 0;  ///< of those of the data set
+  /// Set if all ranks of the run have agreed to end it at a broken image. Its InputError follows.
+  std::atomic<bool>* has_broken_image = nullptr;
 };
 
 /// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.

@@ -1,5 +1,6 @@
 #include "experiments/training/run.h"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -139,7 +140,9 @@ class VariantRun {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
-    const RankTask task{experiment_, *dataset_, sets_, plan_, settings_, observer_, result_, notes_reported_};
+    std::atomic<bool> has_broken_image = false;
+    const RankTask task{experiment_,     *dataset_,        sets_, plan_, settings_, observer_, result_,
+                        notes_reported_, &has_broken_image};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
     } catch (const OutOfMemory& error) {
@@ -147,6 +150,10 @@ class VariantRun {
       result_.error = error.what();
     } catch (const RankFailed& error) {
       result_.status = VariantResult::Status::failed;
+      result_.error = error.what();
+    } catch (const InputError& error) {
+      if (!has_broken_image) throw;
+      result_.status = VariantResult::Status::broken_image;
       result_.error = error.what();
     }
   }

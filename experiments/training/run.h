@@ -50,7 +50,8 @@ struct RunSettings {
   RunObserver* observer = nullptr;
 };
 
-/// Running out of memory and a failing rank are results (status and error say which); wrong input is an InputError.
+/// Running out of memory, a failing rank and an image that is found broken in training are results (status and error
+/// say which); other wrong input is an InputError.
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings = {});
 
 }  // namespace heddle

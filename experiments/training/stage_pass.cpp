@@ -47,6 +47,7 @@ Tensor TrainingPass::load(int micro_batch) {
 }
 
 Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
+  if (tools_.before_heads) tools_.before_heads();
   const IndexRange all = samples(micro_batch);
   const auto samples_of = [&](int rank) {
     const IndexRange rows = models_.output_rows(all.size, rank);

@@ -46,8 +46,10 @@ struct TrainingTools {
   GradientBuckets& buckets;
   /// The factor of the gradient with which backward passes start.
   double loss_scale = 1;
+  /// Runs once all images of the step are read, where heads are stepped within the loss.
+  std::function<void()> before_heads{};
   /// For each head, steps it before the backward passes of the layers, where that is possible; or nothing at all.
-  std::vector<std::function<void()>> update_heads;
+  std::vector<std::function<void()>> update_heads{};
 };
 
 class TrainingPass final : public StagePass {

@@ -16,6 +16,15 @@ int owner(const ParameterPart& part, const Rank& rank) {
   return rank.mesh.ranks_over(every_axis.without(part.sharded), rank.index).front();
 }
 
+namespace {
+
+/// The optimizer multiplies gradients of 16 bits, which would be rounded here, in f32.
+bool is_scaled_in_step(const Tensor& gradient) {
+  return gradient.defined() && size_of(gradient.dtype()) == 2;
+}
+
+}  // namespace
+
 TrainedParameters::TrainedParameters(const Experiment& experiment, Rank& rank, Tracer& tracer, StageModels& models,
                                      Heads* heads)
     : experiment_(experiment), rank_(rank), tracer_(tracer), models_(models), heads_(heads) {
@@ -184,7 +193,9 @@ TrainedParameters::Clipped TrainedParameters::clip() {
   if (!std::isfinite(norm)) fail<RankFailed>("the norm of the gradients is {}: the training has diverged", norm);
   if (norm <= clip.norm) return {norm, 1};
   const double factor = clip.norm / norm;
-  for_all([&](Tensor& g, double /*scale*/) { backend.elementwise().scale_add(factor, g, 0, g); });
+  for_all([&](Tensor& g, double /*scale*/) {
+    if (!is_scaled_in_step(g)) backend.elementwise().scale_add(factor, g, 0, g);
+  });
   return {norm, factor};
 }
 
@@ -193,16 +204,21 @@ StepUpdate TrainedParameters::apply(std::int64_t step) {
   if (loss_scale_) update.loss_scale = loss_scale_->scale();
   update.is_skipped = has_overflowed_;
   if (has_overflowed_) {
-    for (std::size_t head = 0; head < heads(); ++head)
-      if (!(*heads_)[head].is_replicated()) (*heads_)[head].skip_update();
-    models_.drop_step();
+    drop();
   } else {
     update.gradient_norm = step_optimizer(step, update.learning_rate);
     models_.end_step(rank_);
+    for (const Parameter* parameter : all()) parameter->gradient->clear();
   }
-  for (const Parameter* parameter : all()) parameter->gradient->clear();
   if (loss_scale_) loss_scale_->end_step(has_overflowed_);
   return update;
+}
+
+void TrainedParameters::drop() {
+  for (std::size_t head = 0; head < heads(); ++head)
+    if (!(*heads_)[head].is_replicated()) (*heads_)[head].skip_update();
+  models_.drop_step();
+  for (const Parameter* parameter : all()) parameter->gradient->clear();
 }
 
 std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, double learning_rate) {
@@ -213,6 +229,7 @@ std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, doubl
     if (!parameter->trainable) continue;
     gradients.push_back(parameter->gradient->gradient());
     scales.push_back(gradient_scale(*parameter));
+    if (is_scaled_in_step(gradients.back())) scales.back() /= clipped.factor;
   }
   for (std::size_t head = 0; head < heads(); ++head)
     if (!(*heads_)[head].is_replicated() && !updates_head_early(head)) update_head(head, step, clipped.factor);

@@ -65,9 +65,12 @@ class TrainedParameters {
   /// of f16 has overflowed on any rank, all ranks skip the step: neither weights nor optimizer state change, the head's
   /// included, and the optimizer does not count it. A collective call.
   StepUpdate apply(std::int64_t step);
+  /// Frees the gradients instead. Nothing changes.
+  void drop();
 
  private:
-  /// The norm before clipping, and the factor by which the gradients were multiplied.
+  /// The norm before clipping, and the factor by which the gradients were multiplied, except those of 16 bits and the
+  /// head's, to which it still applies.
   struct Clipped {
     std::optional<double> norm{};
     double factor = 1;

@@ -137,6 +137,23 @@ std::vector<double> Trainer::shared_losses(std::int64_t step, std::vector<double
   return known.to_doubles();
 }
 
+void Trainer::share_broken_image() {
+  has_broken_image_ = images_.has_met_broken();
+  if (rank_.size == 1) return;
+  const MemoryScope scope(rank_.device, Category::workspace);
+  Tensor broken = Tensor::empty(rank_.device, {1}, DType::f64);
+  const double mine = has_broken_image_ ? 1 : 0;
+  if (rank_.device.has_data()) broken.load_bytes(std::as_bytes(std::span(&mine, 1)));
+  broken = rank_.world.all_reduce(broken);
+  if (rank_.device.has_data()) has_broken_image_ = broken.item() > 0;
+}
+
+void Trainer::end_at_broken_image() {
+  images_.throw_if_broken();
+  rank_.world.barrier().wait();  // fails with a rank that has met the image
+  fail<RankFailed>("rank {}: no rank has said which image is broken", rank_.index);
+}
+
 std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   const std::vector<std::int64_t> batch = batches_.indices(step);
   if (heads_)
@@ -144,14 +161,21 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
         step, heads_->samples() ? batches_.labels(batch, {0, experiment_.train.batch}) : std::vector<std::int64_t>());
   const std::optional<LossScale>& loss_scale = parameters_->loss_scale();
   const double scale = loss_scale ? loss_scale->scale() : 1;
-  TrainingTools tools{experiment_, tracer_, images_, batches_, heads_.get(), parameters_->buckets(), scale, {}};
+  TrainingTools tools{experiment_, tracer_, images_, batches_, heads_.get(), parameters_->buckets(), scale};
+  bool updates_early = false;
   for (std::size_t head = 0; heads_ && head < heads_->size(); ++head) {
     std::function<void()>& update = tools.update_heads.emplace_back();
-    if (parameters_->updates_head_early(head)) update = [this, head, step] { parameters_->update_head(head, step, 1); };
+    if (!parameters_->updates_head_early(head)) continue;
+    updates_early = true;
+    update = [this, head, step] {
+      if (!has_broken_image_) parameters_->update_head(head, step, 1);
+    };
   }
+  if (updates_early && dataset_.is_encoded()) tools.before_heads = [this] { share_broken_image(); };
   TrainingPass pass(tools, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
   parameters_->finish_gradients();
+  if (!updates_early && dataset_.is_encoded()) share_broken_image();
   losses_ = shared_losses(step, pass.losses());
   if (losses_.empty()) return {};
   double loss = 0;
@@ -174,6 +198,7 @@ void Trainer::forward(std::int64_t step) {
   });
   const NoGrad no_grad(rank_.device);
   (void)engine(plan_->forward).run(pass);
+  images_.throw_if_broken();
   rank_.device.backend().settle();  // a forward step has no result but its time
   rank_.along(Axis::pp).barrier().wait();
 }

@@ -24,6 +24,16 @@ class Trainer {
   /// For each head, the mean over its samples of that batch, without the loss_weight; empty without a loss.
   const std::vector<double>& losses() const { return losses_; }
 
+  /// Whether an image of the step, or of the batches that were embedded last, was broken on any rank. A step must then
+  /// be dropped, and nothing has changed yet; embeddings must not be used.
+  bool has_broken_image() const { return has_broken_image_; }
+  /// Finds that out. All ranks call it after they have read images; compute_gradients does.
+  void share_broken_image();
+  /// Throws the InputError of the broken image on the ranks that have met it, for whose failure the others wait.
+  [[noreturn]] void end_at_broken_image();
+  /// Forgets the step whose gradients were computed: parameters and statistics stay those of the step before.
+  void drop_step() { parameters_->drop(); }
+
   /// Changes the parameters by the gradients, as TrainedParameters::apply says. A collective call.
   StepUpdate apply_gradients(std::int64_t step);
 
@@ -62,6 +72,7 @@ class Trainer {
   std::vector<Buffer*> buffers() { return models_.buffers(); }
   const RunPlan& plan() const { return *plan_; }
   Rank& rank() { return rank_; }
+  const Dataset& dataset() const { return dataset_; }
   const Experiment& experiment() const { return experiment_; }
 
  private:
@@ -87,6 +98,7 @@ class Trainer {
   std::optional<TrainedParameters> parameters_;  // made in the constructor's body: it is given the heads
   std::vector<double> losses_;
   ImageReader images_;
+  bool has_broken_image_ = false;
 };
 
 }  // namespace heddle

@@ -32,18 +32,23 @@ void check_replaceable(const std::filesystem::path& target) {
     fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
 }
 
-/// A new file in the target's folder. Its name is short and does not contain the target's, which may be as long as
-/// names can be.
-FileDescriptor make_temporary(const std::filesystem::path& target) {
-  check_replaceable(target);
+/// Calls `create` with names in the target's folder until it does not return EEXIST, and returns that name. The names
+/// are short and do not contain the target's, which may be as long as names can be. `create` returns an errno or 0.
+template <class Create>
+std::filesystem::path create_temporary(const std::filesystem::path& target, Create create) {
   constexpr int max_attempts = 1000;  // a killed run with the same process id may have left some
   for (int attempt = 0;; ++attempt) {
-    const auto path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);
-    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor >= 0) return {descriptor, path};
-    if (errno != EEXIST || attempt == max_attempts)
-      fail<InputError>("{}: cannot be written: {}", target.string(), reason(errno));
+    std::filesystem::path path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);
+    const int error = create(path);
+    if (error == 0) return path;
+    if (error != EEXIST || attempt == max_attempts)
+      fail<InputError>("{}: cannot be written: {}", target.string(), reason(error));
   }
+}
+
+/// The name through which a file without one can be given one.
+std::string name_of_descriptor(int descriptor) {
+  return fmt::format("/proc/self/fd/{}", descriptor);
 }
 
 }  // namespace
@@ -77,7 +82,7 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 
 std::uint64_t FileDescriptor::size() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail("{}: cannot be read: {}", path_.string(), reason(errno));
+  if (::fstat(descriptor_, &status) != 0) fail<InputError>("{}: cannot be read: {}", path_.string(), reason(errno));
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -87,7 +92,7 @@ void FileDescriptor::write(std::span<const std::byte> bytes) {
     if (written >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
-      fail("{}: cannot be written: {}", path_.string(), reason(errno));
+      fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
     }
   }
 }
@@ -96,7 +101,7 @@ void FileDescriptor::write_at(std::uint64_t position, std::span<const std::byte>
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("{}: cannot be written: {}", path_.string(), reason(errno));
+    if (written < 0) fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
     position += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -114,17 +119,44 @@ void FileDescriptor::read_at(std::uint64_t position, std::span<std::byte> bytes)
 }
 
 void FileDescriptor::sync() {
-  if (::fsync(descriptor_) != 0) fail("{}: cannot be written: {}", path_.string(), reason(errno));
+  if (::fsync(descriptor_) != 0) fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
 }
 
 void FileDescriptor::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)), file_(make_temporary(target_)) {}
+AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)), file_(-1, target_) {
+  check_replaceable(target_);
+  if (!open_unnamed()) open_named();
+}
+
+bool AtomicFile::open_unnamed() {
+  const int descriptor = ::open(folder_of(target_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (descriptor < 0) return false;
+  file_ = {descriptor, target_};
+  return ::access(name_of_descriptor(descriptor).c_str(), F_OK) == 0;
+}
+
+void AtomicFile::open_named() {
+  temporary_ = create_temporary(target_, [this](const std::filesystem::path& path) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0) return errno;
+    file_ = {descriptor, target_};
+    return 0;
+  });
+}
+
+void AtomicFile::name() {
+  if (!temporary_.empty()) return;
+  const std::string unnamed = name_of_descriptor(file_.get());
+  temporary_ = create_temporary(target_, [&](const std::filesystem::path& path) {
+    return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0 ? errno : 0;
+  });
+}
 
 AtomicFile::~AtomicFile() {
-  if (file_.get() >= 0) ::unlink(file_.path().c_str());
+  if (file_.get() >= 0 && !temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -154,7 +186,8 @@ void AtomicFile::finish() {
 
 void AtomicFile::commit() {
   finish();
-  if (::rename(file_.path().c_str(), target_.c_str()) != 0)
+  name();
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail<InputError>("{}: cannot be written: {}", target_.string(), reason(errno));
   file_.close();
   // The new name must be on disk, too. File systems that cannot sync a folder do not need this.

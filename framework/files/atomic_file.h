@@ -1,5 +1,6 @@
 // Files that are complete or absent: data are written to a temporary file beside the target, which replaces the target
-// only once it is on disk. A reader never sees half a file, and a run that dies leaves the old one.
+// only once it is on disk. A reader never sees half a file, and a run that dies leaves the old one. Where the file
+// system allows it, the temporary file has no name until then, so that it vanishes with the process, however that ends.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace heddle {
 
-/// An open file, which the destructor closes. Errors name the path and the system's reason.
+/// An open file, which the destructor closes. InputErrors name the path and the system's reason.
 class FileDescriptor {
  public:
   /// Opens a file for reading; InputError if it cannot be opened or is not a regular file.
@@ -61,9 +62,16 @@ class AtomicFile {
   void commit();
 
  private:
+  /// Creates a file without a name in the target's folder. Returns false where the file system has no such files.
+  bool open_unnamed();
+  /// Creates a file under a temporary name, which the destructor removes.
+  void open_named();
+  /// Gives the file a temporary name if it has none.
+  void name();
   void flush();
 
   std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty: the file has no name
   FileDescriptor file_;
   std::string buffer_;  // so that many small writes cost few system calls
 };

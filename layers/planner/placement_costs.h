@@ -56,9 +56,9 @@ struct CollectiveCost {
   Payload payload = Payload::activations;
   Operation operation = Operation::all_reduce;
   AxisSet axes{};
-  std::int64_t bytes =
-      0;               // that rank 0 passes to the transport; for a gather, whose root it is, that another rank passes
-  double seconds = 0;  // for the slowest group of ranks
+  /// Those that rank 0 passes to the transport; for a gather, whose root it is, those that another rank passes.
+  std::int64_t bytes = 0;
+  double seconds = 0;  ///< for the slowest group of ranks
 };
 
 /// One step of the redistribution of a value from one placement to another.

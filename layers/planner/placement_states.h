@@ -12,9 +12,9 @@ namespace heddle {
 
 struct PlacementProblem {
   struct Choice {
-    std::vector<std::size_t>
-        wanted{};          // the placement of each input: an index below Step::wanted of the step that makes it
-    std::size_t made = 0;  // the placement of what is made
+    /// The placement of each input: an index below Step::wanted of the step that makes it.
+    std::vector<std::size_t> wanted{};
+    std::size_t made = 0;  ///< the placement of what is made
     PathCost cost{};
     std::int64_t bytes = 0;
   };

@@ -1,5 +1,5 @@
-// Functions that read the header and decode the image of each file format, and an encoder for JPEG. A broken file is an
-// InputError.
+// Functions that read the header and decode the image of each file format, and encoders for PNG and JPEG. A broken file
+// is an InputError.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct PixelRange {
 bool decode_jpeg_part(std::span<const std::uint8_t> bytes, std::string_view name, const PixelRange& rows,
                       const PixelRange& columns, Image& image);
 /// Encodes 1 or 3 channels as PNG.
-std::vector<std::uint8_t> png_bytes(const Image& image);
+std::vector<std::uint8_t> encode_png(const Image& image);
 /// Encodes with a quality of 1 to 100 and with colours at half the resolution, as cameras and web sites do.
 std::vector<std::uint8_t> encode_jpeg(const Image& image, int quality);
 

@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-std::vector<std::uint8_t> png_bytes(const Image& image) {
+std::vector<std::uint8_t> encode_png(const Image& image) {
   std::vector<std::uint8_t> bytes;
   const auto append = [](void* context, void* data, int size) {
     const auto* const first = static_cast<const std::uint8_t*>(data);

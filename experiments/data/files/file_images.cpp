@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "experiments/data/parallel_for.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
+#include "framework/files/crc32c.h"
 
 namespace heddle {
 
@@ -42,6 +44,29 @@ std::span<const std::uint8_t> FileImages::encoded(Split split, std::int64_t inde
                                                   std::vector<std::uint8_t>& buffer) const {
   buffer = read_image_file(sample_name(split, index));
   return buffer;
+}
+
+std::optional<ImagesChecksum> FileImages::training_checksum() const {
+  std::call_once(has_checksum_, [this] { checksum_ = checksum_of_training(); });
+  return checksum_;
+}
+
+ImagesChecksum FileImages::checksum_of_training() const {
+  const std::int64_t images = files_.train.size();
+  ImagesChecksum checksum{.images = images};
+  for (std::int64_t i = 0; i < images; ++i) {
+    checksum.names = crc32c(files_.train.path(i), checksum.names);
+    checksum.names = crc32c(fmt::format("\n{}\n", files_.train.label(i)), checksum.names);
+    if (files_.train.has_weights()) checksum.names = crc32c(fmt::format("{}\n", weight(i)), checksum.names);
+  }
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(images));
+  parallel_for(images, [&](std::int64_t i) {
+    std::error_code error;  // a file that is gone has no size, and is found when it is read
+    const std::uintmax_t size = std::filesystem::file_size(sample_name(Split::train, i), error);
+    sizes[static_cast<std::size_t>(i)] = error ? 0 : size;
+  });
+  checksum.sizes = crc32c(std::as_bytes(std::span(sizes)));
+  return checksum;
 }
 
 FileImages::Broken FileImages::find_broken() const {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,8 @@ class FileImages final : public EncodedImages {
   std::string sample_name(Split split, std::int64_t index) const override;
   std::span<const std::uint8_t> encoded(Split split, std::int64_t index,
                                         std::vector<std::uint8_t>& buffer) const override;
+  /// Asks the file system for the sizes of all files, once.
+  std::optional<ImagesChecksum> training_checksum() const override;
 
  private:
   const SampleList& samples(Split split) const { return split == Split::train ? files_.train : files_.test; }
@@ -42,7 +46,11 @@ class FileImages final : public EncodedImages {
   /// Removes these files, and the people who have no training image left.
   void leave_out(const Broken& broken);
 
+  ImagesChecksum checksum_of_training() const;
+
   FileSet files_;
+  mutable std::once_flag has_checksum_;
+  mutable ImagesChecksum checksum_;
 };
 
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "framework/description/text.h"
+#include "framework/error.h"
 
 namespace heddle {
 
@@ -18,6 +19,13 @@ std::string_view SampleList::path(std::int64_t index) const {
   const auto i = static_cast<std::size_t>(index);
   const std::uint64_t begin = i == 0 ? 0 : ends_[i - 1];
   return std::string_view(paths_).substr(begin, ends_[i] - begin);
+}
+
+void expect_people(const FileSet& files, std::int64_t people, std::int64_t min_images) {
+  if (files.classes >= people) return;
+  fail<InputError>("{}: {} with {}; at least {} needed", files.title, counted(files.classes, "person", "people"),
+                   min_images > 1 ? fmt::format("at least {} images", min_images) : "training images",
+                   people == 1 ? "1 is" : fmt::format("{} are", people));
 }
 
 std::string note_of_rare(std::string_view title, std::int64_t people, std::int64_t min_images, std::int64_t images) {

@@ -37,6 +37,10 @@ struct FileSet {
   std::vector<std::string> notes{};  ///< report to the user what was left out
 };
 
+/// InputError unless this many people have training images. `min_images` is the number below which people were left
+/// out.
+void expect_people(const FileSet& files, std::int64_t people, std::int64_t min_images);
+
 /// The note on people who are left out because they have too few images.
 std::string note_of_rare(std::string_view title, std::int64_t people, std::int64_t min_images, std::int64_t images);
 

@@ -19,6 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The folder that macOS adds to zip archives.
+constexpr std::string_view zip_metadata = "__MACOSX";
+
 bool is_image_name(const std::string& name) {
   static constexpr std::array<std::string_view, 6> endings = {".pgm", ".ppm", ".pnm", ".png", ".jpg", ".jpeg"};
   std::string ending = fs::path(name).extension().string();
@@ -51,7 +54,7 @@ std::vector<FolderPerson> people_of_folders(const std::string& path,
   std::vector<FolderPerson> people;
   for (std::string& name : list(path, [&](const fs::directory_entry&entry, const std::string&folder) {
          std::error_code ignored;
-         return wanted(folder) && entry.is_directory(ignored);
+         return folder != zip_metadata && wanted(folder) && entry.is_directory(ignored);
        }))
     people.push_back({std::move(name), {}});
   parallel_for(static_cast<std::int64_t>(people.size()), [&](std::int64_t i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <utility>
 
 #include "experiments/data/files/class_weights.h"
 #include "experiments/data/files/file_images.h"
@@ -48,8 +49,6 @@ class Splitter {
       fail<InputError>("{}: expected {}, found none", files_.title,
                        config_.pattern.empty() ? "one folder for each identity"
                                                : fmt::format("images whose names fit \"{}\"", config_.pattern));
-    if (people.size() == 1)
-      fail<InputError>("{}: a single identity, \"{}\"; at least 2 are needed", files_.title, people.front().name);
     leave_out_rare(people);
     for (const FolderPerson& person : people) {
       if (config_.split == FolderSplit::number)
@@ -85,9 +84,6 @@ class Splitter {
       }
       if (split == Split::train) files_.classes = label;
     }
-    if (files_.classes < 2)
-      fail<InputError>("{}: {} with training images; at least 2 are needed", files_.title,
-                       counted(files_.classes, "person", "people"));
   }
 
   /// A listed person who is not in the folder is an error; a different number of images is only reported.
@@ -126,10 +122,6 @@ class Splitter {
     const auto rare = static_cast<std::int64_t>(std::erase_if(people, is_rare));
     if (rare == 0) return;
     files_.notes.push_back(note_of_rare(files_.title, rare, config_.min_images, images));
-    if (people.size() < 2)
-      fail<InputError>("{}: {} with at least {}; at least 2 are needed", files_.title,
-                       counted(static_cast<std::int64_t>(people.size()), "person", "people"),
-                       counted(config_.min_images, "image", "images"));
   }
 
   void add_by_number(const FolderPerson& person) {
@@ -217,12 +209,16 @@ void check(const ImageFolderConfig& c) {
 }
 
 FileSet list_files(const ImageFolderConfig& config) {
-  return Splitter(config).split();
+  FileSet files = Splitter(config).split();
+  expect_people(files, 1, config.min_images);
+  return files;
 }
 
 std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const Preprocessing& preprocessing,
                                          RandomKey /*seed*/) {
-  return std::make_unique<FileImages>(list_files(config), preprocessing, config.on_broken);
+  FileSet files = list_files(config);
+  expect_people(files, 2, config.min_images);
+  return std::make_unique<FileImages>(std::move(files), preprocessing, config.on_broken);
 }
 
 }  // namespace heddle

@@ -46,7 +46,7 @@ struct ImageFolderConfig {
 void describe(Describer& d, ImageFolderConfig& config);
 /// InputError if keys do not agree with each other.
 void check(const ImageFolderConfig& config);
-/// Lists the files of the folder without opening them. InputError as with open_data().
+/// Lists the files of the folder without opening them. InputError as with open_data(), which needs a second person.
 FileSet list_files(const ImageFolderConfig& config);
 /// Labels number the identities in natural order. Hidden entries, files beside the folders, and files whose names do
 /// not end in .pgm, .ppm, .pnm, .png, .jpg or .jpeg are skipped; links are followed. InputError if the folder cannot be

@@ -11,7 +11,6 @@
 #include "experiments/data/files/list_lines.h"
 #include "experiments/data/files/natural_order.h"
 #include "framework/description/describe.h"
-#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -117,9 +116,6 @@ class ListedImages {
       }
       if (trains) files_.classes = next;
     }
-    if (files_.classes < 2)
-      fail<InputError>("{}: {} with training images; at least 2 are needed", files_.title,
-                       counted(files_.classes, "person", "people"));
     report_renumbering(people);
     weights.finish(files_.title, files_.notes);
     return labels;
@@ -187,12 +183,16 @@ void check(const ImageListConfig& c) {
 }
 
 FileSet list_files(const ImageListConfig& config) {
-  return ListedImages(config).read();
+  FileSet files = ListedImages(config).read();
+  expect_people(files, 1, config.min_images);
+  return files;
 }
 
 std::unique_ptr<const Dataset> open_data(const ImageListConfig& config, const Preprocessing& preprocessing,
                                          RandomKey /*seed*/) {
-  return std::make_unique<FileImages>(list_files(config), preprocessing, config.on_broken);
+  FileSet files = list_files(config);
+  expect_people(files, 2, config.min_images);
+  return std::make_unique<FileImages>(std::move(files), preprocessing, config.on_broken);
 }
 
 }  // namespace heddle

@@ -34,7 +34,7 @@ struct ImageListConfig {
 void describe(Describer& d, ImageListConfig& config);
 /// InputError if keys do not agree with each other.
 void check(const ImageListConfig& config);
-/// Lists the files without opening them. InputError as with open_data().
+/// Lists the files without opening them. InputError as with open_data(), which needs a second person.
 FileSet list_files(const ImageListConfig& config);
 /// Labels may be numbers or names. Those of the training list become 0 .. classes-1 in natural order, which leaves
 /// numbers that begin at 0 without a gap as they are; those of the test list alone follow. InputError if a list cannot

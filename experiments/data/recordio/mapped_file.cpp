@@ -1,5 +1,6 @@
 #include "experiments/data/recordio/mapped_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -30,10 +31,8 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
 }
 
-void MappedFile::check_size() const {
-  const std::uint64_t now = file_.size();
-  if (now < size())
-    fail<InputError>("{}: has {} bytes, {} fewer than when it was opened", path().string(), now, size() - now);
+std::uint64_t MappedFile::missing_bytes() const {
+  return size() - std::min<std::uint64_t>(file_.size(), size());
 }
 
 void MappedFile::count(std::uint64_t bytes) const {

@@ -28,8 +28,8 @@ class MappedFile {
   /// The whole file. These bytes change if another program changes the file.
   std::span<const std::uint8_t> bytes() const { return bytes_; }
 
-  /// InputError if the file is shorter than when it was opened, since reading beyond its end would kill the process.
-  void check_size() const;
+  /// How much shorter the file is than when it was opened. Reading beyond its end would kill the process.
+  std::uint64_t missing_bytes() const;
   /// Must be called for every piece that is read, so that pages are given back in time.
   void count(std::uint64_t bytes) const;
 

@@ -48,7 +48,8 @@ RecordFile::RecordFile(const std::filesystem::path& path) : file_(path) {
 
 Record RecordFile::read(RecordPlace place, std::vector<std::uint8_t>& buffer) const {
   const RecordName name = this->name(place.key);
-  file_.check_size();
+  if (const std::uint64_t missing = file_.missing_bytes(); missing > 0)
+    fail_in(name, "the file has {} bytes, {} fewer than when it was opened", size() - missing, missing);
   const Part part = this->part(place.offset, name);
   if (part.kind == middle_part || part.kind == last_part)
     fail_in(name, "the part at byte {} continues another record", place.offset);

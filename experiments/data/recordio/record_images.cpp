@@ -1,12 +1,18 @@
 #include "experiments/data/recordio/record_images.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "experiments/data/files/class_weights.h"
 #include "experiments/data/recordio/face_records.h"
 #include "framework/description/describe.h"
 #include "framework/error.h"
+#include "framework/files/crc32c.h"
 
 namespace heddle {
 namespace {
@@ -39,8 +45,23 @@ class RecordImages final : public EncodedImages {
                                         std::vector<std::uint8_t>& buffer) const override {
     return records(split, index).image(index, buffer);
   }
+  /// Records have no names, and their bytes are counted together.
+  std::optional<ImagesChecksum> training_checksum() const override {
+    std::call_once(has_checksum_, [this] { checksum_ = checksum_of_training(); });
+    return checksum_;
+  }
 
  private:
+  ImagesChecksum checksum_of_training() const {
+    ImagesChecksum checksum{.images = train_->size()};
+    for (std::int64_t i = 0; i < train_->size(); ++i)
+      checksum.names = crc32c(fmt::format("{}\n", train_->label(i)), checksum.names);
+    if (has_weights()) checksum.names = crc32c(fmt::format("{}\n", fmt::join(class_weights_, " ")), checksum.names);
+    std::error_code error;
+    checksum.sizes = crc32c(fmt::format("{}", std::filesystem::file_size(train_->path(), error)));
+    return checksum;
+  }
+
   /// Opens a file; with OnBroken::skip, records that cannot be used are left out.
   std::unique_ptr<const FaceRecords> open(const std::string& path) const {
     if (on_broken() == OnBroken::stop) return std::make_unique<FaceRecords>(path);
@@ -81,6 +102,8 @@ class RecordImages final : public EncodedImages {
   std::unique_ptr<const FaceRecords> train_;
   std::vector<double> class_weights_;        // empty: all are 1
   std::unique_ptr<const FaceRecords> test_;  // null if there is none
+  mutable std::once_flag has_checksum_;
+  mutable ImagesChecksum checksum_;
 };
 
 }  // namespace

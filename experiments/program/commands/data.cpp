@@ -79,7 +79,7 @@ void run_show(const DataCommand& command, const Console& console) {
     }));
   progress.clear();
   if (!command.sheet.empty()) {
-    const std::vector<std::uint8_t> png = png_bytes(contact_sheet(*data.splits.front().images));
+    const std::vector<std::uint8_t> png = encode_png(contact_sheet(*data.splits.front().images));
     write_file_atomically(command.sheet, {reinterpret_cast<const char*>(png.data()), png.size()});
   }
   console.out << (command.json ? overview_json(data, splits) : overview_text(data, splits)) << std::flush;
@@ -95,7 +95,7 @@ int run_check(const DataCommand& command, const Console& console) {
       data, [&](std::int64_t done) { progress.show(fmt::format("checked {} of {} images", done, images)); });
   progress.clear();
   console.out << (command.json ? check_json(data, check) : check_text(data, check)) << std::flush;
-  return check.wrong == 0 ? 0 : 2;
+  return check.broken == 0 ? 0 : 2;
 }
 
 void add_input(CLI::App& app, StoredInput& input) {

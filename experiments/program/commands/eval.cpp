@@ -3,8 +3,8 @@
 #include "experiments/config/json_identity.h"
 #include "experiments/config/study.h"
 #include "experiments/program/commands/command.h"
-#include "experiments/program/job.h"
 #include "experiments/program/study_checks.h"
+#include "experiments/program/study_in_job.h"
 #include "experiments/results/accuracy_tables.h"
 #include "experiments/results/summary.h"
 #include "experiments/training/checkpoints/checkpoint.h"
@@ -64,7 +64,9 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
   run.variants.push_back(std::move(variant));
   const std::string json = sets_json(run.variants.front(), checkpoint.folder.string(), checkpoint.steps);
   if (!command.out.empty()) {
-    std::filesystem::create_directories(command.out);
+    std::error_code error;
+    std::filesystem::create_directories(command.out, error);
+    if (error) fail<InputError>("{}: cannot be made a folder: {}", command.out.string(), error.message());
     write_file_atomically(command.out / "evaluation.json", json);
     write_file_atomically(command.out / "roc.csv", roc_csv(run));
   }

@@ -85,6 +85,11 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
       budget, searched_field(command, member),
       [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
       [&](std::int64_t value) { return plan_of(value, bytes_only); });
+  if (!found.matters)
+    fail<InputError>(
+        "--maximise: {} needs the same memory with every value, {} B: name a field that memory depends on, such as "
+        "train.batch or head.classes",
+        command.maximise, fullest_rank(found.plan).peak.total());
   Maximised maximised{.field = command.maximise, .budget = budget};
   if (found.fits) {
     found.plan = plan_of(found.value, settings);

@@ -7,9 +7,9 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
-#include "experiments/program/job.h"
 #include "experiments/program/run_narrator.h"
 #include "experiments/program/run_results.h"
+#include "experiments/program/study_in_job.h"
 #include "experiments/program/study_input.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
@@ -110,9 +110,9 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
       run.versions.emplace_back(transport.name, transport.version().value_or(""));
   for (StudyVariant& member : study.variants) {
     progress.clear();
-    console.err << fmt::format("{}: {} ({} of {}), {}, {} steps\n", study.name, member.name, run.variants.size() + 1,
+    console.err << fmt::format("{}: {} ({} of {}), {}, {}\n", study.name, member.name, run.variants.size() + 1,
                                study.variants.size(), counted(mesh_of(member.root).size(), "rank", "ranks"),
-                               member.root.train.steps)
+                               counted(member.root.train.steps, "step", "steps"))
                 << std::flush;
     RunNarrator narrator(member.name, member.root.train, command.resumes(), progress, folder ? &*folder : nullptr,
                          console);

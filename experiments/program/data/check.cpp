@@ -28,21 +28,23 @@ std::string kind_of_reason(const std::string& reason) {
   return kind;
 }
 
-std::optional<Fault> fault_in(const StoredImages& images, std::int64_t i) {
+/// `preprocessing` is null if any size will do.
+std::optional<BrokenImage> broken_in(const StoredImages& images, const Preprocessing* preprocessing, std::int64_t i) {
   const std::string name = images.name(i);
   try {
     std::vector<std::uint8_t> buffer;
-    (void)decode_image(images.encoded(i, buffer), name);
+    const Image image = decode_image(images.encoded(i, buffer), name);
+    if (preprocessing != nullptr) preprocessing->check_size(image.height, image.width, name);
   } catch (const InputError& error) {
-    return fault_of(name, error.what());
+    return broken_image(name, error.what());
   }
   return {};
 }
 
-void add(DataCheck& check, const Fault& fault) {
-  ++check.wrong;
-  ++check.reasons[kind_of_reason(fault.reason)];
-  if (check.first.size() < most_listed_faults) check.first.push_back(fault);
+void add(DataCheck& check, const BrokenImage& image) {
+  ++check.broken;
+  ++check.reasons[kind_of_reason(image.reason)];
+  if (check.first.size() < most_listed) check.first.push_back(image);
 }
 
 std::string titles_of(const StoredData& data) {
@@ -54,17 +56,18 @@ std::string titles_of(const StoredData& data) {
 }  // namespace
 
 DataCheck check_images(const StoredData& data, const OnImages& on_images) {
+  const Preprocessing* const preprocessing = data.preprocessing ? &*data.preprocessing : nullptr;
   DataCheck check;
   std::int64_t done = 0;
   for (const StoredSplit& split : data.splits) {
     const StoredImages& images = *split.images;
-    for (const Fault& fault : images.faults()) add(check, fault);
-    check.images += images.size() + static_cast<std::int64_t>(images.faults().size());
+    for (const BrokenImage& image : images.broken()) add(check, image);
+    check.images += images.size() + static_cast<std::int64_t>(images.broken().size());
     constexpr std::int64_t piece = 1024;
     in_pieces(
-        images.size(), piece, [&](std::int64_t i) { return fault_in(images, i); },
-        [&](std::int64_t /*i*/, const std::optional<Fault>& fault) {
-          if (fault) add(check, *fault);
+        images.size(), piece, [&](std::int64_t i) { return broken_in(images, preprocessing, i); },
+        [&](std::int64_t /*i*/, const std::optional<BrokenImage>& image) {
+          if (image) add(check, *image);
         },
         [&](std::int64_t images_of_split) { on_images(done + images_of_split); });
     done += images.size();
@@ -74,26 +77,27 @@ DataCheck check_images(const StoredData& data, const OnImages& on_images) {
 
 std::string check_text(const StoredData& data, const DataCheck& check) {
   const std::string images = counted(check.images, "image", "images");
-  if (check.wrong == 0) return fmt::format("{}: {}, nothing is wrong\n", titles_of(data), images);
-  std::string text = fmt::format("{}: {}, {} wrong\n\n", titles_of(data), images,
-                                 check.wrong == 1 ? "1 of them is" : fmt::format("{} of them are", check.wrong));
+  if (check.broken == 0) return fmt::format("{}: {}, none is broken\n", titles_of(data), images);
+  std::string text = fmt::format("{}: {}, {} broken\n\n", titles_of(data), images,
+                                 check.broken == 1 ? "1 of them is" : fmt::format("{} of them are", check.broken));
   Grid reasons({"reason", "images"});
   for (const auto& [reason, number] : check.reasons) reasons.add({reason, std::to_string(number)});
   text += reasons.to_text() + "\n";
-  for (const Fault& fault : check.first) text += fault.text() + "\n";
-  if (check.wrong > static_cast<std::int64_t>(check.first.size()))
-    text += fmt::format("and {} more\n", check.wrong - static_cast<std::int64_t>(check.first.size()));
+  for (const BrokenImage& image : check.first) text += image.text() + "\n";
+  if (check.broken > static_cast<std::int64_t>(check.first.size()))
+    text += fmt::format("and {} more\n", check.broken - static_cast<std::int64_t>(check.first.size()));
   return text;
 }
 
 std::string check_json(const StoredData& data, const DataCheck& check) {
   using Json = nlohmann::ordered_json;
-  Json json{{"data", titles_of(data)}, {"images", check.images}, {"wrong", check.wrong}};
+  Json json{{"data", titles_of(data)}, {"images", check.images}, {"broken", check.broken}};
   json["reasons"] = Json::array();
   for (const auto& [reason, number] : check.reasons)
     json["reasons"].push_back({{"reason", reason}, {"images", number}});
   json["first"] = Json::array();
-  for (const Fault& fault : check.first) json["first"].push_back({{"name", fault.name}, {"reason", fault.reason}});
+  for (const BrokenImage& image : check.first)
+    json["first"].push_back({{"name", image.name}, {"reason", image.reason}});
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

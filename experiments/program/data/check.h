@@ -1,4 +1,4 @@
-// Decodes all images of some data, and reports which are broken.
+// Decodes all images of some data, and reports which are broken, or too small for an experiment's crop.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace heddle {
 
 struct DataCheck {
-  std::int64_t images = 0;  ///< all, including those that are wrong
-  std::int64_t wrong = 0;
-  std::vector<Fault> first;                     ///< the first faults, in the order of the images
+  std::int64_t images = 0;  ///< all, including those that are broken
+  std::int64_t broken = 0;
+  std::vector<BrokenImage> first;               ///< the first broken ones, in the order of the images
   std::map<std::string, std::int64_t> reasons;  ///< the number of images per reason, with .. in place of numbers
 };
 
-/// The largest number of faults that are listed.
-inline constexpr std::size_t most_listed_faults = 100;
+/// The largest number of broken images that are listed.
+inline constexpr std::size_t most_listed = 100;
 
 /// Decodes on all cores.
 DataCheck check_images(const StoredData& data, const OnImages& on_images);

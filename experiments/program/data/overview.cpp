@@ -44,7 +44,7 @@ Quantiles quantiles_of(std::vector<std::int64_t> numbers) {
 SplitOverview overview_of(const StoredImages& images, const OnImages& on_images) {
   SplitOverview overview;
   overview.images = images.size();
-  overview.broken = static_cast<std::int64_t>(images.faults().size());
+  overview.broken = static_cast<std::int64_t>(images.broken().size());
   count_people(images, overview);
   std::vector<std::int64_t> heights;
   std::vector<std::int64_t> widths;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr int quality = 95;
 
-/// An image as it goes into the file, or what is wrong with it.
+/// An image as it goes into the file, or why it is broken.
 struct Prepared {
   std::vector<std::uint8_t> jpeg;
   int height = 0;
@@ -69,7 +69,8 @@ bool needs_property(const fs::path& target, std::int64_t classes, bool replace) 
   const std::int64_t announced = read_face_property(target).classes;
   if (announced != classes)
     fail<InputError>(
-        "{}: announces {} classes for the .rec files beside it, and these images have {}; --force replaces it",
+        "{}: announces {} classes for the .rec files beside it, and these images have {}; pack them into another "
+        "folder, or replace it with --force if those files are not needed",
         target.string(), announced, classes);
   return false;
 }
@@ -81,11 +82,11 @@ class Packer {
         options_(options),
         writer_(out, options.shuffle ? RecordLayout::plain : RecordLayout::identities),
         has_images_(static_cast<std::size_t>(classes_of(images))) {
-    for (const Fault& fault : images.faults()) leave_out(fault, fault.text());
+    for (const BrokenImage& image : images.broken()) leave_out(image, image.text());
   }
 
   void add(std::int64_t i, const Prepared& prepared) {
-    if (prepared.error) return leave_out(fault_of(images_.name(i), *prepared.error), *prepared.error);
+    if (prepared.error) return leave_out(broken_image(images_.name(i), *prepared.error), *prepared.error);
     writer_.add(images_.label(i), prepared.jpeg);
     has_images_[static_cast<std::size_t>(images_.label(i))] = true;
     ++sizes_[{prepared.height, prepared.width}];
@@ -108,9 +109,9 @@ class Packer {
   }
 
  private:
-  void leave_out(const Fault& fault, const std::string& message) {
+  void leave_out(const BrokenImage& image, const std::string& message) {
     if (!options_.skip_broken) fail<InputError>("{}", message);
-    packed_.broken.push_back(fault);
+    packed_.broken.push_back(image);
   }
 
   const StoredImages& images_;

@@ -21,10 +21,10 @@ struct PackOptions {
 
 struct Packed {
   std::int64_t images = 0;
-  std::int64_t people = 0;    ///< who have images in the file
-  std::int64_t encoded = 0;   ///< the number of images that were not JPEG before
-  std::uint64_t bytes = 0;    ///< the size of the `.rec`
-  std::vector<Fault> broken;  ///< the images that were left out
+  std::int64_t people = 0;          ///< who have images in the file
+  std::int64_t encoded = 0;         ///< the number of images that were not JPEG before
+  std::uint64_t bytes = 0;          ///< the size of the `.rec`
+  std::vector<BrokenImage> broken;  ///< the images that were left out
   /// The content of the file `property`, which is not written if an existing one has as many classes.
   FaceProperty property;
 };

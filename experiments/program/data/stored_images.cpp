@@ -46,7 +46,7 @@ class StoredRecords final : public StoredImages {
   explicit StoredRecords(const std::string& path)
       : records_(path, [this, &path](const std::string& message) {
           const std::size_t end = message.find(": ", path.size());
-          faults_.push_back(fault_of(message.substr(0, end), message));
+          broken_.push_back(broken_image(message.substr(0, end), message));
         }) {
     title_ = fmt::format("records \"{}\"", path);
     classes_ = records_.classes();
@@ -128,8 +128,9 @@ StoredData stored_experiment(const StoredInput& input) {
   check(experiment.data);
   resolve_paths(experiment);
   const DataConfig& config = experiment.data;
-  const auto with = [](StoredData data, OnBroken on_broken) {
+  const auto with = [&config](StoredData data, OnBroken on_broken) {
     data.on_broken = on_broken;
+    data.preprocessing = preprocessing_of(config);
     return data;
   };
   switch (config.type) {
@@ -165,7 +166,7 @@ StoredData stored_file(const StoredInput& input) {
   std::memcpy(&word, beginning.data(), std::min(beginning.size(), sizeof word));
   if (word == record_magic || input.path.extension() == ".rec") return stored_records(name, "");
   if (input.path.extension() == ".bin") {
-    StoredData data{.splits = {}, .on_broken = {}, .has_people = false};
+    StoredData data{.splits = {}, .on_broken = {}, .preprocessing = {}, .has_people = false};
     data.splits.push_back({Split::train, std::make_unique<StoredPairs>(input.path)});
     return data;
   }
@@ -178,7 +179,7 @@ StoredData stored_file(const StoredInput& input) {
 
 }  // namespace
 
-Fault fault_of(const std::string& name, const std::string& message) {
+BrokenImage broken_image(const std::string& name, const std::string& message) {
   for (const std::string& prefix : {fmt::format("image \"{}\": ", name), name + ": "})
     if (message.starts_with(prefix)) return {name, message.substr(prefix.size())};
   return {name, message};

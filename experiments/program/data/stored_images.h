@@ -17,16 +17,16 @@
 
 namespace heddle {
 
-/// What is wrong with an image.
-struct Fault {
+/// An image that cannot be used, and why.
+struct BrokenImage {
   std::string name;  ///< a file, or "faces.rec, record 3"
   std::string reason;
 
   std::string text() const { return name + ": " + reason; }
 };
 
-/// Makes a fault from the message of an InputError, which begins with the name.
-Fault fault_of(const std::string& name, const std::string& message);
+/// Takes the reason from the message of an InputError, which begins with the name.
+BrokenImage broken_image(const std::string& name, const std::string& message);
 
 /// Const members may be called from several threads concurrently.
 class StoredImages {
@@ -51,13 +51,13 @@ class StoredImages {
   /// What `min_images` and lists of people left out.
   const std::vector<std::string>& notes() const { return notes_; }
   /// Images that could not even be listed. size() does not count them.
-  const std::vector<Fault>& faults() const { return faults_; }
+  const std::vector<BrokenImage>& broken() const { return broken_; }
 
  protected:
   std::string title_;
   std::int64_t classes_ = 0;
   std::vector<std::string> notes_;
-  std::vector<Fault> faults_;
+  std::vector<BrokenImage> broken_;
 };
 
 /// One split of an experiment's data, or all images of anything else.
@@ -67,9 +67,11 @@ struct StoredSplit {
 };
 
 struct StoredData {
-  std::vector<StoredSplit> splits;    ///< the second, if there is one, is for testing
-  std::optional<OnBroken> on_broken;  ///< of an experiment only
-  bool has_people = true;             ///< not in a .bin
+  std::vector<StoredSplit> splits;  ///< the second, if there is one, is for testing
+  // Of an experiment only:
+  std::optional<OnBroken> on_broken;
+  std::optional<Preprocessing> preprocessing;  ///< needs images of some size
+  bool has_people = true;                      ///< not in a .bin
 };
 
 /// The arguments of the command line that select the images.

@@ -8,7 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "experiments/training/checkpoints/checkpoint_files.h"
+#include "experiments/training/checkpoints/compared_experiment.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
+#include "experiments/training/checkpoints/partial_folder.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
@@ -25,6 +27,10 @@ constexpr std::string_view experiment_prefix = "experiment_";
 constexpr std::string_view evaluated_prefix = "evaluated_";
 /// The state of the loss scale, in f16 only.
 constexpr const char* loss_scale = "loss_scale";
+/// What the training images are, if the experiment is compared without their places. Checkpoints of earlier versions
+/// lack both.
+constexpr const char* training_images = "training_images";
+constexpr const char* training_image_sizes = "training_image_sizes";
 
 void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
   std::error_code ignored;  // no folder: nothing to remove
@@ -33,79 +39,6 @@ void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
     if (const auto steps = steps_in_name(entry.path().filename().string()); steps && *steps < steps_done)
       old.push_back(entry.path());
   for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
-}
-
-/// The experiment without the settings that may change when a run resumes: its length, what it saves and measures, and
-/// its limits.
-Experiment without_course(Experiment experiment) {
-  const Experiment defaults;
-  experiment.name.clear();
-  experiment.train.steps = defaults.train.steps;
-  experiment.train.save = defaults.train.save;
-  experiment.train.save_every = defaults.train.save_every;
-  experiment.evaluate = defaults.evaluate;
-  experiment.evaluation = defaults.evaluation;
-  experiment.memory_budget = defaults.memory_budget;
-  experiment.timeout = defaults.timeout;
-  for (std::size_t set = 0; set < experiment.heads(); ++set)
-    experiment.head_of(set).loss_every = defaults.head.loss_every;
-  experiment.data.loader = defaults.data.loader;
-  for (DataConfig& data : experiment.further_data) data.loader = defaults.data.loader;
-  experiment.transport = defaults.transport;
-  experiment.clock = defaults.clock;
-  experiment.links = defaults.links;
-  experiment.ranks = defaults.ranks;
-  experiment.profile = defaults.profile;
-  return experiment;
-}
-
-/// The experiment without its layout, which changes the results by rounding only.
-Experiment without_layout(Experiment experiment) {
-  const Experiment defaults;
-  experiment.mesh = defaults.mesh;
-  experiment.pipeline = defaults.pipeline;
-  experiment.threads = defaults.threads;
-  experiment.model.placements = defaults.model.placements;
-  experiment.model.stages = defaults.model.stages;
-  for (LayerConfig& layer : experiment.model.layers) {
-    const LayerConfig blank;
-    layer.parallel = blank.parallel;
-    layer.over = blank.over;
-    layer.stage = blank.stage;
-    layer.recompute = blank.recompute;
-  }
-  for (std::size_t set = 0; set < experiment.heads(); ++set) {
-    HeadConfig& head = experiment.head_of(set);
-    head.parallel = defaults.head.parallel;
-    head.logits = defaults.head.logits;
-    head.stash = defaults.head.stash;
-    head.tile = defaults.head.tile;
-    head.over = defaults.head.over;
-    head.split = defaults.head.split;
-    head.sample.shards = defaults.head.sample.shards;
-  }
-  experiment.train.micro_batches = defaults.train.micro_batches;
-  experiment.train.shard = defaults.train.shard;
-  experiment.train.bucket_bytes = defaults.train.bucket_bytes;
-  return experiment;
-}
-
-/// The experiment without its classes and the data from which they are learned.
-Experiment without_head(Experiment experiment) {
-  const Experiment defaults;
-  experiment.head = defaults.head;
-  experiment.further_heads.clear();
-  experiment.data = defaults.data;
-  experiment.further_data.clear();
-  return experiment;
-}
-
-/// What a checkpoint is evaluated as.
-Experiment evaluated(const Experiment& experiment, Experiment learning) {
-  learning.name = experiment.name;
-  learning.evaluate = experiment.evaluate;
-  learning.evaluation = experiment.evaluation;
-  return learning;
 }
 
 std::string checksum_of(const std::string& text) {
@@ -129,10 +62,17 @@ std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const
   return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
 }
 
+/// By what two sets of training images are compared.
+enum class DataIdentity { checksums, places };
+
 /// The metadata that the files of all ranks have in common. The model's sizes show in its tensors.
-SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const ExperimentIdentity& form) {
+SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const ExperimentIdentity& form,
+                                DataIdentity data) {
   const Experiment course = without_course(trainer.experiment());
   const Experiment learning = without_layout(course);
+  const auto compared = [&](const Experiment& experiment) {
+    return form.text(data == DataIdentity::checksums ? without_places(experiment) : experiment);
+  };
   const Mesh& mesh = trainer.rank().mesh;
   SafetensorsMetadata identity{
       {"ranks", std::to_string(mesh.size())},
@@ -144,13 +84,17 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
       {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
       {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
       {head_begun, std::to_string(trainer.head_first_step())},
-      {"layout", checksum_of(form.text(course))},
-      {"experiment", checksum_of(form.text(learning))},
+      {"layout", checksum_of(compared(course))},
+      {"experiment", checksum_of(compared(learning))},
       {"backbone", checksum_of(form.text(without_head(learning)))},
-      {text_key(form), form.text(learning)},
+      {text_key(form), compared(learning)},
       {fmt::format("{}{}", evaluated_prefix, form.form), form.text(evaluated(trainer.experiment(), learning))}};
   for (std::size_t set = 0; set < course.heads(); ++set)
     identity.emplace(shards_key(course, set), std::to_string(trainer.sample_shards(set)));
+  if (const auto checksum = trainer.dataset().training_checksum(); checksum && data == DataIdentity::checksums) {
+    identity.emplace(training_images, fmt::format("{} with checksum {:08x}", checksum->images, checksum->names));
+    identity.emplace(training_image_sizes, fmt::format("{:08x}", checksum->sizes));
+  }
   if (trainer.parameters().loss_scale()) identity.emplace(loss_scale, trainer.parameters().loss_scale()->to_text());
   return identity;
 }
@@ -240,6 +184,15 @@ class Comparison {
                        folder_.string(), first_change(of_head));
   }
 
+  void expect_images() const {
+    const auto found = here_.find(training_images);
+    if (found == here_.end() || !same(training_images))
+      fail<InputError>(
+          "{}: was saved with other training images, {}, and this run has {}: a resumed run must keep their names, "
+          "labels and weights; with a new head, the data may change (--fresh-head)",
+          folder_.string(), saved(training_images), found == here_.end() ? "none" : found->second);
+  }
+
   std::string difference(const Experiment& experiment) const {
     if (same("layout") && same("stages")) return {};
     std::string text = "resumes on a different layout";
@@ -320,22 +273,22 @@ void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) 
 void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks) const {
   Rank& rank = trainer.rank();
   const std::filesystem::path target = step_folder(steps_done);
-  const std::filesystem::path partial = target.string() + ".partial";
-  if (rank.index == 0) {
-    std::filesystem::remove_all(partial);
-    std::filesystem::create_directories(partial);
-  }
+  const PartialFolder partial(target, rank.index == 0);
   rank.world.barrier().wait();
   std::vector<StateTensor> state = trainer.backbone_state();
   for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
   std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
-  SafetensorsMetadata identity = identity_of(trainer, steps_done, identity_);
+  const bool has_checksum = trainer.dataset().training_checksum().has_value();
+  SafetensorsMetadata identity =
+      identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
   identity.insert(remarks.begin(), remarks.end());
-  write_rank_file(partial, rank.index, state, std::move(identity));
-  rank.world.barrier().wait();
+  const std::exception_ptr error = partial.write(
+      [&](const std::filesystem::path& folder) { write_rank_file(folder, rank.index, state, std::move(identity)); });
+  rank.world.barrier().wait();  // no rank writes any more
+  if (error) std::rethrow_exception(error);
+  rank.world.barrier().wait();  // fails with a rank that could not write
   if (rank.index != 0) return;
-  std::filesystem::remove_all(target);
-  std::filesystem::rename(partial, target);
+  partial.commit();
   remove_before(path_, steps_done);
 }
 
@@ -350,7 +303,9 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     kept += fmt::format("{}classes are sampled in {} shards as before ({}.sample.shards)", kept.empty() ? "" : "; ",
                         *shards, key_of(trainer.experiment(), "head", set));
   }
-  const SafetensorsMetadata here = identity_of(trainer, steps_done, identity_);
+  const bool has_checksum = files.identity().contains(training_images);
+  const SafetensorsMetadata here =
+      identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
   const Comparison comparison(step_folder(steps_done), files.identity(), here, identity_);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
   std::vector<StateTensor> wanted = trainer.backbone_state();
@@ -358,12 +313,16 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
   check_all(files, wanted);
   comparison.expect_experiment(head);
+  if (has_checksum && head == SavedHead::kept) comparison.expect_images();
   load_loss_scale(trainer, files.identity());
   trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
                                                       : trainer.parameters().optimizer_steps(steps_done));
   load_verified(files, wanted, rank);
   if (head == SavedHead::left) return {};
   std::string remark = comparison.difference(trainer.experiment());
+  if (has_checksum && !comparison.same(training_image_sizes))
+    remark += fmt::format("{}training images have other sizes in bytes than when the checkpoint was saved",
+                          remark.empty() ? "" : "; ");
   if (!kept.empty()) remark += (remark.empty() ? "" : "; ") + kept;
   return remark;
 }

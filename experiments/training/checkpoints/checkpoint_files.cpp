@@ -207,6 +207,7 @@ void CheckpointFiles::add_file(int file) {
     size_ = size_of_identity(reader.path(), identity);
     identity_ = std::move(identity);
   } else if (identity != identity_) {
+    verify(0);  // otherwise the damage of one file would be blamed on another
     fail<InputError>("{}: belongs to a different checkpoint than {}", reader.path().string(), path_of(0).string());
   }
 }
@@ -246,7 +247,11 @@ void CheckpointFiles::verify(int file) const {
     opened.read_at(at, piece);
     checksum = crc32c(piece, checksum);
   }
-  if (checksum_text(checksum) != read_file(checksum_file(folder_, file), 64))
+  const std::string saved = read_file(checksum_file(folder_, file), 64);
+  if (saved.size() != checksum_text(0).size())
+    fail<InputError>("{}: is damaged: expected a checksum of 8 hexadecimal digits, got {}",
+                     checksum_file(folder_, file).string(), in_quotes(saved));
+  if (checksum_text(checksum) != saved)
     fail<InputError>("{}: is damaged: its checksum differs from the saved one", path_of(file).string());
 }
 

@@ -1,8 +1,10 @@
 #include "experiments/training/evaluation/embed.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "experiments/data/parallel_for.h"
+#include "framework/error.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensors/device.h"
 
@@ -51,9 +53,13 @@ class Batches {
   void read(std::int64_t begin, std::int64_t count, std::vector<float>& pixels) const {
     const auto size = static_cast<std::size_t>(trainer_.images().shape().size());
     pixels.resize(static_cast<std::size_t>(count) * size);
-    parallel_for(count, [&](std::int64_t i) {
-      images_.read(begin + i, std::span(pixels).subspan(static_cast<std::size_t>(i) * size, size));
-    });
+    try {
+      parallel_for(count, [&](std::int64_t i) {
+        images_.read(begin + i, std::span(pixels).subspan(static_cast<std::size_t>(i) * size, size));
+      });
+    } catch (const InputError&) {
+      trainer_.images().meet_broken(std::current_exception());
+    }
   }
 
   const ImageSource& images_;
@@ -89,6 +95,8 @@ std::vector<float> embed_images(const EvaluationConfig& config, const ImageSourc
       }
     }
   }
+  trainer.share_broken_image();
+  if (trainer.has_broken_image()) return {};
   return result;
 }
 

@@ -73,6 +73,7 @@ std::vector<EvaluatedSet> evaluate_checkpoint(const Experiment& saved, const Fou
     Trainer trainer(experiment, *data, rank, tracer, plan);
     CheckpointFolder(checkpoint.folder).load_backbone(trainer, checkpoint.steps);
     std::vector<EvaluatedSet> evaluated = evaluate_sets(experiment.evaluation, sets, trainer);
+    if (trainer.has_broken_image()) trainer.end_at_broken_image();
     if (rank.index == 0) results = std::move(evaluated);
   });
   return results;

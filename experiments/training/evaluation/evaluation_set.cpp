@@ -7,6 +7,7 @@
 #include "experiments/training/evaluation/files/labelled_file.h"
 #include "experiments/training/evaluation/files/pair_file.h"
 #include "experiments/training/evaluation/files/template_file.h"
+#include "framework/description/printable.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -56,8 +57,7 @@ void check_pairs(const EvaluationSet& set) {
   const std::int64_t genuine = genuine_among(set.pairs);
   const std::int64_t impostors = static_cast<std::int64_t>(set.pairs.size()) - genuine;
   if (genuine < 2 || impostors < 2)
-    fail<InputError>("evaluation set {}: expected at least 2 pairs of one person and 2 of two, got {} and {}", set.name,
-                     genuine, impostors);
+    fail<InputError>("expected at least 2 pairs of one person and 2 of two, got {} and {}", genuine, impostors);
 }
 
 EvaluationSet open_set(const EvaluationSetConfig& config, const Dataset& data, RandomKey key) {
@@ -118,7 +118,14 @@ std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset
   if (!experiment.evaluate) return sets;
   check_evaluation(experiment);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
-  for (const EvaluationSetConfig& config : experiment.evaluation.sets) sets.push_back(open_set(config, data, key));
+  for (std::size_t i = 0; i < experiment.evaluation.sets.size(); ++i) {
+    const EvaluationSetConfig& config = experiment.evaluation.sets[i];
+    try {
+      sets.push_back(open_set(config, data, key));
+    } catch (const InputError& error) {
+      fail<InputError>("evaluation.sets[{}] {}: {}", i, in_quotes(config.name), error.what());
+    }
+  }
   return sets;
 }
 
@@ -130,6 +137,7 @@ std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const st
   std::vector<EvaluatedSet> results;
   for (const EvaluationSet& set : sets) {
     std::vector<float> embeddings = embed_images(config, set.images, trainer);
+    if (trainer.has_broken_image()) return {};
     if (!has_results) continue;
     results.push_back({.name = set.name});
     if (set.gallery > 0)

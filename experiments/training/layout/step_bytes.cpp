@@ -29,6 +29,13 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
   return bytes;
 }
 
+/// Whether an image of a step may be broken.
+bool reads_files(const Experiment& experiment) {
+  bool any = false;
+  for (std::size_t set = 0; set < experiment.heads(); ++set) any = any || is_encoded(experiment.data_of(set));
+  return any;
+}
+
 }  // namespace
 
 std::int64_t StepBytes::total() const {
@@ -78,6 +85,7 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   };
   if (experiment.train.clip.norm > 0) add_sum(squares_of(experiment, model));
   if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed
+  if (reads_files(experiment)) add_sum(1);      // whether an image is broken
   return bytes;
 }
 

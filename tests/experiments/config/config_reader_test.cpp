@@ -153,6 +153,8 @@ TEST_CASE(
 }
 
 TEST_CASE("config reader: the message about an unknown name or type names the nearest, and all that there are") {
+  CHECK(error_with(R"("device": "gpu")") ==
+        R"(x.json: /device: expected "cpu", "cuda" or "plan", got "gpu"; did you mean "cuda"?)");
   CHECK(error_with(R"("device": "cudo")") ==
         R"(x.json: /device: expected "cpu", "cuda" or "plan", got "cudo"; did you mean "cuda"?)");
   CHECK(

@@ -116,7 +116,7 @@ TEST_CASE("a CMYK JPEG becomes RGB, also if it is inverted as Adobe's programs s
 TEST_CASE("a PNG that is written is read with the same pixels, and the first bytes tell the formats apart") {
   for (const int channels : {1, 3}) {
     const Image image = gradient(5, 7, channels);
-    const Bytes png = png_bytes(image);
+    const Bytes png = encode_png(image);
     const Image read = decode_as_b(png);
     CHECK(read.height == 5);
     CHECK(read.channels == channels);

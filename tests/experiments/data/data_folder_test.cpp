@@ -52,6 +52,7 @@ TEST_CASE("folders are labels and files are split in natural order") {
   folder.write("s2/notes.txt", "not an image");
   folder.write("README", "not a folder");
   folder.write(".hidden/x", "");
+  folder.picture("__MACOSX/1.pgm", '\xff');
   const auto data = open(folder.path());
   CHECK(data->classes() == 2);
   CHECK(data->size(Split::train) == 2);
@@ -78,7 +79,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   refuses_folder(path, "image folder \"" + path + "\": expected one folder for each identity, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');
-  refuses_folder(path, "image folder \"" + path + "\": a single identity, \"b\"; at least 2 are needed");
+  refuses_folder(path, "image folder \"" + path + "\": 1 person with training images; at least 2 are needed");
   folder.write("a/readme", "");
   refuses_folder(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
   folder.picture("a/1.pgm", 'a');

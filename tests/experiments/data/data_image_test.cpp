@@ -38,7 +38,7 @@ TEST_CASE("text and binary PGM and PPM give their samples, comments and small ma
 TEST_CASE("PNG keeps every pixel and JPEG approximates them, in gray and in colour") {
   for (const int channels : {1, 3}) {
     const Image image = gradient(21, 17, channels);
-    const Image png = decode(encode_png(image));
+    const Image png = decode(png_by_stb(image));
     CHECK(png.channels == channels);
     CHECK(png.pixels == image.pixels);
     const Image jpeg = decode(fine_jpeg(image));
@@ -64,7 +64,7 @@ TEST_CASE("unusable images are refused with their name and the reason") {
   refuses(bytes_of("P2 2 1 9 10   "), "image \"a\": the file ends where its next sample is expected");
   refuses(bytes_of("P5 1 1 255"), "image \"a\": expected a blank after the header at byte 10");
 
-  Bytes png = encode_png(gradient(40, 40, 3));
+  Bytes png = png_by_stb(gradient(40, 40, 3));
   refuses(Bytes(png.begin(), png.begin() + 20), "image \"a\": broken PNG: it ends within its header");
   CHECK_THROWS_AS(decode(Bytes(png.begin(), png.begin() + 100)), InputError);
   png[16] = 1;  // adds 2^24 to the width
@@ -78,7 +78,7 @@ TEST_CASE("unusable images are refused with their name and the reason") {
 TEST_CASE("a damaged file causes nothing worse than an InputError") {
   RandomStream draws({7}, Purpose::test, 0, 0);
   const std::vector<Bytes> originals = {bytes_of("P2 4 2 9 1 2 3 4 5 6 7 8"), bytes_of("P6 2 2 255\nabcdefghijkl"),
-                                        encode_png(gradient(13, 11, 3)), encode_png(gradient(13, 11, 1)),
+                                        png_by_stb(gradient(13, 11, 3)), png_by_stb(gradient(13, 11, 1)),
                                         fine_jpeg(gradient(24, 24, 3))};
   int refused = 0;
   for (const Bytes& original : originals) {
@@ -110,7 +110,7 @@ TEST_CASE("the beginning of a file is enough to read its size and to find a trun
   CHECK_THROWS_WITH_AS(
       decode_image_header(beginning, 5013, "a"),
       "image \"a\": truncated: 50 x 100 pixels need at least 5000 bytes after the header, 4999 are there", InputError);
-  for (const Bytes& bytes : {encode_png(gradient(200, 100, 3)), fine_jpeg(gradient(200, 100, 3))}) {
+  for (const Bytes& bytes : {png_by_stb(gradient(200, 100, 3)), fine_jpeg(gradient(200, 100, 3))}) {
     const ImageHeader header = decode_image_header(std::span(bytes).first(700), bytes.size(), "a");
     CHECK(header.height == 200);
     CHECK(header.width == 100);

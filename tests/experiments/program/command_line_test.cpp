@@ -10,6 +10,7 @@
 
 #include "experiments/config/study.h"
 #include "experiments/config/writer.h"
+#include "experiments/program/command_table.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
@@ -284,7 +285,7 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==
-        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cpu\"?\n");
+        "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cuda\"?\n");
 }
 
 TEST_CASE("a transport's former name is read, and written back as its present name") {
@@ -310,7 +311,29 @@ TEST_CASE("wrong calls print the error and exit with 2") {
   CHECK(missing.code == 2);
   CHECK(missing.err == "heddle: no/such.json: cannot be read: No such file or directory\n");
   CHECK(call({"list", "modles"}).code == 2);
+  CHECK(call({"dat"}).err.ends_with("\"reproduce\" or \"notebook\"; did you mean \"data\"?\n"));
+  const Called nothing = call({"data"});
+  CHECK(nothing.code == 2);
+  CHECK(nothing.err == "heddle: expected \"pack\", \"show\" or \"check\" after \"data\"\n");
+  const Called unknown = call({"data", "chek", "faces"});
+  CHECK(unknown.code == 2);
+  CHECK(unknown.err ==
+        "heddle: no command \"data chek\": expected \"pack\", \"show\" or \"check\"; did you mean \"check\"?\n");
+  CHECK(call({"data", "foo"}).err == "heddle: no command \"data foo\": expected \"pack\", \"show\" or \"check\"\n");
+  CHECK(call({"data", "--help"}).code == 0);
   CHECK(call({"help", "train.optimiser"}).code == 2);
+}
+
+TEST_CASE("a job's processes join runs, evaluations, and the benchmark that is named, not what an option is given") {
+  using Words = std::vector<std::string_view>;
+  CHECK(joins_job(Words{"run", "a.json"}));
+  CHECK(joins_job(Words{"eval", "a"}));
+  for (const Words& words : {Words{"bench", "collectives"}, Words{"bench", "--threads", "2", "collectives"},
+                             Words{"bench", "--threads=2", "collectives"}, Words{"bench", "--json", "collectives"}})
+    CHECK(joins_job(words));
+  for (const Words& words : {Words{}, Words{"plan", "collectives"}, Words{"bench"}, Words{"bench", "head"},
+                             Words{"bench", "data", "--images", "collectives"}})
+    CHECK_FALSE(joins_job(words));
 }
 
 TEST_CASE("the schema refuses, as the reader does, images of two channels and a head that no axis shares") {

@@ -132,7 +132,7 @@ TEST_CASE("pack takes an experiment's split and min_images, lists, people of a l
   CHECK(folder.data("pack", {file, "test.rec", "--split", "test"}).out == "test.rec: 3 images of 2 people, 0.0 MiB\n");
   CHECK(folder.error("pack", {file, "more.rec", "--set", "data.min_images=0"})
             .ends_with("heddle: property: announces 2 classes for the .rec files beside it, and these images have 3; "
-                       "--force replaces it\n"));
+                       "pack them into another folder, or replace it with --force if those files are not needed\n"));
   CHECK(folder.data("pack", {file, "more.rec", "--set", "data.min_images=0", "--force"}).code == 0);
   CHECK(read_file(folder / "property", 100) == "3,8,8");
 
@@ -231,15 +231,15 @@ TEST_CASE("check names every broken image and counts the reasons, with exit code
   const DataFolder folder;
   const Called sound = folder.data("check", {"faces"});
   CHECK(sound.code == 0);
-  CHECK(sound.out == "image folder \"faces\": 9 images, nothing is wrong\n");
+  CHECK(sound.out == "image folder \"faces\": 9 images, none is broken\n");
   write_new_file(folder / "faces/p0/8.jpg", "no image");
   write_new_file(folder / "faces/p0/9.jpg", "A second");
   write_new_file(folder / "faces/p1/9.jpg", "");
-  const Called wrong = folder.data("check", {"faces"});
-  CHECK(wrong.code == 2);
-  CHECK(wrong.err.empty());
-  CHECK(wrong.out ==
-        "image folder \"faces\": 12 images, 3 of them are wrong\n\n"
+  const Called broken = folder.data("check", {"faces"});
+  CHECK(broken.code == 2);
+  CHECK(broken.err.empty());
+  CHECK(broken.out ==
+        "image folder \"faces\": 12 images, 3 of them are broken\n\n"
         "reason                                                              images\n"
         "not a PGM, PPM, PNG or JPEG file (its first bytes are .. .. .. ..)       2\n"
         "the file is empty                                                        1\n\n"
@@ -250,9 +250,22 @@ TEST_CASE("check names every broken image and counts the reasons, with exit code
   CHECK(folder.data("check", {"faces"}).out.ends_with("faces/p3/96.jpg: the file is empty\nand 23 more\n"));
   const Json json = Json::parse(folder.data("check", {"faces", "--json"}).out);
   CHECK(json["images"] == 132);
-  CHECK(json["wrong"] == 123);
+  CHECK(json["broken"] == 123);
   CHECK(json["first"].size() == 100);
   CHECK(json["first"][2] == Json{{"name", "faces/p1/9.jpg"}, {"reason", "the file is empty"}});
+}
+
+TEST_CASE("check finds images that are too small for the experiment's crop") {
+  const DataFolder folder;
+  write_new_file(folder / "faces/p0/9.pgm", "P5 8 7 255\n" + std::string(56, 'x'));
+  Json experiment = folder_experiment(folder);
+  experiment["data"]["preprocessing"]["crop"] = 8;
+  const Called checked = folder.data("check", {folder.write(experiment)});
+  CHECK(checked.code == 2);
+  CHECK(checked.out.find("10 images, 1 of them is broken\n") != std::string::npos);
+  CHECK(checked.out.ends_with("faces/p0/9.pgm: 7 x 8 pixels; data.preprocessing.crop needs at least 8 x 8\n"));
+  CHECK(folder.data("check", {"e.json", "--set", "data.preprocessing.crop=7"}).code == 0);
+  CHECK(folder.data("check", {"faces"}).code == 0);
 }
 
 TEST_CASE("check finds labels out of range, broken records and broken images of pairs") {
@@ -261,7 +274,7 @@ TEST_CASE("check finds labels out of range, broken records and broken images of 
   write_file_atomically(folder / "property", "2,8,8");
   const Called labels = folder.data("check", {"a.rec"});
   CHECK(labels.code == 2);
-  CHECK(labels.out.find("9 images, 5 of them are wrong\n") != std::string::npos);
+  CHECK(labels.out.find("9 images, 5 of them are broken\n") != std::string::npos);
   CHECK(labels.out.find(
             "\na.rec, record 5: label 2 is not one of the 2 classes that the file \"property\" announces\n") !=
         std::string::npos);
@@ -271,6 +284,25 @@ TEST_CASE("check finds labels out of range, broken records and broken images of 
   const Called pairs = folder.data("check", {"lfw.bin"});
   CHECK(pairs.code == 2);
   CHECK(pairs.out.ends_with("lfw.bin, image 1: not a PGM, PPM, PNG or JPEG file (its first bytes are 78)\n"));
+}
+
+TEST_CASE("one person is enough to show, check and pack, and too few to train") {
+  const DataFolder folder;
+  fs::remove_all(folder / "faces/p0");
+  fs::remove_all(folder / "faces/p1");
+  write_file_atomically(folder / "list.txt", "faces/p2/0.jpg 7\n");
+  CHECK(folder.data("show", {"faces"}).out.starts_with("image folder \"faces\": 5 images of 1 person\n"));
+  CHECK(folder.data("check", {"faces"}).out == "image folder \"faces\": 5 images, none is broken\n");
+  CHECK(folder.data("show", {"list.txt"}).out.starts_with("image list \"list.txt\": 1 image of 1 person\n"));
+  CHECK(folder.data("check", {"list.txt"}).out == "image list \"list.txt\": 1 image, none is broken\n");
+  CHECK(folder.data("pack", {"faces", "a.rec"}).out == "a.rec: 5 images of 1 person, 0.0 MiB\n");
+  Json experiment = folder_experiment(folder);
+  CHECK(folder.data("check", {folder.write(experiment)}).code == 0);
+  const Called trained = call({"run", (folder / "e.json").string(), "--out", (folder / "out").string()});
+  CHECK(trained.code == 2);
+  CHECK(trained.err.ends_with("1 person with training images; at least 2 are needed\n"));
+  CHECK(folder.error("show", {"e.json", "--set", "data.min_images=6"}) ==
+        "heddle: image folder \"faces\": 0 people with at least 6 images; at least 1 is needed\n");
 }
 
 TEST_CASE("data refuses what is not there, not known or not to be replaced") {

@@ -159,6 +159,26 @@ TEST_CASE("where bytes fall and rise again, a value that was found to fit is nev
   }
 }
 
+TEST_CASE("a value on which no bytes depend does not matter, and one that bounds them only for others does") {
+  CHECK_FALSE(search(1000, {7, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.matters);
+  CHECK_FALSE(search(1000, {0, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.matters);
+  const Bytes only_of_small = [](std::int64_t v) { return v < 5 ? 400 : 500; };
+  CHECK(search(1000, {7, 0, 1'000'000}, only_of_small).largest.matters);
+  CHECK(search(499, {7, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.matters);
+  CHECK(search(1000, {3, 3, 3}, [](std::int64_t) { return 500; }).largest.matters);
+}
+
+TEST_CASE("plan --maximise refuses a field that memory does not depend on") {
+  Files files;
+  const std::string file = files.write(small());
+  for (const std::string field : {"seed", "train.steps", "train.save_every"}) {
+    const Called refused = call({"plan", file, "--maximise", field, "--budget", "100MB"});
+    CHECK(refused.code == 2);
+    CHECK(refused.err.starts_with("heddle: --maximise: " + field + " needs the same memory with every value, "));
+    CHECK(refused.err.ends_with(" B: name a field that memory depends on, such as train.batch or head.classes\n"));
+  }
+}
+
 TEST_CASE("an integer field is found by its path, with its range; the nearest name is offered for another") {
   Experiment experiment;
   experiment.model.type = ModelType::layers;
@@ -241,11 +261,12 @@ TEST_CASE("plan --maximise searches every variant, by its own memory_budget if n
 TEST_CASE("a search reports if a field's range or the experiment ends it") {
   Files files;
   const std::string file = files.write(small());
-  const auto searched = [&](const std::string& field) {
-    return call({"plan", file, "--maximise", field, "--budget", "1MB"}).out;
+  const auto searched = [&](const std::string& field, const std::string& budget = "1MB") {
+    return call({"plan", file, "--maximise", field, "--budget", budget}).out;
   };
   CHECK(searched("head.classes").find("small: head.classes = ") != std::string::npos);
-  CHECK(searched("train.steps").find("small: train.steps = 4000000000; its range ends here\n") != std::string::npos);
+  CHECK(searched("train.batch", "8TB").find("small: train.batch = 1000000; its range ends here\n") !=
+        std::string::npos);
   CHECK(searched("data.identities")
             .find(fmt::format("small: data.identities = 100; 101 is refused: {}: /head/classes: expected", file)
                       .substr(0, 60)) != std::string::npos);

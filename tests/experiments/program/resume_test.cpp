@@ -9,6 +9,7 @@
 
 #include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
+#include "tests/support/files/file_size_limit.h"
 
 namespace heddle {
 namespace {
@@ -179,6 +180,48 @@ TEST_CASE("a checkpoint of a different experiment, or a damaged one, is refused"
   CHECK(files.contents("out") == before);
   CHECK(damaged.err.find("rank-1.safetensors: is damaged: its checksum differs from the saved one") !=
         std::string::npos);
+}
+
+TEST_CASE("a checkpoint that does not fit on the disk is named, and nothing of it stays") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const std::vector<std::string> run{
+      "run", file, "--out", files.path("out"), "--set", "model.hidden=[9000]", "--set", "train.steps=1"};
+  Called full;
+  {
+    const test::FileSizeLimit limit(400'000);
+    full = call(run);
+  }
+  CHECK(full.code == 2);
+  CHECK(full.err.starts_with("small: small (1 of 1), 2 ranks, 1 step\n"));
+  const std::string checkpoints = files.path("out") + "/checkpoint/small";
+  CHECK(full.err.find("heddle: " + checkpoints + "/step-000001/rank-") != std::string::npos);
+  CHECK(full.err.ends_with(".safetensors: cannot be written: File too large\n"));
+  CHECK(std::filesystem::is_empty(checkpoints));
+}
+
+TEST_CASE("damage to the first file of a checkpoint is not blamed on the second") {
+  Files files;
+  const std::string file = files.write(small_study());
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  const std::string folder = files.path("out") + "/checkpoint/small/step-000006/";
+  const std::vector<std::string> resume{"run", file, "--out", files.path("out"), "--resume", "--set", "train.steps=7"};
+  std::string first = read_file(folder + "rank-0.safetensors", 1 << 24);
+  const std::string sound = first;
+  const std::size_t seed = first.find(R"("seed":")");
+  REQUIRE(seed != std::string::npos);
+  first[seed + 8] = '9';
+  write_file_atomically(folder + "rank-0.safetensors", first);
+  const Called damaged = call(resume);
+  CHECK(damaged.code == 2);
+  CHECK(damaged.err.ends_with("heddle: " + folder +
+                              "rank-0.safetensors: is damaged: its checksum differs from the saved one\n"));
+  write_file_atomically(folder + "rank-0.safetensors", sound);
+  write_file_atomically(folder + "rank-0.crc32c", "");
+  const Called without = call(resume);
+  CHECK(without.code == 2);
+  CHECK(without.err.ends_with("heddle: " + folder +
+                              "rank-0.crc32c: is damaged: expected a checksum of 8 hexadecimal digits, got \"\"\n"));
 }
 
 }  // namespace

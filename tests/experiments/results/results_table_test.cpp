@@ -93,6 +93,14 @@ TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and larg
   for (const char* const end : {"one ", "two ", "f\u00FCnf "}) CHECK(table.find(end) != std::string::npos);
 }
 
+TEST_CASE("a table puts units below its headings before it cuts a name") {
+  Grid grid({"variant", "step time (ms)", "peak memory (MiB)", std::string(40, 'h')});
+  grid.add({"never on two ranks that ran", "1.00", "2.00", "3"});
+  CHECK(grid.to_text() == "variant                      step time  peak memory  " + std::string(40, 'h') + "\n" +
+                              "                                  (ms)        (MiB)\n" +
+                              "never on two ranks that ran       1.00         2.00  " + std::string(39, ' ') + "3\n");
+}
+
 TEST_CASE("a table shortens long names only while they stay different") {
   const std::string common(60, 'x');
   const std::string cell(60, '1');

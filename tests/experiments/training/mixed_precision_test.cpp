@@ -243,6 +243,20 @@ TEST_CASE("a clipped step of pure f16 is that of mixed precision, whatever the l
   }
 }
 
+TEST_CASE("the factor of clipped gradients of 16 bits is not rounded with them") {
+  // A third of the norm at three times the rate is the same step, if each product is rounded in f32 alone.
+  Experiment experiment = experiment_of({"pure", DType::bf16, DType::bf16}, 16);
+  experiment.train.optimizer.momentum = 0;
+  experiment.train.clip.norm = 0.03;
+  const std::vector<double> moved = movement(experiment, 1e4);
+  experiment.train.clip.norm = 0.01;
+  const std::vector<double> alike = movement(experiment, 3e4);
+  std::size_t different = 0;
+  for (std::size_t i = 0; i < moved.size(); ++i) different += moved[i] != alike[i] ? 1 : 0;
+  CHECK(different * 50 < moved.size());
+  CHECK(test::difference(moved, std::vector<double>(moved.size())) > 1);
+}
+
 TEST_CASE("runs in 16 bits resume from a checkpoint with the bits of an uninterrupted run") {
   for (const Way& way : ways) {
     const Scratch scratch;

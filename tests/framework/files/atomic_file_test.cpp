@@ -1,7 +1,15 @@
 #include "framework/files/atomic_file.h"
 
-#include <doctest/doctest.h>
+#include <csignal>
+#include <cstdlib>
 
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/error.h"
+#include "tests/support/files/file_size_limit.h"
+#include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 using namespace heddle;
@@ -18,4 +26,31 @@ TEST_CASE("what an atomic file is given for an earlier place replaces only that,
   file.commit();
   CHECK(read_file(folder / "a", 100) == "012ab56789end");
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a process that is killed while it writes an atomic file leaves nothing of it") {
+  const Scratch folder;
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    AtomicFile file(folder / "a");
+    file.write(std::string(std::size_t{1} << 20, 'x'));
+    file.finish();
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("a write that fails names the target, and leaves nothing") {
+  const Scratch folder;
+  std::string error;
+  {
+    const test::FileSizeLimit limit(4096);
+    error = message_of<InputError>([&] { write_file_atomically(folder / "a", std::string(8192, 'x')); });
+  }
+  CHECK(error == (folder / "a").string() + ": cannot be written: File too large");
+  CHECK(folder.files() == 0);
 }

@@ -64,7 +64,7 @@ Image gradient(int height, int width, int channels) {
   return image;
 }
 
-Bytes encode_png(const Image& image) {
+Bytes png_by_stb(const Image& image) {
   Bytes bytes;
   const auto append = [](void* target, void* data, int size) {
     const auto* const first = static_cast<std::uint8_t*>(data);

@@ -22,7 +22,7 @@ inline std::string text_of(const Bytes& bytes) {
 /// Levels that rise along both axes and differ between channels.
 Image gradient(int height, int width, int channels);
 
-Bytes encode_png(const Image& image);
+Bytes png_by_stb(const Image& image);
 /// Of quality 95 without subsampling. Four channels are inks.
 Bytes fine_jpeg(const Image& image);
 

@@ -1,5 +1,6 @@
 #include "experiments/training/evaluation/files/bin_file.h"
 
+#include "framework/description/printable.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 
@@ -21,6 +22,7 @@ std::int64_t as_label(const PickleValue& value) {
 }  // namespace
 
 BinFile::BinFile(const std::filesystem::path& path) : path_(path.string()), text_(read_file(path, longest_bin_file)) {
+  check_is_pickle();
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text_.data());
   pickle_ = std::make_unique<const Pickle>(std::span(bytes, text_.size()), path_);
   const PickleValue& root = pickle_->root();
@@ -32,6 +34,17 @@ BinFile::BinFile(const std::filesystem::path& path) : path_(path.string()), text
   if (pairs_.empty() || images_.size() != 2 * pairs_.size())
     fail<InputError>("{}: expected two images for each label, got {} images and {} labels", path_, images_.size(),
                      pairs_.size());
+}
+
+void BinFile::check_is_pickle() const {
+  if (text_.empty()) fail<InputError>("{}: the file is empty", path_);
+  // Protocols from 2 on begin with their number, and every pickle ends with the operation STOP.
+  if (text_.front() == '\x80' || text_.back() == '.') return;
+  constexpr std::size_t shown = 16;
+  fail<InputError>(
+      "{}: is no Python pickle, which verification sets in one file are, such as InsightFace's lfw.bin: it begins with "
+      "{}",
+      path_, in_quotes(std::string_view(text_).substr(0, shown)));
 }
 
 std::string BinFile::image_name(std::int64_t i) const {

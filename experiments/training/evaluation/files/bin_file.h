@@ -30,6 +30,8 @@ class BinFile {
   const std::vector<Pair>& pairs() const { return pairs_; }
 
  private:
+  /// InputError for a file that cannot be a pickle.
+  void check_is_pickle() const;
   void read_images(const PickleValue& list);
   void read_labels(const PickleValue& list);
 

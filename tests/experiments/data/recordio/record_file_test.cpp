@@ -191,7 +191,7 @@ TEST_CASE("recordio: a file that is truncated while it is open is an error, not 
   fs::resize_file(folder / "a.rec", 100);
   std::vector<std::uint8_t> buffer;
   CHECK(without_folder(message_of<InputError>([&] { file.read({.offset = 10008, .key = 1}, buffer); }), folder) ==
-        "a.rec: has 100 bytes, 9924 fewer than when it was opened");
+        "a.rec, record 1: the file has 100 bytes, 9924 fewer than when it was opened");
 }
 
 TEST_CASE("recordio: a writer that is not committed leaves the old file, and records are shorter than 2^29 bytes") {

@@ -169,7 +169,8 @@ TEST_CASE("templates of one image give the results of their images, and probes t
   probed.probes = written("probes.txt", "20_b.ppm\tsomebody else\n");
   experiment.evaluation.sets = {probed};
   CHECK(message_of<InputError>([&] { (void)run_variant(experiment, "base"); }) ==
-        fmt::format("{}: none of 1 probes shows a person in {}", probed.probes, probed.gallery));
+        fmt::format("evaluation.sets[0] \"identification\": {}: none of 1 probes shows a person in {}", probed.probes,
+                    probed.gallery));
 }
 
 TEST_CASE("evaluations during training change no loss, are recorded at their steps, and keep the best checkpoint") {
@@ -238,14 +239,18 @@ TEST_CASE("sets that cannot be used are refused before the first step, with thei
   write_file_atomically(files.folder() / "one.txt", "0_a.ppm\t0_b.ppm\t1\n1_a.ppm\t1_b.ppm\t0\n");
   other = files.pairs("one");
   other.list = (files.folder() / "one.txt").string();
-  CHECK(refused({other}) == "evaluation set one: expected at least 2 pairs of one person and 2 of two, got 1 and 1");
+  CHECK(refused({other}) ==
+        "evaluation.sets[0] \"one\": expected at least 2 pairs of one person and 2 of two, got 1 and 1");
   write_file_atomically(files.folder() / "0_a.ppm", "no image");
-  CHECK(refused({files.pairs("a")}).starts_with(fmt::format("image \"{}\": ", (files.folder() / "0_a.ppm").string())));
+  CHECK(
+      refused({files.pairs("a")})
+          .starts_with(fmt::format("evaluation.sets[0] \"a\": image \"{}\": ", (files.folder() / "0_a.ppm").string())));
   const std::filesystem::path damaged = files.folder() / "faces.bin";
   std::string pickle = read_file(damaged, 1 << 20);
   pickle[pickle.find("P6 20", 1000)] = 'X';
   write_file_atomically(damaged, pickle);
-  CHECK(refused({files.bin("a")}).starts_with(fmt::format("image \"{}, image 1\": ", damaged.string())));
+  CHECK(refused({drawn("d"), files.bin("a")})
+            .starts_with(fmt::format("evaluation.sets[1] \"a\": image \"{}, image 1\": ", damaged.string())));
 
   experiment = small_run();
   experiment.evaluation.every = 2;
@@ -253,6 +258,29 @@ TEST_CASE("sets that cannot be used are refused before the first step, with thei
   experiment.evaluation.every = 0;
   experiment.evaluation.keep_best = true;
   CHECK(refused({drawn("a")}) == "evaluation: keep_best: expected evaluation.every, the steps between evaluations");
+}
+
+TEST_CASE("an image of a set that is gone in a later evaluation ends the run, whose steps are saved") {
+  struct RemovesAfterFirst : RunObserver {
+    void on_step(const StepRecord& /*record*/) override { std::filesystem::remove(file); }
+    std::filesystem::path file;
+  };
+  for (const int dp : {1, 2}) {
+    const FaceFiles files;
+    const Scratch folder;
+    RemovesAfterFirst observer;
+    observer.file = files.folder() / "0_a.ppm";
+    Experiment experiment = small_run();
+    experiment.mesh.dp = dp;
+    experiment.evaluation.sets = {files.pairs("a")};
+    experiment.evaluation.every = 1;
+    const VariantResult result =
+        run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .observer = &observer});
+    CHECK(result.status == VariantResult::Status::broken_image);
+    CHECK(result.error == fmt::format("image \"{}\": no such file", observer.file.string()));
+    CHECK(result.steps.size() == 2);
+    CHECK(CheckpointFolder(folder / "checkpoint").latest() == 2);
+  }
 }
 
 TEST_CASE("a plan sends as much for its sets as the run does") {

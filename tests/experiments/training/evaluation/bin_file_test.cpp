@@ -67,6 +67,15 @@ TEST_CASE("verification sets that Python 2 and 3 and NumPy 1 and 2 wrote are rea
   CHECK(files == 30);
 }
 
+TEST_CASE("a file that is no pickle is called so, whatever it begins with") {
+  const std::string is_none =
+      "a.bin: is no Python pickle, which verification sets in one file are, such as InsightFace's lfw.bin: it begins "
+      "with ";
+  CHECK(refused_pickle("hello, this is no pickle\n") == is_none + "\"hello, this is n\"");
+  CHECK(refused_pickle("version https://git-lfs.github.com/spec/v1\n") == is_none + "\"version https://\"");
+  CHECK(refused_pickle("PK\x03\x04") == is_none + R"("PK\u0003\u0004")");
+}
+
 TEST_CASE("pickles that would execute something, or are truncated, are refused with the operation and the reason") {
   const std::string begin = "\x80\x02";
   // Pickles that would execute code in Python.
@@ -82,7 +91,7 @@ TEST_CASE("pickles that would execute something, or are truncated, are refused w
   CHECK(refused_pickle(begin + "\xFF.") == "a.bin: byte 2: the end: 0xff is not an operation of protocols 0 to 5");
   CHECK(refused_pickle("\x80\x06.") == "a.bin: byte 0: PROTO: expected a protocol from 0 to 5, got 6");
   // Truncated pickles, and pickles that announce more than they have.
-  CHECK(refused_pickle("") == "a.bin: byte 0: the end: needs 1 bytes, but 0 are left");
+  CHECK(refused_pickle("") == "a.bin: the file is empty");
   CHECK(refused_pickle(begin) == "a.bin: byte 2: the end: needs 1 bytes, but 0 are left");
   CHECK(refused_pickle(begin + "B" + u32(0xFFFFFFFF) + "abc") ==
         "a.bin: byte 2: BINBYTES: needs 4294967295 bytes, but 3 are left");
@@ -94,8 +103,8 @@ TEST_CASE("pickles that would execute something, or are truncated, are refused w
         "a.bin: byte 3: LONG_BINPUT: memo 4294967295 is too high for a file of 9 bytes");
   CHECK(refused_pickle(begin + "h\x05.") == "a.bin: byte 2: BINGET: memo 5 was never stored");
   CHECK(refused_pickle("g-1\n.") == "a.bin: byte 0: GET: memo 18446744073709551615 was never stored");
-  CHECK(refused_pickle("S'abc") == "a.bin: byte 0: STRING: its line has no end");
-  CHECK(refused_pickle("S'abc\n") == "a.bin: byte 0: STRING: expected a string in quotes, got \"'abc\"");
+  CHECK(refused_pickle("S'abc.") == "a.bin: byte 0: STRING: its line has no end");
+  CHECK(refused_pickle("S'abc\n.") == "a.bin: byte 0: STRING: expected a string in quotes, got \"'abc\"");
   CHECK(refused_pickle("S'\\x4'\n.") == "a.bin: byte 0: STRING: expected 2 hexadecimal digits, got \"4\"");
   CHECK(refused_pickle("V\\u00e\n.") == "a.bin: byte 0: UNICODE: expected 4 hexadecimal digits, got \"00e\"");
   CHECK(refused_pickle("I1x\n.") == "a.bin: byte 0: INT: expected an integer of 64 bits, got \"1x\"");
@@ -105,8 +114,8 @@ TEST_CASE("pickles that would execute something, or are truncated, are refused w
   CHECK(refused_pickle("](a.") == "a.bin: byte 2: APPEND: the stack is empty");
   CHECK(refused_pickle("NNa.") == "a.bin: byte 2: APPEND: expected a list, got None");
   CHECK(refused_pickle(begin + "NNR.") == "a.bin: byte 4: REDUCE: expected a function, got None");
-  CHECK(refused_pickle(std::string(65, '(')) == "a.bin: byte 64: MARK: more than 64 nested marks");
-  CHECK(refused_pickle(std::string(100'000, ')')) ==
+  CHECK(refused_pickle(std::string(65, '(') + ".") == "a.bin: byte 64: MARK: more than 64 nested marks");
+  CHECK(refused_pickle(std::string(99'999, ')') + ".") ==
         "a.bin: byte 78036: EMPTY_TUPLE: more than 78036 values in 100000 bytes");
 }
 

@@ -1,4 +1,4 @@
-#include "experiments/program/job.h"
+#include "experiments/program/study_in_job.h"
 
 #include <algorithm>
 

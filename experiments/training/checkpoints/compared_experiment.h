@@ -1,0 +1,20 @@
+// The parts of an experiment in which a checkpoint and the run that resumes from it are compared.
+#pragma once
+
+#include "experiments/training/experiment.h"
+
+namespace heddle {
+
+/// The experiment without the settings that may change when a run resumes: its length, what it saves and measures, and
+/// its limits.
+Experiment without_course(Experiment experiment);
+/// The experiment without its layout, which changes the results by rounding only.
+Experiment without_layout(Experiment experiment);
+/// The experiment without its classes and the data from which they are learned.
+Experiment without_head(Experiment experiment);
+/// The experiment without the places of its data, and without what is done with broken images, which may change.
+Experiment without_places(Experiment experiment);
+/// What a checkpoint is evaluated as.
+Experiment evaluated(const Experiment& experiment, Experiment learning);
+
+}  // namespace heddle
