@@ -5,7 +5,7 @@
 #include <string>
 
 #include "experiments/program/schedule/report.h"
-#include "parallel/pipeline/schedule_search.h"
+#include "parallel/pipeline/search/schedule_search.h"
 
 namespace heddle {
 

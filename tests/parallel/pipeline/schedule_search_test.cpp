@@ -1,5 +1,5 @@
 // The search: which schedules it tries, how it sorts them, and that the list scheduler's are valid.
-#include "parallel/pipeline/schedule_search.h"
+#include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 #include "framework/error.h"
 #include "parallel/pipeline/dependencies.h"
-#include "parallel/pipeline/list_scheduler.h"
+#include "parallel/pipeline/search/list_scheduler.h"
 #include "parallel/pipeline/validation.h"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/schedule_search.h"
+#include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/error.h"
-#include "parallel/pipeline/list_scheduler.h"
+#include "parallel/pipeline/search/list_scheduler.h"
 
 namespace heddle {
 
