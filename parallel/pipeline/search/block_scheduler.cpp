@@ -17,6 +17,7 @@ std::size_t at(int index) {
 
 BlockScheduler::BlockScheduler(const SchedulingProblem& problem)
     : problem_(problem),
+      rounding_(1e-9 * problem.mean_seconds()),
       input_there_(at(problem.stages()) * at(problem.micro_batches)),
       gradient_there_(input_there_.size()),
       link_free_(at(problem.ranks()) * at(problem.ranks())),
@@ -137,7 +138,7 @@ void BlockScheduler::collect(int rank, Choice& without_weights) {
 BlockScheduler::Choice BlockScheduler::best_collected() const {
   Choice best;
   for (const Choice& c : collected_)
-    if (c.begin < best.begin || (c.begin == best.begin && c.priority < best.priority)) best = c;
+    if (c.begin < best.begin - rounding_ || (c.begin <= best.begin + rounding_ && c.priority < best.priority)) best = c;
   if (rules_->order_patience <= 0 || collected_.empty()) return best;
   const StageCosts& costs = problem_.costs[at(best.stage)];
   const double latest = best.begin + rules_->order_patience *

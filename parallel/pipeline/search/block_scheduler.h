@@ -44,7 +44,7 @@ class BlockScheduler {
 
   /// Empty if there is not enough memory, or if the makespan would exceed `limit`, which saves the rest of the work.
   std::optional<Outcome> run(const BlockRules& rules, double limit = std::numeric_limits<double>::infinity());
-  /// Of the last run that gave an outcome.
+  /// Of the last run, if it gave an outcome.
   Schedule schedule() const;
   /// The number of actions that have been scheduled in all runs: a measure of the time that they took.
   std::int64_t actions_scheduled() const { return actions_scheduled_; }
@@ -82,6 +82,7 @@ class BlockScheduler {
   std::size_t cell(int stage, int micro_batch) const;
 
   const SchedulingProblem& problem_;
+  double rounding_;  // times that differ by less are the same
   const BlockRules* rules_ = nullptr;
   std::vector<double> input_there_;     // per stage and micro-batch
   std::vector<double> gradient_there_;  // the same

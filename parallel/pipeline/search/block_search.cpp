@@ -1,0 +1,182 @@
+#include "parallel/pipeline/search/block_search.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+namespace heddle {
+
+namespace {
+
+constexpr double unlimited = std::numeric_limits<double>::infinity();
+/// The number of candidates that are kept, and of those that are improved.
+constexpr std::size_t kept = 24;
+constexpr std::size_t improved = 4;
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+template <std::size_t n>
+double one_of(const std::array<double, n>& values, RandomNumbers& random) {
+  return values.at(at(random.below(static_cast<int>(n))));
+}
+
+}  // namespace
+
+BlockSearch::BlockSearch(const SchedulingProblem& problem, double stop_at)
+    : problem_(problem),
+      stop_at_(stop_at),
+      slot_(problem.mean_seconds()),
+      tolerance_(1e-9 * slot_),
+      scheduler_(problem) {}
+
+bool BlockSearch::is_better(const BlockScheduler::Outcome& a, const BlockScheduler::Outcome& b) const {
+  if (a.makespan < b.makespan - tolerance_) return true;
+  return a.makespan <= b.makespan + tolerance_ && a.sum_of_ends < b.sum_of_ends - tolerance_;
+}
+
+void BlockSearch::sort() {
+  std::stable_sort(best_.begin(), best_.end(), [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.outcome.makespan, a.outcome.sum_of_ends) < std::pair(b.outcome.makespan, b.outcome.sum_of_ends);
+  });
+}
+
+double BlockSearch::step(int from_stage, int to_stage, int down, int up, int turn) const {
+  const int from = problem_.rank_of[at(from_stage)];
+  const int to = problem_.rank_of[at(to_stage)];
+  if (from == to) return turn * slot_;
+  return (to > from ? down : up) * slot_ + problem_.transfer.latency + problem_.transfer.occupies;
+}
+
+BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
+  const int stages = problem_.stages();
+  Steps steps{.forward = std::vector<double>(at(stages)), .backward = std::vector<double>(at(stages), slot_)};
+  for (int stage = 1; stage < stages; ++stage) {
+    steps.forward[at(stage)] = step(stage - 1, stage, speeds.forward_down, speeds.forward_up, speeds.turn);
+    steps.backward[at(stage - 1)] = step(stage, stage - 1, speeds.backward_down, 1, speeds.turn);
+  }
+  return steps;
+}
+
+/// The times of the block: sums of its steps.
+void BlockSearch::place(Candidate& candidate) const {
+  const std::size_t stages = at(problem_.stages());
+  candidate.rules.forward.resize(stages);
+  candidate.rules.backward_input.resize(stages);
+  double time = 0;
+  for (std::size_t stage = 0; stage < stages; ++stage)
+    candidate.rules.forward[stage] = time += candidate.steps.forward[stage];
+  for (std::size_t stage = stages; stage-- > 0;)
+    candidate.rules.backward_input[stage] = time += candidate.steps.backward[stage];
+}
+
+void BlockSearch::try_out(Candidate candidate) {
+  place(candidate);
+  const double limit = best_.size() < kept ? unlimited : best_.back().outcome.makespan;
+  const std::optional<BlockScheduler::Outcome> outcome = scheduler_.run(candidate.rules, limit);
+  if (!outcome) return;
+  candidate.outcome = *outcome;
+  best_.push_back(std::move(candidate));
+  sort();
+  if (best_.size() > kept) best_.pop_back();
+}
+
+/// The speeds of V-Min, V-Half and V-ZB, and those between and beside them. Without turns in the placement there is
+/// one direction.
+std::vector<BlockSearch::Speeds> BlockSearch::speeds() const {
+  std::vector<Speeds> all;
+  for (const int forward_up : {1, 2})
+    for (const int turn : {1, 2})
+      for (int forward_down = 1; forward_down <= 5; ++forward_down)
+        for (int backward_down = 1; backward_down <= 5; ++backward_down)
+          all.push_back({forward_down, forward_up, backward_down, turn});
+  return all;
+}
+
+/// From no limit to a third of the ranks.
+std::vector<int> BlockSearch::warm_ups() const {
+  const int p = problem_.ranks();
+  std::vector<int> all;
+  for (const int warm_up :
+       {problem_.micro_batches, 3 * p, 2 * p, 3 * p / 2, p, 3 * p / 4, p / 2 + 1, p / 2, p / 3 + 1, p / 3})
+    if (warm_up >= 1 && warm_up <= problem_.micro_batches &&
+        std::find(all.begin(), all.end(), warm_up) == all.end())
+      all.push_back(warm_up);
+  return all;
+}
+
+void BlockSearch::try_family(std::int64_t budget) {
+  const std::int64_t end = scheduler_.actions_scheduled() + budget;
+  const double period = 3 * slot_ * static_cast<double>(problem_.stages()) / problem_.ranks();
+  for (const int warm_up : warm_ups())
+    for (const Speeds& speeds : speeds()) {
+      const Steps steps = steps_of(speeds);
+      for (const double lookahead : {unlimited, period, 0.0}) {
+        if (lookahead < unlimited && warm_up < problem_.micro_batches) continue;
+        for (const double order_patience : {0.0, 0.9})
+          for (const double patience : {0.0, 0.9}) {
+            Candidate candidate{.steps = steps, .rules = {}, .outcome = {}};
+            candidate.rules.period = period;
+            candidate.rules.lookahead = lookahead;
+            candidate.rules.warm_up = warm_up;
+            candidate.rules.patience = patience;
+            candidate.rules.order_patience = order_patience;
+            try_out(std::move(candidate));
+          }
+      }
+      if (scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_)) return;
+    }
+}
+
+void BlockSearch::adopt(const BlockSearch& other) {
+  for (const Candidate& candidate : other.best_) try_out(candidate);
+}
+
+/// Moves one of the block's times and all after it, or changes a rule.
+void BlockSearch::change(Candidate& candidate, RandomNumbers& random) const {
+  constexpr std::array patiences{0.0, 0.3, 0.5, 0.9, 1.0};
+  BlockRules& rules = candidate.rules;
+  const int what = random.below(20);
+  if (what < 17) {
+    std::vector<double>& steps = what < 9 ? candidate.steps.forward : candidate.steps.backward;
+    steps[at(random.below(problem_.stages()))] += 0.5 * (random.below(9) - 4) * slot_;
+  } else if (what == 17) {
+    rules.lookahead = random.below(2) == 0 ? unlimited : 0.25 * random.below(13) * rules.period;
+  } else if (what == 18) {
+    (random.below(2) == 0 ? rules.patience : rules.order_patience) = one_of(patiences, random);
+  } else if (random.below(2) == 0) {
+    rules.warm_up = 1 + random.below(3 * problem_.ranks());
+  } else {
+    rules.weight_delay = random.below(3) > 0 ? unlimited : random.below(20) * slot_;
+  }
+}
+
+void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
+  if (!found()) return;
+  const std::int64_t end = scheduler_.actions_scheduled() + budget;
+  // Candidates from all of those kept, because the best are often the same schedule.
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < improved; ++i) chosen.push_back(i * best_.size() / improved);
+  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end; ++turn) {
+    Candidate& current = best_[chosen[turn % improved]];
+    Candidate changed = current;
+    for (int changes = 1 + random.below(3); changes > 0; --changes) change(changed, random);
+    place(changed);
+    const auto outcome = scheduler_.run(changed.rules, current.outcome.makespan + tolerance_);
+    if (!outcome || is_better(current.outcome, *outcome)) continue;
+    changed.outcome = *outcome;
+    current = std::move(changed);
+    if (current.outcome.makespan <= stop_at_ + tolerance_) break;
+  }
+  sort();
+}
+
+Schedule BlockSearch::schedule() {
+  scheduler_.run(best_.front().rules);
+  return scheduler_.schedule();
+}
+
+}  // namespace heddle

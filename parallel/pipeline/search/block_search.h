@@ -1,0 +1,67 @@
+// The search over building blocks: the published family first, then changes at random to the best of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/pipeline/search/block_scheduler.h"
+#include "parallel/pipeline/search/random_numbers.h"
+
+namespace heddle {
+
+class BlockSearch {
+ public:
+  /// Ends at the makespan `stop_at`, which cannot be beaten.
+  BlockSearch(const SchedulingProblem& problem, double stop_at);
+
+  /// Tries blocks whose micro-batch moves from rank to rank at even speeds: down and up the ranks, forward and backward
+  /// (Qi et al. 2024), with several ways of executing them. Schedules about `budget` actions.
+  void try_family(std::int64_t budget);
+  /// Changes the times and rules of the best ones as long as they become no worse.
+  void improve(std::int64_t budget, RandomNumbers& random);
+  /// Starts from these rules, too, which another number of micro-batches has found.
+  void adopt(const BlockSearch& other);
+
+  bool found() const { return !best_.empty(); }
+  double makespan() const { return best_.front().outcome.makespan; }
+  Schedule schedule();
+
+ private:
+  /// The time from one stage to the next; the first element of `forward` and the last of `backward` are not used.
+  struct Steps {
+    std::vector<double> forward;
+    std::vector<double> backward;
+  };
+  /// In units of a third of the time that a stage computes for a micro-batch.
+  struct Speeds {
+    int forward_down;
+    int forward_up;
+    int backward_down;
+    int turn;
+  };
+  struct Candidate {
+    Steps steps;
+    BlockRules rules;
+    BlockScheduler::Outcome outcome;
+  };
+
+  std::vector<Speeds> speeds() const;
+  std::vector<int> warm_ups() const;
+  Steps steps_of(const Speeds& speeds) const;
+  double step(int from_stage, int to_stage, int down, int up, int turn) const;
+  void place(Candidate& candidate) const;
+  void try_out(Candidate candidate);
+  void change(Candidate& candidate, RandomNumbers& random) const;
+  bool is_better(const BlockScheduler::Outcome& a, const BlockScheduler::Outcome& b) const;
+  void sort();
+
+  const SchedulingProblem& problem_;
+  double stop_at_;
+  double slot_;       // the mean time of an action
+  double tolerance_;  // times that differ by less are the same
+  BlockScheduler scheduler_;
+  std::vector<Candidate> best_;
+};
+
+}  // namespace heddle
