@@ -15,13 +15,9 @@ constexpr double unlimited = std::numeric_limits<double>::infinity();
 constexpr std::size_t kept = 24;
 constexpr std::size_t improved = 4;
 
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
 template <std::size_t n>
 double one_of(const std::array<double, n>& values, RandomNumbers& random) {
-  return values.at(at(random.below(static_cast<int>(n))));
+  return values.at(at_index(random.below(static_cast<int>(n))));
 }
 
 }  // namespace
@@ -45,25 +41,25 @@ void BlockSearch::sort() {
 }
 
 double BlockSearch::step(int from_stage, int to_stage, int down, int up, int turn) const {
-  const int from = problem_.rank_of[at(from_stage)];
-  const int to = problem_.rank_of[at(to_stage)];
+  const int from = problem_.rank_of[at_index(from_stage)];
+  const int to = problem_.rank_of[at_index(to_stage)];
   if (from == to) return turn * slot_;
   return (to > from ? down : up) * slot_ + problem_.transfer.latency + problem_.transfer.occupies;
 }
 
 BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
   const int stages = problem_.stages();
-  Steps steps{.forward = std::vector<double>(at(stages)), .backward = std::vector<double>(at(stages), slot_)};
+  Steps steps{.forward = std::vector<double>(at_index(stages)), .backward = std::vector<double>(at_index(stages), slot_)};
   for (int stage = 1; stage < stages; ++stage) {
-    steps.forward[at(stage)] = step(stage - 1, stage, speeds.forward_down, speeds.forward_up, speeds.turn);
-    steps.backward[at(stage - 1)] = step(stage, stage - 1, speeds.backward_down, 1, speeds.turn);
+    steps.forward[at_index(stage)] = step(stage - 1, stage, speeds.forward_down, speeds.forward_up, speeds.turn);
+    steps.backward[at_index(stage - 1)] = step(stage, stage - 1, speeds.backward_down, 1, speeds.turn);
   }
   return steps;
 }
 
 /// The times of the block: sums of its steps.
 void BlockSearch::place(Candidate& candidate) const {
-  const std::size_t stages = at(problem_.stages());
+  const std::size_t stages = at_index(problem_.stages());
   candidate.rules.forward.resize(stages);
   candidate.rules.backward_input.resize(stages);
   double time = 0;
@@ -142,7 +138,7 @@ void BlockSearch::change(Candidate& candidate, RandomNumbers& random) const {
   const int what = random.below(20);
   if (what < 17) {
     std::vector<double>& steps = what < 9 ? candidate.steps.forward : candidate.steps.backward;
-    steps[at(random.below(problem_.stages()))] += 0.5 * (random.below(9) - 4) * slot_;
+    steps[at_index(random.below(problem_.stages()))] += 0.5 * (random.below(9) - 4) * slot_;
   } else if (what == 17) {
     rules.lookahead = random.below(2) == 0 ? unlimited : 0.25 * random.below(13) * rules.period;
   } else if (what == 18) {

@@ -1,7 +1,6 @@
 #include "parallel/pipeline/search/problem.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 
 namespace heddle {
@@ -22,11 +21,11 @@ SchedulingProblem scheduling_problem(int micro_batches, std::vector<int> rank_of
                             .stages_of = {},
                             .work = {}};
   const int ranks = *std::max_element(problem.rank_of.begin(), problem.rank_of.end()) + 1;
-  problem.stages_of.resize(static_cast<std::size_t>(ranks));
-  problem.work.resize(static_cast<std::size_t>(ranks));
+  problem.stages_of.resize(at_index(ranks));
+  problem.work.resize(at_index(ranks));
   for (int stage = 0; stage < problem.stages(); ++stage) {
-    const auto rank = static_cast<std::size_t>(problem.rank_of[static_cast<std::size_t>(stage)]);
-    const StageCosts& c = problem.costs[static_cast<std::size_t>(stage)];
+    const auto rank = at_index(problem.rank_of[at_index(stage)]);
+    const StageCosts& c = problem.costs[at_index(stage)];
     problem.stages_of[rank].push_back(stage);
     problem.work[rank] += micro_batches * (c.forward + c.backward_input + c.backward_weight);
   }

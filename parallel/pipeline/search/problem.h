@@ -1,12 +1,18 @@
 // What the schedulers of the search are given: which rank has which stage, the costs, and the memory.
 #pragma once
 
+#include <cstddef>
 #include <limits>
 #include <vector>
 
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {
+
+/// An index of a vector.
+constexpr std::size_t at_index(int index) {
+  return static_cast<std::size_t>(index);
+}
 
 struct SchedulingProblem {
   int micro_batches = 1;

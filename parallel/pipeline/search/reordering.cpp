@@ -16,26 +16,22 @@ constexpr int farthest = 8;
 /// Of the average end of the ranks, in what is minimized: it tells schedules of equal makespan apart.
 constexpr double weight_of_ends = 0.05;
 
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
 /// The times of a schedule whose actions are numbered.
 class Timing {
  public:
   explicit Timing(const SchedulingProblem& problem)
       : problem_(problem),
         cells_(problem.stages() * problem.micro_batches),
-        arrivals_(at(2 * cells_)),
-        seconds_(at(3 * cells_)),
-        waits_for_(at(3 * cells_)),
-        link_free_(at(problem.ranks()) * at(problem.ranks())),
-        free_(at(problem.ranks())),
-        next_(at(problem.ranks())),
-        is_queued_(at(problem.ranks())) {
+        arrivals_(at_index(2 * cells_)),
+        seconds_(at_index(3 * cells_)),
+        waits_for_(at_index(3 * cells_)),
+        link_free_(at_index(problem.ranks()) * at_index(problem.ranks())),
+        free_(at_index(problem.ranks())),
+        next_(at_index(problem.ranks())),
+        is_queued_(at_index(problem.ranks())) {
     for (int action = 0; action < 3 * cells_; ++action) {
-      const StageCosts& costs = problem.costs[at(stage(action))];
-      seconds_[at(action)] = action < cells_       ? costs.forward
+      const StageCosts& costs = problem.costs[at_index(stage(action))];
+      seconds_[at_index(action)] = action < cells_       ? costs.forward
                              : action < 2 * cells_ ? costs.backward_input
                                                    : costs.backward_weight;
     }
@@ -52,7 +48,7 @@ class Timing {
     constexpr ActionKind kinds[] = {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight};
     return {kinds[kind(number)], stage(number), micro_batch(number)};
   }
-  int rank(int action) const { return problem_.rank_of[at(stage(action))]; }
+  int rank(int action) const { return problem_.rank_of[at_index(stage(action))]; }
 
   /// False if the lists cannot be executed or take longer than `limit`.
   bool run(const std::vector<std::vector<int>>& lists, double limit) {
@@ -60,8 +56,8 @@ class Timing {
     while (!queue_.empty()) {
       const int rank = queue_.back();
       queue_.pop_back();
-      is_queued_[at(rank)] = false;
-      if (!advance(rank, lists[at(rank)], limit)) return false;
+      is_queued_[at_index(rank)] = false;
+      if (!advance(rank, lists[at_index(rank)], limit)) return false;
     }
     if (left_ > 0) return false;
     makespan_ = *std::max_element(free_.begin(), free_.end());
@@ -73,9 +69,9 @@ class Timing {
 
   double makespan() const { return makespan_; }
   double cost() const { return cost_; }
-  double end_of(int rank) const { return free_[at(rank)]; }
+  double end_of(int rank) const { return free_[at_index(rank)]; }
   /// The action whose result this one waits for; -1 if it waits for its rank.
-  int waits_for(int action) const { return waits_for_[at(action)]; }
+  int waits_for(int action) const { return waits_for_[at_index(action)]; }
   std::int64_t actions_timed() const { return actions_timed_; }
 
  private:
@@ -88,30 +84,30 @@ class Timing {
     left_ = 0;
     queue_.clear();
     for (int rank = problem_.ranks() - 1; rank >= 0; --rank) {
-      free_[at(rank)] = 0;
-      next_[at(rank)] = 0;
-      is_queued_[at(rank)] = true;
+      free_[at_index(rank)] = 0;
+      next_[at_index(rank)] = 0;
+      is_queued_[at_index(rank)] = true;
       queue_.push_back(rank);
-      left_ += static_cast<int>(lists[at(rank)].size());
+      left_ += static_cast<int>(lists[at_index(rank)].size());
     }
     work_left_ = problem_.work;
   }
 
   /// When the input of an F or the gradient of an I arrives. A W follows its I, which is on the same rank: the order of
   /// the list ensures it.
-  double there(int action) const { return action < 2 * cells_ ? arrivals_[at(action)] : 0; }
+  double there(int action) const { return action < 2 * cells_ ? arrivals_[at_index(action)] : 0; }
 
   bool advance(int rank, const std::vector<int>& list, double limit) {
-    int& next = next_[at(rank)];
-    double& free = free_[at(rank)];
+    int& next = next_[at_index(rank)];
+    double& free = free_[at_index(rank)];
     for (; next < static_cast<int>(list.size()); ++next) {
-      const int action = list[at(next)];
+      const int action = list[at_index(next)];
       const double arrival = there(action);
       if (arrival == not_yet) return true;
-      waits_for_[at(action)] = arrival > free ? source(action) : -1;
-      free = std::max(free, arrival) + seconds_[at(action)];
-      double& work_left = work_left_[at(rank)];
-      work_left -= seconds_[at(action)];
+      waits_for_[at_index(action)] = arrival > free ? source(action) : -1;
+      free = std::max(free, arrival) + seconds_[at_index(action)];
+      double& work_left = work_left_[at_index(rank)];
+      work_left -= seconds_[at_index(action)];
       if (free + work_left > limit) return false;
       ++actions_timed_;
       --left_;
@@ -129,22 +125,22 @@ class Timing {
     const int s = stage(action);
     if (kind(action) == 2 || (kind(action) == 1 && s == 0)) return;
     if (kind(action) == 0 && s == problem_.stages() - 1) {
-      arrivals_[at(action + cells_)] = free_[at(rank)];
+      arrivals_[at_index(action + cells_)] = free_[at_index(rank)];
       return;
     }
     const int to_stage = kind(action) == 0 ? s + 1 : s - 1;
-    const int to_rank = problem_.rank_of[at(to_stage)];
-    double arrival = free_[at(rank)];
+    const int to_rank = problem_.rank_of[at_index(to_stage)];
+    double arrival = free_[at_index(rank)];
     if (to_rank != rank) {
-      double& link_free = link_free_[at(rank) * free_.size() + at(to_rank)];
+      double& link_free = link_free_[at_index(rank) * free_.size() + at_index(to_rank)];
       link_free = std::max(link_free, arrival) + problem_.transfer.occupies;
       arrival = link_free + problem_.transfer.latency;
-      if (!is_queued_[at(to_rank)]) {
-        is_queued_[at(to_rank)] = true;
+      if (!is_queued_[at_index(to_rank)]) {
+        is_queued_[at_index(to_rank)] = true;
         queue_.push_back(to_rank);
       }
     }
-    arrivals_[at(action + (to_stage - s) * problem_.micro_batches)] = arrival;
+    arrivals_[at_index(action + (to_stage - s) * problem_.micro_batches)] = arrival;
   }
 
   const SchedulingProblem& problem_;
@@ -167,11 +163,16 @@ class Timing {
 class Annealing {
  public:
   Annealing(const SchedulingProblem& problem, const Schedule& schedule, RandomNumbers& random)
-      : problem_(problem), random_(random), timing_(problem), where_(3 * schedule.rank_of.size() * at(schedule.micro_batches)) {
+      : problem_(problem), random_(random), timing_(problem), where_(3 * schedule.rank_of.size() * at_index(schedule.micro_batches)) {
     for (const std::vector<Action>& list : schedule.ranks) {
       std::vector<int>& numbers = lists_.emplace_back();
       for (const Action& action : list) numbers.push_back(timing_.number(action));
     }
+  }
+
+  double makespan() {
+    timing_.run(lists_, std::numeric_limits<double>::infinity());
+    return timing_.makespan();
   }
 
   Reordered run(const Reordering& how) {
@@ -215,11 +216,11 @@ class Annealing {
   Move any_move() {
     if (critical_.empty() || random_.below(4) == 0) {
       const int rank = random_.below(problem_.ranks());
-      const int from = random_.below(static_cast<int>(lists_[at(rank)].size()));
+      const int from = random_.below(static_cast<int>(lists_[at_index(rank)].size()));
       const int distance = 1 + random_.below(farthest);
       return {rank, from, random_.below(2) == 0 ? from - distance : from + distance};
     }
-    const auto [rank, position] = critical_[at(random_.below(static_cast<int>(critical_.size())))];
+    const auto [rank, position] = critical_[at_index(random_.below(static_cast<int>(critical_.size())))];
     if (random_.below(3) == 0) return {rank, position, position - 1};
     const int distance = random_.below(farthest);
     if (random_.below(2) == 0) return {rank, position, position - 1 - distance};
@@ -227,19 +228,19 @@ class Annealing {
   }
 
   bool apply(const Move& move) {
-    std::vector<int>& list = lists_[at(move.rank)];
+    std::vector<int>& list = lists_[at_index(move.rank)];
     if (move.to < 0 || move.to >= static_cast<int>(list.size()) || move.to == move.from) return false;
-    const int moved = list[at(move.from)];
+    const int moved = list[at_index(move.from)];
     const int step = move.to < move.from ? -1 : 1;
     for (int i = move.from + step; i != move.to + step; i += step)
-      if (!may_pass(moved, list[at(i)])) return false;
+      if (!may_pass(moved, list[at_index(i)])) return false;
     shift(list, move.from, move.to);
     if (fits(move.rank)) return true;
     undo(move);
     return false;
   }
 
-  void undo(const Move& move) { shift(lists_[at(move.rank)], move.to, move.from); }
+  void undo(const Move& move) { shift(lists_[at_index(move.rank)], move.to, move.from); }
 
   static void shift(std::vector<int>& list, int from, int to) {
     const auto begin = list.begin();
@@ -257,8 +258,8 @@ class Annealing {
 
   bool fits(int rank) const {
     double held = 0;
-    for (const int action : lists_[at(rank)]) {
-      const StageCosts& costs = problem_.costs[at(timing_.stage(action))];
+    for (const int action : lists_[at_index(rank)]) {
+      const StageCosts& costs = problem_.costs[at_index(timing_.stage(action))];
       const int kind = timing_.kind(action);
       held += kind == 0 ? costs.activations : kind == 1 ? costs.weight_inputs - costs.activations : -costs.weight_inputs;
       if (held > problem_.most_held()) return false;
@@ -272,8 +273,8 @@ class Annealing {
     int action = -1;
     int candidates = 0;
     for (int rank = 0; rank < problem_.ranks(); ++rank) {
-      const std::vector<int>& list = lists_[at(rank)];
-      for (std::size_t i = 0; i < list.size(); ++i) where_[at(list[i])] = static_cast<int>(i);
+      const std::vector<int>& list = lists_[at_index(rank)];
+      for (std::size_t i = 0; i < list.size(); ++i) where_[at_index(list[i])] = static_cast<int>(i);
       if (list.empty() || timing_.end_of(rank) < timing_.makespan()) continue;
       if (random_.below(++candidates) == 0) action = list.back();
     }
@@ -283,10 +284,10 @@ class Annealing {
         continue;
       }
       const int rank = timing_.rank(action);
-      const int position = where_[at(action)];
+      const int position = where_[at_index(action)];
       if (position == 0) return;
       critical_.emplace_back(rank, position);
-      action = lists_[at(rank)][at(position - 1)];
+      action = lists_[at_index(rank)][at_index(position - 1)];
     }
   }
 
@@ -309,6 +310,11 @@ class Annealing {
 };
 
 }  // namespace
+
+double makespan_of(const SchedulingProblem& problem, const Schedule& schedule) {
+  RandomNumbers unused(0);
+  return Annealing(problem, schedule, unused).makespan();
+}
 
 Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
                   RandomNumbers& random) {
