@@ -105,7 +105,7 @@ BlockScheduler::Room BlockScheduler::room(int rank, std::size_t chunk) const {
 void BlockScheduler::collect(int rank, Choice& without_weights) {
   collected_.clear();
   const double free = ranks_[at_index(rank)].free;
-  const double latest = earliest_in_block(rank) + rules_->lookahead;
+  const double latest = rules_->lookahead == not_possible ? not_possible : earliest_in_block(rank) + rules_->lookahead;
   const std::vector<int>& stages = problem_.stages_of[at_index(rank)];
   for (std::size_t chunk = 0; chunk < stages.size(); ++chunk) {
     const int stage = stages[chunk];
@@ -137,8 +137,8 @@ BlockScheduler::Choice BlockScheduler::best_collected() const {
     if (c.begin < best.begin - rounding_ || (c.begin <= best.begin + rounding_ && c.priority < best.priority)) best = c;
   if (rules_->order_patience <= 0 || collected_.empty()) return best;
   const StageCosts& costs = problem_.costs[at_index(best.stage)];
-  const double latest = best.begin + rules_->order_patience *
-                                         (best.kind == ActionKind::forward ? costs.forward : costs.backward_input);
+  const double latest =
+      best.begin + rules_->order_patience * (best.kind == ActionKind::forward ? costs.forward : costs.backward_input);
   for (const Choice& c : collected_)
     if (c.priority < best.priority && c.begin <= latest) best = c;
   return best;

@@ -49,7 +49,8 @@ double BlockSearch::step(int from_stage, int to_stage, int down, int up, int tur
 
 BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
   const int stages = problem_.stages();
-  Steps steps{.forward = std::vector<double>(at_index(stages)), .backward = std::vector<double>(at_index(stages), slot_)};
+  Steps steps{.forward = std::vector<double>(at_index(stages)),
+              .backward = std::vector<double>(at_index(stages), slot_)};
   for (int stage = 1; stage < stages; ++stage) {
     steps.forward[at_index(stage)] = step(stage - 1, stage, speeds.forward_down, speeds.forward_up, speeds.turn);
     steps.backward[at_index(stage - 1)] = step(stage, stage - 1, speeds.backward_down, 1, speeds.turn);
@@ -98,8 +99,7 @@ std::vector<int> BlockSearch::warm_ups() const {
   std::vector<int> all;
   for (const int warm_up :
        {problem_.micro_batches, 3 * p, 2 * p, 3 * p / 2, p, 3 * p / 4, p / 2 + 1, p / 2, p / 3 + 1, p / 3})
-    if (warm_up >= 1 && warm_up <= problem_.micro_batches &&
-        std::find(all.begin(), all.end(), warm_up) == all.end())
+    if (warm_up >= 1 && warm_up <= problem_.micro_batches && std::find(all.begin(), all.end(), warm_up) == all.end())
       all.push_back(warm_up);
   return all;
 }

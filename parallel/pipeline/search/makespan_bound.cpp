@@ -13,26 +13,29 @@ namespace {
 
 constexpr double no_bound = std::numeric_limits<double>::infinity();
 
-/// The times of a micro-batch that waits for nobody: when each of its actions begins, and the time from the action's end
-/// to the end of the last one that must follow.
+/// The times of a micro-batch that waits for nobody: when each of its actions begins, and the time from the action's
+/// end to the end of the last one that must follow.
 struct LoneMicroBatch {
   explicit LoneMicroBatch(const SchedulingProblem& problem)
       : forward(at_index(problem.stages())), backward(forward), after_forward(forward), after_backward(forward) {
     const int last = problem.stages() - 1;
     const auto hop = [&](int a, int b) {
-      return problem.rank_of[at_index(a)] == problem.rank_of[at_index(b)] ? 0
-                                                              : problem.transfer.occupies + problem.transfer.latency;
+      return problem.rank_of[at_index(a)] == problem.rank_of[at_index(b)]
+                 ? 0
+                 : problem.transfer.occupies + problem.transfer.latency;
     };
     const std::vector<StageCosts>& costs = problem.costs;
-    for (int s = 1; s <= last; ++s) forward[at_index(s)] = forward[at_index(s - 1)] + costs[at_index(s - 1)].forward + hop(s - 1, s);
+    for (int s = 1; s <= last; ++s)
+      forward[at_index(s)] = forward[at_index(s - 1)] + costs[at_index(s - 1)].forward + hop(s - 1, s);
     backward[at_index(last)] = forward[at_index(last)] + costs[at_index(last)].forward;
     for (int s = last - 1; s >= 0; --s)
       backward[at_index(s)] = backward[at_index(s + 1)] + costs[at_index(s + 1)].backward_input + hop(s + 1, s);
     for (int s = 0; s <= last; ++s) {
       after_backward[at_index(s)] = costs[at_index(s)].backward_weight;
       if (s > 0)
-        after_backward[at_index(s)] = std::max(after_backward[at_index(s)],
-                                         hop(s, s - 1) + costs[at_index(s - 1)].backward_input + after_backward[at_index(s - 1)]);
+        after_backward[at_index(s)] =
+            std::max(after_backward[at_index(s)],
+                     hop(s, s - 1) + costs[at_index(s - 1)].backward_input + after_backward[at_index(s - 1)]);
     }
     after_forward[at_index(last)] = costs[at_index(last)].backward_input + after_backward[at_index(last)];
     for (int s = last - 1; s >= 0; --s)
@@ -51,8 +54,8 @@ struct MachineJob {
   double after = 0;
 };
 
-/// The least makespan of a machine whose jobs may be interrupted: of those that may run, the one with most left after it
-/// (Jackson 1955, Carlier 1982).
+/// The least makespan of a machine whose jobs may be interrupted: of those that may run, the one with most left after
+/// it (Jackson 1955, Carlier 1982).
 double one_machine(std::vector<MachineJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const MachineJob& a, const MachineJob& b) { return a.begin < b.begin; });
   const auto is_less_urgent = [](const MachineJob& a, const MachineJob& b) { return a.after < b.after; };
@@ -86,7 +89,11 @@ struct IdleWindow {
 class BoundedRank {
  public:
   BoundedRank(const SchedulingProblem& problem, const LoneMicroBatch& alone, int rank)
-      : problem_(problem), alone_(alone), rank_(rank), stages_(problem.stages_of[at_index(rank)]), memory_(usable_memory()) {}
+      : problem_(problem),
+        alone_(alone),
+        rank_(rank),
+        stages_(problem.stages_of[at_index(rank)]),
+        memory_(usable_memory()) {}
 
   double bound() const {
     if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.most_held()) return no_bound;
@@ -151,7 +158,8 @@ class BoundedRank {
   double work_beyond(std::size_t chunks) const {
     const double each = sum(chunks, [](const StageCosts& c) { return c.activations; });
     double micro_batches = problem_.micro_batches;
-    if (each > 0 && memory_ < no_bound) micro_batches = std::min(micro_batches, std::floor(problem_.most_held() / each));
+    if (each > 0 && memory_ < no_bound)
+      micro_batches = std::min(micro_batches, std::floor(problem_.most_held() / each));
     double one = 0;
     for (std::size_t k = chunks; k < stages_.size(); ++k)
       one += costs(k).forward + costs(k).backward_input + costs(k).backward_weight;

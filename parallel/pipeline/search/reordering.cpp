@@ -32,8 +32,8 @@ class Timing {
     for (int action = 0; action < 3 * cells_; ++action) {
       const StageCosts& costs = problem.costs[at_index(stage(action))];
       seconds_[at_index(action)] = action < cells_       ? costs.forward
-                             : action < 2 * cells_ ? costs.backward_input
-                                                   : costs.backward_weight;
+                                   : action < 2 * cells_ ? costs.backward_input
+                                                         : costs.backward_weight;
     }
   }
 
@@ -163,7 +163,10 @@ class Timing {
 class Annealing {
  public:
   Annealing(const SchedulingProblem& problem, const Schedule& schedule, RandomNumbers& random)
-      : problem_(problem), random_(random), timing_(problem), where_(3 * schedule.rank_of.size() * at_index(schedule.micro_batches)) {
+      : problem_(problem),
+        random_(random),
+        timing_(problem),
+        where_(3 * schedule.rank_of.size() * at_index(schedule.micro_batches)) {
     for (const std::vector<Action>& list : schedule.ranks) {
       std::vector<int>& numbers = lists_.emplace_back();
       for (const Action& action : list) numbers.push_back(timing_.number(action));
@@ -261,7 +264,9 @@ class Annealing {
     for (const int action : lists_[at_index(rank)]) {
       const StageCosts& costs = problem_.costs[at_index(timing_.stage(action))];
       const int kind = timing_.kind(action);
-      held += kind == 0 ? costs.activations : kind == 1 ? costs.weight_inputs - costs.activations : -costs.weight_inputs;
+      held += kind == 0   ? costs.activations
+              : kind == 1 ? costs.weight_inputs - costs.activations
+                          : -costs.weight_inputs;
       if (held > problem_.most_held()) return false;
     }
     return true;

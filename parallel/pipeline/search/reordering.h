@@ -26,8 +26,8 @@ struct Reordered {
 /// The makespan of a schedule that can be executed, of F, I and W: what `simulate` gives, without its checks.
 double makespan_of(const SchedulingProblem& problem, const Schedule& schedule);
 
-/// A schedule that takes at most as long and fits as well. `schedule` has F, I and W, in every stage in the order of the
-/// micro-batches, can be executed, and fits into the problem's memory.
+/// A schedule that takes at most as long and fits as well. `schedule` has F, I and W, in every stage in the order of
+/// the micro-batches, can be executed, and fits into the problem's memory.
 Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
                   RandomNumbers& random);
 

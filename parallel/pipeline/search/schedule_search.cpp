@@ -22,9 +22,9 @@ StageCosts scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-/// The effort of a search: the numbers of actions that are scheduled at most, in all and for each one of a schedule. It is
-/// not a time, so that the same search gives the same result on every machine.
-constexpr double max_actions = 6e7;
+/// The effort of a search: the numbers of actions that are scheduled at most, in all and for each one of a schedule. It
+/// is not a time, so that the same search gives the same result on every machine.
+constexpr double max_actions = 5e7;
 constexpr double most_schedulings = 4e4;
 /// The number of placements that are searched to the end.
 constexpr std::size_t finalists = 4;
@@ -115,10 +115,10 @@ class Search {
   void add_placement(int micro_batches, std::string_view name, std::vector<int> rank_of, int chunks) {
     const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
     const SimulationCosts costs = costs_of(space_, {.micro_batches = micro_batches, .rank_of = rank_of, .ranks = {}});
-    placements_.push_back({name, shape,
-                           PlacementSearch(scheduling_problem(
-                               micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
-                               space_.memory.value_or(std::numeric_limits<double>::infinity())))});
+    placements_.push_back(
+        {name, shape,
+         PlacementSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
+                                            space_.memory.value_or(std::numeric_limits<double>::infinity())))});
   }
 
   static double best_of(const Placement& placement) {
@@ -126,24 +126,29 @@ class Search {
     return best ? best->makespan : std::numeric_limits<double>::infinity();
   }
 
-  /// All placements a little, then the best ones to the end. One that cannot beat what has been found is left as it is.
+  /// All placements a little, those with the smallest bound first, then the best ones to the end. One that cannot beat
+  /// what has been found is left out.
   void search_placements() {
     double cells = 0;
-    double least = std::numeric_limits<double>::infinity();
-    for (const Placement& placement : placements_) {
-      cells = std::max(cells, 3.0 * placement.search.problem().stages() * placement.shape.micro_batches);
-      least = std::min(least, placement.search.bound());
-    }
-    const double actions = std::min(max_actions, most_schedulings * cells);
-    for (Placement& placement : placements_)
-      placement.search.begin(static_cast<std::int64_t>(0.3 * actions / static_cast<double>(placements_.size())));
     std::vector<Placement*> order;
-    for (Placement& placement : placements_) order.push_back(&placement);
+    for (Placement& placement : placements_) {
+      cells = std::max(cells, 3.0 * placement.search.problem().stages() * placement.shape.micro_batches);
+      order.push_back(&placement);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Placement* a, const Placement* b) { return a->search.bound() < b->search.bound(); });
+    const double actions = std::min(max_actions, most_schedulings * cells);
+    double best = std::numeric_limits<double>::infinity();
+    for (Placement* const placement : order) {
+      if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;
+      placement->search.begin(static_cast<std::int64_t>(0.3 * actions / static_cast<double>(order.size())));
+      best = std::min(best, best_of(*placement));
+    }
     std::stable_sort(order.begin(), order.end(),
                      [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
     RandomNumbers random(1);
     for (std::size_t i = 0; i < std::min(finalists, order.size()); ++i) {
-      if (best_of(*order[0]) <= least + rounding_ / space_.micro_batches) return;
+      if (order[i]->search.bound() >= best_of(*order[0]) - rounding_ / space_.micro_batches) continue;
       order[i]->search.go_on(static_cast<std::int64_t>(0.7 * actions / finalists), random);
     }
   }

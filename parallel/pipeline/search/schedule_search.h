@@ -1,5 +1,5 @@
-// Searches for the best schedule under a bound on memory, among all named ones and those made for the given costs: by list
-// scheduling, by repeating building blocks, and by reordering the best of them.
+// Searches for the best schedule under a bound on memory, among all named ones and those made for the given costs: by
+// list scheduling, by repeating building blocks, and by reordering the best of them.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,8 @@ struct SearchSpace {
 
 struct WeighedSchedule {
   /// `zb_v`, or for one that the search made `searched, warm-up 5` (list scheduling), `searched, block` (a building
-  /// block repeated) or `searched, reordered`; with folded stages `searched, V, ..`, with more folds `searched, waves, ..`.
+  /// block repeated) or `searched, reordered`; with folded stages `searched, V, ..`, with more folds `searched, waves,
+  /// ..`.
   std::string name;
   ScheduleShape shape;
   bool is_named = true;
@@ -41,11 +42,11 @@ struct WeighedSchedule {
 };
 
 struct SearchResult {
-  /// The best schedules first: those that fit, sorted by makespan, then those that do not fit, sorted by memory; of equal
-  /// ones the named ones come first.
+  /// The best schedules first: those that fit, sorted by makespan, then those that do not fit, sorted by memory; of
+  /// equal ones the named ones come first.
   std::vector<WeighedSchedule> schedules;
-  /// No schedule that fits has a smaller makespan, with any of the placements of stages and numbers of micro-batches that
-  /// are searched (see makespan_bound). Infinity if none can fit.
+  /// No schedule that fits has a smaller makespan, with any of the placements of stages and numbers of micro-batches
+  /// that are searched (see makespan_bound). Infinity if none can fit.
   double bound = 0;
 };
 

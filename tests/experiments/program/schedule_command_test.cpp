@@ -242,8 +242,8 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
         "heddle: gpipe: expected 1 chunk, got 2\n");
   CHECK(refused("schedule zb_h2 --stages 4 --micro-batches 4") ==
         "heddle: zb_h2: expected at least 7 micro-batches for 4 ranks, got 4\n");
-  CHECK(refused("schedule interleaved --stages 4 --micro-batches 6 --chunks 2") ==
-        "heddle: interleaved: expected a multiple of 4 micro-batches for 4 ranks, got 6\n");
+  CHECK(refused("schedule interleaved --stages 4 --micro-batches 11 --chunks 2") ==
+        "heddle: interleaved: expected a multiple of 2 micro-batches, for 2 rounds over 4 ranks, got 11\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 0") ==
         "heddle: --chunks: expected an integer from 1 to 1024, got 0\n");
   CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1000000") ==

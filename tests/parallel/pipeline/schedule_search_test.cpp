@@ -56,7 +56,7 @@ TEST_CASE("every schedule of the search can be executed, in the order of the mic
   searched.transfer = {.latency = 0.5, .occupies = 0.25};
   for (const std::optional<double> memory : {std::optional<double>{}, std::optional<double>{3}}) {
     searched.memory = memory;
-    for (const WeighedSchedule& w : search_schedules(searched)) {
+    for (const WeighedSchedule& w : search_schedules(searched).schedules) {
       CAPTURE(w.name);
       CHECK(!validate(w.schedule));
       CHECK(visits_in_order(w.schedule));
@@ -73,7 +73,7 @@ TEST_CASE("every schedule of the search can be executed, in the order of the mic
 TEST_CASE("schedules that fit come first, sorted by time; then those that do not fit, sorted by memory") {
   SearchSpace searched = space(4, 8);
   searched.memory = 3;
-  const std::vector<WeighedSchedule> weighed = search_schedules(searched);
+  const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
   bool fits = true;
   for (std::size_t i = 0; i < weighed.size(); ++i) {
     CHECK((fits || !weighed[i].fits));
@@ -87,7 +87,7 @@ TEST_CASE("schedules that fit come first, sorted by time; then those that do not
 }
 
 TEST_CASE("all named schedules are compared, with every number of stages that they take") {
-  const std::vector<WeighedSchedule> weighed = search_schedules(space(2, 4));
+  const std::vector<WeighedSchedule> weighed = search_schedules(space(2, 4)).schedules;
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
     CHECK(find(weighed, type.name, 4, std::max(1, type.min_chunks)) != nullptr);
@@ -95,14 +95,14 @@ TEST_CASE("all named schedules are compared, with every number of stages that th
   for (int chunks = 1; chunks <= 4; ++chunks) CHECK(find(weighed, "looped_bfs", 4, chunks) != nullptr);
   SearchSpace one_stage = space(2, 4);
   one_stage.max_chunks = 1;
-  for (const WeighedSchedule& w : search_schedules(one_stage)) CHECK(w.shape.chunks == 1);
+  for (const WeighedSchedule& w : search_schedules(one_stage).schedules) CHECK(w.shape.chunks == 1);
 }
 
 TEST_CASE("different numbers of micro-batches have the costs of the step's samples") {
   SearchSpace searched = space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
   searched.max_micro_batches = 8;
   searched.transfer = {.latency = 1, .occupies = 1};
-  const std::vector<WeighedSchedule> weighed = search_schedules(searched);
+  const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
   const auto gpipe = [&](int m) { return find(weighed, "gpipe", m, 1); };
   REQUIRE((gpipe(2) && gpipe(4) && gpipe(8)));
   CHECK(find(weighed, "gpipe", 3, 1) == nullptr);
@@ -116,7 +116,7 @@ TEST_CASE("different numbers of micro-batches have the costs of the step's sampl
 
 TEST_CASE("the searched schedule is the faster one where no named one knows the costs, or the memory") {
   const auto gain = [](const SearchSpace& searched) {
-    const std::vector<WeighedSchedule> weighed = search_schedules(searched);
+    const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
     REQUIRE(best(weighed, false).fits);
     return 1 - best(weighed, false).makespan / best(weighed, true).makespan;
   };
@@ -131,25 +131,25 @@ TEST_CASE("the searched schedule is the faster one where no named one knows the 
 TEST_CASE("if a named schedule is the best, it comes first") {
   SearchSpace searched = space(8, 32);
   searched.memory = 4;
-  CHECK(search_schedules(searched).front().name == "v_min");
+  CHECK(search_schedules(searched).schedules.front().name == "v_min");
   searched.memory.reset();
   searched.max_chunks = 1;
-  CHECK(search_schedules(searched).front().is_named);
+  CHECK(search_schedules(searched).schedules.front().is_named);
 }
 
 TEST_CASE("two searches give the same result") {
   const auto names = [] {
     std::vector<std::string> all;
-    for (const WeighedSchedule& w : search_schedules(space(4, 8))) all.push_back(w.name);
+    for (const WeighedSchedule& w : search_schedules(space(4, 8)).schedules) all.push_back(w.name);
     return all;
   };
   CHECK(names() == names());
 }
 
 TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
-  CHECK(search_schedules(space(1, 1)).front().makespan == 3);
+  CHECK(search_schedules(space(1, 1)).schedules.front().makespan == 3);
   const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
-  CHECK(search_schedules(space(2, 2, nothing)).front().makespan == 0);
+  CHECK(search_schedules(space(2, 2, nothing)).schedules.front().makespan == 0);
   CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)),
                        "search: expected at least 1 stage and 1 micro-batch, got 0 and 1", InputError);
   SearchSpace deep = space(16, 64);
