@@ -34,8 +34,9 @@ bool BlockSearch::is_better(const BlockScheduler::Outcome& a, const BlockSchedul
   return a.makespan <= b.makespan + tolerance_ && a.sum_of_ends < b.sum_of_ends - tolerance_;
 }
 
-void BlockSearch::sort() {
-  std::stable_sort(best_.begin(), best_.end(), [](const Candidate& a, const Candidate& b) {
+void BlockSearch::sort(std::size_t first) {
+  const auto end = best_.begin() + static_cast<std::ptrdiff_t>(std::min(first, best_.size()));
+  std::stable_sort(best_.begin(), end, [](const Candidate& a, const Candidate& b) {
     return std::pair(a.outcome.makespan, a.outcome.sum_of_ends) < std::pair(b.outcome.makespan, b.outcome.sum_of_ends);
   });
 }
@@ -77,7 +78,7 @@ void BlockSearch::try_out(Candidate candidate) {
   if (!outcome) return;
   candidate.outcome = *outcome;
   best_.push_back(std::move(candidate));
-  sort();
+  sort(best_.size());
   if (best_.size() > kept) best_.pop_back();
 }
 
@@ -153,11 +154,12 @@ void BlockSearch::change(Candidate& candidate, RandomNumbers& random) const {
 void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
   if (!found()) return;
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
-  // Candidates from all of those kept, because the best are often the same schedule.
-  std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < improved; ++i) chosen.push_back(i * best_.size() / improved);
+  // From all of those kept, because the best are often the same schedule. They stay in front: the best one is among
+  // them.
+  const std::size_t count = std::min(improved, best_.size());
+  for (std::size_t i = 1; i < count; ++i) std::swap(best_[i], best_[i * best_.size() / count]);
   for (std::size_t turn = 0; scheduler_.actions_scheduled() < end; ++turn) {
-    Candidate& current = best_[chosen[turn % improved]];
+    Candidate& current = best_[turn % count];
     Candidate changed = current;
     for (int changes = 1 + random.below(3); changes > 0; --changes) change(changed, random);
     place(changed);
@@ -167,11 +169,11 @@ void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
     current = std::move(changed);
     if (current.outcome.makespan <= stop_at_ + tolerance_) break;
   }
-  sort();
+  sort(count);
 }
 
-Schedule BlockSearch::schedule() {
-  scheduler_.run(best_.front().rules);
+Schedule BlockSearch::schedule(std::size_t candidate) {
+  scheduler_.run(best_.at(candidate).rules);
   return scheduler_.schedule();
 }
 

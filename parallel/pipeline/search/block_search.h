@@ -25,7 +25,9 @@ class BlockSearch {
 
   bool found() const { return !best_.empty(); }
   double makespan() const { return best_.front().outcome.makespan; }
-  Schedule schedule();
+  /// The number of candidates that are kept: the best one first, then others that were improved.
+  std::size_t size() const { return best_.size(); }
+  Schedule schedule(std::size_t candidate = 0);
 
  private:
   /// The time from one stage to the next; the first element of `forward` and the last of `backward` are not used.
@@ -54,7 +56,7 @@ class BlockSearch {
   void try_out(Candidate candidate);
   void change(Candidate& candidate, RandomNumbers& random) const;
   bool is_better(const BlockScheduler::Outcome& a, const BlockScheduler::Outcome& b) const;
-  void sort();
+  void sort(std::size_t first);
 
   const SchedulingProblem& problem_;
   double stop_at_;

@@ -15,6 +15,8 @@ namespace {
 
 /// The number of warm-ups that are tried with the list scheduler.
 constexpr int max_warm_ups = 24;
+/// The number of schedules that are reordered.
+constexpr std::size_t max_starts = 3;
 
 SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro_batches) {
   return scheduling_problem(micro_batches, problem.rank_of, problem.costs, problem.transfer, problem.memory);
@@ -85,10 +87,18 @@ void PlacementSearch::go_on(std::int64_t actions, RandomNumbers& random) {
   blocks_->improve(short_blocks_ ? actions / 6 : actions / 2, random);
   take_block();
   if (is_finished()) return;
+  reorder_best(actions / 2, random);
+}
+
+/// From several schedules, because each one leads to other places.
+void PlacementSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
   std::vector<Schedule> starts{best_->schedule};
-  if (best_->how != "block" && blocks_->found()) starts.push_back(blocks_->schedule());
+  for (std::size_t i = 0; i < blocks_->size() && starts.size() < max_starts; ++i)
+    if (Schedule start = blocks_->schedule(i); std::find(starts.begin(), starts.end(), start) == starts.end())
+      starts.push_back(std::move(start));
   for (const Schedule& start : starts) {
-    const Reordering how{.budget = actions / 2 / static_cast<std::int64_t>(starts.size()), .stop_at = bound_};
+    if (is_finished()) return;
+    const Reordering how{.budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_};
     Reordered reordered = reorder(*problem_, start, how, random);
     take("reordered", reordered.makespan, std::move(reordered.schedule));
   }

@@ -34,6 +34,7 @@ class PlacementSearch {
  private:
   void try_lists();
   void take_block();
+  void reorder_best(std::int64_t actions, RandomNumbers& random);
   void take(std::string how, double makespan, Schedule schedule);
 
   std::unique_ptr<SchedulingProblem> problem_;

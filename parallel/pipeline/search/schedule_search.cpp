@@ -1,6 +1,7 @@
 #include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -24,10 +25,10 @@ StageCosts scaled(StageCosts costs, double factor) {
 
 /// The effort of a search: the numbers of actions that are scheduled at most, in all and for each one of a schedule. It
 /// is not a time, so that the same search gives the same result on every machine.
-constexpr double max_actions = 5e7;
-constexpr double most_schedulings = 4e4;
-/// The number of placements that are searched to the end.
-constexpr std::size_t finalists = 4;
+constexpr double max_actions = 4e7;
+constexpr double most_schedulings = 1.5e5;
+/// After a first look at all placements, the number of the best ones that are searched, and their share of the effort.
+constexpr std::array<std::pair<std::size_t, double>, 2> rounds{{{4, 0.35}, {2, 0.35}}};
 
 /// The divisors and multiples that are tried.
 std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
@@ -144,12 +145,14 @@ class Search {
       placement->search.begin(static_cast<std::int64_t>(0.3 * actions / static_cast<double>(order.size())));
       best = std::min(best, best_of(*placement));
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
     RandomNumbers random(1);
-    for (std::size_t i = 0; i < std::min(finalists, order.size()); ++i) {
-      if (order[i]->search.bound() >= best_of(*order[0]) - rounding_ / space_.micro_batches) continue;
-      order[i]->search.go_on(static_cast<std::int64_t>(0.7 * actions / finalists), random);
+    for (const auto& [count, share] : rounds) {
+      std::stable_sort(order.begin(), order.end(),
+                       [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
+      for (std::size_t i = 0; i < std::min(count, order.size()); ++i) {
+        if (order[i]->search.bound() >= best_of(*order[0]) - rounding_ / space_.micro_batches) continue;
+        order[i]->search.go_on(static_cast<std::int64_t>(share * actions / static_cast<double>(count)), random);
+      }
     }
   }
 
