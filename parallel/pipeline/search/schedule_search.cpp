@@ -138,7 +138,7 @@ class Search {
     }
     std::stable_sort(order.begin(), order.end(),
                      [](const Placement* a, const Placement* b) { return a->search.bound() < b->search.bound(); });
-    const double actions = std::min(max_actions, most_schedulings * cells);
+    const double actions = space_.effort * std::min(max_actions, most_schedulings * cells);
     double best = std::numeric_limits<double>::infinity();
     for (Placement* const placement : order) {
       if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;

@@ -25,6 +25,8 @@ struct SearchSpace {
   TransferCosts transfer;
   /// A bound on every rank's peak_memory.
   std::optional<double> memory;
+  /// How much is tried: 1 takes a few seconds with 8 ranks and 32 micro-batches.
+  double effort = 1;
 };
 
 struct WeighedSchedule {

@@ -2,6 +2,7 @@
 #include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -20,6 +21,7 @@ SearchSpace space(int ranks, int micro_batches, const StageCosts& costs = {}) {
   space.micro_batches = micro_batches;
   space.max_micro_batches = micro_batches;
   space.costs = costs;
+  space.effort = 0.02;  // enough for what is checked here
   return space;
 }
 
@@ -130,11 +132,38 @@ TEST_CASE("the searched schedule is the faster one where no named one knows the 
 
 TEST_CASE("if a named schedule is the best, it comes first") {
   SearchSpace searched = space(8, 32);
-  searched.memory = 4;
-  CHECK(search_schedules(searched).schedules.front().name == "v_min");
-  searched.memory.reset();
   searched.max_chunks = 1;
   CHECK(search_schedules(searched).schedules.front().is_named);
+}
+
+TEST_CASE("short of memory, blocks and reordering beat the other ways to make a schedule") {
+  SearchSpace searched = space(8, 32);
+  searched.max_chunks = 2;
+  for (const auto& [memory, most] : {std::pair(4.0, 107.5), std::pair(5.0, 104.5), std::pair(6.0, 101.5)}) {
+    CAPTURE(memory);
+    searched.memory = memory;
+    const WeighedSchedule best = search_schedules(searched).schedules.front();
+    CHECK(best.makespan <= most);
+    CHECK((best.name.ends_with(", block") || best.name.ends_with(", reordered")));
+  }
+}
+
+TEST_CASE("no schedule that fits is below the bound, and none is left to find where one reaches it") {
+  for (const double memory : {2.0, 3.0, 4.0, 8.0})
+    for (const StageCosts& costs :
+         {StageCosts{}, StageCosts{.forward = 3, .backward_input = 4, .backward_weight = 2}}) {
+      CAPTURE(memory);
+      SearchSpace searched = space(4, 8, costs);
+      searched.memory = memory;
+      searched.transfer.latency = 0.25;
+      const SearchResult result = search_schedules(searched);
+      CHECK(result.schedules.front().fits);
+      CHECK(result.bound >= 8 * (costs.forward + costs.backward_input + costs.backward_weight));
+      for (const WeighedSchedule& w : result.schedules)
+        if (w.fits) CHECK(w.makespan >= result.bound * (1 - 1e-9));
+    }
+  const SearchResult roomy = search_schedules(space(4, 8));
+  CHECK(roomy.schedules.front().makespan == doctest::Approx(roomy.bound));
 }
 
 TEST_CASE("two searches give the same result") {

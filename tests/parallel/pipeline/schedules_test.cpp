@@ -11,6 +11,7 @@
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
+#include "tests/support/files/source_folder.h"
 
 using namespace heddle;
 
@@ -69,7 +70,7 @@ TEST_CASE("schedule: several stages per rank, separate weight parts, and overlap
 
 TEST_CASE(
     "schedule: interleaved and interleaved_zb are PyTorch's, also where the ranks do not divide the micro-batches") {
-  std::istringstream file(read_file(HEDDLE_SOURCE_DIR "/tests/parallel/pipeline/files/torch_orders.csv", 1 << 20));
+  std::istringstream file(read_file(test::source_folder() / "tests/parallel/pipeline/files/torch_orders.csv", 1 << 20));
   // `# interleaved 4 10 2` (ranks, micro-batches, chunks), then one line per rank, or `refused`.
   std::string line;
   int schedules = 0;
