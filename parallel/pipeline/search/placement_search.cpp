@@ -96,9 +96,12 @@ void PlacementSearch::reorder_best(std::int64_t actions, RandomNumbers& random) 
   for (std::size_t i = 0; i < blocks_->size() && starts.size() < max_starts; ++i)
     if (Schedule start = blocks_->schedule(i); std::find(starts.begin(), starts.end(), start) == starts.end())
       starts.push_back(std::move(start));
+  double temperature = 0.3;
   for (const Schedule& start : starts) {
     if (is_finished()) return;
-    const Reordering how{.budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_};
+    const Reordering how{
+        .budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_, .temperature = temperature};
+    temperature *= 2;
     Reordered reordered = reorder(*problem_, start, how, random);
     take("reordered", reordered.makespan, std::move(reordered.schedule));
   }

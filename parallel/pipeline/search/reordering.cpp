@@ -209,48 +209,53 @@ class Annealing {
   }
 
  private:
-  /// The action at `from` goes to `to`.
+  /// `length` actions, of which the first is at `from`, go to `to`.
   struct Move {
     int rank = 0;
     int from = 0;
     int to = 0;
+    int length = 1;
   };
 
   Move any_move() {
+    // Where memory is short, only an I and its W together may come before an F.
+    const int length = random_.below(3) > 0 ? 1 : 2 + random_.below(2);
     if (critical_.empty() || random_.below(4) == 0) {
       const int rank = random_.below(problem_.ranks());
       const int from = random_.below(static_cast<int>(lists_[at_index(rank)].size()));
       const int distance = 1 + random_.below(farthest);
-      return {rank, from, random_.below(2) == 0 ? from - distance : from + distance};
+      return {rank, from, random_.below(2) == 0 ? from - distance : from + distance, length};
     }
     const auto [rank, position] = critical_[at_index(random_.below(static_cast<int>(critical_.size())))];
-    if (random_.below(3) == 0) return {rank, position, position - 1};
+    if (random_.below(3) == 0) return {rank, position, position - 1, length};
     const int distance = random_.below(farthest);
-    if (random_.below(2) == 0) return {rank, position, position - 1 - distance};
-    return {rank, position - 1, position + distance};
+    if (random_.below(2) == 0) return {rank, position, position - 1 - distance, length};
+    return {rank, position - length, position - length + 1 + distance, length};
   }
 
   bool apply(const Move& move) {
     std::vector<int>& list = lists_[at_index(move.rank)];
-    if (move.to < 0 || move.to >= static_cast<int>(list.size()) || move.to == move.from) return false;
-    const int moved = list[at_index(move.from)];
-    const int step = move.to < move.from ? -1 : 1;
-    for (int i = move.from + step; i != move.to + step; i += step)
-      if (!may_pass(moved, list[at_index(i)])) return false;
-    shift(list, move.from, move.to);
+    const int last = static_cast<int>(list.size()) - move.length;
+    if (std::min(move.from, move.to) < 0 || std::max(move.from, move.to) > last || move.to == move.from) return false;
+    const int begin = move.to < move.from ? move.to : move.from + move.length;
+    const int end = move.to < move.from ? move.from : move.to + move.length;
+    for (int moved = move.from; moved < move.from + move.length; ++moved)
+      for (int passed = begin; passed < end; ++passed)
+        if (!may_pass(list[at_index(moved)], list[at_index(passed)])) return false;
+    shift(list, move.from, move.to, move.length);
     if (fits(move.rank)) return true;
     undo(move);
     return false;
   }
 
-  void undo(const Move& move) { shift(lists_[at_index(move.rank)], move.to, move.from); }
+  void undo(const Move& move) { shift(lists_[at_index(move.rank)], move.to, move.from, move.length); }
 
-  static void shift(std::vector<int>& list, int from, int to) {
+  static void shift(std::vector<int>& list, int from, int to, int length) {
     const auto begin = list.begin();
     if (to < from)
-      std::rotate(begin + to, begin + from, begin + from + 1);
+      std::rotate(begin + to, begin + from, begin + from + length);
     else
-      std::rotate(begin + from, begin + from + 1, begin + to + 1);
+      std::rotate(begin + from, begin + from + length, begin + to + length);
   }
 
   /// The order of a stage's micro-batches, and of a micro-batch's F, I and W, stays as it is.

@@ -1,5 +1,5 @@
-// Local search over the order of a schedule's actions: simulated annealing that moves one action of a rank at a time,
-// mostly on the critical path. It finds the waits that no rule of a list scheduler would choose.
+// Local search over the order of a schedule's actions: simulated annealing that moves up to three actions of a rank at
+// a time, mostly on the critical path. It finds the waits that no rule of a list scheduler would choose.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ StageCosts scaled(StageCosts costs, double factor) {
 /// The effort of a search: the numbers of actions that are scheduled at most, in all and for each one of a schedule. It
 /// is not a time, so that the same search gives the same result on every machine.
 constexpr double max_actions = 4e7;
-constexpr double most_schedulings = 1.5e5;
+constexpr double most_schedulings = 4e5;
 /// After a first look at all placements, the number of the best ones that are searched, and their share of the effort.
 constexpr std::array<std::pair<std::size_t, double>, 2> rounds{{{4, 0.35}, {2, 0.35}}};
 
