@@ -97,7 +97,7 @@ class BoundedRank {
 
   double bound() const {
     if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.most_held()) return no_bound;
-    return std::max({one_machine(jobs()), idle_at_both_ends(), occupied_memory()});
+    return idle_at_both_ends(std::max(one_machine(jobs()), occupied_memory()));
   }
 
  private:
@@ -209,12 +209,16 @@ class BoundedRank {
     return windows;
   }
 
-  double idle_at_both_ends() const {
+  /// `least` is a bound already: two windows that are not longer do not overlap.
+  double idle_at_both_ends(double least) const {
     const double work = problem_.work[at_index(rank_)];
-    double best = work;
+    double best = least;
     for (const IdleWindow& first : windows_at_begin())
-      for (const IdleWindow& last : windows_at_end())
-        best = std::max(best, std::min(first.seconds + last.seconds, work + first.idle + last.idle));
+      for (const IdleWindow& last : windows_at_end()) {
+        const double with_idle = work + first.idle + last.idle;
+        const double together = first.seconds + last.seconds;
+        best = std::max(best, together <= least ? with_idle : std::min(together, with_idle));
+      }
     return best;
   }
 
