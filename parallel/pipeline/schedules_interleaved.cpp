@@ -97,7 +97,8 @@ Schedule looped_bfs(const ScheduleShape& shape) {
 /// its gaps. With one stage per rank it has zb_h1's bubble and memory; the inputs of r weight parts of a stage wait on
 /// rank r.
 ///
-///   0: x
+///   0: F0 F1 f0 f1    i0 w0 F2 i1 w1 F3 I0 W0 f2 I1 W1 f3 i2 w2 i3 w3 I2 W2 I3 W3
+///   1:    F0 F1 f0 i0 f1 i1 w0 F2 I0 w1 F3 I1 W0 f2 i2 W1 f3 i3 w2 I2 w3 I3 W2 W3
 Schedule interleaved_zb(const ScheduleShape& shape) {
   return interleaved_zero_bubble(shape, micro_batches_per_round("interleaved_zb", shape), 1);
 }
