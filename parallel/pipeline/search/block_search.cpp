@@ -26,6 +26,7 @@ BlockSearch::BlockSearch(const SchedulingProblem& problem, double stop_at)
     : problem_(problem),
       stop_at_(stop_at),
       slot_(problem.mean_seconds()),
+      period_(3 * slot_ * static_cast<double>(problem.stages()) / problem.ranks()),
       tolerance_(1e-9 * slot_),
       scheduler_(problem) {}
 
@@ -50,11 +51,16 @@ double BlockSearch::step(int from_stage, int to_stage, int down, int up, int tur
 
 BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
   const int stages = problem_.stages();
+  const auto part = [&](int a, int b) {
+    const int rank = std::min(problem_.rank_of[at_index(a)], problem_.rank_of[at_index(b)]);
+    return rank < speeds.changes_at ? std::size_t{0} : std::size_t{1};
+  };
   Steps steps{.forward = std::vector<double>(at_index(stages)),
               .backward = std::vector<double>(at_index(stages), slot_)};
   for (int stage = 1; stage < stages; ++stage) {
-    steps.forward[at_index(stage)] = step(stage - 1, stage, speeds.forward_down, speeds.forward_up, speeds.turn);
-    steps.backward[at_index(stage - 1)] = step(stage, stage - 1, speeds.backward_down, 1, speeds.turn);
+    const std::size_t i = part(stage - 1, stage);
+    steps.forward[at_index(stage)] = step(stage - 1, stage, speeds.forward_down.at(i), speeds.forward_up, speeds.turn);
+    steps.backward[at_index(stage - 1)] = step(stage, stage - 1, speeds.backward_down.at(i), 1, speeds.turn);
   }
   return steps;
 }
@@ -82,50 +88,54 @@ void BlockSearch::try_out(Candidate candidate) {
   if (best_.size() > kept) best_.pop_back();
 }
 
-/// The speeds of V-Min, V-Half and V-ZB, and those between and beside them. Without turns in the placement there is
-/// one direction.
-std::vector<BlockSearch::Speeds> BlockSearch::speeds() const {
-  std::vector<Speeds> all;
-  for (const int forward_up : {1, 2})
-    for (const int turn : {1, 2})
-      for (int forward_down = 1; forward_down <= 5; ++forward_down)
-        for (int backward_down = 1; backward_down <= 5; ++backward_down)
-          all.push_back({forward_down, forward_up, backward_down, turn});
+/// With the even speeds of V-Min, V-Half, V-ZB and those between them.
+std::vector<BlockSearch::Candidate> BlockSearch::simplest() const {
+  std::vector<Candidate> all;
+  for (const double lookahead : {unlimited, period_, 0.0})
+    for (const double order_patience : {0.0, 0.9})
+      for (int down = 1; down <= 5; ++down)
+        for (const int turn : {1, 2}) {
+          Candidate candidate{
+              .steps = steps_of({.forward_down = {down, down}, .backward_down = {down, down}, .turn = turn}),
+              .rules = {},
+              .outcome = {}};
+          candidate.rules.lookahead = lookahead;
+          candidate.rules.order_patience = order_patience;
+          all.push_back(std::move(candidate));
+        }
   return all;
 }
 
-/// From no limit to a third of the ranks.
-std::vector<int> BlockSearch::warm_ups() const {
+BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
+  constexpr std::array patiences{0.0, 0.9};
   const int p = problem_.ranks();
-  std::vector<int> all;
-  for (const int warm_up :
-       {problem_.micro_batches, 3 * p, 2 * p, 3 * p / 2, p, 3 * p / 4, p / 2 + 1, p / 2, p / 3 + 1, p / 3})
-    if (warm_up >= 1 && warm_up <= problem_.micro_batches && std::find(all.begin(), all.end(), warm_up) == all.end())
-      all.push_back(warm_up);
-  return all;
+  Speeds speeds{.changes_at = random.below(p), .forward_up = 1 + random.below(2), .turn = 1 + random.below(2)};
+  speeds.forward_down[0] = 1 + random.below(5);
+  speeds.forward_down[1] = 1 + random.below(speeds.forward_down[0]);
+  speeds.backward_down = speeds.forward_down;
+  if (random.below(2) == 0) speeds.backward_down = {1 + random.below(5), 1 + random.below(5)};
+  Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
+  BlockRules& rules = candidate.rules;
+  if (random.below(2) == 0) rules.warm_up = 1 + p / 3 + random.below(2 * p);
+  if (random.below(2) == 0) rules.lookahead = 0.5 * random.below(7) * period_;
+  rules.patience = one_of(patiences, random);
+  rules.order_patience = one_of(patiences, random);
+  return candidate;
 }
 
-void BlockSearch::try_family(std::int64_t budget) {
+void BlockSearch::try_family(std::int64_t budget, RandomNumbers& random) {
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
-  const double period = 3 * slot_ * static_cast<double>(problem_.stages()) / problem_.ranks();
-  for (const int warm_up : warm_ups())
-    for (const Speeds& speeds : speeds()) {
-      const Steps steps = steps_of(speeds);
-      for (const double lookahead : {unlimited, period, 0.0}) {
-        if (lookahead < unlimited && warm_up < problem_.micro_batches) continue;
-        for (const double order_patience : {0.0, 0.9})
-          for (const double patience : {0.0, 0.9}) {
-            Candidate candidate{.steps = steps, .rules = {}, .outcome = {}};
-            candidate.rules.period = period;
-            candidate.rules.lookahead = lookahead;
-            candidate.rules.warm_up = warm_up;
-            candidate.rules.patience = patience;
-            candidate.rules.order_patience = order_patience;
-            try_out(std::move(candidate));
-          }
-      }
-      if (scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_)) return;
-    }
+  const auto is_over = [&] {
+    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_);
+  };
+  const auto try_with_period = [&](Candidate candidate) {
+    candidate.rules.period = period_;
+    try_out(std::move(candidate));
+  };
+  for (Candidate& candidate : simplest())
+    if (!is_over()) try_with_period(std::move(candidate));
+  // Runs that end before their first action are not free, either.
+  for (std::int64_t tries = 0; tries < budget && !is_over(); ++tries) try_with_period(any_of_family(random));
 }
 
 void BlockSearch::adopt(const BlockSearch& other) {

@@ -1,6 +1,7 @@
 // The search over building blocks: the published family first, then changes at random to the best of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -15,9 +16,10 @@ class BlockSearch {
   /// Ends at the makespan `stop_at`, which cannot be beaten.
   BlockSearch(const SchedulingProblem& problem, double stop_at);
 
-  /// Tries blocks whose micro-batch moves from rank to rank at even speeds: down and up the ranks, forward and backward
-  /// (Qi et al. 2024), with several ways of executing them. Schedules about `budget` actions.
-  void try_family(std::int64_t budget);
+  /// Tries blocks whose micro-batch moves from rank to rank at even speeds, down the ranks at two of them one after the
+  /// other (Qi et al. 2024), with several ways of executing them: the simplest ones first, then others at random.
+  /// Schedules about `budget` actions.
+  void try_family(std::int64_t budget, RandomNumbers& random);
   /// Changes the times and rules of the best ones as long as they become no worse.
   void improve(std::int64_t budget, RandomNumbers& random);
   /// Starts from these rules, too, which another number of micro-batches has found.
@@ -35,12 +37,13 @@ class BlockSearch {
     std::vector<double> forward;
     std::vector<double> backward;
   };
-  /// In units of a third of the time that a stage computes for a micro-batch.
+  /// In units of the mean time of an action. Down the ranks the first `changes_at` ranks have the first speed.
   struct Speeds {
-    int forward_down;
-    int forward_up;
-    int backward_down;
-    int turn;
+    std::array<int, 2> forward_down{1, 1};
+    std::array<int, 2> backward_down{1, 1};
+    int changes_at = 0;
+    int forward_up = 1;
+    int turn = 1;
   };
   struct Candidate {
     Steps steps;
@@ -48,8 +51,8 @@ class BlockSearch {
     BlockScheduler::Outcome outcome;
   };
 
-  std::vector<Speeds> speeds() const;
-  std::vector<int> warm_ups() const;
+  std::vector<Candidate> simplest() const;
+  Candidate any_of_family(RandomNumbers& random) const;
   Steps steps_of(const Speeds& speeds) const;
   double step(int from_stage, int to_stage, int down, int up, int turn) const;
   void place(Candidate& candidate) const;
@@ -61,6 +64,7 @@ class BlockSearch {
   const SchedulingProblem& problem_;
   double stop_at_;
   double slot_;       // the mean time of an action
+  double period_;     // the time that a rank computes for a micro-batch
   double tolerance_;  // times that differ by less are the same
   BlockScheduler scheduler_;
   std::vector<Candidate> best_;

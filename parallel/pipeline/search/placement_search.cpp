@@ -65,15 +65,15 @@ void PlacementSearch::take_block() {
   if (!best_ || makespan < best_->makespan - tolerance_) take("block", makespan, blocks_->schedule());
 }
 
-void PlacementSearch::begin(std::int64_t actions) {
+void PlacementSearch::begin(std::int64_t actions, RandomNumbers& random) {
   if (bound_ == std::numeric_limits<double>::infinity()) return;
   try_lists();
   if (is_finished()) return;
   if (short_blocks_) {
-    short_blocks_->try_family(actions);
+    short_blocks_->try_family(actions, random);
     blocks_->adopt(*short_blocks_);
   } else {
-    blocks_->try_family(actions);
+    blocks_->try_family(actions, random);
   }
   take_block();
 }

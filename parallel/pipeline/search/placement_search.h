@@ -27,7 +27,7 @@ class PlacementSearch {
   const std::optional<Found>& best() const { return best_; }
 
   /// The list scheduler with all of its rules, and the family of building blocks.
-  void begin(std::int64_t actions);
+  void begin(std::int64_t actions, RandomNumbers& random);
   /// Better blocks, and reordering. Takes about the time of scheduling `actions` actions.
   void go_on(std::int64_t actions, RandomNumbers& random);
 

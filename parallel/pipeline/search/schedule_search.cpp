@@ -23,10 +23,12 @@ StageCosts scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-/// The effort of a search: the numbers of actions that are scheduled at most, in all and for each one of a schedule. It
-/// is not a time, so that the same search gives the same result on every machine.
+/// The effort of a search: the number of actions that are scheduled, and bounds on how often a whole schedule is. It is
+/// not a time, so that the same search gives the same result on every machine.
 constexpr double max_actions = 4e7;
 constexpr double most_schedulings = 4e5;
+constexpr double least_schedulings = 1e4;
+
 /// After a first look at all placements, the number of the best ones that are searched, and their share of the effort.
 constexpr std::array<std::pair<std::size_t, double>, 2> rounds{{{4, 0.35}, {2, 0.35}}};
 
@@ -138,14 +140,16 @@ class Search {
     }
     std::stable_sort(order.begin(), order.end(),
                      [](const Placement* a, const Placement* b) { return a->search.bound() < b->search.bound(); });
-    const double actions = space_.effort * std::min(max_actions, most_schedulings * cells);
+    const double actions =
+        space_.effort * std::min(std::max(max_actions, least_schedulings * cells), most_schedulings * cells);
+    const double usual_placements = std::max(7.0, static_cast<double>(order.size()) / 3);
+    RandomNumbers random(1);
     double best = std::numeric_limits<double>::infinity();
     for (Placement* const placement : order) {
       if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;
-      placement->search.begin(static_cast<std::int64_t>(0.3 * actions / static_cast<double>(order.size())));
+      placement->search.begin(static_cast<std::int64_t>(0.3 * actions / usual_placements), random);
       best = std::min(best, best_of(*placement));
     }
-    RandomNumbers random(1);
     for (const auto& [count, share] : rounds) {
       std::stable_sort(order.begin(), order.end(),
                        [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
