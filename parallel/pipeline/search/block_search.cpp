@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -42,11 +43,12 @@ void BlockSearch::sort(std::size_t first) {
   });
 }
 
-double BlockSearch::step(int from_stage, int to_stage, int down, int up, int turn) const {
+double BlockSearch::step(int from_stage, int to_stage, int down, int up, int turn, bool with_transfer) const {
   const int from = problem_.rank_of[at_index(from_stage)];
   const int to = problem_.rank_of[at_index(to_stage)];
   if (from == to) return turn * slot_;
-  return (to > from ? down : up) * slot_ + problem_.transfer.latency + problem_.transfer.occupies;
+  const double steps = (to > from ? down : up) * slot_;
+  return with_transfer ? steps + problem_.transfer.latency + problem_.transfer.occupies : steps;
 }
 
 BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
@@ -59,9 +61,12 @@ BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
               .backward = std::vector<double>(at_index(stages), slot_)};
   for (int stage = 1; stage < stages; ++stage) {
     const std::size_t i = part(stage - 1, stage);
-    steps.forward[at_index(stage)] = step(stage - 1, stage, speeds.forward_down.at(i), speeds.forward_up, speeds.turn);
-    steps.backward[at_index(stage - 1)] = step(stage, stage - 1, speeds.backward_down.at(i), 1, speeds.turn);
+    steps.forward[at_index(stage)] = step(stage - 1, stage, speeds.forward_down.at(i), speeds.forward_up,
+                                          speeds.forward_turn, speeds.with_transfers);
+    steps.backward[at_index(stage - 1)] =
+        step(stage, stage - 1, speeds.backward_down.at(i), 1, speeds.backward_turn, speeds.with_transfers);
   }
+  steps.backward.back() = speeds.last * slot_;
   return steps;
 }
 
@@ -95,10 +100,9 @@ std::vector<BlockSearch::Candidate> BlockSearch::simplest() const {
     for (const double order_patience : {0.0, 0.9})
       for (int down = 1; down <= 5; ++down)
         for (const int turn : {1, 2}) {
-          Candidate candidate{
-              .steps = steps_of({.forward_down = {down, down}, .backward_down = {down, down}, .turn = turn}),
-              .rules = {},
-              .outcome = {}};
+          const Speeds speeds{
+              .forward_down = {down, down}, .backward_down = {down, down}, .forward_turn = turn, .backward_turn = turn};
+          Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
           candidate.rules.lookahead = lookahead;
           candidate.rules.order_patience = order_patience;
           all.push_back(std::move(candidate));
@@ -106,10 +110,58 @@ std::vector<BlockSearch::Candidate> BlockSearch::simplest() const {
   return all;
 }
 
+/// Whether a rank would have to do two F or I at once when blocks follow each other, if each action took one slot.
+bool BlockSearch::collides(const Speeds& speeds) const {
+  const Steps steps = steps_of(speeds);
+  const int slots = 3 * problem_.stages() / problem_.ranks();
+  std::vector<char> taken(at_index(slots * problem_.ranks()));
+  double time = 0;
+  const auto takes_free_slot = [&](int stage) {
+    const int slot = static_cast<int>(std::lround(time / slot_)) % slots;
+    return std::exchange(taken[at_index(problem_.rank_of[at_index(stage)] * slots + slot)], 1) == 0;
+  };
+  for (int stage = 0; stage < problem_.stages(); ++stage) {
+    time += steps.forward[at_index(stage)];
+    if (!takes_free_slot(stage)) return true;
+  }
+  for (int stage = problem_.stages() - 1; stage >= 0; --stage) {
+    time += steps.backward[at_index(stage)];
+    if (!takes_free_slot(stage)) return true;
+  }
+  return false;
+}
+
+/// The published blocks: as even as the simplest ones, and executed in their order.
+std::vector<BlockSearch::Candidate> BlockSearch::without_collisions() const {
+  std::vector<Candidate> all;
+  for (int down = 1; down <= 5; ++down)
+    for (int phases = 0; phases < 216 && slot_ > 0; ++phases) {
+      const Speeds speeds{.forward_down = {down, down},
+                          .backward_down = {down, down},
+                          .forward_turn = 1 + phases % 6,
+                          .backward_turn = 1 + phases / 6 % 6,
+                          .last = 1 + phases / 36,
+                          .with_transfers = false};
+      if (collides(speeds)) continue;
+      for (const double weight_delay : {unlimited, 2 * slot_}) {
+        Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
+        candidate.rules.lookahead = 0;
+        candidate.rules.weight_delay = weight_delay;
+        all.push_back(std::move(candidate));
+      }
+    }
+  return all;
+}
+
 BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
   constexpr std::array patiences{0.0, 0.9};
   const int p = problem_.ranks();
-  Speeds speeds{.changes_at = random.below(p), .forward_up = 1 + random.below(2), .turn = 1 + random.below(2)};
+  Speeds speeds{.changes_at = random.below(p),
+                .forward_up = 1 + (random.below(4) == 0 ? 1 : 0),
+                .forward_turn = 1 + random.below(6),
+                .backward_turn = 1 + random.below(6),
+                .last = 1 + random.below(6),
+                .with_transfers = random.below(2) == 0};
   speeds.forward_down[0] = 1 + random.below(5);
   speeds.forward_down[1] = 1 + random.below(speeds.forward_down[0]);
   speeds.backward_down = speeds.forward_down;
@@ -117,9 +169,10 @@ BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
   Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
   BlockRules& rules = candidate.rules;
   if (random.below(2) == 0) rules.warm_up = 1 + p / 3 + random.below(2 * p);
-  if (random.below(2) == 0) rules.lookahead = 0.5 * random.below(7) * period_;
+  if (random.below(3) > 0) rules.lookahead = 0.5 * random.below(5) * period_;
   rules.patience = one_of(patiences, random);
   rules.order_patience = one_of(patiences, random);
+  if (random.below(2) == 0) rules.weight_delay = random.below(8) * slot_;
   return candidate;
 }
 
@@ -132,8 +185,9 @@ void BlockSearch::try_family(std::int64_t budget, RandomNumbers& random) {
     candidate.rules.period = period_;
     try_out(std::move(candidate));
   };
-  for (Candidate& candidate : simplest())
-    if (!is_over()) try_with_period(std::move(candidate));
+  for (std::vector<Candidate> candidates : {simplest(), without_collisions()})
+    for (Candidate& candidate : candidates)
+      if (!is_over()) try_with_period(std::move(candidate));
   // Runs that end before their first action are not free, either.
   for (std::int64_t tries = 0; tries < budget && !is_over(); ++tries) try_with_period(any_of_family(random));
 }

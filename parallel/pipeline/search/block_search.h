@@ -43,7 +43,11 @@ class BlockSearch {
     std::array<int, 2> backward_down{1, 1};
     int changes_at = 0;
     int forward_up = 1;
-    int turn = 1;
+    // Between two stages of a rank, forward and backward, and between the last F and its I.
+    int forward_turn = 1;
+    int backward_turn = 1;
+    int last = 1;
+    bool with_transfers = true;
   };
   struct Candidate {
     Steps steps;
@@ -52,9 +56,11 @@ class BlockSearch {
   };
 
   std::vector<Candidate> simplest() const;
+  std::vector<Candidate> without_collisions() const;
   Candidate any_of_family(RandomNumbers& random) const;
+  bool collides(const Speeds& speeds) const;
   Steps steps_of(const Speeds& speeds) const;
-  double step(int from_stage, int to_stage, int down, int up, int turn) const;
+  double step(int from_stage, int to_stage, int down, int up, int turn, bool with_transfer) const;
   void place(Candidate& candidate) const;
   void try_out(Candidate candidate);
   void change(Candidate& candidate, RandomNumbers& random) const;
