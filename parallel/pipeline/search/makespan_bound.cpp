@@ -97,7 +97,17 @@ class BoundedRank {
 
   double bound() const {
     if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.most_held()) return no_bound;
-    return idle_at_both_ends(std::max(one_machine(jobs()), occupied_memory()));
+    return std::max(one_machine(jobs()), occupied_memory());
+  }
+
+  /// Of a step that takes at least `least`: two windows that are not longer together do not overlap.
+  double bound_with_idle_time(double least) const {
+    double best = least;
+    for (const IdleWindow& first : windows_at_begin())
+      for (const IdleWindow& last : windows_at_end())
+        if (first.seconds + last.seconds <= least)
+          best = std::max(best, problem_.work[at_index(rank_)] + first.idle + last.idle);
+    return best;
   }
 
  private:
@@ -209,19 +219,6 @@ class BoundedRank {
     return windows;
   }
 
-  /// `least` is a bound already: two windows that are not longer do not overlap.
-  double idle_at_both_ends(double least) const {
-    const double work = problem_.work[at_index(rank_)];
-    double best = least;
-    for (const IdleWindow& first : windows_at_begin())
-      for (const IdleWindow& last : windows_at_end()) {
-        const double with_idle = work + first.idle + last.idle;
-        const double together = first.seconds + last.seconds;
-        best = std::max(best, together <= least ? with_idle : std::min(together, with_idle));
-      }
-    return best;
-  }
-
   double occupied_memory() const {
     if (memory_ == no_bound || memory_ <= 0) return 0;
     double occupied = 0;
@@ -244,8 +241,15 @@ class BoundedRank {
 
 double makespan_bound(const SchedulingProblem& problem) {
   const LoneMicroBatch alone(problem);
+  std::vector<BoundedRank> ranks;
+  for (int rank = 0; rank < problem.ranks(); ++rank) ranks.emplace_back(problem, alone, rank);
   double bound = 0;
-  for (int rank = 0; rank < problem.ranks(); ++rank) bound = std::max(bound, BoundedRank(problem, alone, rank).bound());
+  for (const BoundedRank& rank : ranks) bound = std::max(bound, rank.bound());
+  // A larger bound proves that longer windows do not overlap.
+  for (double before = -1; before < bound && bound < no_bound;) {
+    before = bound;
+    for (const BoundedRank& rank : ranks) bound = rank.bound_with_idle_time(bound);
+  }
   return bound;
 }
 
