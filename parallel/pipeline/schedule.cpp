@@ -32,9 +32,14 @@ std::vector<int> looped_stages(int ranks, int chunks) {
 }
 
 std::vector<int> folded_stages(int ranks) {
+  return wave_stages(ranks, 2);
+}
+
+std::vector<int> wave_stages(int ranks, int chunks) {
   std::vector<int> rank_of;
-  rank_of.reserve(2 * static_cast<std::size_t>(ranks));
-  for (int stage = 0; stage < 2 * ranks; ++stage) rank_of.push_back(stage < ranks ? stage : 2 * ranks - 1 - stage);
+  rank_of.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (int i = 0; i < ranks; ++i) rank_of.push_back(chunk % 2 == 0 ? i : ranks - 1 - i);
   return rank_of;
 }
 

@@ -86,5 +86,7 @@ bool is_forward_only(const Schedule& schedule);
 std::vector<int> looped_stages(int ranks, int chunks);
 /// Puts the stages down the ranks and up again: stage s < p on rank s, stage s >= p on rank 2p - 1 - s.
 std::vector<int> folded_stages(int ranks);
+/// Puts the stages down the ranks, up again, down again, ..: v times (Hanayo's waves); v = 2 is folded_stages.
+std::vector<int> wave_stages(int ranks, int chunks);
 
 }  // namespace heddle

@@ -34,6 +34,11 @@ constexpr std::array schedule_table{
     ScheduleType{"v_min", "a third of 1f1b's memory, on all ranks (Qi et al. 2024)", v_min, 2, 2},
     ScheduleType{
         "interleaved_zb", "interleaved 1f1b with the weight parts in its gaps (PyTorch)", interleaved_zb, 1, {}},
+    ScheduleType{"interleaved_zb_long",
+                 "interleaved_zb with interleaved's warm-up: a smaller bubble, more memory",
+                 interleaved_zb_long,
+                 1,
+                 {}},
     ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2,
                  2}};
 

@@ -30,8 +30,9 @@ Schedule zb_h2(const ScheduleShape& shape);        // m >= 2p - 1
 Schedule zb_v(const ScheduleShape& shape);         // Qi et al. 2024, controllable memory: V-shaped
 Schedule v_half(const ScheduleShape& shape);
 Schedule v_min(const ScheduleShape& shape);
-Schedule interleaved_zb(const ScheduleShape& shape);  // PyTorch: interleaved 1f1b, weight parts in its gaps
-Schedule dualpipe_v(const ScheduleShape& shape);      // DeepSeek-V3's DualPipe cut in half
+Schedule interleaved_zb(const ScheduleShape& shape);       // PyTorch: interleaved 1f1b, weight parts in its gaps
+Schedule interleaved_zb_long(const ScheduleShape& shape);  // the same with interleaved 1f1b's warm-up
+Schedule dualpipe_v(const ScheduleShape& shape);           // DeepSeek-V3's DualPipe cut in half
 
 struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`

@@ -145,16 +145,16 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
 
 void search_and_print(const ScheduleCommand& command, const Console& console) {
   const SearchSpace space = space_of(command, costs_of(command.costs));
-  const std::vector<WeighedSchedule> weighed = search_schedules(space);
-  check_that_one_fits(weighed, space);
-  const WeighedSchedule& best = weighed.front();
+  const SearchResult result = search_schedules(space);
+  check_that_one_fits(result, space);
+  const WeighedSchedule& best = result.schedules.front();
   const ScheduleReport report{best.name, best.schedule, simulate(best.schedule, costs_of(space, best.schedule))};
   if (command.json) {
     draw_svg(command, report, console);
-    console.out << search_json(weighed, report);
+    console.out << search_json(result, report);
     return;
   }
-  if (!command.csv) console.out << search_table(weighed, space) << "\n";
+  if (!command.csv) console.out << search_table(result, space) << "\n";
   print(command, report, console);
 }
 
@@ -182,10 +182,10 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--file", command->file,
                  "instead of a name: read the schedule from a file that PyTorch's pipelining wrote")
       ->type_name("FILE.csv");
-  app.add_flag(
-      "--search", command->search,
-      "instead of a name: find the best of all named schedules and of schedules made for these costs; m, v and "
-      "warm-up are varied, and --costs are those of a micro-batch when there are --micro-batches of them");
+  app.add_flag("--search", command->search,
+               "instead of a name: find the best of all named schedules and of schedules made for these costs, with a "
+               "lower bound; m, v "
+               "and rules are varied, and --costs are those of a micro-batch when there are --micro-batches of them");
   app.add_option(
       "--memory", command->memory,
       "with --search: the number of micro-batches that each rank may hold; one is held from its forward to the "

@@ -1,6 +1,8 @@
 #include "experiments/program/schedule/search_report.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
@@ -27,6 +29,13 @@ const WeighedSchedule* first_that_fits(std::span<const WeighedSchedule> weighed,
   return found == weighed.end() ? nullptr : &*found;
 }
 
+/// How much longer it takes than the bound: the most that another schedule could save. A schedule that does not fit may
+/// be below the bound.
+std::optional<double> gap(const WeighedSchedule& weighed, double bound) {
+  if (!weighed.fits) return std::nullopt;
+  return bound > 0 ? std::max(0.0, weighed.makespan / bound - 1) : 0;
+}
+
 std::string comparison(std::span<const WeighedSchedule> weighed) {
   const WeighedSchedule* const named = first_that_fits(weighed, true);
   const WeighedSchedule* const own = first_that_fits(weighed, false);
@@ -42,19 +51,23 @@ std::string comparison(std::span<const WeighedSchedule> weighed) {
 
 }  // namespace
 
-void check_that_one_fits(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
-  if (weighed.front().fits) return;
+void check_that_one_fits(const SearchResult& result, const SearchSpace& space) {
+  const WeighedSchedule& best = result.schedules.front();
+  if (best.fits) return;
   fail<InputError>("--memory: no schedule fits into {}: the smallest peak memory is {}, of {}",
-                   plain_number(space.memory.value_or(0)), plain_number(weighed.front().peak_memory),
-                   shape_words(weighed.front()));
+                   plain_number(space.memory.value_or(0)), plain_number(best.peak_memory), shape_words(best));
 }
 
-std::string search_table(std::span<const WeighedSchedule> weighed, const SearchSpace& space) {
-  Grid grid({"schedule", "m", "v", "makespan", "bubble (%)", "peak memory", "fits"});
+std::string search_table(const SearchResult& result, const SearchSpace& space) {
+  Grid grid({"schedule", "m", "v", "makespan", "gap (%)", "bubble (%)", "peak memory", "fits"});
+  const std::span<const WeighedSchedule> weighed = result.schedules;
   const std::size_t shown = std::min(max_shown, weighed.size());
-  for (const WeighedSchedule& w : weighed.subspan(0, shown))
+  for (const WeighedSchedule& w : weighed.subspan(0, shown)) {
+    const std::optional<double> to_bound = gap(w, result.bound);
     grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
-              fmt::format("{:.2f}", 100 * w.span_bubble), plain_number(w.peak_memory), w.fits ? "yes" : "no"});
+              to_bound ? fmt::format("{:.2f}", 100 * *to_bound) : "-", fmt::format("{:.2f}", 100 * w.span_bubble),
+              plain_number(w.peak_memory), w.fits ? "yes" : "no"});
+  }
   std::string text = grid.to_text();
   if (shown < weighed.size()) text += fmt::format("and {} more", weighed.size() - shown);
   if (shown < weighed.size() && space.memory)
@@ -63,24 +76,31 @@ std::string search_table(std::span<const WeighedSchedule> weighed, const SearchS
   if (shown < weighed.size()) text += "\n";
   return text +
          "(searched: made for these costs; bubble: the papers' span bubble; peak memory: of the rank that needs the "
-         "most, "
-         "in micro-batches of the given size)\n\n" +
+         "most, in micro-batches of the given size; gap: to the lower bound)\n\n" +
+         fmt::format(
+             "Lower bound: {}. No schedule that fits has a smaller makespan with these placements of stages and "
+             "numbers of micro-batches.\n",
+             plain_number(result.bound)) +
          comparison(weighed);
 }
 
-std::string search_json(std::span<const WeighedSchedule> weighed, const ScheduleReport& best) {
+std::string search_json(const SearchResult& result, const ScheduleReport& best) {
   OrderedJson json = OrderedJson::parse(schedule_json(best));
+  json["bound"] = result.bound;
   OrderedJson& all = json["weighed"] = OrderedJson::array();
-  for (const WeighedSchedule& w : weighed)
+  for (const WeighedSchedule& w : result.schedules) {
+    const std::optional<double> to_bound = gap(w, result.bound);
     all.push_back({{"name", w.name},
                    {"stages", w.shape.ranks},
                    {"chunks", w.shape.chunks},
                    {"micro_batches", w.shape.micro_batches},
                    {"makespan", w.makespan},
+                   {"gap", to_bound ? OrderedJson(*to_bound) : OrderedJson()},
                    {"span_bubble", w.span_bubble},
                    {"peak_memory", w.peak_memory},
                    {"fits", w.fits},
                    {"named", w.is_named}});
+  }
   return json.dump(2) + "\n";
 }
 

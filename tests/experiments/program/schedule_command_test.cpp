@@ -242,8 +242,8 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
         "heddle: gpipe: expected 1 chunk, got 2\n");
   CHECK(refused("schedule zb_h2 --stages 4 --micro-batches 4") ==
         "heddle: zb_h2: expected at least 7 micro-batches for 4 ranks, got 4\n");
-  CHECK(refused("schedule interleaved --stages 4 --micro-batches 6 --chunks 2") ==
-        "heddle: interleaved: expected a multiple of 4 micro-batches for 4 ranks, got 6\n");
+  CHECK(refused("schedule interleaved --stages 4 --micro-batches 11 --chunks 2") ==
+        "heddle: interleaved: expected a multiple of 2 micro-batches, for 2 rounds over 4 ranks, got 11\n");
   CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 0") ==
         "heddle: --chunks: expected an integer from 1 to 1024, got 0\n");
   CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1000000") ==
@@ -266,14 +266,20 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
 TEST_CASE("--search prints the compared schedules, the gain of the searched one, and the best one's picture") {
   const std::string text = printed("schedule --search --stages 8 --micro-batches 32 --memory 6");
   CHECK(
-      text.starts_with("schedule                  m  v  makespan  bubble (%)  peak memory  fits\n"
-                       "searched, warm-up 7      32  4    100.25        4.24            6   yes\n"));
-  CHECK(text.find("\nv_half                   32  2       106        9.43            5   yes\n") != std::string::npos);
-  CHECK(text.find(" more; of all 76, 20 fit\n") != std::string::npos);
-  CHECK(
-      text.find("\nsearched, warm-up 7 (m = 32, v = 4) takes 5.42 % less time than the best named schedule that fits, "
-                "v_half (m = 32, v = 2).\n") != std::string::npos);
-  CHECK(text.find("\nsearched, warm-up 7: 8 ranks, 32 micro-batches, 4 stages per rank\n\nrank\n   0  FF") !=
+      text.starts_with("schedule                 m  v  makespan  gap (%)  bubble (%)  peak memory  fits\n"
+                       "searched, waves, block  32  4     99.75     0.00        3.52            6   yes\n"));
+  CHECK(text.find("\nv_half                  32  2       106     6.27        9.43            5   yes\n") !=
+        std::string::npos);
+  CHECK(text.find("\ninterleaved_zb          32  4     97.75        -        1.79            8    no\n") !=
+        std::string::npos);
+  CHECK(text.find(" more; of all 75, 7 fit\n") != std::string::npos);
+  CHECK(text.find(
+            "\nLower bound: 99.75. No schedule that fits has a smaller makespan with these placements of stages and "
+            "numbers of micro-batches.\n") != std::string::npos);
+  CHECK(text.find(
+            "\nsearched, waves, block (m = 32, v = 4) takes 5.90 % less time than the best named schedule that fits, "
+            "v_half (m = 32, v = 2).\n") != std::string::npos);
+  CHECK(text.find("\nsearched, waves, block: 8 ranks, 32 micro-batches, 4 stages per rank\n\nrank\n   0  FF") !=
         std::string::npos);
 }
 
@@ -285,6 +291,9 @@ TEST_CASE("--search --json has the best one's figures, and those of all") {
   CHECK(json["makespan"] == weighed[0]["makespan"]);
   CHECK(weighed[0]["fits"] == true);
   CHECK(weighed[weighed.size() - 1]["fits"] == false);
+  CHECK(weighed[weighed.size() - 1]["gap"].is_null());
+  const double bound = json["bound"].get<double>();
+  CHECK(weighed[0]["gap"].get<double>() == doctest::Approx(weighed[0]["makespan"].get<double>() / bound - 1));
 }
 
 TEST_CASE("--search --csv gives a schedule that is as good when it is read again") {

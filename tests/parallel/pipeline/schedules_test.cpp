@@ -1,6 +1,7 @@
 // The named schedules as lists, which are their pictures.
 #include "parallel/pipeline/schedules.h"
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,9 @@
 #include <fmt/ranges.h>
 
 #include "framework/error.h"
+#include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
+#include "tests/support/files/source_folder.h"
 
 using namespace heddle;
 
@@ -36,6 +39,7 @@ TEST_CASE("schedule: actions are written in PyTorch's notation, plus R and H") {
 TEST_CASE("schedule: stages loop over the ranks, or go down and up again") {
   CHECK(looped_stages(3, 2) == std::vector<int>{0, 1, 2, 0, 1, 2});
   CHECK(folded_stages(3) == std::vector<int>{0, 1, 2, 2, 1, 0});
+  CHECK(wave_stages(3, 3) == std::vector<int>{0, 1, 2, 2, 1, 0, 0, 1, 2});
 }
 
 TEST_CASE("schedule: naive, gpipe and 1f1b are their papers' pictures") {
@@ -64,6 +68,38 @@ TEST_CASE("schedule: several stages per rank, separate weight parts, and overlap
         "1W3\n");
 }
 
+TEST_CASE(
+    "schedule: interleaved and interleaved_zb are PyTorch's, also where the ranks do not divide the micro-batches") {
+  std::istringstream file(read_file(test::source_folder() / "tests/parallel/pipeline/files/torch_orders.csv", 1 << 20));
+  // `# interleaved 4 10 2` (ranks, micro-batches, chunks), then one line per rank, or `refused`.
+  std::string line;
+  int schedules = 0;
+  for (std::string name; std::getline(file, line);) {
+    std::istringstream header(line);
+    char hash = 0;
+    ScheduleShape shape;
+    REQUIRE((header >> hash >> name >> shape.ranks >> shape.micro_batches >> shape.chunks));
+    CAPTURE(line);
+    std::string csv;
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      REQUIRE(std::getline(file, line));
+      if (line == "refused") break;
+      csv += line + "\n";
+    }
+    ++schedules;
+    if (csv.empty())
+      CHECK_THROWS_AS(make_schedule(name, shape), InputError);
+    else
+      CHECK(to_csv(make_schedule(name, shape)) == csv);
+  }
+  CHECK(schedules == 120);
+}
+
+TEST_CASE("schedule: interleaved_zb with one stage per rank is zb_h1 in whole rounds") {
+  for (const ScheduleShape& shape : {ScheduleShape{4, 8}, ScheduleShape{3, 9}, ScheduleShape{8, 8}})
+    CHECK(to_csv(interleaved_zb(shape)) == to_csv(zb_h1(shape)));
+}
+
 TEST_CASE("schedule: an impossible shape of a schedule is an error") {
   CHECK_THROWS_WITH_AS(make_schedule("gpip", {2, 2}), "unknown schedule gpip: did you mean gpipe?", InputError);
   std::vector<std::string_view> names;
@@ -81,10 +117,12 @@ TEST_CASE("schedule: an impossible shape of a schedule is an error") {
                        InputError);
   CHECK_THROWS_WITH_AS(make_schedule("dualpipe_v", {4, 7, 2}),
                        "dualpipe_v: expected at least 8 micro-batches for 4 ranks, got 7", InputError);
-  CHECK_THROWS_WITH_AS(make_schedule("interleaved", {4, 6, 2}),
-                       "interleaved: expected a multiple of 4 micro-batches for 4 ranks, got 6", InputError);
-  CHECK_THROWS_WITH_AS(make_schedule("interleaved_zb", {4, 6, 2}),
-                       "interleaved_zb: expected a multiple of 4 micro-batches for 4 ranks, got 6", InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("interleaved", {4, 11, 2}),
+                       "interleaved: expected a multiple of 2 micro-batches, for 2 rounds over 4 ranks, got 11",
+                       InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("interleaved_zb", {3, 10, 2}),
+                       "interleaved_zb: expected a multiple of 3 micro-batches, for 3 rounds over 3 ranks, got 10",
+                       InputError);
   CHECK_THROWS_WITH_AS(
       make_schedule("looped_bfs", {40000, 2, 2}),
       "looped_bfs: 80000 stages x 2 micro-batches: expected at most 65536 x 1000000, and 33554432 in all", InputError);

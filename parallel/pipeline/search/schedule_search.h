@@ -1,4 +1,5 @@
-// Searches for the best schedule under a bound on memory, among all named ones and those of the list scheduler.
+// Searches for the best schedule under a bound on memory, among all named ones and those made for the given costs: by
+// list scheduling, by repeating building blocks, and by reordering the best of them.
 #pragma once
 
 #include <optional>
@@ -24,10 +25,14 @@ struct SearchSpace {
   TransferCosts transfer;
   /// A bound on every rank's peak_memory.
   std::optional<double> memory;
+  /// How much is tried: 1 takes a few seconds with 8 ranks and 32 micro-batches.
+  double effort = 1;
 };
 
 struct WeighedSchedule {
-  /// `zb_v`, or for one of the list scheduler's `searched, warm-up 5`; with folded stages `searched, V, ..`.
+  /// `zb_v`, or for one that the search made `searched, warm-up 5` (list scheduling), `searched, block` (a building
+  /// block repeated) or `searched, reordered`; with folded stages `searched, V, ..`, with more folds `searched, waves,
+  /// ..`.
   std::string name;
   ScheduleShape shape;
   bool is_named = true;
@@ -38,10 +43,18 @@ struct WeighedSchedule {
   Schedule schedule;
 };
 
-/// The best schedules first: those that fit, sorted by makespan, then those that do not fit, sorted by memory; of equal
-/// ones the named ones come first. InputError if there are no ranks or micro-batches, or more of them and of chunks
-/// than can be searched in about a minute.
-std::vector<WeighedSchedule> search_schedules(const SearchSpace& space);
+struct SearchResult {
+  /// The best schedules first: those that fit, sorted by makespan, then those that do not fit, sorted by memory; of
+  /// equal ones the named ones come first.
+  std::vector<WeighedSchedule> schedules;
+  /// No schedule that fits has a smaller makespan, with any of the placements of stages and numbers of micro-batches
+  /// that are searched (see makespan_bound). Infinity if none can fit.
+  double bound = 0;
+};
+
+/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about a
+/// minute.
+SearchResult search_schedules(const SearchSpace& space);
 
 /// The costs with which a schedule of the space is simulated.
 SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule);

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/list_scheduler.h"
+#include "parallel/pipeline/search/list_scheduler.h"
 
 #include <algorithm>
 #include <utility>

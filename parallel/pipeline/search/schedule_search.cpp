@@ -1,12 +1,14 @@
-#include "parallel/pipeline/schedule_search.h"
+#include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "framework/error.h"
-#include "parallel/pipeline/list_scheduler.h"
+#include "parallel/pipeline/search/placement_search.h"
 
 namespace heddle {
 
@@ -21,8 +23,14 @@ StageCosts scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-/// The number of warm-ups that are tried with the list scheduler for a placement.
-constexpr int max_warm_ups = 24;
+/// The effort of a search: the number of actions that are scheduled, and bounds on how often a whole schedule is. It is
+/// not a time, so that the same search gives the same result on every machine.
+constexpr double max_actions = 4e7;
+constexpr double most_schedulings = 4e5;
+constexpr double least_schedulings = 1e4;
+
+/// After a first look at all placements, the number of the best ones that are searched, and their share of the effort.
+constexpr std::array<std::pair<std::size_t, double>, 2> rounds{{{4, 0.35}, {2, 0.35}}};
 
 /// The divisors and multiples that are tried.
 std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
@@ -58,17 +66,26 @@ class Search {
     rounding_ = 1e-9 * space.micro_batches * (costs.forward + costs.backward_input + costs.backward_weight);
   }
 
-  std::vector<WeighedSchedule> run() {
+  SearchResult run() {
     const std::vector<int> numbers = numbers_of_micro_batches(space_);
     for (const int micro_batches : numbers) weigh_named(micro_batches);
-    for (const int micro_batches : numbers) {
-      for (int chunks = 1; chunks <= space_.max_chunks; ++chunks)
-        weigh_own(micro_batches, "searched", looped_stages(space_.ranks, chunks), chunks);
-      if (space_.max_chunks >= 2) weigh_own(micro_batches, "searched, V", folded_stages(space_.ranks), 2);
+    for (const int micro_batches : numbers)
+      for (int chunks = 1; chunks <= space_.max_chunks; ++chunks) {
+        add_placement(micro_batches, "searched", looped_stages(space_.ranks, chunks), chunks);
+        if (chunks >= 2)
+          add_placement(micro_batches, chunks == 2 ? "searched, V" : "searched, waves",
+                        wave_stages(space_.ranks, chunks), chunks);
+      }
+    search_placements();
+    SearchResult result{.schedules = {}, .bound = std::numeric_limits<double>::infinity()};
+    for (const Placement& placement : placements_) {
+      result.bound = std::min(result.bound, placement.search.bound());
+      weigh_own(placement);
     }
     std::stable_sort(weighed_.begin(), weighed_.end(),
                      [this](const WeighedSchedule& a, const WeighedSchedule& b) { return is_better(a, b); });
-    return std::move(weighed_);
+    result.schedules = std::move(weighed_);
+    return result;
   }
 
  private:
@@ -92,29 +109,62 @@ class Search {
     }
   }
 
-  /// The best schedule over all rules.
-  void weigh_own(int micro_batches, std::string_view name, const std::vector<int>& rank_of, int chunks) {
+  struct Placement {
+    std::string_view name;
+    ScheduleShape shape;
+    PlacementSearch search;
+  };
+
+  void add_placement(int micro_batches, std::string_view name, std::vector<int> rank_of, int chunks) {
     const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
-    const int most = std::min(micro_batches, 3 * space_.ranks);
-    const int step = (most + max_warm_ups - 1) / max_warm_ups;
-    std::optional<WeighedSchedule> best;
-    for (int warm_up = most; warm_up >= 1; warm_up -= step)
-      for (const double patience : {0.0, 0.5, 1.0})
-        for (const bool takes_turns : {false, true}) {
-          ListRules rules{.warm_up = warm_up, .patience = patience, .takes_turns = takes_turns};
-          if (space_.memory) rules.memory = *space_.memory;
-          std::optional<Schedule> made = own(rank_of, micro_batches, rules);
-          if (!made) continue;
-          WeighedSchedule weighed = weigh(fmt::format("{}, warm-up {}", name, warm_up), shape, std::move(*made));
-          weighed.is_named = false;
-          if (!best || is_better(weighed, *best)) best = std::move(weighed);
-        }
-    if (best) weighed_.push_back(std::move(*best));
+    const SimulationCosts costs = costs_of(space_, {.micro_batches = micro_batches, .rank_of = rank_of, .ranks = {}});
+    placements_.push_back(
+        {name, shape,
+         PlacementSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
+                                            space_.memory.value_or(std::numeric_limits<double>::infinity())))});
   }
 
-  std::optional<Schedule> own(const std::vector<int>& rank_of, int micro_batches, const ListRules& rules) const {
-    const SimulationCosts costs = costs_of(space_, {.micro_batches = micro_batches, .rank_of = rank_of, .ranks = {}});
-    return list_schedule(rank_of, micro_batches, costs.stages, costs.transfer(0, 1), rules);
+  static double best_of(const Placement& placement) {
+    const auto& best = placement.search.best();
+    return best ? best->makespan : std::numeric_limits<double>::infinity();
+  }
+
+  /// All placements a little, those with the smallest bound first, then the best ones to the end. One that cannot beat
+  /// what has been found is left out.
+  void search_placements() {
+    double cells = 0;
+    std::vector<Placement*> order;
+    for (Placement& placement : placements_) {
+      cells = std::max(cells, 3.0 * placement.search.problem().stages() * placement.shape.micro_batches);
+      order.push_back(&placement);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Placement* a, const Placement* b) { return a->search.bound() < b->search.bound(); });
+    const double actions =
+        space_.effort * std::min(std::max(max_actions, least_schedulings * cells), most_schedulings * cells);
+    const double usual_placements = std::max(7.0, static_cast<double>(order.size()) / 3);
+    RandomNumbers random(1);
+    double best = std::numeric_limits<double>::infinity();
+    for (Placement* const placement : order) {
+      if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;
+      placement->search.begin(static_cast<std::int64_t>(0.3 * actions / usual_placements), random);
+      best = std::min(best, best_of(*placement));
+    }
+    for (const auto& [count, share] : rounds) {
+      std::stable_sort(order.begin(), order.end(),
+                       [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
+      for (std::size_t i = 0; i < std::min(count, order.size()); ++i) {
+        if (order[i]->search.bound() >= best_of(*order[0]) - rounding_ / space_.micro_batches) continue;
+        order[i]->search.go_on(static_cast<std::int64_t>(share * actions / static_cast<double>(count)), random);
+      }
+    }
+  }
+
+  void weigh_own(const Placement& placement) {
+    const auto& best = placement.search.best();
+    if (!best) return;
+    weighed_.push_back(weigh(fmt::format("{}, {}", placement.name, best->how), placement.shape, best->schedule));
+    weighed_.back().is_named = false;
   }
 
   WeighedSchedule weigh(std::string name, const ScheduleShape& shape, Schedule schedule) const {
@@ -143,6 +193,7 @@ class Search {
   const SearchSpace& space_;
   double rounding_ = 0;
   std::vector<WeighedSchedule> weighed_;
+  std::vector<Placement> placements_;
 };
 
 }  // namespace
@@ -156,7 +207,7 @@ SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule) {
   return costs;
 }
 
-std::vector<WeighedSchedule> search_schedules(const SearchSpace& space) {
+SearchResult search_schedules(const SearchSpace& space) {
   check_size(space);
   return Search(space).run();
 }

@@ -1,0 +1,79 @@
+// The search over building blocks: the published family first, then changes at random to the best of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/pipeline/search/block_scheduler.h"
+#include "parallel/pipeline/search/random_numbers.h"
+
+namespace heddle {
+
+class BlockSearch {
+ public:
+  /// Ends at the makespan `stop_at`, which cannot be beaten.
+  BlockSearch(const SchedulingProblem& problem, double stop_at);
+
+  /// Tries blocks whose micro-batch moves from rank to rank at even speeds, down the ranks at two of them one after the
+  /// other (Qi et al. 2024), with several ways of executing them: the simplest ones first, then others at random.
+  /// Schedules about `budget` actions.
+  void try_family(std::int64_t budget, RandomNumbers& random);
+  /// Changes the times and rules of the best ones as long as they become no worse.
+  void improve(std::int64_t budget, RandomNumbers& random);
+  /// Starts from these rules, too, which another number of micro-batches has found.
+  void adopt(const BlockSearch& other);
+
+  bool found() const { return !best_.empty(); }
+  double makespan() const { return best_.front().outcome.makespan; }
+  /// The number of candidates that are kept: the best one first, then others that were improved.
+  std::size_t size() const { return best_.size(); }
+  Schedule schedule(std::size_t candidate = 0);
+
+ private:
+  /// The time from one stage to the next; the first element of `forward` and the last of `backward` are not used.
+  struct Steps {
+    std::vector<double> forward;
+    std::vector<double> backward;
+  };
+  /// In units of the mean time of an action. Down the ranks the first `changes_at` ranks have the first speed.
+  struct Speeds {
+    std::array<int, 2> forward_down{1, 1};
+    std::array<int, 2> backward_down{1, 1};
+    int changes_at = 0;
+    int forward_up = 1;
+    // Between two stages of a rank, forward and backward, and between the last F and its I.
+    int forward_turn = 1;
+    int backward_turn = 1;
+    int last = 1;
+    bool with_transfers = true;
+  };
+  struct Candidate {
+    Steps steps;
+    BlockRules rules;
+    BlockScheduler::Outcome outcome;
+  };
+
+  std::vector<Candidate> simplest() const;
+  std::vector<Candidate> without_collisions() const;
+  Candidate any_of_family(RandomNumbers& random) const;
+  bool collides(const Speeds& speeds) const;
+  Steps steps_of(const Speeds& speeds) const;
+  double step(int from_stage, int to_stage, int down, int up, int turn, bool with_transfer) const;
+  void place(Candidate& candidate) const;
+  void try_out(Candidate candidate);
+  void change(Candidate& candidate, RandomNumbers& random) const;
+  bool is_better(const BlockScheduler::Outcome& a, const BlockScheduler::Outcome& b) const;
+  void sort(std::size_t first);
+
+  const SchedulingProblem& problem_;
+  double stop_at_;
+  double slot_;       // the mean time of an action
+  double period_;     // the time that a rank computes for a micro-batch
+  double tolerance_;  // times that differ by less are the same
+  BlockScheduler scheduler_;
+  std::vector<Candidate> best_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,110 @@
+#include "parallel/pipeline/search/placement_search.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "parallel/pipeline/search/list_scheduler.h"
+#include "parallel/pipeline/search/makespan_bound.h"
+#include "parallel/pipeline/search/reordering.h"
+
+namespace heddle {
+
+namespace {
+
+/// The number of warm-ups that are tried with the list scheduler.
+constexpr int max_warm_ups = 24;
+/// The number of schedules that are reordered.
+constexpr std::size_t max_starts = 3;
+
+SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro_batches) {
+  return scheduling_problem(micro_batches, problem.rank_of, problem.costs, problem.transfer, problem.memory);
+}
+
+}  // namespace
+
+PlacementSearch::PlacementSearch(SchedulingProblem problem)
+    : problem_(std::make_unique<SchedulingProblem>(std::move(problem))),
+      bound_(makespan_bound(*problem_)),
+      tolerance_(1e-9 * problem_->mean_seconds()),
+      blocks_(std::make_unique<BlockSearch>(*problem_, bound_)) {
+  if (problem_->micro_batches <= 3 * problem_->ranks()) return;
+  short_problem_ = std::make_unique<SchedulingProblem>(with_micro_batches(*problem_, 2 * problem_->ranks()));
+  short_blocks_ = std::make_unique<BlockSearch>(*short_problem_, makespan_bound(*short_problem_));
+}
+
+bool PlacementSearch::is_finished() const {
+  return best_ && best_->makespan <= bound_ + tolerance_;
+}
+
+void PlacementSearch::take(std::string how, double makespan, Schedule schedule) {
+  if (best_ && makespan >= best_->makespan - tolerance_) return;
+  best_ = {std::move(how), makespan, std::move(schedule)};
+}
+
+void PlacementSearch::try_lists() {
+  const int most = std::min(problem_->micro_batches, 3 * problem_->ranks());
+  const int step = (most + max_warm_ups - 1) / max_warm_ups;
+  for (int warm_up = most; warm_up >= 1 && !is_finished(); warm_up -= step)
+    for (const double patience : {0.0, 0.5, 1.0})
+      for (const bool takes_turns : {false, true}) {
+        const ListRules rules{
+            .warm_up = warm_up, .memory = problem_->memory, .patience = patience, .takes_turns = takes_turns};
+        std::optional<Schedule> schedule =
+            list_schedule(problem_->rank_of, problem_->micro_batches, problem_->costs, problem_->transfer, rules);
+        if (!schedule) continue;
+        const double makespan = makespan_of(*problem_, *schedule);
+        take(fmt::format("warm-up {}", warm_up), makespan, std::move(*schedule));
+      }
+}
+
+void PlacementSearch::take_block() {
+  if (!blocks_->found()) return;
+  const double makespan = blocks_->makespan();
+  if (!best_ || makespan < best_->makespan - tolerance_) take("block", makespan, blocks_->schedule());
+}
+
+void PlacementSearch::begin(std::int64_t actions, RandomNumbers& random) {
+  if (bound_ == std::numeric_limits<double>::infinity()) return;
+  try_lists();
+  if (is_finished()) return;
+  if (short_blocks_) {
+    short_blocks_->try_family(actions, random);
+    blocks_->adopt(*short_blocks_);
+  } else {
+    blocks_->try_family(actions, random);
+  }
+  take_block();
+}
+
+void PlacementSearch::go_on(std::int64_t actions, RandomNumbers& random) {
+  if (!best_ || is_finished()) return;
+  if (short_blocks_) {
+    short_blocks_->improve(actions / 3, random);
+    blocks_->adopt(*short_blocks_);
+  }
+  blocks_->improve(short_blocks_ ? actions / 6 : actions / 2, random);
+  take_block();
+  if (is_finished()) return;
+  reorder_best(actions / 2, random);
+}
+
+/// From several schedules, because each one leads to other places.
+void PlacementSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
+  std::vector<Schedule> starts{best_->schedule};
+  for (std::size_t i = 0; i < blocks_->size() && starts.size() < max_starts; ++i)
+    if (Schedule start = blocks_->schedule(i); std::find(starts.begin(), starts.end(), start) == starts.end())
+      starts.push_back(std::move(start));
+  double temperature = 0.3;
+  for (const Schedule& start : starts) {
+    if (is_finished()) return;
+    const Reordering how{
+        .budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_, .temperature = temperature};
+    temperature *= 2;
+    Reordered reordered = reorder(*problem_, start, how, random);
+    take("reordered", reordered.makespan, std::move(reordered.schedule));
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,50 @@
+// The search for the best schedule of one placement of stages and one number of micro-batches.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "parallel/pipeline/search/block_search.h"
+#include "parallel/pipeline/search/problem.h"
+
+namespace heddle {
+
+class PlacementSearch {
+ public:
+  explicit PlacementSearch(SchedulingProblem problem);
+
+  struct Found {
+    std::string how;  // `warm-up 5`, `block` or `reordered`
+    double makespan = 0;
+    Schedule schedule;
+  };
+
+  const SchedulingProblem& problem() const { return *problem_; }
+  double bound() const { return bound_; }
+  /// Whether nothing better can be found.
+  bool is_finished() const;
+  const std::optional<Found>& best() const { return best_; }
+
+  /// The list scheduler with all of its rules, and the family of building blocks.
+  void begin(std::int64_t actions, RandomNumbers& random);
+  /// Better blocks, and reordering. Takes about the time of scheduling `actions` actions.
+  void go_on(std::int64_t actions, RandomNumbers& random);
+
+ private:
+  void try_lists();
+  void take_block();
+  void reorder_best(std::int64_t actions, RandomNumbers& random);
+  void take(std::string how, double makespan, Schedule schedule);
+
+  std::unique_ptr<SchedulingProblem> problem_;
+  /// With fewer micro-batches, if there are many: the same blocks are good for both.
+  std::unique_ptr<SchedulingProblem> short_problem_;
+  double bound_;
+  double tolerance_;
+  std::unique_ptr<BlockSearch> blocks_;
+  std::unique_ptr<BlockSearch> short_blocks_;
+  std::optional<Found> best_;
+};
+
+}  // namespace heddle

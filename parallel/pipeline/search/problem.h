@@ -1,0 +1,43 @@
+// What the schedulers of the search are given: which rank has which stage, the costs, and the memory.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+/// An index of a vector.
+constexpr std::size_t at_index(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+struct SchedulingProblem {
+  int micro_batches = 1;
+  /// As in `Schedule`.
+  std::vector<int> rank_of;
+  /// One element per stage. A schedule of the search has no R and no H.
+  std::vector<StageCosts> costs;
+  /// Between two stages on different ranks.
+  TransferCosts transfer;
+  /// A bound on the activations and weight inputs that each rank holds.
+  double memory = std::numeric_limits<double>::infinity();
+  /// The stages of each rank, in ascending order.
+  std::vector<std::vector<int>> stages_of;
+  /// The time that each rank computes.
+  std::vector<double> work;
+
+  int ranks() const { return static_cast<int>(stages_of.size()); }
+  int stages() const { return static_cast<int>(rank_of.size()); }
+  /// The memory, with room for rounding.
+  double most_held() const { return memory * (1 + 1e-9); }
+  /// The average time of an action.
+  double mean_seconds() const;
+};
+
+SchedulingProblem scheduling_problem(int micro_batches, std::vector<int> rank_of, std::vector<StageCosts> costs,
+                                     const TransferCosts& transfer, double memory);
+
+}  // namespace heddle
