@@ -64,7 +64,7 @@ TEST_CASE("an atomic file without commit leaves the old one and no temporary") {
   {
     AtomicFile file(scratch / "a");
     file.write(std::string(1 << 20, 'x'));
-    CHECK(scratch.files() == 2);
+    CHECK(read_file(scratch / "a", 100) == "old");
   }
   CHECK(read_file(scratch / "a", 100) == "old");
   CHECK(scratch.files() == 1);
