@@ -44,4 +44,11 @@ seconds_since() {  # seconds_since EPOCHREALTIME: rounded up
   echo $(((${EPOCHREALTIME//[!0-9]/} - ${1//[!0-9]/} + 999999) / 1000000))
 }
 losses() { sed -n '/"loss_per_step"/,/\]/p' "$1"; }
-left_behind() { ps -eo args | grep -F "$work" | grep -v grep; }
+left_behind() {  # the processes of $work that have not ended within ten seconds
+  local tries
+  for ((tries = 0; tries < 100; ++tries)); do
+    ps -eo args | grep -F "$work" | grep -qv grep || return
+    sleep 0.1
+  done
+  ps -eo args | grep -F "$work" | grep -v grep
+}

@@ -95,7 +95,6 @@ failures() {
     has "the dead rank is named" "heddle: rank 2: process $pid (" "$(<"$work/err")"
     has "the signal is named" "was killed by SIG$signal" "$(<"$work/err")"
     is "within 10 s" 1 $((SECONDS - start < 10))
-    sleep 0.5
     is "no process is left" "" "$(left_behind)"
     rm -rf "$work/killed"
   done
@@ -107,7 +106,6 @@ failures() {
   wait $!
   is "a stalled rank ends the job with 4" 4 $?
   has "the stalled rank is named" "timed out after 2 s waiting for rank 1" "$(<"$work/stopped/summary.json")"
-  sleep 0.5
   is "not even the stopped process is left" "" "$(left_behind)"
 
   # Rank 0, which prints for all, is stopped for good.
@@ -124,7 +122,6 @@ failures() {
   is "within 20 s" 1 $(($(seconds_since "$before") <= 20))
   is "only the lowest of the others reports it" "heddle: rank 1: a rank's call: timed out after 4 s waiting for rank 0" \
     "$(grep '^heddle: rank' "$work/err" | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
-  sleep 0.5
   is "no process is left" "" "$(left_behind)"
 
   # A rank that is stopped for longer than a wait is asked about is late, and nothing else.
@@ -150,7 +147,6 @@ failures() {
   when "$work/ended/metrics.jsonl" '"step": *3'
   kill -TERM "$(process "$(basename "$(readlink -f "$(command -v "mpirun.$mpi")")")" "$work")"
   wait $!
-  sleep 0.5
   is "ending mpirun leaves no process" "" "$(left_behind)"
 }
 
