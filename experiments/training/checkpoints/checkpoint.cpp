@@ -99,6 +99,18 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
   return identity;
 }
 
+/// The metadata of a checkpoint as this version would have written them, whose experiment may have more keys.
+SafetensorsMetadata as_written_now(SafetensorsMetadata saved, const ExperimentIdentity& form) {
+  const auto text = saved.find(text_key(form));
+  if (text == saved.end()) return saved;
+  const std::optional<Experiment> experiment = form.read(text->second);
+  if (!experiment) return saved;
+  text->second = form.text(*experiment);
+  saved["experiment"] = checksum_of(text->second);
+  saved["backbone"] = checksum_of(form.text(without_head(*experiment)));
+  return saved;
+}
+
 void load_loss_scale(Trainer& trainer, const SafetensorsMetadata& saved) {
   if (!trainer.parameters().loss_scale()) return;
   const auto found = saved.find(loss_scale);
@@ -306,7 +318,8 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   const bool has_checksum = files.identity().contains(training_images);
   const SafetensorsMetadata here =
       identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
-  const Comparison comparison(step_folder(steps_done), files.identity(), here, identity_);
+  const SafetensorsMetadata saved = as_written_now(files.identity(), identity_);
+  const Comparison comparison(step_folder(steps_done), saved, here, identity_);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
   std::vector<StateTensor> wanted = trainer.backbone_state();
   if (head == SavedHead::kept)

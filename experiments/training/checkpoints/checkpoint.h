@@ -34,6 +34,11 @@ struct ExperimentIdentity {
   std::function<std::optional<Change>(std::string_view before, std::string_view now,
                                       std::span<const std::string_view> except)>
       first_change = first_change_of_plain_text;
+  /// The experiment that such a text describes, with the defaults of all keys that the text lacks: a checkpoint of an
+  /// earlier version can be resumed although the experiment has more keys now. Nothing if it cannot be read.
+  std::function<std::optional<Experiment>(std::string_view text)> read = [](std::string_view) {
+    return std::optional<Experiment>();
+  };
 
   static std::string plain_text_of(const Experiment& experiment);
 };

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "experiments/training/experiment_checks.h"
 #include "experiments/training/run.h"
@@ -106,6 +107,32 @@ TEST_CASE(
   CHECK(message == (folder / "checkpoint/step-000012").string() +
                        ": was saved by a different experiment (train.optimizer.momentum was 0.9, is 0.5): only the "
                        "number of steps, what is saved, the evaluation and the layout over ranks may change");
+}
+
+TEST_CASE("a checkpoint of an earlier version resumes, whose experiments had fewer keys") {
+  const Experiment experiment = two_ranks();
+  const Scratch folder;
+  Experiment half = experiment;
+  half.train.steps = 6;
+  // The earlier version writes the learning rate alone; this one writes the momentum, too.
+  const ExperimentIdentity earlier{
+      .form = "test", .text = [](const Experiment& e) { return fmt::format("{}", e.train.optimizer.learning_rate); }};
+  const ExperimentIdentity now{.form = "test",
+                               .text =
+                                   [](const Experiment& e) {
+                                     return fmt::format("{} {}", e.train.optimizer.learning_rate,
+                                                        e.train.optimizer.momentum);
+                                   },
+                               .read = [&](std::string_view) { return std::optional(experiment); }};
+  (void)run_variant(half, "base", {.checkpoints = folder / "checkpoint", .identity = earlier});
+  const auto resumed = [&](const ExperimentIdentity& identity) {
+    return message_of<InputError>([&] {
+      (void)run_variant(experiment, "base",
+                        {.checkpoints = folder / "checkpoint", .identity = identity, .resume = true});
+    });
+  };
+  CHECK(resumed({.form = "test", .text = now.text}).find("was saved by a different experiment") != std::string::npos);
+  CHECK(resumed(now) == "no error");
 }
 
 }  // namespace
