@@ -74,8 +74,8 @@ bool has_gpu() {
 
 TEST_CASE("a run on a GPU records the large class tiles with which it computes") {
   if (!has_gpu()) return;
-  const Scratch folder;
   const auto tile_of = [&](const std::vector<std::string>& sets) {
+    const Scratch folder;
     std::vector<std::string> arguments{"run", experiment_in(folder), "--out", (folder / "out").string()};
     for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
     REQUIRE(call(arguments).code == 0);
@@ -127,7 +127,7 @@ TEST_CASE("plan of a GPU's experiment counts the memory of the GPU, or says whic
                              : "device cuda: without a GPU here, cuDNN's workspaces are not counted: the "
                                "convolutions of a rank may take up to 512 MiB\n"));
     if (!has_gpu()) continue;
-    const Called ran = call({"run", file, "--json", "--out", (folder / "out").string(), "--set", model, "--set", set});
+    const Called ran = call({"run", file, "--json", "--out", (folder / set).string(), "--set", model, "--set", set});
     REQUIRE(ran.code == 0);
     const nlohmann::json expected = nlohmann::json::parse(ran.out)["variants"][0]["ranks"];
     const nlohmann::json ranks = nlohmann::json::parse(planned.out)["variants"][0]["ranks"];

@@ -124,11 +124,11 @@ Tensor row_values(Device& device, Shapes s, DType dtype, std::uint64_t seed, dou
   for (double& value : values) value += plus;
   return tensor(device, {s.rows}, values, dtype);
 }
-/// Without weights of rows, or with some, one of which is 0.
+/// Without weights of rows, or with some, the first of which is 0.
 LossFactors factors_of(Device& device, Shapes s, DType dtype, bool has_weights) {
   if (!has_weights) return {.mean_factor = 0.25};
   Values weights = positive(s.rows, 11);
-  weights[0] = 0;
+  if (!weights.empty()) weights[0] = 0;
   return {.mean_factor = 0.25, .row_weights = tensor(device, {s.rows}, weights, dtype)};
 }
 Tensor products_of(Device& device, Shapes s, DType dtype, std::uint64_t seed) {
