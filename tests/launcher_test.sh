@@ -64,6 +64,10 @@ int main(int argc, char** argv) {
   if (verb == "echo") for (int c; (c = std::getchar()) != EOF;) std::putchar(c);
   if (verb == "terminal") std::printf("%d%d%d\n", isatty(0), isatty(1), isatty(2));
   if (verb == "exit") return std::atoi(argv[2]);
+  if (verb == "interrupted") {  // ends by itself with the exit code of a signal, and says so
+    std::puts("ready");
+    return write(std::atoi(std::getenv("HEDDLE_SUPERVISOR_PIPE")), "interrupted\n", 12) == 12 ? 143 : 1;
+  }
   if (verb == "raise") std::raise(std::atoi(argv[2]));
   if (verb == "wait") { std::puts("ready"); std::fflush(stdout); sleep(20); }
   if (verb == "count") {  // counts signals until half a second passes without one
@@ -313,6 +317,8 @@ signalled() {  # signalled COMMAND SIGNAL TARGET: sends a signal to a call, or t
   wait "$pid"
   code=$?
 }
+call interrupted
+is "a program that ends by itself with the exit code of a signal was not killed" "143/ready/" "$code/$out/$err"
 # Job control, so that a background call does not ignore Ctrl-C and has a process group of its own.
 set -m
 for signal in INT TERM HUP; do

@@ -9,17 +9,31 @@
 
 #include "experiments/program/command_line.h"
 
+namespace {
+
+/// The launcher could not tell the exit code of an interrupted run, 128 + signal, from death by this signal.
+void tell_launcher(const char* pipe) {
+  [[maybe_unused]] const auto written = ::write(std::atoi(pipe), "interrupted\n", 12);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   // The launcher supervises this process. If the launcher is killed, the kernel ends this process.
-  if (const char* launcher = std::getenv("HEDDLE_SUPERVISOR"); launcher && launcher == std::to_string(::getppid()))
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const char* const launcher = std::getenv("HEDDLE_SUPERVISOR");
+  const bool is_supervised = launcher != nullptr && launcher == std::to_string(::getppid());
+  if (is_supervised) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // If the caller closed a standard stream, the next file to be opened would take its number and receive its output.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   // A file that passes the size limit (ulimit -f) makes a write fail, as a full disk does, instead of ending the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);
-  return heddle::run_command_line(argc, argv,
-                                  {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO),
-                                   [](int code) { std::_Exit(code); }, heddle::terminal_of(STDOUT_FILENO)});
+  const int code =
+      heddle::run_command_line(argc, argv,
+                               {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO),
+                                [](int status) { std::_Exit(status); }, heddle::terminal_of(STDOUT_FILENO)});
+  if (const char* pipe = std::getenv("HEDDLE_SUPERVISOR_PIPE"); is_supervised && pipe != nullptr && code > 128)
+    tell_launcher(pipe);
+  return code;
 }

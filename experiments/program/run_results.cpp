@@ -17,6 +17,8 @@ int exit_code(const VariantResult& result) {
       return 4;
     case VariantResult::Status::broken_image:
       return 2;
+    case VariantResult::Status::interrupted:
+      return 128 + result.interrupted_by;
   }
   return 1;
 }

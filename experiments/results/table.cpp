@@ -116,6 +116,8 @@ std::string_view verb_of(VariantResult::Status status) {
       return "failed";
     case VariantResult::Status::broken_image:
       return "met a broken image";
+    case VariantResult::Status::interrupted:
+      return "was interrupted";
   }
   return "";
 }

@@ -91,6 +91,12 @@ static void describe(Describer& d, TrainConfig& c) {
           "size of the buckets in which gradients are summed over ranks during backward");
   d.field("save", c.save, "whether checkpoints are written; a run without them cannot be resumed");
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
+  d.field("check_replicas", c.check_replicas, between(0, 1e12),
+          "steps between comparisons of what several ranks hold alike, by checksums; a difference, such as a flipped "
+          "bit, ends the run before it is saved; 0: none");
+  choice(d, "save_signal", c.save_signal,
+         "a signal that ends the run after the step under way with a checkpoint, as SIGINT and SIGTERM do: for "
+         "schedulers that warn with another one");
 }
 
 static void describe_transport(Describer& d, std::string& transport) {

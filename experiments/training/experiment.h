@@ -83,6 +83,12 @@ struct ClipConfig {
   double value = 0;  // 0: none
 };
 
+/// A signal that, beside SIGINT and SIGTERM, ends a run with a checkpoint.
+enum class SaveSignal { none, usr1, usr2 };
+template <>
+inline constexpr auto enum_names<SaveSignal> =
+    enum_table<SaveSignal>({{SaveSignal::none, "none"}, {SaveSignal::usr1, "USR1"}, {SaveSignal::usr2, "USR2"}});
+
 struct TrainConfig {
   std::int64_t batch = 64;
   std::int64_t micro_batches = 1;
@@ -98,6 +104,8 @@ struct TrainConfig {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;  // the gradients that are summed together
   bool save = true;
   std::int64_t save_every = 0;  // 0: at the end only
+  SaveSignal save_signal = SaveSignal::none;
+  std::int64_t check_replicas = 0;  // steps between comparisons; 0: none
 };
 
 struct Experiment {

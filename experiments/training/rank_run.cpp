@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "experiments/training/checkpoints/checkpoint.h"
-#include "experiments/training/evaluation/embed.h"
-#include "experiments/training/evaluation/protocol/identification.h"
+#include "experiments/training/evaluation/test_images.h"
 #include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/ranks/replicas.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
 #include "framework/description/text.h"
@@ -46,7 +46,7 @@ class RankRun {
         checkpoints_(settings_.checkpoints, settings_.identity),
         best_checkpoints_(settings_.checkpoints.empty() ? "" : settings_.checkpoints / "best", settings_.identity),
         notes_reported_(task.notes_reported),
-        has_broken_image_(task.has_broken_image) {
+        early_end_(*task.early_end) {
     rank.world.add_hook(tracer_);
   }
 
@@ -69,13 +69,15 @@ class RankRun {
     trainer_.emplace(experiment_, dataset_, rank_, *tracer_, plan_);
     const std::int64_t first = begin();
     const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, walked_steps());
+    heed_interruption(true);
     for (std::int64_t step = first; step < end; ++step) {
       tracer_->set_recording(step - first < traced_steps);
       train(step);
+      if (early_end_.by_signal != 0) return end_by_signal(step + 1);
     }
     tracer_->set_recording(false);
     rank_.device.backend().synchronize();  // a failure of the last step is reported before it counts as done
-    if (leads() && rank_.size > 1 && end > first && has_formula_of_sent_bytes())
+    if (leads() && rank_.size > 1 && end > first && has_step_bytes(experiment_))
       result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
     if (!has_data()) count_unwalked(end);
     const bool saved_last =
@@ -83,24 +85,14 @@ class RankRun {
     const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
     if (has_learned && !saves()) trainer_->check_finite(experiment_.train.steps - 1);
     if (has_learned && !saved_last) save(experiment_.train.steps);
+    heed_interruption(false);
+    compare_interruptions();
+    if (early_end_.by_signal != 0) return end_by_signal(end);
     if (experiment_.evaluate) evaluate();
     if (has_data()) own().reserved_bytes = rank_.device.backend().reserved_bytes();
   }
 
-  /// Whether the number of classes that a rank samples changes from step to step.
-  bool sample_varies(std::size_t set) const {
-    const HeadConfig& head = experiment_.head_of(set);
-    const std::int64_t ranks = rank_.mesh.size(head.class_axes());
-    const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
-    const std::int64_t samples = experiment_.shares().before(set, experiment_.train.batch);
-    return head.samples() && (!head.split.empty() || varies_in_size(shape, ranks, samples));
-  }
-  bool sample_varies() const {
-    bool varies = false;
-    for (std::size_t set = 0; set < experiment_.heads(); ++set) varies = varies || sample_varies(set);
-    return varies;
-  }
-  std::int64_t walked_steps() const { return sample_varies() ? most_planned_steps : planned_steps; }
+  std::int64_t walked_steps() const { return sample_varies(experiment_) ? most_planned_steps : planned_steps; }
 
   /// Counts the steps from `end` on: steps with a loss count as the first one, the others as the last one that was
   /// simulated.
@@ -118,16 +110,6 @@ class RankRun {
     if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
   }
 
-  /// The formula holds for training steps that compute everything once, including the loss, and that all send the same
-  /// number of bytes.
-  bool has_formula_of_sent_bytes() const {
-    for (std::size_t set = 0; set < experiment_.heads(); ++set) {
-      const bool sends_sample = rank_.mesh.size(experiment_.head_of(set).copy_axes()) > 1;
-      if (sends_sample && sample_varies(set)) return false;
-    }
-    return !experiment_.train.forward_only && experiment_.pipeline.recompute == Recompute::never &&
-           experiment_.head.loss_every == 1;
-  }
   bool leads() const { return rank_.index == 0; }
   RankResult& own() { return result_.ranks[static_cast<std::size_t>(rank_.index)]; }
   bool has_data() const { return rank_.device.has_data(); }
@@ -179,6 +161,7 @@ class RankRun {
       trainer_->drop_step();
       stop_at_broken_image(record.step);
     }
+    compare_interruptions();
     if (const std::vector<double>& losses = trainer_->losses(); losses.size() > 1)
       for (std::size_t head = 0; head < losses.size(); ++head)
         record.losses.emplace_back(experiment_.data_of(head).name, losses[head]);
@@ -201,9 +184,33 @@ class RankRun {
           fmt::format("the checkpoint after {} is saved: repair the broken image, or set data.on_broken to skip, and "
                       "continue with --resume",
                       counted(steps_done, "step", "steps")));
-    if (has_broken_image_ != nullptr) *has_broken_image_ = true;
+    early_end_.at_broken_image = true;
     rank_.world.barrier().wait();  // every rank has saved
     trainer_->end_at_broken_image();
+  }
+
+  bool is_interruptible() const {
+    return settings_.interruption != nullptr && has_data() && !experiment_.is_virtual_time();
+  }
+
+  void heed_interruption(bool is_heeded) {
+    if (is_interruptible() && (leads() || settings_.job != nullptr)) settings_.interruption->is_heeded = is_heeded;
+  }
+
+  /// All ranks learn whether one of them is asked to end the run: here, where they have just waited for each other.
+  void compare_interruptions() {
+    if (!is_interruptible()) return;
+    const int signal = settings_.interruption->signal;
+    const int largest = rank_.size > 1 ? rank_.world.largest(signal) : signal;
+    if (largest != 0) early_end_.by_signal = largest;
+  }
+
+  /// Saves the work of these steps.
+  void end_by_signal(std::int64_t steps_done) {
+    tracer_->set_recording(false);
+    if (!experiment_.train.forward_only && steps_done > saved_after_) save(steps_done);
+    rank_.world.barrier().wait();  // every rank has saved
+    heed_interruption(false);
   }
 
   void train(std::int64_t step) {
@@ -212,10 +219,12 @@ class RankRun {
     const double waited_before = trainer_->images().waited_seconds();
     const Traffic before = traffic();
     StepRecord record{.step = step};
-    if (experiment_.train.forward_only)
+    if (experiment_.train.forward_only) {
       trainer_->forward(step);
-    else
+      compare_interruptions();
+    } else {
       update(record);
+    }
     in_last_step_ = {traffic().sent - before.sent, traffic().received - before.received};
     if (own().busy_in_step.empty()) in_first_step_ = in_last_step_;
     sent_in_steps_ += in_last_step_.sent;
@@ -231,6 +240,8 @@ class RankRun {
     report_notes();
     if (trainer_->has_broken_image()) stop_at_broken_image(done);  // of an evaluation
     if (experiment_.train.forward_only) return;
+    if (const std::int64_t every = experiment_.train.check_replicas; every > 0 && done % every == 0)
+      check_replicas(*trainer_, step);
     if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
   }
 
@@ -243,6 +254,7 @@ class RankRun {
   void save(std::int64_t steps_done, const CheckpointFolder& folder, const SafetensorsMetadata& remarks) {
     if (!saves()) return;
     if (leads()) observer_.on_status("saving");
+    if (experiment_.train.check_replicas > 0) check_replicas(*trainer_, steps_done - 1);
     trainer_->check_finite(steps_done - 1);
     rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
     folder.save(*trainer_, steps_done, remarks);
@@ -286,7 +298,8 @@ class RankRun {
   void evaluate() {
     if (leads()) observer_.on_status("evaluating");
     Evaluation evaluation;
-    if (dataset_.size(Split::test) > 0) evaluate_test_images(evaluation);
+    if (dataset_.size(Split::test) > 0) evaluate_test_images(evaluation, *trainer_);
+    if (trainer_->has_broken_image()) stop_at_broken_image(experiment_.train.steps);
     if (evaluated_after_ != experiment_.train.steps) {
       const Traffic before = traffic();
       evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
@@ -305,32 +318,6 @@ class RankRun {
     const std::int64_t others = every > 0 ? (steps - 1) / every : 0;
     unwalked_.sent += others * (traffic().sent - before.sent);
     unwalked_.received += others * (traffic().received - before.received);
-  }
-
-  /// Verifies pairs of test images, and identifies them among the training images if they show people of the training.
-  void evaluate_test_images(Evaluation& evaluation) {
-    const auto embed = [&](Split split) {
-      std::vector<float> embeddings = embed_images(experiment_.evaluation, images_of(dataset_, split), *trainer_);
-      if (trainer_->has_broken_image()) stop_at_broken_image(experiment_.train.steps);
-      return embeddings;
-    };
-    const std::vector<std::int64_t> labels = all_labels(Split::test);
-    const bool identifies =
-        std::any_of(labels.begin(), labels.end(), [&](std::int64_t label) { return label < dataset_.classes(); });
-    const std::vector<float> known = identifies ? embed(Split::train) : std::vector<float>();
-    const std::vector<float> asked = embed(Split::test);
-    if (!leads() || !has_data()) return;
-    if (identifies) {
-      const std::vector<std::int64_t> known_labels = all_labels(Split::train);
-      evaluation.rank1 = rank1({known, known_labels}, {asked, labels});
-    }
-    evaluation.verification = verify_drawn({asked, labels}, {.pairs = experiment_.evaluation.pairs}, rank_.key);
-  }
-
-  std::vector<std::int64_t> all_labels(Split split) const {
-    std::vector<std::int64_t> labels;
-    for (std::int64_t i = 0; i < dataset_.size(split); ++i) labels.push_back(dataset_.label(split, i));
-    return labels;
   }
 
   /// Reports what the data set has found since the last report. Ranks of one process share it, and the first one
@@ -377,7 +364,7 @@ class RankRun {
   std::vector<EvaluatedSet> evaluated_sets_;  // rank 0's
   std::int64_t evaluated_after_ = 0;          // steps
   std::size_t notes_reported_;
-  std::atomic<bool>* has_broken_image_;
+  EarlyEnd& early_end_;
   std::int64_t saved_after_ = 0;  // steps of the newest checkpoint
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;

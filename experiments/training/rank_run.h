@@ -15,6 +15,14 @@ namespace heddle {
 struct RunSettings;
 class RunObserver;
 
+/// Why all ranks of a run have agreed to end it early.
+struct EarlyEnd {
+  /// The InputError of the image follows.
+  std::atomic<bool> at_broken_image = false;
+  /// The number of the signal; 0: none.
+  std::atomic<int> by_signal = 0;
+};
+
 /// The state that all ranks of a run share. The observer is rank 0's.
 struct RankTask {
   const Experiment& experiment;
@@ -25,8 +33,7 @@ struct RankTask {
   RunObserver& observer;
   VariantResult& result;
   std::size_t notes_reported = 0;  ///< of those of the data set
-  /// Set if all ranks of the run have agreed to end it at a broken image. Its InputError follows.
-  std::atomic<bool>* has_broken_image = nullptr;
+  EarlyEnd* early_end = nullptr;
 };
 
 /// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.

@@ -105,7 +105,7 @@ std::optional<std::int64_t> skipped_steps(const VariantResult& result) {
 }
 
 std::string_view name_of(VariantResult::Status status) {
-  constexpr std::array<std::string_view, 4> names{"ok", "out_of_memory", "failed", "broken_image"};
+  constexpr std::array<std::string_view, 5> names{"ok", "out_of_memory", "failed", "broken_image", "interrupted"};
   return names[static_cast<std::size_t>(status)];
 }
 

@@ -114,8 +114,9 @@ struct Maximised {
 
 struct VariantResult {
   std::string name;
-  enum class Status { ok, out_of_memory, failed, broken_image } status = Status::ok;
+  enum class Status { ok, out_of_memory, failed, broken_image, interrupted } status = Status::ok;
   std::string error;
+  int interrupted_by = 0;       // the number of the signal
   std::int64_t first_step = 0;  // greater than 0 when resumed
   std::int64_t batch = 0;
   std::int64_t micro_batches = 1;
@@ -145,7 +146,7 @@ std::optional<double> samples_per_second(const VariantResult& result);
 std::int64_t steps_done(const VariantResult& result);
 /// The number of steps whose gradients have overflowed; absent without a loss scale.
 std::optional<std::int64_t> skipped_steps(const VariantResult& result);
-/// `ok`, `out_of_memory`, `failed`, `broken_image`.
+/// `ok`, `out_of_memory`, `failed`, `broken_image`, `interrupted`.
 std::string_view name_of(VariantResult::Status status);
 /// Whether busy times are known. They are not on a GPU, which computes by itself while the host, whose clock counts,
 /// issues more work or waits.

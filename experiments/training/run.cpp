@@ -1,6 +1,6 @@
 #include "experiments/training/run.h"
 
-#include <atomic>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -140,11 +140,16 @@ class VariantRun {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
-    std::atomic<bool> has_broken_image = false;
-    const RankTask task{experiment_,     *dataset_,        sets_, plan_, settings_, observer_, result_,
-                        notes_reported_, &has_broken_image};
+    EarlyEnd early_end;
+    const RankTask task{experiment_, *dataset_, sets_,           plan_,     settings_,
+                        observer_,   result_,   notes_reported_, &early_end};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
+      if (const int signal = early_end.by_signal; signal != 0) {
+        result_.status = VariantResult::Status::interrupted;
+        result_.interrupted_by = signal;
+        result_.error = fmt::format("by SIG{}", ::sigabbrev_np(signal));
+      }
     } catch (const OutOfMemory& error) {
       result_.status = VariantResult::Status::out_of_memory;
       result_.error = error.what();
@@ -152,7 +157,7 @@ class VariantRun {
       result_.status = VariantResult::Status::failed;
       result_.error = error.what();
     } catch (const InputError& error) {
-      if (!has_broken_image) throw;
+      if (!early_end.at_broken_image) throw;
       result_.status = VariantResult::Status::broken_image;
       result_.error = error.what();
     }

@@ -22,6 +22,7 @@
 
 #include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/experiment.h"
+#include "experiments/training/interruption.h"
 #include "experiments/training/prediction/stage_profile.h"
 #include "experiments/training/result.h"
 #include "experiments/training/run_observer.h"
@@ -46,12 +47,14 @@ struct RunSettings {
   bool asks_bytes_only = false;
   /// Costs of stages that earlier variants have measured, to which this run adds; null: all are measured anew.
   StageProfiles* profiles = nullptr;
+  /// Null: the run cannot be interrupted. One with virtual time or on plan cannot be either.
+  Interruption* interruption = nullptr;
   /// Null: the run is not observed.
   RunObserver* observer = nullptr;
 };
 
-/// Running out of memory, a failing rank and an image that is found broken in training are results (status and error
-/// say which); other wrong input is an InputError.
+/// Running out of memory, a failing rank, an image that is found broken in training and an interruption are results
+/// (status and error say which); other wrong input is an InputError.
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings = {});
 
 }  // namespace heddle

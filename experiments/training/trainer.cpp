@@ -73,10 +73,15 @@ std::vector<StateTensor> Trainer::head_state() {
   return states;
 }
 
-void Trainer::check_finite(std::int64_t step) {
-  if (!rank_.device.has_data()) return;
+std::vector<StateTensor> Trainer::state() {
   std::vector<StateTensor> states = backbone_state();
   for (StateTensor& state : head_state()) states.push_back(std::move(state));
+  return states;
+}
+
+void Trainer::check_finite(std::int64_t step) {
+  if (!rank_.device.has_data()) return;
+  std::vector<StateTensor> states = state();
   // The scales of quantised weights are among them.
   std::erase_if(states, [](const StateTensor& state) { return !is_floating(state.value.dtype()); });
   const MemoryScope scope(rank_.device, Category::workspace);

@@ -56,6 +56,8 @@ class Trainer {
   /// unless the run is train.forward_only.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
+  /// Both.
+  std::vector<StateTensor> state();
   /// RankFailed, with the step and the first tensor's name, if an element of the floating-point state that this rank
   /// holds after this step is not finite. Reads all of it once; nothing on plan.
   void check_finite(std::int64_t step);

@@ -18,6 +18,8 @@ std::string shorten(std::string_view text, std::size_t width);
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent);
 /// "1 image", "2 images".
 std::string counted(std::int64_t number, std::string_view one, std::string_view many);
+/// A word of a shell command: in single quotes where the shell would read its characters otherwise.
+std::string shell_word(std::string_view text);
 /// Without their newlines.
 std::vector<std::string> lines_of(std::string_view text);
 

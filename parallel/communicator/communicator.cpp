@@ -261,6 +261,18 @@ Work<void> Communicator::barrier() {
   return Work<void>(start(call_of(Operation::barrier, {}, {}), {}, [](PendingCall&) { return std::vector<Tensor>(); }));
 }
 
+int Communicator::largest(int mine) {
+  Call call = call_of(Operation::barrier, {}, {});
+  call.number = mine;
+  int found = mine;
+  const std::shared_ptr<PendingCall> pending = start(std::move(call), {}, [&found, ranks = size()](PendingCall& all) {
+    for (int p = 0; p < ranks; ++p) found = std::max(found, all.call(p).number);
+    return std::vector<Tensor>();
+  });
+  complete(*pending);
+  return found;
+}
+
 std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
   const Communicating communicating(traffic_->clock);
   Call call = call_of(Operation::send, to, std::span(&x, 1));
@@ -309,12 +321,12 @@ Work<Tensor> Communicator::exchange(const Tensor& x, int to, int from) {
 
 Communicator Communicator::split(int color) {
   Call call = call_of(Operation::split, {}, {});
-  call.color = color;
+  call.number = color;
   std::vector<int> members;
   const std::shared_ptr<PendingCall> pending =
       start(std::move(call), {}, [color, &members, ranks = size()](PendingCall& all) {
         for (int p = 0; p < ranks; ++p)
-          if (all.call(p).color == color) members.push_back(p);
+          if (all.call(p).number == color) members.push_back(p);
         return std::vector<Tensor>();
       });
   const std::uint64_t sequence = sequence_;

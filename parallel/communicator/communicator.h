@@ -152,6 +152,8 @@ class Communicator {
   /// Returns the root's parts[rank]; parts are read on the root only.
   Work<Tensor> scatter(std::span<const Tensor> parts, int root);
   Work<void> barrier();
+  /// The largest number that a rank gives: a barrier that moves no elements. Waits.
+  int largest(int mine);
 
   /// Messages of one pair arrive in the order of their sends. Between start and the receiver's wait, x stays charged to
   /// the sender. `wait` returns when the receiver has it.

@@ -71,8 +71,8 @@ struct Call {
   Reduction reduction = Reduction::sum;
   /// World rank of the root or of the peer, for operations that have one.
   std::optional<int> peer{};
-  /// For `split` only.
-  int color = 0;
+  /// For `split` the color, for `largest` the number of this rank.
+  int number = 0;
   /// The tensors that this rank sends: one, or one for each receiver; empty if it only receives.
   std::vector<Part> parts;
   /// The time of the call by the caller's clock; for a send, the time when the message is put on its link.

@@ -1,12 +1,15 @@
 #include "experiments/training/run.h"
 
 #include <algorithm>
+#include <csignal>
 #include <optional>
+#include <set>
 
 #include <CLI/CLI.hpp>
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
+#include "experiments/program/interruption_signals.h"
 #include "experiments/program/run_narrator.h"
 #include "experiments/program/run_results.h"
 #include "experiments/program/study_in_job.h"
@@ -70,6 +73,24 @@ void place_automatically(Study<Experiment>& study) {
   }
 }
 
+std::set<int> interrupting_signals(const Study<Experiment>& study) {
+  std::set<int> signals{SIGINT, SIGTERM};
+  for (const StudyVariant& member : study.variants) {
+    if (member.root.train.save_signal == SaveSignal::usr1) signals.insert(SIGUSR1);
+    if (member.root.train.save_signal == SaveSignal::usr2) signals.insert(SIGUSR2);
+  }
+  return signals;
+}
+
+/// The command that continues an interrupted run.
+std::string continuing(const RunCommand& command) {
+  std::string text = "./heddle run " + shell_word(command.file.string());
+  for (const std::string& set : command.sets) text += " --set " + shell_word(set);
+  if (!command.out.empty()) text += " --out " + shell_word(command.out.string());
+  if (command.automatic) text += " --placements auto";
+  return text + (command.resume == resume_if_possible ? " --resume=auto" : " --resume");
+}
+
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
 int run_command(const RunCommand& command, const Console& console, Job* job) {
   Study<Experiment> study;
@@ -98,6 +119,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   });
   if (folder) print_warnings(study, console);
   Progress progress(console.err, console.terminal);
+  InterruptionSignals signals(interrupting_signals(study), folder.has_value());
   StageProfiles profiles;
   RunResult run;
   run.name = study.name;
@@ -122,6 +144,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                .fresh_head = command.fresh_head,
                                .job = job,
                                .profiles = &profiles,
+                               .interruption = &signals.interruption(),
                                .observer = &narrator};
     try {
       run.variants.push_back(run_variant(member.root, member.name, settings));
@@ -130,11 +153,16 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
       throw;
     }
     if (folder) folder->write_if_due(run);
+    if (run.variants.back().status == VariantResult::Status::interrupted) break;
     if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
   }
   progress.clear();
   if (folder) folder->finish(run);
   console.err << fmt::format("results: {}\n", path.string());
+  if (run.variants.back().status == VariantResult::Status::interrupted)
+    console.err << (study.variants[run.variants.size() - 1].root.train.save ? "to go on: " + continuing(command)
+                                                                            : "nothing is saved: train.save is false")
+                << "\n";
   return print_results(run, command.json, console);
 }
 

@@ -4,6 +4,7 @@
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
+#include "layers/head/class_sample.h"
 #include "layers/stages/stage_cut.h"
 
 namespace heddle {
@@ -36,6 +37,14 @@ bool reads_files(const Experiment& experiment) {
   return any;
 }
 
+bool sample_varies(const Experiment& experiment, std::size_t set) {
+  const HeadConfig& head = experiment.head_of(set);
+  const std::int64_t ranks = mesh_of(experiment).size(head.class_axes());
+  const SampleShape shape{head.classes, head.sample.shards_over(ranks), head.sample.rate};
+  const std::int64_t samples = experiment.shares().before(set, experiment.train.batch);
+  return head.samples() && (!head.split.empty() || varies_in_size(shape, ranks, samples));
+}
+
 }  // namespace
 
 std::int64_t StepBytes::total() const {
@@ -47,6 +56,21 @@ std::int64_t squares_of(const Experiment& experiment, const ModelSpec& model) {
   for (const auto& application : model.applications())
     squares += static_cast<std::int64_t>(application.layer->parameters().size());
   return squares;
+}
+
+bool sample_varies(const Experiment& experiment) {
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    if (sample_varies(experiment, set)) return true;
+  return false;
+}
+
+bool has_step_bytes(const Experiment& experiment) {
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    const bool sends_sample = mesh_of(experiment).size(experiment.head_of(set).copy_axes()) > 1;
+    if (sends_sample && sample_varies(experiment, set)) return false;
+  }
+  return !experiment.train.forward_only && experiment.pipeline.recompute == Recompute::never &&
+         experiment.head.loss_every == 1;
 }
 
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {

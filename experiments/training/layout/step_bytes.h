@@ -17,7 +17,12 @@ struct StepBytes {
 };
 /// The number of squares that the ranks add up for the gradients' norm: one for each parameter, and one for each head.
 std::int64_t squares_of(const Experiment& experiment, const ModelSpec& model);
-/// The bytes of a training step without recomputation.
+/// Whether the number of classes that ranks sample changes from step to step.
+bool sample_varies(const Experiment& experiment);
+/// Whether step_bytes holds: for training steps that compute everything once, including the loss, and that all send the
+/// same number of bytes.
+bool has_step_bytes(const Experiment& experiment);
+/// The bytes of such a step.
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 
 }  // namespace heddle

@@ -4,13 +4,13 @@ namespace heddle {
 
 void MessageWriter::put_call(const Call& call) {
   // A structured binding, so that a new member is a compile error until it is also sent.
-  const auto& [rank, sequence, operation, reduction, peer, color, parts, start_seconds] = call;
+  const auto& [rank, sequence, operation, reduction, peer, number, parts, start_seconds] = call;
   put(rank);
   put(sequence);
   put(operation);
   put(reduction);
   put(peer.value_or(-1));
-  put(color);
+  put(number);
   put(start_seconds);
   put(parts.size());
   for (const Call::Part& part : parts) {
@@ -27,7 +27,7 @@ Call MessageReader::get_call() {
   call.operation = get<Operation>();
   call.reduction = get<Reduction>();
   if (const auto peer = get<int>(); peer >= 0) call.peer = peer;
-  call.color = get<int>();
+  call.number = get<int>();
   call.start_seconds = get<double>();
   const auto parts_count = get<std::size_t>();
   if (parts_count > rest_.size()) fail<MalformedMessage>("a message about {} tensors", parts_count);

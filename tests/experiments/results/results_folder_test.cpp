@@ -14,7 +14,7 @@
 #include "experiments/results/summary.h"
 #include "framework/description/text.h"
 #include "tests/support/message.h"
-#include "tests/support/sample_results.h"
+#include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

@@ -5,7 +5,7 @@
 #include "experiments/results/summary.h"
 #include "framework/description/text.h"
 #include "parallel/pipeline/schedule_csv.h"
-#include "tests/support/sample_results.h"
+#include "tests/support/results/sample_results.h"
 
 namespace heddle {
 namespace {

@@ -5,7 +5,7 @@
 #include "experiments/results/progress.h"
 #include "experiments/results/table.h"
 #include "framework/description/text.h"
-#include "tests/support/sample_results.h"
+#include "tests/support/results/sample_results.h"
 
 namespace heddle {
 namespace {

@@ -16,7 +16,7 @@
 #include "framework/description/text.h"
 #include "framework/files/crc32c.h"
 #include "parallel/pipeline/schedule_csv.h"
-#include "tests/support/sample_results.h"
+#include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

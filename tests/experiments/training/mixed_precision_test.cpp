@@ -14,6 +14,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
 #include "tests/support/random_model.h"
+#include "tests/support/results/losses.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {
@@ -289,9 +290,7 @@ TEST_CASE("a backend with data trains in 16 bits as the cpu does") {
       experiment.device = device;
       const VariantResult result = run_variant(experiment, "trained", {});
       CHECK(result.error.empty());
-      std::vector<double> losses;
-      for (const StepRecord& step : result.steps) losses.push_back(step.loss.value());
-      return losses;
+      return test::losses_in(result);
     };
     CAPTURE(way.name);
     const std::vector<double> cpu = losses_on(DeviceType::cpu);

@@ -296,6 +296,14 @@ TEST_CASE("a communicator may go before its calls are waited for") {
   });
 }
 
+TEST_CASE("largest gives every rank the largest number, and sends no bytes") {
+  on_ranks(4, [](Rank& rank) {
+    CHECK(rank.world.largest(rank.index == 2 ? 15 : 0) == 15);
+    CHECK(rank.world.largest(-rank.index) == 0);
+    CHECK(rank.bytes.sent_bytes() == 0);
+  });
+}
+
 TEST_CASE("split groups ranks by color in their order; its ranks are counted anew") {
   on_ranks(4, [](Rank& rank) {
     Communicator half = rank.world.split(rank.index / 2);

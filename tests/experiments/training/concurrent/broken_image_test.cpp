@@ -14,6 +14,7 @@
 #include "framework/error.h"
 #include "tests/support/images/drawn_faces.h"
 #include "tests/support/processes/local_job.h"
+#include "tests/support/results/losses.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {
@@ -70,12 +71,6 @@ struct AfterStep : RunObserver {
   void on_step(const StepRecord& record) override { after(record.step + 1); }
   std::function<void(std::int64_t)> after;
 };
-
-std::vector<double> losses_in(const VariantResult& result) {
-  std::vector<double> losses;
-  for (const StepRecord& record : result.steps) losses.push_back(record.loss.value());
-  return losses;
-}
 
 /// A layout, and what else decides when a step changes the weights.
 struct BreakingWay {

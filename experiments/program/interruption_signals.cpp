@@ -1,0 +1,62 @@
+#include "experiments/program/interruption_signals.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <unistd.h>
+
+namespace heddle {
+
+namespace {
+
+// A signal handler has no other way to its data.
+Interruption current;
+volatile std::sig_atomic_t current_speaks = 0;
+
+void write_error(const char* text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
+void on_signal(int signal) {
+  if (!current.is_heeded || current.signal != 0) {
+    std::signal(signal, SIG_DFL);
+    ::raise(signal);  // takes effect when this function returns
+    return;
+  }
+  current.signal = signal;
+  if (current_speaks == 0) return;
+  const int error = errno;
+  write_error("\nheddle: SIG");
+  write_error(::sigabbrev_np(signal));
+  write_error(": the run ends after this step with a checkpoint; a second signal ends it at once\n");
+  errno = error;
+}
+
+}  // namespace
+
+InterruptionSignals::InterruptionSignals(const std::set<int>& signals, bool speaks) {
+  current_speaks = speaks ? 1 : 0;
+  current.signal = 0;
+  current.is_heeded = false;
+  for (const int signal : signals) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+    handled_.insert(signal);
+  }
+}
+
+InterruptionSignals::~InterruptionSignals() {
+  for (const int signal : handled_) std::signal(signal, SIG_DFL);
+}
+
+Interruption& InterruptionSignals::interruption() {
+  return current;
+}
+
+}  // namespace heddle

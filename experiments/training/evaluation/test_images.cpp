@@ -1,0 +1,40 @@
+#include "experiments/training/evaluation/test_images.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "experiments/training/evaluation/embed.h"
+#include "experiments/training/evaluation/protocol/identification.h"
+
+namespace heddle {
+
+namespace {
+
+std::vector<std::int64_t> labels_of(const Dataset& dataset, Split split) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < dataset.size(split); ++i) labels.push_back(dataset.label(split, i));
+  return labels;
+}
+
+}  // namespace
+
+void evaluate_test_images(Evaluation& evaluation, Trainer& trainer) {
+  const Dataset& dataset = trainer.dataset();
+  const Rank& rank = trainer.rank();
+  const EvaluationConfig& config = trainer.experiment().evaluation;
+  const std::vector<std::int64_t> labels = labels_of(dataset, Split::test);
+  const bool identifies =
+      std::any_of(labels.begin(), labels.end(), [&](std::int64_t label) { return label < dataset.classes(); });
+  const auto embed = [&](Split split) { return embed_images(config, images_of(dataset, split), trainer); };
+  const std::vector<float> known = identifies ? embed(Split::train) : std::vector<float>();
+  if (trainer.has_broken_image()) return;
+  const std::vector<float> asked = embed(Split::test);
+  if (trainer.has_broken_image() || rank.index != 0 || !rank.device.has_data()) return;
+  if (identifies) {
+    const std::vector<std::int64_t> known_labels = labels_of(dataset, Split::train);
+    evaluation.rank1 = rank1({known, known_labels}, {asked, labels});
+  }
+  evaluation.verification = verify_drawn({asked, labels}, {.pairs = config.pairs}, rank.key);
+}
+
+}  // namespace heddle

@@ -1,0 +1,79 @@
+// A run that is interrupted by signals, as a user sees it.
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "framework/description/text.h"
+#include "tests/support/called.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+
+namespace {
+
+/// Sends this process a signal once the run has written the first lines of its metrics.
+std::jthread signal_when_running(const std::filesystem::path& out, int signal) {
+  return std::jthread([out, signal](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::error_code error;
+      if (std::filesystem::file_size(out / "metrics.jsonl", error) == 0 || error) continue;
+      ::kill(::getpid(), signal);
+      return;
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("an interrupted run saves, says how to go on, and gives the exit code of the signal") {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    CAPTURE(signal);
+    const Scratch folder;
+    const std::string file = (folder / "a run.json").string();
+    const std::string out = (folder / "out").string();
+    write_file_atomically(file, R"({"name": "small", "threads": 1, "mesh": {"dp": 2},
+      "data": {"type": "synthetic_identities", "identities": 5, "image": [1, 8, 8]}, "model": {"type": "mlp"},
+      "head": {"classes": 5}, "train": {"batch": 8, "steps": 100000000, "save_signal": "USR1"}, "evaluation": null,
+      "variants": [{"name": "first", "patch": {}}, {"name": "second", "patch": {}}]})");
+    const std::vector<std::string> run{"run", file, "--json", "--out", out};
+    const std::jthread sender = signal_when_running(out, signal);
+    const Called stopped = call(run);
+    CHECK(stopped.code == 128 + signal);
+    const nlohmann::json variants = nlohmann::json::parse(stopped.out)["variants"];
+    REQUIRE(variants.size() == 1);
+    CHECK(variants[0]["status"] == "interrupted");
+    CHECK(variants[0]["error"] == fmt::format("by SIG{}", ::sigabbrev_np(signal)));
+    const auto steps = variants[0]["steps"].get<std::int64_t>();
+    CHECK(steps > 0);
+    CHECK(std::filesystem::exists(folder / "out/checkpoint/first" / fmt::format("step-{:06}", steps)));
+    CHECK(stopped.err.ends_with(
+        fmt::format("to go on: ./heddle run {} --out {} --resume\n", shell_word(file), shell_word(out))));
+    const Called resumed = call({"run", file, "--out", out, "--resume", "--set", fmt::format("train.steps={}", steps)});
+    CHECK(resumed.code == 0);
+    CHECK(resumed.err.find(fmt::format("resuming after step {}\n", steps)) != std::string::npos);
+  }
+}
+
+TEST_CASE("an interrupted run that saves no checkpoints says so") {
+  const Scratch folder;
+  const std::string file = (folder / "small.json").string();
+  const std::string out = (folder / "out").string();
+  write_file_atomically(file, R"({"name": "small", "threads": 1,
+    "data": {"type": "synthetic_identities", "identities": 5, "image": [1, 8, 8]}, "model": {"type": "mlp"},
+    "head": {"classes": 5}, "train": {"batch": 8, "steps": 100000000, "save": false}, "evaluation": null})");
+  const std::jthread sender = signal_when_running(out, SIGINT);
+  const Called stopped = call({"run", file, "--out", out});
+  CHECK(stopped.code == 128 + SIGINT);
+  CHECK(stopped.out.find("small was interrupted: by SIGINT\n") != std::string::npos);
+  CHECK(stopped.err.ends_with("nothing is saved: train.save is false\n"));
+}
+
+}  // namespace heddle::test
