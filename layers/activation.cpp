@@ -1,15 +1,44 @@
 #include "layers/activation.h"
 
+#include <array>
+#include <numbers>
+
 #include "framework/ops/elementwise.h"
 #include "framework/ops/training.h"
 
 namespace heddle {
 
+namespace {
+
+/// x * Phi(x) = x * 0.5 * (1 + erf(x * sqrt(0.5))): an operator of its own only since operator set 20.
+std::string write_gelu(InferenceGraph& graph, const std::string& name, const std::string& x) {
+  const std::string half = graph.constant("half", 0.5F);
+  const std::string root = graph.constant("sqrt_half", std::numbers::sqrt2_v<float> / 2);
+  const std::string scaled = graph.node(name + ".scaled", "Mul", {x, root});
+  const std::string erf = graph.node(name + ".erf", "Erf", {scaled});
+  const std::string sum = graph.node(name + ".sum", "Add", {erf, graph.constant("one", 1)});
+  const std::string phi = graph.node(name + ".phi", "Mul", {sum, half});
+  return graph.node(name, "Mul", {x, phi});
+}
+
+}  // namespace
+
 LayerSpecPointer Activation::spec(ActivationKind kind) {
-  static constexpr std::array<std::string_view, 4> names{"relu", "sigmoid", "tanh", "gelu"};
-  return channelwise_spec({.type = names[static_cast<std::size_t>(kind)],
-                           .build = [kind](Construction&, const std::string&, const LayerLayout&) {
-                             return std::make_unique<Activation>(kind);
+  struct Row {
+    std::string_view type;
+    const char* op;
+  };
+  static constexpr std::array<Row, 4> rows{
+      {{"relu", "Relu"}, {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"}, {"gelu", nullptr}}};
+  const Row& row = rows[static_cast<std::size_t>(kind)];
+  return channelwise_spec({.type = row.type,
+                           .build = [kind](Construction&, const std::string&,
+                                           const LayerLayout&) { return std::make_unique<Activation>(kind); },
+                           .write = [&row](InferenceGraph& graph, const std::string& name,
+                                           const InferenceInputs& inputs) -> InferenceValue {
+                             return {row.op != nullptr ? graph.node(name, row.op, {inputs.name()})
+                                                       : write_gelu(graph, name, inputs.name()),
+                                     inputs.values[0].image};
                            }});
 }
 
@@ -31,9 +60,20 @@ LayerSpecPointer PRelu::spec(std::int64_t channels) {
   return channelwise_spec(
       {.type = "prelu",
        .parameters = {{channels}},
-       .build = [channels](Construction& construction, const std::string& name, const LayerLayout& layout) {
-         return std::make_unique<PRelu>(construction, name, channels, layout);
+       .build =
+           [channels](Construction& construction, const std::string& name, const LayerLayout& layout) {
+             return std::make_unique<PRelu>(construction, name, channels, layout);
+           },
+       .write = [](InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) -> InferenceValue {
+         return {PRelu::write(graph, name, inputs.name(), inputs), inputs.values[0].image};
        }});
+}
+
+std::string PRelu::write(InferenceGraph& graph, const std::string& name, const std::string& x,
+                         const InferenceInputs& inputs) {
+  InferenceTensor slope = channel_tensor(name + ".weight", inputs);
+  if (inputs.is_image()) slope.operand = Shape{slope.shape[0], 1, 1};
+  return graph.node(name, "PRelu", {x, graph.tensor(std::move(slope))});
 }
 
 PRelu::PRelu(Construction& construction, const std::string& name, std::int64_t channels, const LayerLayout& layout)
@@ -48,9 +88,10 @@ LayerSpecPointer Dropout::spec(double probability) {
   return channelwise_spec(
       {.type = "dropout",
        .own_streams = 1,
-       .build = [probability](Construction& construction, const std::string&, const LayerLayout& layout) {
-         return std::make_unique<Dropout>(construction, probability, layout);
-       }});
+       .build = [probability](
+                    Construction& construction, const std::string&,
+                    const LayerLayout& layout) { return std::make_unique<Dropout>(construction, probability, layout); },
+       .write = [](InferenceGraph&, const std::string&, const InferenceInputs& inputs) { return inputs.values[0]; }});
 }
 
 Dropout::Dropout(Construction& construction, double probability, LayerLayout layout)
@@ -73,8 +114,11 @@ Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
 
 LayerSpecPointer Add::spec() {
   return channelwise_spec(
-      {.type = "add", .inputs = 2, .build = [](Construction&, const std::string&, const LayerLayout&) {
-         return std::make_unique<Add>();
+      {.type = "add",
+       .inputs = 2,
+       .build = [](Construction&, const std::string&, const LayerLayout&) { return std::make_unique<Add>(); },
+       .write = [](InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) -> InferenceValue {
+         return {graph.node(name, "Add", {inputs.name(0), inputs.name(1)}), inputs.values[0].image};
        }});
 }
 

@@ -51,6 +51,19 @@ class ConvolutionSpec final : public LayerSpec {
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<Convolution>(construction, name, o_, layout);
   }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    const std::int64_t k = o_.kernel;
+    const std::int64_t in = o_.in / o_.groups;
+    std::vector<std::string> operands{inputs.name(),
+                                      graph.tensor({name + ".weight", {o_.out, in, k, k}, ImageShape{in, k, k}})};
+    if (o_.bias) operands.push_back(graph.tensor({name + ".bias", {o_.out}}));
+    return {graph.node(name, "Conv", operands,
+                       {{"kernel_shape", std::vector{k, k}},
+                        {"strides", std::vector{o_.stride, o_.stride}},
+                        {"pads", std::vector<std::int64_t>(4, o_.padding)},
+                        {"dilations", std::vector{o_.dilation, o_.dilation}},
+                        {"group", o_.groups}})};
+  }
 
  private:
   std::int64_t extent(std::int64_t size) const {

@@ -31,6 +31,9 @@ class ChannelwiseSpec final : public LayerSpec {
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return layer_.build(construction, name, layout);
   }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    return layer_.write(graph, name, inputs);
+  }
 
  private:
   ChannelwiseLayer layer_;

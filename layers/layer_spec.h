@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "layers/inference_graph.h"
 #include "layers/layer.h"
 #include "layers/layout.h"
 #include "parallel/communicator/transport.h"
@@ -69,6 +70,8 @@ class LayerSpec {
   /// Whether it is placed like its neighbours by default; else its default is `data`.
   virtual bool follows() const { return true; }
   virtual LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const = 0;
+  /// Appends what the layer computes in evaluation to a graph for other programs, and returns its output there.
+  virtual InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const = 0;
 };
 
 using LayerSpecPointer = std::shared_ptr<const LayerSpec>;
@@ -90,6 +93,7 @@ struct ChannelwiseLayer {
   /// The shape of the output; that of the first input if there is no function.
   std::function<Shape(const Shape&)> output{};
   std::function<LayerPointer(Construction&, const std::string& name, const LayerLayout&)> build;
+  std::function<InferenceValue(InferenceGraph&, const std::string& name, const InferenceInputs&)> write;
 };
 LayerSpecPointer channelwise_spec(ChannelwiseLayer layer);
 

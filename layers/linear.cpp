@@ -41,6 +41,12 @@ class LinearSpec final : public LayerSpec {
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<Linear>(construction, name, options_, layout);
   }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    std::vector<std::string> operands{
+        inputs.name(), graph.tensor({name + ".weight", {options_.out, options_.in}, inputs.values[0].image})};
+    if (options_.bias) operands.push_back(graph.tensor({name + ".bias", {options_.out}}));
+    return {graph.node(name, "Gemm", operands, {{"transB", std::int64_t{1}}})};
+  }
 
  private:
   LinearOptions options_;
@@ -62,6 +68,12 @@ class FlattenSpec final : public LayerSpec {
   LayerPointer build(Construction& /*construction*/, const std::string& /*name*/,
                      const LayerLayout& /*layout*/) const override {
     return std::make_unique<Flatten>();
+  }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    if (!inputs.is_image()) return inputs.values[0];
+    const Shape& image = inputs.samples[0];
+    return {graph.node(name, "Flatten", {inputs.name()}),
+            ImageShape{.channels = image[2], .height = image[0], .width = image[1]}};
   }
 };
 

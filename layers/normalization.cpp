@@ -2,6 +2,7 @@
 
 #include "framework/ops/shape.h"
 #include "framework/tensors/device.h"
+#include "layers/activation.h"
 
 namespace heddle {
 
@@ -70,11 +71,27 @@ class BatchNormSpec final : public LayerSpec {
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<BatchNorm>(construction, name, options_, layout);
   }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    const auto channels = [&](const char* tensor) {
+      return graph.tensor(channel_tensor(fmt::format("{}.{}", name, tensor), inputs));
+    };
+    const std::string scale = channels("weight");
+    const std::string shift = channels("bias");
+    const std::string mean = channels("running_mean");
+    std::string y = graph.node(name, "BatchNormalization", {inputs.name(), scale, shift, mean, channels("running_var")},
+                               {{"epsilon", static_cast<float>(options_.epsilon)}});
+    if (with_residual_) y = graph.node(name + ".sum", "Add", {y, inputs.name(1)});
+    if (options_.activation == NormActivation::relu) y = graph.node(name + ".relu", "Relu", {y});
+    if (options_.activation == NormActivation::prelu) y = PRelu::write(graph, options_.slope_name, y, inputs);
+    return {y, inputs.values[0].image};
+  }
 
  private:
   BatchNormOptions options_;
   bool with_residual_;
 };
+
+using permutation = std::vector<std::int64_t>;
 
 class LayerNormSpec final : public LayerSpec {
  public:
@@ -91,6 +108,18 @@ class LayerNormSpec final : public LayerSpec {
                                             std::span<const Shape> /*inputs*/) const override {
     if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
     return samples_only(kind, 1, 2);
+  }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    const std::string scale = graph.tensor(channel_tensor(name + ".weight", inputs));
+    const std::string shift = graph.tensor(channel_tensor(name + ".bias", inputs));
+    const std::map<std::string, InferenceAttribute> attributes{{"epsilon", static_cast<float>(epsilon_)}};
+    if (!inputs.is_image())
+      return {graph.node(name, "LayerNormalization", {inputs.name(), scale, shift}, attributes),
+              inputs.values[0].image};
+    const std::string last =
+        graph.node(name + ".channels_last", "Transpose", {inputs.name()}, {{"perm", permutation{0, 2, 3, 1}}});
+    const std::string y = graph.node(name + ".normalized", "LayerNormalization", {last, scale, shift}, attributes);
+    return {graph.node(name, "Transpose", {y}, {{"perm", permutation{0, 3, 1, 2}}})};
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<LayerNorm>(construction, name, channels_, epsilon_, layout);

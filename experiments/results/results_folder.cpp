@@ -30,12 +30,6 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-void make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
-}
-
 /// The folder and those around it that do not exist, the innermost first.
 std::vector<fs::path> missing_folders(fs::path path) {
   std::vector<fs::path> missing;

@@ -201,6 +201,12 @@ void write_file_atomically(const std::filesystem::path& target, std::string_view
   file.commit();
 }
 
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
+}
+
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit) {
   const FileDescriptor file = FileDescriptor::open_for_reading(path);
   const std::uint64_t size = file.size();

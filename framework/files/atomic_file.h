@@ -77,6 +77,8 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view contents);
+/// Makes a folder and those around it, if they do not exist.
+void make_folder(const std::filesystem::path& path);
 /// The whole file as text; InputError if it is longer than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit);
 

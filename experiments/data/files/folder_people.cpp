@@ -19,17 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder that macOS adds to zip archives.
-constexpr std::string_view zip_metadata = "__MACOSX";
-
-bool is_image_name(const std::string& name) {
-  static constexpr std::array<std::string_view, 6> endings = {".pgm", ".ppm", ".pnm", ".png", ".jpg", ".jpeg"};
-  std::string ending = fs::path(name).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(endings.begin(), endings.end(), ending) != endings.end();
-}
-
 /// Names in `folder` that are not hidden and pass `is_wanted`, in natural order.
 template <class IsWanted>
 std::vector<std::string> list(const std::string& folder, const IsWanted& is_wanted) {
@@ -38,7 +27,7 @@ std::vector<std::string> list(const std::string& folder, const IsWanted& is_want
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::string name = entry->path().filename().string();
-    if (name.front() != '.' && is_wanted(*entry, name)) names.push_back(std::move(name));
+    if (!is_skipped_name(name) && is_wanted(*entry, name)) names.push_back(std::move(name));
   }
   if (error) fail<InputError>("image folder \"{}\": {}", folder, error.message());
   std::sort(names.begin(), names.end(), natural_less);
@@ -54,7 +43,7 @@ std::vector<FolderPerson> people_of_folders(const std::string& path,
   std::vector<FolderPerson> people;
   for (std::string& name : list(path, [&](const fs::directory_entry&entry, const std::string&folder) {
          std::error_code ignored;
-         return folder != zip_metadata && wanted(folder) && entry.is_directory(ignored);
+         return wanted(folder) && entry.is_directory(ignored);
        }))
     people.push_back({std::move(name), {}});
   parallel_for(static_cast<std::int64_t>(people.size()), [&](std::int64_t i) {
@@ -89,6 +78,18 @@ std::vector<FolderPerson> people_of_names(const ImageFolderConfig& config,
 }
 
 }  // namespace
+
+bool is_skipped_name(std::string_view name) {
+  return name.starts_with('.') || name == "__MACOSX";
+}
+
+bool is_image_name(const std::string& name) {
+  static constexpr std::array<std::string_view, 6> endings = {".pgm", ".ppm", ".pnm", ".png", ".jpg", ".jpeg"};
+  std::string ending = fs::path(name).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
 
 std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
                                       const std::function<bool(std::string_view)>& wanted,

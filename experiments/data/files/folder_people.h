@@ -21,6 +21,11 @@ std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
                                       const std::function<bool(std::string_view)>& wanted,
                                       std::vector<std::string>& notes);
 
+/// Whether a file or folder is left out: hidden ones, and what macOS adds to zip archives.
+bool is_skipped_name(std::string_view name);
+/// Whether the ending of a file's name is that of an image that can be read.
+bool is_image_name(const std::string& name);
+
 /// The name of a person in messages: `image folder "faces/s1"`.
 std::string title_of(const ImageFolderConfig& config, const FolderPerson& person);
 

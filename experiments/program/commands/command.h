@@ -28,6 +28,8 @@ struct CommandCall {
 /// Each of these adds the options of a command and a callback, which runs it.
 void add_run(CLI::App& app, CommandCall& call);
 void add_eval(CLI::App& app, CommandCall& call);
+void add_export(CLI::App& app, CommandCall& call);
+void add_embed(CLI::App& app, CommandCall& call);
 void add_data(CLI::App& app, CommandCall& call);
 void add_plan(CLI::App& app, CommandCall& call);
 void add_explain(CLI::App& app, CommandCall& call);
@@ -42,6 +44,8 @@ void add_notebook(CLI::App& app, CommandCall& call);
 
 /// `--set KEY=JSON`, as often as it is given.
 CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets);
+/// `CHECKPOINT`, as find_checkpoint takes it.
+CLI::Option& add_checkpoint_option(CLI::App& app, std::filesystem::path& checkpoint);
 /// `FILE`, an experiment.
 CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file);
 /// `--placements written|auto`

@@ -10,6 +10,11 @@ CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets) {
               ->allow_extra_args(false);
 }
 
+CLI::Option& add_checkpoint_option(CLI::App& app, std::filesystem::path& checkpoint) {
+  return *app.add_option("CHECKPOINT", checkpoint, "a folder step-..., the folder of some, or a results folder")
+              ->required();
+}
+
 CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file) {
   return *app.add_option("FILE", file, "the experiment (JSON)")->required();
 }

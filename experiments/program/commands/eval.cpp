@@ -1,20 +1,16 @@
 #include <CLI/CLI.hpp>
 
-#include "experiments/config/json_identity.h"
-#include "experiments/config/study.h"
+#include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/study_checks.h"
-#include "experiments/program/study_in_job.h"
 #include "experiments/results/accuracy_tables.h"
 #include "experiments/results/summary.h"
-#include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/evaluation/evaluate_checkpoint.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
-#include "parallel/transports/transports.h"
 
 namespace heddle {
 
@@ -27,28 +23,13 @@ struct EvalCommand {
   std::filesystem::path out;  // a folder for evaluation.json and roc.csv; empty: they are not written
 };
 
-/// The experiment of a checkpoint, with --set on top of it. Without a job its ranks are threads, whatever it was
-/// trained on.
-Study<Experiment> experiment_of(const FoundCheckpoint& checkpoint, const std::vector<std::string>& given,
-                                const Job* job) {
-  const CheckpointFolder folder(checkpoint.folder, json_identity());
-  const std::string text = folder.experiment(checkpoint.steps);
-  const std::string where = fmt::format("{}: its experiment", checkpoint.folder.string());
-  Study<Experiment> study = read_study_text<Experiment>(text, where, given);
-  for (auto& member : study.variants)
-    if (job == nullptr && transport_type(member.root.transport).needs_job) member.root.transport = "threads";
-  study = checked(std::move(study));
-  fit_to_job(study, job);
-  return study;
-}
-
 /// Evaluates the sets of a checkpoint's experiment by its weights, on the processes of a job if there is one.
 void eval_command(const EvalCommand& command, const Console& console, Job* job) {
   FoundCheckpoint checkpoint;
   Study<Experiment> study;
   together(job, [&] {
     checkpoint = find_checkpoint(command.checkpoint);
-    study = experiment_of(checkpoint, command.sets, job);
+    study = checkpoint_study(checkpoint, command.sets, job);
     check_available(world_options(study.variants.front().root, job));
   });
   const StudyVariant& member = study.variants.front();
@@ -64,9 +45,7 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
   run.variants.push_back(std::move(variant));
   const std::string json = sets_json(run.variants.front(), checkpoint.folder.string(), checkpoint.steps);
   if (!command.out.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(command.out, error);
-    if (error) fail<InputError>("{}: cannot be made a folder: {}", command.out.string(), error.message());
+    make_folder(command.out);
     write_file_atomically(command.out / "evaluation.json", json);
     write_file_atomically(command.out / "roc.csv", roc_csv(run));
   }
@@ -77,8 +56,7 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
 
 void add_eval(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<EvalCommand>();
-  app.add_option("CHECKPOINT", command->checkpoint, "a folder step-..., the folder of some, or a results folder")
-      ->required();
+  add_checkpoint_option(app, command->checkpoint);
   add_set_option(app, command->sets)
       .description("override one key of the checkpoint's experiment, as in evaluation.sets='[...]' or mesh.dp=2");
   app.add_flag("--json", command->json, "print the results as JSON instead of the table");

@@ -244,7 +244,7 @@ std::string ExperimentIdentity::plain_text_of(const Experiment& experiment) {
 }
 
 std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
-  return path_ / fmt::format("step-{:06}", steps_done);
+  return path_ / step_name(steps_done);
 }
 
 std::optional<std::int64_t> CheckpointFolder::latest() const {

@@ -217,6 +217,17 @@ std::span<const CheckpointFiles::Stored> CheckpointFiles::stored(const std::stri
   return found == stored_.end() ? std::span<const Stored>() : std::span(found->second);
 }
 
+std::vector<std::string> CheckpointFiles::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, parts] : stored_) names.push_back(name);
+  return names;
+}
+
+std::optional<CheckpointFiles::Whole> CheckpointFiles::find(const std::string& name) const {
+  const std::span<const Stored> all = stored(name);
+  return all.empty() ? std::nullopt : std::optional(Whole{all[0].dtype, all[0].part.whole});
+}
+
 void CheckpointFiles::check(const StateTensor& wanted) const {
   const std::span<const Stored> all = stored(wanted.name);
   if (all.empty()) fail<InputError>("{}: has no tensor '{}'", folder_.string(), wanted.name);

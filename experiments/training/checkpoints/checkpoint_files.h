@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +30,18 @@ class CheckpointFiles {
   /// different checkpoint from the first, or that has a tensor whose part is absent or impossible.
   explicit CheckpointFiles(std::filesystem::path folder);
 
+  const std::filesystem::path& folder() const { return folder_; }
   const SafetensorsMetadata& identity() const { return identity_; }
   int size() const { return size_; }
+  /// Of all tensors, sorted.
+  std::vector<std::string> names() const;
+  /// A whole tensor; its elements may lie in several files.
+  struct Whole {
+    DType dtype;
+    Shape shape;
+  };
+  /// Nothing if there is no tensor of this name.
+  std::optional<Whole> find(const std::string& name) const;
   /// InputError unless the tensor is there with this type and whole shape, and exactly one file has each of its
   /// elements that the rank holds. The message names the tensor, the files, and both shapes.
   void check(const StateTensor& wanted) const;

@@ -38,6 +38,10 @@ std::optional<std::int64_t> steps_in_name(const std::string& folder) {
   return steps;
 }
 
+std::string step_name(std::int64_t steps) {
+  return fmt::format("step-{:06}", steps);
+}
+
 std::optional<std::int64_t> latest_in(const fs::path& path) {
   std::optional<std::int64_t> newest;
   for (const fs::path& entry : entries_of(path))

@@ -14,9 +14,14 @@ std::optional<std::int64_t> steps_in_name(const std::string& folder);
 /// The most steps that the name of a folder in `path` says; nothing if there is none. InputError if it cannot be read.
 std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
 
+/// `step-000020`.
+std::string step_name(std::int64_t steps);
+
 struct FoundCheckpoint {
   std::filesystem::path folder;  // that of the folder step-...
   std::int64_t steps = 0;
+
+  std::filesystem::path path() const { return folder / step_name(steps); }
 };
 
 /// The newest checkpoint of each variant in a results folder, sorted by path. InputError if it cannot be read.

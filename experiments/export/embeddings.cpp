@@ -1,0 +1,153 @@
+#include "experiments/export/embeddings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/data/files/folder_people.h"
+#include "experiments/data/files/natural_order.h"
+#include "experiments/training/evaluation/embed.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "framework/description/printable.h"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t images_at_a_time = 8192;
+
+std::vector<std::string> images_below(const fs::path& folder) {
+  std::vector<std::string> files;
+  try {
+    for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
+      const std::string name = entry->path().filename().string();
+      const bool is_skipped = is_skipped_name(name);
+      if (entry->is_directory()) {
+        if (is_skipped) entry.disable_recursion_pending();
+      } else if (!is_skipped && is_image_name(name)) {
+        files.push_back(entry->path().string());
+      }
+    }
+  } catch (const fs::filesystem_error& error) {
+    fail<InputError>("{}: cannot be read: {}", folder.string(), error.code().message());
+  }
+  if (files.empty()) fail<InputError>("{}: has no images", folder.string());
+  std::sort(files.begin(), files.end(), natural_less);
+  return files;
+}
+
+/// NumPy's format, version 1.0: a magic number, the length of a description padded to 64 bytes, and the elements.
+class NpyFile final : public EmbeddingsFile {
+ public:
+  NpyFile(const fs::path& path, const std::vector<std::string>& images, std::int64_t dimension)
+      : file_(path), names_(fs::path(path).replace_extension(".txt")) {
+    constexpr std::size_t before_text = 10;
+    constexpr std::size_t alignment = 64;
+    std::string text =
+        fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", images.size(), dimension);
+    text.append(alignment - (before_text + text.size() + 1) % alignment, ' ');
+    text += '\n';
+    file_.write(std::string_view("\x93NUMPY\x01\x00", 8));
+    const auto size = static_cast<std::uint16_t>(text.size());
+    file_.write(std::as_bytes(std::span(&size, 1)));
+    file_.write(text);
+    for (const std::string& image : images) names_.write(printable(image) + "\n");
+  }
+  void append(std::span<const float> embeddings) override { file_.write(std::as_bytes(embeddings)); }
+  void commit() override {
+    file_.finish();
+    names_.finish();
+    names_.commit();
+    file_.commit();
+  }
+
+ private:
+  AtomicFile file_;
+  AtomicFile names_;
+};
+
+class CsvFile final : public EmbeddingsFile {
+ public:
+  CsvFile(const fs::path& path, std::vector<std::string> images, std::int64_t dimension)
+      : file_(path), images_(std::move(images)), dimension_(static_cast<std::size_t>(dimension)) {
+    std::string line = "image";
+    for (std::int64_t i = 0; i < dimension; ++i) line += fmt::format(",e{}", i);
+    file_.write(line + "\n");
+  }
+  void append(std::span<const float> embeddings) override {
+    for (; !embeddings.empty(); embeddings = embeddings.subspan(dimension_)) {
+      std::string line = in_csv(images_.at(next_++));
+      for (const float x : embeddings.first(dimension_)) line += fmt::format(",{}", x);
+      file_.write(line + "\n");
+    }
+  }
+  void commit() override { file_.commit(); }
+
+ private:
+  /// In quotes where the text would end the field (RFC 4180).
+  static std::string in_csv(const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+    std::string field = "\"";
+    for (const char c : text) field += c == '"' ? "\"\"" : std::string(1, c);
+    return field + "\"";
+  }
+
+  AtomicFile file_;
+  std::vector<std::string> images_;
+  std::size_t dimension_;
+  std::size_t next_ = 0;
+};
+
+void normalize_rows(std::span<float> rows, std::size_t dimension) {
+  for (; !rows.empty(); rows = rows.subspan(dimension)) {
+    double square = 0;
+    for (const float x : rows.first(dimension)) square += static_cast<double>(x) * x;
+    const double length = std::max(std::sqrt(square), 1e-12);
+    for (float& x : rows.first(dimension)) x = static_cast<float>(x / length);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> find_images(const std::vector<fs::path>& paths) {
+  std::vector<std::string> files;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (fs::is_directory(status)) {
+      for (std::string& file : images_below(path)) files.push_back(std::move(file));
+    } else if (fs::exists(status)) {
+      files.push_back(path.string());
+    } else {
+      fail<InputError>("{}: does not exist", path.string());
+    }
+  }
+  return files;
+}
+
+std::unique_ptr<EmbeddingsFile> open_embeddings(const fs::path& path, const std::vector<std::string>& images,
+                                                std::int64_t dimension) {
+  if (path.extension() == ".npy") return std::make_unique<NpyFile>(path, images, dimension);
+  if (path.extension() == ".csv") return std::make_unique<CsvFile>(path, images, dimension);
+  fail<InputError>("{}: expected a file that ends in .npy or .csv", path.string());
+}
+
+void embed_files(const CheckpointModel& model, const std::vector<std::string>& files, bool normalizes, Job* job,
+                 const std::function<void(std::span<const float>)>& use) {
+  ImageSource all;
+  together(job, [&] { all = images_of_files(files, preprocessing_of(model.experiment().data)); });
+  model.on_ranks(job, [&](Trainer& trainer) {
+    for (std::int64_t begin = 0; begin < all.size; begin += images_at_a_time) {
+      const ImageSource some{.size = std::min(images_at_a_time, all.size - begin),
+                             .read = [&](std::int64_t i, std::span<float> pixels) { all.read(begin + i, pixels); }};
+      std::vector<float> embeddings = embed_images(model.experiment().evaluation, some, trainer);
+      if (trainer.has_broken_image()) trainer.end_at_broken_image();
+      if (trainer.rank().index != 0) continue;
+      if (normalizes) normalize_rows(embeddings, static_cast<std::size_t>(embedding_size(model.model())));
+      use(embeddings);
+    }
+  });
+}
+
+}  // namespace heddle

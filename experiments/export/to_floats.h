@@ -1,0 +1,21 @@
+// The elements of a saved tensor as other programs take them.
+#pragma once
+
+#include <vector>
+
+#include "framework/tensors/tensor.h"
+
+namespace heddle {
+
+/// Of any floating type, or i8.
+inline std::vector<float> to_floats(const Tensor& tensor) {
+  if (tensor.dtype() == DType::i8) {
+    const std::vector<std::int8_t> elements = tensor.to_host<std::int8_t>();
+    return {elements.begin(), elements.end()};
+  }
+  if (tensor.dtype() == DType::f32) return tensor.to_host<float>();
+  const std::vector<double> elements = tensor.to_doubles();
+  return {elements.begin(), elements.end()};
+}
+
+}  // namespace heddle

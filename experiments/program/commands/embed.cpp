@@ -1,0 +1,67 @@
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "experiments/export/embeddings.h"
+#include "experiments/program/checkpoint_study.h"
+#include "experiments/program/commands/command.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "framework/description/text.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+struct EmbedCommand {
+  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::vector<std::filesystem::path> images;
+  std::filesystem::path out;
+  std::vector<std::string> sets;  // a.b=json
+  bool flips = false;
+  bool normalizes = false;
+};
+
+/// Embeds images on the ranks of the checkpoint's experiment, or on the processes of a job if there is one.
+void embed_command(const EmbedCommand& command, const Console& console, Job* job) {
+  FoundCheckpoint checkpoint;
+  std::vector<std::string> files;
+  std::optional<CheckpointModel> model;
+  std::unique_ptr<EmbeddingsFile> out;
+  std::int64_t dimension = 0;
+  together(job, [&] {
+    checkpoint = find_checkpoint(command.checkpoint);
+    Experiment experiment = checkpoint_study(checkpoint, command.sets, job).variants.front().root;
+    experiment.evaluation.sets.clear();
+    experiment.evaluation.flip = command.flips;
+    files = find_images(command.images);
+    model.emplace(experiment, checkpoint);
+    dimension = embedding_size(model->model());
+    if (job == nullptr || job->rank() == 0) out = open_embeddings(command.out, files, dimension);
+  });
+  embed_files(*model, files, command.normalizes, job,
+              [&out](std::span<const float> embeddings) { out->append(embeddings); });
+  if (!out) return;
+  out->commit();
+  console.out << fmt::format("{}: {}, embeddings of {} features by step {} of {}\n", command.out.string(),
+                             counted(static_cast<std::int64_t>(files.size()), "image", "images"), dimension,
+                             checkpoint.steps, checkpoint.folder.string());
+}
+
+}  // namespace
+
+void add_embed(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<EmbedCommand>();
+  add_checkpoint_option(app, command->checkpoint);
+  app.add_option("IMAGES", command->images, "image files, and folders of images")->required();
+  app.add_option("--out", command->out,
+                 "FILE.npy: f32 [images, features], with the images' paths in FILE.txt; or FILE.csv")
+      ->required();
+  app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as evaluation.flip does");
+  app.add_flag("--normalize", command->normalizes, "embeddings have unit length");
+  add_set_option(app, command->sets)
+      .description("override one key of the checkpoint's experiment, as in mesh.dp=2");
+  app.callback([&call, command] { embed_command(*command, call.console, call.join()); });
+}
+
+}  // namespace heddle

@@ -1,0 +1,62 @@
+#include <CLI/CLI.hpp>
+
+#include "experiments/export/onnx_model.h"
+#include "experiments/export/state_dict.h"
+#include "experiments/program/checkpoint_study.h"
+#include "experiments/program/commands/command.h"
+#include "framework/description/text.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+struct ExportCommand {
+  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::string format;
+  std::filesystem::path out;
+  bool with_head = false;
+  OnnxOptions onnx{};
+};
+
+void check_options(const ExportCommand& command) {
+  if (command.format == "onnx" && command.with_head)
+    fail<InputError>("--with-head: only for --format safetensors: an ONNX model ends with the embedding");
+  if (command.format == "safetensors" && (command.onnx.takes_pixels || command.onnx.normalizes))
+    fail<InputError>("{}: only for --format onnx: a state dict has no operators",
+                     command.onnx.takes_pixels ? "--preprocessing" : "--normalize");
+  if (command.format == "onnx" && std::filesystem::is_directory(command.out))
+    fail<InputError>("{}: is a folder: expected a file, such as model.onnx", command.out.string());
+}
+
+void export_command(const ExportCommand& command, const Console& console) {
+  check_options(command);
+  const FoundCheckpoint checkpoint = find_checkpoint(command.checkpoint);
+  const Study<Experiment> study = checkpoint_study(checkpoint, {}, nullptr);
+  const TrainedModel model = load_trained_model(study.variants.front().root, checkpoint);
+  if (command.format == "onnx")
+    write_onnx(model, command.onnx, command.out);
+  else
+    write_state_dict(model, checkpoint_experiment(checkpoint), command.with_head, command.out);
+  console.out << fmt::format(
+      "{}: step {} of {}, {}, embeddings of {} features\n", command.out.string(), checkpoint.steps, study.name,
+      counted(static_cast<std::int64_t>(model.graph.tensors().size()), "tensor", "tensors"), model.embedding);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<ExportCommand>();
+  add_checkpoint_option(app, command->checkpoint);
+  app.add_option("--format", command->format, "onnx: a model; safetensors: a folder with the state dict for PyTorch")
+      ->check(CLI::IsMember({"onnx", "safetensors"}))
+      ->required();
+  app.add_option("--out", command->out, "the file of the ONNX model, or the folder of the state dict")->required();
+  app.add_flag("--preprocessing", command->onnx.takes_pixels,
+               "onnx: the input takes RGB pixels from 0 to 255, instead of what the network takes");
+  app.add_flag("--normalize", command->onnx.normalizes, "onnx: embeddings have unit length");
+  app.add_flag("--with-head", command->with_head, "safetensors: the weights of the classes, too");
+  app.callback([&call, command] { export_command(*command, call.console); });
+}
+
+}  // namespace heddle

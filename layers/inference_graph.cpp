@@ -1,0 +1,52 @@
+#include "layers/inference_graph.h"
+
+#include "framework/error.h"
+#include "layers/model_spec.h"
+
+namespace heddle {
+
+void InferenceTensor::to_torch(std::span<const float> ours, std::span<float> torch) const {
+  const ImageShape size = image.value_or(ImageShape{.channels = 1, .height = 1, .width = 1});
+  const auto channels = static_cast<std::size_t>(size.channels);
+  const auto pixels = static_cast<std::size_t>(size.height * size.width);
+  for (std::size_t row = 0; row < ours.size(); row += channels * pixels)
+    for (std::size_t channel = 0; channel < channels; ++channel)
+      for (std::size_t pixel = 0; pixel < pixels; ++pixel)
+        torch[row + channel * pixels + pixel] = ours[row + pixel * channels + channel];
+}
+
+InferenceGraph::InferenceGraph(const ModelSpec& model) {
+  std::vector<InferenceValue> values{{"input"}};
+  for (const ModelSpec::Application& application : model.applications()) {
+    std::vector<InferenceValue> inputs;
+    std::vector<Shape> samples;
+    for (const int input : application.inputs) {
+      inputs.push_back(values[static_cast<std::size_t>(input)]);
+      samples.push_back(model.sample(input));
+    }
+    values.push_back(application.layer->write(*this, application.name, {inputs, samples}));
+  }
+  node("embedding", "Identity", {values.back().name});
+}
+
+std::string InferenceGraph::node(const std::string& output, const std::string& op, std::vector<std::string> inputs,
+                                 std::map<std::string, InferenceAttribute> attributes) {
+  nodes_.push_back({op, std::move(inputs), output, std::move(attributes)});
+  return output;
+}
+
+std::string InferenceGraph::tensor(InferenceTensor tensor) {
+  tensors_.push_back(std::move(tensor));
+  return tensors_.back().name;
+}
+
+std::string InferenceGraph::constant(const std::string& name, float value) {
+  constants_[name] = value;
+  return name;
+}
+
+InferenceTensor channel_tensor(const std::string& name, const InferenceInputs& inputs) {
+  return {name, Shape{inputs.samples[0].back()}, inputs.values[0].image};
+}
+
+}  // namespace heddle

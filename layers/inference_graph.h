@@ -1,0 +1,85 @@
+// A model as other programs run it: ONNX operators on images [n, c, h, w], with the tensors of PyTorch's state dict.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "framework/tensors/image_shape.h"
+#include "framework/tensors/shape.h"
+
+namespace heddle {
+
+class ModelSpec;
+
+/// A parameter or a statistic. If its last elements, or those of each of its rows, are an image, we store it in the
+/// order height, width, channel, PyTorch in the order channel, height, width: so in the kernels of a convolution, and
+/// in the columns of a linear layer that reads a flattened image.
+struct InferenceTensor {
+  std::string name;
+  Shape shape;                        // in PyTorch
+  std::optional<ImageShape> image{};  // of its last elements
+  std::optional<Shape> operand{};     // its shape as an operand, if it differs
+
+  /// Reorders elements; both have those of the whole tensor.
+  void to_torch(std::span<const float> ours, std::span<float> torch) const;
+};
+
+using InferenceAttribute = std::variant<std::int64_t, float, std::vector<std::int64_t>>;
+
+/// An operator of ONNX, operator set 17.
+struct InferenceNode {
+  std::string op;
+  std::vector<std::string> inputs;  // values, tensors and constants
+  std::string output;
+  std::map<std::string, InferenceAttribute> attributes{};
+};
+
+/// A value of the graph.
+struct InferenceValue {
+  std::string name;
+  /// The image that was flattened into it, whose elements are in the order channel, height, width there.
+  std::optional<ImageShape> image{};
+};
+
+class InferenceGraph {
+ public:
+  /// The graph of a model. Its input is named `input`, its output `embedding`.
+  explicit InferenceGraph(const ModelSpec& model);
+
+  const std::vector<InferenceTensor>& tensors() const { return tensors_; }
+  const std::vector<InferenceNode>& nodes() const { return nodes_; }
+  /// Scalars, by their names.
+  const std::map<std::string, float>& constants() const { return constants_; }
+
+  // For the layers.
+  /// Appends an operator, and returns the name of its output.
+  std::string node(const std::string& output, const std::string& op, std::vector<std::string> inputs,
+                   std::map<std::string, InferenceAttribute> attributes = {});
+  /// Declares a tensor, and returns its name.
+  std::string tensor(InferenceTensor tensor);
+  std::string constant(const std::string& name, float value);
+
+ private:
+  std::vector<InferenceTensor> tensors_;
+  std::vector<InferenceNode> nodes_;
+  std::map<std::string, float> constants_;
+};
+
+/// What a layer gets to write itself into a graph.
+struct InferenceInputs {
+  std::span<const InferenceValue> values;
+  std::span<const Shape> samples;  // the shapes of one sample each, as in ModelSpec
+
+  const std::string& name(std::size_t input = 0) const { return values[input].name; }
+  bool is_image() const { return samples[0].rank() == 3; }
+};
+
+/// A tensor with one element for each channel of a layer's first input: along the last dimension of ours.
+InferenceTensor channel_tensor(const std::string& name, const InferenceInputs& inputs);
+
+}  // namespace heddle

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Exports models of every type and compares their embeddings in onnxruntime with `heddle embed`. It needs Python's venv
+# and packages of PyPI; where torch and torchvision can be imported, their models load the state dicts, too.
+#
+#   tests/experiments/export/onnx_test.sh [PYTHON]    a Python that has numpy, onnxruntime, pillow and safetensors
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python=${1-}
+if [[ ! $python ]]; then
+  python=$work/venv/bin/python
+  if ! { python3 -m venv "$work/venv" && "$python" -m pip -q install numpy onnxruntime pillow safetensors; } \
+    >"$work/pip" 2>&1; then
+    tail -n 3 "$work/pip"
+    echo "not run: Python's packages could not be installed"
+    exit 77
+  fi
+fi
+./heddle --version >/dev/null || exit 1
+"$python" tests/experiments/export/onnx_test.py "$work"
