@@ -19,14 +19,16 @@ ARROWS = {
     'experiments/data': ['framework'],
     'experiments/training': ['experiments/data', 'models'],
     'experiments/config': ['experiments/training'],
+    'experiments/export': ['experiments/training'],
     'experiments/results': ['experiments/training'],
-    'experiments/program': ['experiments/config', 'experiments/results', 'notebooks_export'],
+    'experiments/program': ['experiments/config', 'experiments/export', 'experiments/results', 'notebooks_export'],
     'tests': ['experiments/program'],
 }
 # A program that trains from C++ needs neither the JSON reader nor the command line.
 LIBRARIES = {
-    'nlohmann/': ['framework', 'notebooks_export', 'experiments/config', 'experiments/results', 'experiments/program',
-                  'tests'],
+    'nlohmann/': ['framework', 'notebooks_export', 'experiments/config', 'experiments/export', 'experiments/results',
+                  'experiments/program', 'tests'],
+    'onnx/': ['experiments/export', 'tests'],
     'CLI/': ['experiments/program'],
 }
 
