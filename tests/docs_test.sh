@@ -35,6 +35,9 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle data show dev_test.bin"]=$faces
   ["./heddle eval results/faces"]=$faces
   ["./heddle eval results/faces --set 'evaluation.sets=[{\"name\": \"dev_test\", \"type\": \"bin\", \"path\": \"dev_test.bin\"}]'"]=$faces
+  ["./heddle embed results/orl_faces PATH/TO/IMAGES --out embeddings.npy"]=$results
+  ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
+  ["./heddle export results/orl_faces --format safetensors --out model"]=$results
   ["./heddle notebook results/exact_or_sampled"]=$results
   ["./heddle notebook results/gpipe_vs_naive"]=$results
   ["./heddle eval results/quickstart/checkpoint/sharded --set 'evaluation.sets=[{\"name\": \"drawn\", \"type\": \"drawn\"}]'"]=$results

@@ -37,9 +37,9 @@ std::vector<float> read_npy(const fs::path& file, const std::string& shape) {
 TEST_CASE("embeddings of folders and files, in natural order, are the same on any ranks") {
   const Scratch folder;
   const std::string results = train_small(folder / "");
-  write_new_file(folder / "faces/__MACOSX/0/._1.jpg", "no image");
+  write_new_file(folder / "faces/__MACOSX/p0/._1.jpg", "no image");
   const std::string faces = (folder / "faces").string();
-  const std::string one = (folder / "faces/2/3.jpg").string();
+  const std::string one = (folder / "faces/p2/3.jpg").string();
   const auto embed = [&](const char* name, std::vector<std::string> more) {
     more.insert(more.begin(), {"embed", results, faces, one, "--out", (folder / name).string()});
     const Called called = call(more);
@@ -53,7 +53,7 @@ TEST_CASE("embeddings of folders and files, in natural order, are the same on an
   REQUIRE(embeddings.size() == 85);
   const std::vector<std::string> names = lines_of(read_file(folder / "a.txt", 1 << 20));
   REQUIRE(names.size() == 17);
-  CHECK(names[0] == faces + "/0/0.jpg");
+  CHECK(names[0] == faces + "/p0/0.jpg");
   CHECK(names[16] == one);
   CHECK(std::equal(embeddings.begin() + 80, embeddings.end(), embeddings.begin() + 55));  // row 11 is the same image
 
@@ -72,7 +72,7 @@ TEST_CASE("embeddings of folders and files, in natural order, are the same on an
   const std::vector<std::string> rows = lines_of(read_file(folder / "a.csv", 1 << 20));
   REQUIRE(rows.size() == 18);
   CHECK(rows[0] == "image,e0,e1,e2,e3,e4");
-  CHECK(rows[1].starts_with(faces + "/0/0.jpg," + fmt::format("{},{},", embeddings[0], embeddings[1])));
+  CHECK(rows[1].starts_with(faces + "/p0/0.jpg," + fmt::format("{},{},", embeddings[0], embeddings[1])));
 }
 
 TEST_CASE("a path in a .csv is quoted where a comma would end it") {

@@ -24,7 +24,7 @@ onnx::ModelProto read_onnx(const std::filesystem::path& file) {
   return model;
 }
 
-std::vector<std::string> operators_of(const onnx::ModelProto& model) {
+std::vector<std::string> node_types(const onnx::ModelProto& model) {
   std::vector<std::string> names;
   for (const onnx::NodeProto& node : model.graph().node()) names.push_back(node.op_type());
   return names;
@@ -45,7 +45,7 @@ TEST_CASE("an ONNX model passes ONNX's checker, and its options add operators") 
   CHECK(plain.code == 0);
   CHECK(plain.out == file("plain.onnx") + ": step 3 of small, 7 tensors, embeddings of 5 features\n");
   const onnx::ModelProto model = read_onnx(file("plain.onnx"));
-  CHECK(operators_of(model) ==
+  CHECK(node_types(model) ==
         std::vector<std::string>{"Conv", "BatchNormalization", "Relu", "Flatten", "Gemm", "Identity"});
   CHECK(model.opset_import(0).version() == 17);
   const auto& input = model.graph().input(0).type().tensor_type().shape();
@@ -57,9 +57,9 @@ TEST_CASE("an ONNX model passes ONNX's checker, and its options add operators") 
   const Called whole =
       call({"export", results, "--format", "onnx", "--out", file("whole.onnx"), "--preprocessing", "--normalize"});
   CHECK(whole.code == 0);
-  CHECK(operators_of(read_onnx(file("whole.onnx"))) == std::vector<std::string>{"Sub", "Mul", "Conv",
-                                                                                "BatchNormalization", "Relu", "Flatten",
-                                                                                "Gemm", "LpNormalization"});
+  CHECK(node_types(read_onnx(file("whole.onnx"))) == std::vector<std::string>{"Sub", "Mul", "Conv",
+                                                                              "BatchNormalization", "Relu", "Flatten",
+                                                                              "Gemm", "LpNormalization"});
 }
 
 TEST_CASE("the weights of a large ONNX model lie beside it") {

@@ -67,9 +67,10 @@ TEST_CASE("a state dict has the backbone in PyTorch's order, with the steps of i
 }
 
 TEST_CASE("a state dict has the classes of sharded, replicated and 8-bit heads") {
-  for (const char* head : {R"({"logits": "sharded"})", R"({"logits": "gathered"})", R"({"logits": "replicated"})",
-                           R"({"logits": "sharded", "weights": "int8"})", R"({"logits": "sharded", "weights": "bf16"})",
-                           R"({"logits": "sharded", "bias": true, "normalize": false, "margin": {"type": "none"}})"}) {
+  for (const char* head : {R"({"logits": "sharded"})", R"({"logits": "gathered"})", R"({"parallel": "replicated"})",
+                           R"({"logits": "sharded", "state": {"weights": "int8"}})",
+                           R"({"logits": "sharded", "state": {"weights": "bf16"}})",
+                           R"({"logits": "sharded", "bias": true, "normalize": false, "margin": {"scale": 1}})"}) {
     CAPTURE(head);
     const Scratch folder;
     const std::string results = train_small(folder / "", {{"head", Json::parse(head)}});
@@ -91,8 +92,8 @@ TEST_CASE("a state dict has the classes of sharded, replicated and 8-bit heads")
 
 TEST_CASE("a class of int8 is its integers times their scale") {
   const Scratch folder;
-  const std::string results =
-      train_small(folder / "", {{"head", {{"logits", "sharded"}, {"weights", "int8"}}}, {"mesh", {{"dp", 1}}}});
+  const std::string results = train_small(
+      folder / "", {{"head", {{"logits", "sharded"}, {"state", {{"weights", "int8"}}}}}, {"mesh", {{"dp", 1}}}});
   const CheckpointFiles files(find_checkpoint(results).path());
   const std::vector<SavedTensor> heads = saved_heads(files);
   REQUIRE(heads.size() == 1);
