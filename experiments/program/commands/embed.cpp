@@ -59,8 +59,7 @@ void add_embed(CLI::App& app, CommandCall& call) {
       ->required();
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as evaluation.flip does");
   app.add_flag("--normalize", command->normalizes, "embeddings have unit length");
-  add_set_option(app, command->sets)
-      .description("override one key of the checkpoint's experiment, as in mesh.dp=2");
+  add_set_option(app, command->sets).description("override one key of the checkpoint's experiment, as in mesh.dp=2");
   app.callback([&call, command] { embed_command(*command, call.console, call.join()); });
 }
 
