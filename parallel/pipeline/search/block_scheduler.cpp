@@ -80,7 +80,7 @@ double BlockScheduler::earliest_in_block(int rank) const {
   return earliest;
 }
 
-/// Whether an F of the rank's stage number `chunk` fits into the memory. Each later stage of the rank must keep room
+/// Whether an F of the rank's stage number `chunk` fits into the memory. Each later stage of the rank must keep space
 /// for one micro-batch beside the activations of the stages before it: then the micro-batch that is farthest can always
 /// go on, and no schedule ends in a deadlock.
 BlockScheduler::Room BlockScheduler::room(int rank, std::size_t chunk) const {

@@ -38,13 +38,13 @@ class BlockScheduler {
 
   struct Outcome {
     double makespan = 0;
-    /// Of the times at which the ranks end.
+    /// The sum of the times at which the ranks end.
     double sum_of_ends = 0;
   };
 
   /// Empty if there is not enough memory, or if the makespan would exceed `limit`, which saves the rest of the work.
   std::optional<Outcome> run(const BlockRules& rules, double limit = std::numeric_limits<double>::infinity());
-  /// Of the last run, if it gave an outcome.
+  /// The schedule of the last run, if it gave an outcome.
   Schedule schedule() const;
   /// The number of actions that have been scheduled in all runs: a measure of the time that they took.
   std::int64_t actions_scheduled() const { return actions_scheduled_; }

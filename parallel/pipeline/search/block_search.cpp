@@ -93,7 +93,7 @@ void BlockSearch::try_out(Candidate candidate) {
   if (best_.size() > kept) best_.pop_back();
 }
 
-/// With the even speeds of V-Min, V-Half, V-ZB and those between them.
+/// Blocks with the constant speeds of V-Min, V-Half and V-ZB, and with speeds between these.
 std::vector<BlockSearch::Candidate> BlockSearch::simplest() const {
   std::vector<Candidate> all;
   for (const double lookahead : {unlimited, period_, 0.0})

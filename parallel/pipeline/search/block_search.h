@@ -16,13 +16,13 @@ class BlockSearch {
   /// Ends at the makespan `stop_at`, which cannot be beaten.
   BlockSearch(const SchedulingProblem& problem, double stop_at);
 
-  /// Tries blocks whose micro-batch moves from rank to rank at even speeds, down the ranks at two of them one after the
-  /// other (Qi et al. 2024), with several ways of executing them: the simplest ones first, then others at random.
-  /// Schedules about `budget` actions.
+  /// Tries blocks whose micro-batch moves from rank to rank at constant speeds; down the ranks there are two speeds,
+  /// one after the other (Qi et al. 2024). Each block is executed in several ways: the simplest first, then others at
+  /// random. Schedules about `budget` actions.
   void try_family(std::int64_t budget, RandomNumbers& random);
-  /// Changes the times and rules of the best ones as long as they become no worse.
+  /// Changes the times and rules of the best candidates, and keeps a change that makes one no worse.
   void improve(std::int64_t budget, RandomNumbers& random);
-  /// Starts from these rules, too, which another number of micro-batches has found.
+  /// Adds the candidates of a search with another number of micro-batches.
   void adopt(const BlockSearch& other);
 
   bool found() const { return !best_.empty(); }
@@ -43,7 +43,7 @@ class BlockSearch {
     std::array<int, 2> backward_down{1, 1};
     int changes_at = 0;
     int forward_up = 1;
-    // Between two stages of a rank, forward and backward, and between the last F and its I.
+    // The times between two stages of a rank, forward and backward, and between the last F and its I.
     int forward_turn = 1;
     int backward_turn = 1;
     int last = 1;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double no_bound = std::numeric_limits<double>::infinity();
 
-/// The times of a micro-batch that waits for nobody: when each of its actions begins, and the time from the action's
-/// end to the end of the last one that must follow.
+/// The times of a micro-batch that has all ranks to itself: when each of its actions begins, and the time from the
+/// action's end to the end of the last one that must follow.
 struct LoneMicroBatch {
   explicit LoneMicroBatch(const SchedulingProblem& problem)
       : forward(at_index(problem.stages())), backward(forward), after_forward(forward), after_backward(forward) {
@@ -54,8 +54,8 @@ struct MachineJob {
   double after = 0;
 };
 
-/// The least makespan of a machine whose jobs may be interrupted: of those that may run, the one with most left after
-/// it (Jackson 1955, Carlier 1982).
+/// The least makespan of one machine whose jobs may be interrupted: of the jobs that have become available, it always
+/// executes the one with the longest time after it (Jackson 1955, Carlier 1982).
 double one_machine(std::vector<MachineJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const MachineJob& a, const MachineJob& b) { return a.begin < b.begin; });
   const auto is_less_urgent = [](const MachineJob& a, const MachineJob& b) { return a.after < b.after; };
@@ -79,7 +79,7 @@ double one_machine(std::vector<MachineJob> jobs) {
   return makespan;
 }
 
-/// The first `seconds` of a step, or the last ones: a rank is idle in them for at least `idle`.
+/// The first or the last `seconds` of a step, in which a rank is idle for at least `idle`.
 struct IdleWindow {
   double seconds = 0;
   double idle = 0;
@@ -100,7 +100,7 @@ class BoundedRank {
     return std::max(one_machine(jobs()), occupied_memory());
   }
 
-  /// Of a step that takes at least `least`: two windows that are not longer together do not overlap.
+  /// The bound for a step that takes at least `least`: two windows that together are not longer do not overlap.
   double bound_with_idle_time(double least) const {
     double best = least;
     for (const IdleWindow& first : windows_at_begin())
@@ -121,7 +121,7 @@ class BoundedRank {
     return total;
   }
 
-  /// Where all stages take as much, only whole ones count.
+  /// If all stages take the same memory, only whole multiples of it can be used.
   double usable_memory() const {
     const double one = costs(0).activations;
     for (std::size_t k = 0; k < stages_.size(); ++k)

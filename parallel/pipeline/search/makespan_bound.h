@@ -10,7 +10,7 @@ namespace heddle {
 /// stages and the least time that is left after it. The bound is the largest over the ranks of:
 /// - the rank's work, with what must be idle before it begins and after it has ended;
 /// - the same with the idle time that the memory enforces, because before the first I can come back the rank can only
-///   execute the F that it has room for; the end of a step is the same backwards;
+///   execute the F that fit into it; the end of a step is the same in reverse;
 /// - the time for which each micro-batch occupies the memory of the rank, divided by the memory.
 /// Infinity if a rank cannot hold one micro-batch.
 double makespan_bound(const SchedulingProblem& problem);

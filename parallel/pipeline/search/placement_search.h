@@ -26,9 +26,9 @@ class PlacementSearch {
   bool is_finished() const;
   const std::optional<Found>& best() const { return best_; }
 
-  /// The list scheduler with all of its rules, and the family of building blocks.
+  /// Tries the list scheduler with all of its rules, and the family of building blocks.
   void begin(std::int64_t actions, RandomNumbers& random);
-  /// Better blocks, and reordering. Takes about the time of scheduling `actions` actions.
+  /// Improves the blocks, and reorders the best schedules. Takes about the time of scheduling `actions` actions.
   void go_on(std::int64_t actions, RandomNumbers& random);
 
  private:
@@ -38,7 +38,7 @@ class PlacementSearch {
   void take(std::string how, double makespan, Schedule schedule);
 
   std::unique_ptr<SchedulingProblem> problem_;
-  /// With fewer micro-batches, if there are many: the same blocks are good for both.
+  /// The problem with fewer micro-batches, if it has many: the same blocks are good for both.
   std::unique_ptr<SchedulingProblem> short_problem_;
   double bound_;
   double tolerance_;

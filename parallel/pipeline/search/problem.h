@@ -16,11 +16,11 @@ constexpr std::size_t at_index(int index) {
 
 struct SchedulingProblem {
   int micro_batches = 1;
-  /// As in `Schedule`.
+  /// The rank of each stage, as in `Schedule`.
   std::vector<int> rank_of;
-  /// One element per stage. A schedule of the search has no R and no H.
+  /// The costs of each stage. A schedule of the search has no R and no H.
   std::vector<StageCosts> costs;
-  /// Between two stages on different ranks.
+  /// The costs of a transfer between two stages on different ranks.
   TransferCosts transfer;
   /// A bound on the activations and weight inputs that each rank holds.
   double memory = std::numeric_limits<double>::infinity();
@@ -31,7 +31,7 @@ struct SchedulingProblem {
 
   int ranks() const { return static_cast<int>(stages_of.size()); }
   int stages() const { return static_cast<int>(rank_of.size()); }
-  /// The memory, with room for rounding.
+  /// The memory, with a margin for rounding.
   double most_held() const { return memory * (1 + 1e-9); }
   /// The average time of an action.
   double mean_seconds() const;

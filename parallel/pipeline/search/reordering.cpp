@@ -13,7 +13,7 @@ namespace {
 
 /// How far an action moves at most.
 constexpr int farthest = 8;
-/// Of the average end of the ranks, in what is minimized: it tells schedules of equal makespan apart.
+/// The weight of the ranks' average end in the objective, which distinguishes schedules of equal makespan.
 constexpr double weight_of_ends = 0.05;
 
 /// The times of a schedule whose actions are numbered.

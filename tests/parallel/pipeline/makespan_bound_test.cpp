@@ -41,7 +41,7 @@ TEST_CASE("bound: memory makes a rank wait for the first I, and for what each mi
   CHECK(bound(wave_stages(3, 2), 9, 0.5) == std::numeric_limits<double>::infinity());
 }
 
-TEST_CASE("bound: costs of nothing") {
+TEST_CASE("bound: costs of zero") {
   const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
   CHECK(bound({0, 1}, 4, 1, nothing) == 0);
   const StageCosts no_weights{.backward_weight = 0, .weight_inputs = 0};

@@ -64,13 +64,13 @@ TEST_CASE("with_loss: on the last stage's rank alone, H follows its F") {
   CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");
 }
 
-TEST_CASE("with_loss: of all ranks, between forward and backward where every rank has such a point") {
+TEST_CASE("with_loss: a loss on all ranks stands between forward and backward if every rank has such a point") {
   const Schedule schedule = with_loss(with_recompute(gpipe({2, 2}), Recompute::always), LossRanks::all);
   CHECK(text(schedule, 0) == "0F0 0F1 1H0 1H1 0R0 0B0 0R1 0B1");
   CHECK(text(schedule, 1) == "1F0 1F1 1H0 1H1 1R0 1B0 1R1 1B1");
 }
 
-TEST_CASE("with_loss: of all ranks, else when the last stage's F has ended") {
+TEST_CASE("with_loss: otherwise a loss on all ranks stands where the last stage's F has ended") {
   const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossRanks::all);
   CHECK(text(schedule, 0) == "0F0 0F1 1H0 0B0 1H1 0F2 0B1 1H2 0B2");
   CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");

@@ -116,7 +116,7 @@ TEST_CASE("different numbers of micro-batches have the costs of the step's sampl
   for (const int m : {2, 4, 8}) CHECK(gpipe(m)->peak_memory == doctest::Approx(40));
 }
 
-TEST_CASE("the searched schedule is the faster one where no named one knows the costs, or the memory") {
+TEST_CASE("the searched schedule is faster where no named one accounts for the costs or the memory") {
   const auto gain = [](const SearchSpace& searched) {
     const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
     REQUIRE(best(weighed, false).fits);
@@ -136,7 +136,7 @@ TEST_CASE("if a named schedule is the best, it comes first") {
   CHECK(search_schedules(searched).schedules.front().is_named);
 }
 
-TEST_CASE("short of memory, blocks and reordering beat the other ways to make a schedule") {
+TEST_CASE("with little memory, blocks and reordering beat the other ways to make a schedule") {
   SearchSpace searched = space(8, 32);
   searched.max_chunks = 2;
   for (const auto& [memory, most] : {std::pair(4.0, 107.5), std::pair(5.0, 104.5), std::pair(6.0, 101.5)}) {
@@ -175,7 +175,7 @@ TEST_CASE("two searches give the same result") {
   CHECK(names() == names());
 }
 
-TEST_CASE("one rank, one micro-batch and costs of nothing are searched, too") {
+TEST_CASE("one rank, one micro-batch and costs of zero are searched, too") {
   CHECK(search_schedules(space(1, 1)).schedules.front().makespan == 3);
   const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
   CHECK(search_schedules(space(2, 2, nothing)).schedules.front().makespan == 0);

@@ -83,7 +83,7 @@ TEST_CASE("messages of several stages share the link of their ranks") {
   CHECK(times(simulation, 1) == "1F0 11-12  1F1 45-46  1B0 46-48  1B1 81-83");
 }
 
-TEST_CASE("a value that stays on its rank is no message") {
+TEST_CASE("a value that stays on its rank is not sent") {
   const Schedule schedule = by_hand(1, {0, 1, 1, 0}, {"0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"});
   CHECK(times(simulate(schedule, costs({}, {.latency = 5})), 1) == "1F0 6-7  2F0 7-8  2B0 21-23  1B0 23-25");
 }
@@ -239,7 +239,7 @@ TEST_CASE("zb_h2 idles for (p-1)(F+I+2c-2W) in the longest of its ranks' spans")
       CAPTURE(p);
       CAPTURE(m);
       const Schedule schedule = zb_h2({.ranks = p, .micro_batches = m});
-      // With transfers only where no steady state follows, in which they would be waited for once a micro-batch.
+      // With transfers only where no steady state follows, in which they would be waited for once per micro-batch.
       for (const double transfer : m == 2 * p - 1 ? std::vector<double>{0, 1, 3} : std::vector<double>{0}) {
         const double bubble = simulate(schedule, costs(rank, {.latency = transfer})).timeline.span_bubble();
         const double idle = (p - 1) * (10 + 12 + 2 * transfer - 14);
