@@ -110,8 +110,7 @@ std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const Exchang
   return transfer;
 }
 
-// ---- arriving messages
-// ----------------------------------------------------------------------------------------------------
+// ---- arriving messages ---------------------------------------------------------------------------------------------
 
 void ProgressEngine::poll() {
   while (const std::optional<Wire::Frame> frame = wire_->next_frame()) deliver(*frame);

@@ -135,7 +135,7 @@ TEST_CASE("an error of a rank at its very end is reported, though the rank reads
                        InputError);
 }
 
-TEST_CASE("of several failures the lowest rank's is reported") {
+TEST_CASE("if several ranks fail, the failure of the lowest one is reported") {
   std::atomic<int> ready = 0;
   const auto body = [&](Rank& rank) {
     ++ready;
@@ -220,7 +220,7 @@ TEST_CASE("busy is the time outside communicators, and only CPU time where ranks
   CHECK(busy_of_a_nap(2 * static_cast<int>(std::thread::hardware_concurrency())) < 0.1);
 }
 
-TEST_CASE("every device has one among threads and one among processes") {
+TEST_CASE("every device has a transport for threads and one for processes") {
   for (const std::string_view device : {"cpu", "cuda", "plan"}) {
     CAPTURE(device);
     int among_threads = 0;

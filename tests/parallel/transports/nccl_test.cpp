@@ -159,8 +159,8 @@ TEST_CASE("nccl: a communicator begins only when nothing moves on its GPUs, and 
     const auto sum = [&] { return three.all_reduce(large(rank)).wait().to_doubles()[29999]; };
     if (rank.index < 3) CHECK(sum() == 3);
     rank.world.barrier().wait();
-    // While two wait for the third within a call, one of them is asked for a message: to its end. Then it comes into
-    // existence, while all three come to the next call.
+    // While two ranks wait for the third within a call, a message to one of them creates a communicator, before all
+    // three come to the next call.
     nccl.set_fault({.ranks = 3, .rank = 2, .kind = Fault::Kind::nap, .nap = milliseconds(100)});
     if (rank.index == 3) CHECK(rank.world.recv(0).wait().numel() == 30000);
     std::optional<Work<void>> sending;
@@ -172,7 +172,7 @@ TEST_CASE("nccl: a communicator begins only when nothing moves on its GPUs, and 
   CHECK(nccl.counts().closed == 3 + 2);
 }
 
-TEST_CASE("nccl: communicators come into existence in whatever order ranks ask for them") {
+TEST_CASE("nccl: communicators are created in whatever order ranks request them") {
   for (unsigned seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     NcclOnHost nccl;
@@ -202,7 +202,7 @@ TEST_CASE("nccl: communicators come into existence in whatever order ranks ask f
   }
 }
 
-TEST_CASE("nccl: a communicator that takes long to come into existence is no cycle of waits") {
+TEST_CASE("nccl: a communicator that takes long to be created is not reported as a cycle of waits") {
   NcclOnHost nccl;
   nccl.set_fault({.ranks = 2, .rank = 0, .kind = Fault::Kind::slow, .nap = milliseconds(1500)});
   WorldOptions options = on_nccl(3, nccl);

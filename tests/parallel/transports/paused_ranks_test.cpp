@@ -1,4 +1,4 @@
-// Ranks that are stopped for a while, and links that are down: they are late, but are no deadlock.
+// Ranks that are stopped for a while, and links that are down: they are late, but not in a deadlock.
 #include <atomic>
 #include <chrono>
 #include <deque>

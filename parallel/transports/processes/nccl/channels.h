@@ -5,13 +5,11 @@
 // each other in a cycle. Therefore a communicator is only created when no other communicator of its ranks moves
 // anything, and these begin nothing until it is connected:
 //
-//   lock    Its ranks are taken in ascending order, each by one opening at a time, so that openings do not wait for
-//   each
-//           other in a cycle: `lock` goes from rank to rank, and the last one sends `locked` to all.
-//   pause   Then the ranks begin no more operations on their other channels. In a group all ranks are in a collective
-//   and
-//           wait for nothing but this. In a pair this holds for the receiver; the sender may be anywhere: it first
-//           finishes its queue, which may wait for the receiver, and then sends `paused` to it.
+//   lock    The ranks are locked in ascending order, each by one opening at a time, so that openings do not wait for
+//           each other in a cycle: `lock` goes from rank to rank, and the last one sends `locked` to all.
+//   pause   Then the ranks begin no more operations on their other channels. In a group, all ranks are in a
+//           collective and wait for nothing but this. In a pair, this holds for the receiver; the sender may be
+//           anywhere: it first finishes its queue, which may wait for the receiver, and then sends `paused` to it.
 //   join    The communicator is created once nothing is under way any more.
 //
 // A group opens its channel in its first collective of large tensors, all of its ranks together. A pair does with the

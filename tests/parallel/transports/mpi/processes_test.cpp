@@ -108,7 +108,7 @@ TEST_CASE("out of memory and wrong input keep their kind on all processes") {
   CHECK_THROWS_WITH_AS(run_ranks(all_processes(), wrong), "data.path: expected a folder, got a file", InputError);
 }
 
-TEST_CASE("of several failures all report the lowest rank's") {
+TEST_CASE("if several ranks fail, all processes report the failure of the lowest one") {
   const auto body = [](Rank& rank) {
     rank.world.barrier().wait();
     throw std::runtime_error(fmt::format("cause {}", rank.index));
