@@ -148,7 +148,7 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options);
 /// Counts what the planned backend, made with these options, would hold and do.
 std::unique_ptr<Backend> make_plan_backend(const BackendOptions& options);
 
-/// Makes the backend that an experiment names; InputError lists the names there are.
+/// Makes the backend that an experiment names; InputError lists the known names.
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 std::span<const std::string_view> backend_names();
 

@@ -206,7 +206,11 @@ template <class Enum, class Row, class Config>
 void tagged(Describer& d, Key key, Enum& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
             std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
   d.object(
-      key, [&](Describer& inner) { alternatives(inner, type, table, config, "which kind it is", common); }, help);
+      key,
+      [&](Describer& inner) {
+        alternatives(inner, type, table, config, "the kind, which decides the other keys", common);
+      },
+      help);
 }
 
 /// A nested struct that has its own `describe`.

@@ -61,7 +61,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
   bool boolean(bool) override { return unexpected("a boolean"); }
   bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
   bool number_float(number_float_t, const string_t&) override {
-    return unexpected("a number that is no integer below 2^64");
+    return unexpected("a number that is not an integer below 2^64");
   }
   bool binary(binary_t&) override { return unexpected("binary data"); }
 

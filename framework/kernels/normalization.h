@@ -23,13 +23,13 @@ class NormalizationKernels {
  public:
   virtual ~NormalizationKernels() = default;
 
-  // Over channels. There are two parts each way, so that sums may be reduced over ranks in between.
+  // Over channels. The forward and the backward have two parts each, so that sums may be reduced over ranks in between.
 
   /// x [N, C]; moments [2, C]: mean, and sum of squared deviations from it. Same bits for any number of threads.
   virtual void moments(const Tensor& x, Tensor& moments) const = 0;
   /// y = activation(gamma * (x - mean) * inverse_deviation + beta + residual); residual [N, C] may be undefined.
   virtual void normalize(const ChannelNorm& norm, const Tensor& residual, Tensor& y) const = 0;
-  /// First part of the way back. y: normalize's output, needed when there was a residual (relu only), else undefined.
+  /// First part of the backward. y: normalize's output, needed when there was a residual (relu only), else undefined.
   /// sums [3, C]: of g = dy * activation', of g * (x - mean) * inverse_deviation, and for prelu the slope's gradient
   /// (else 0). dresidual, if defined, receives g; it may be dy.
   virtual void normalize_backward_sums(const ChannelNorm& norm, const Tensor& y, const Tensor& dy, Tensor& sums,

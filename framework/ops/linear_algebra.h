@@ -9,7 +9,7 @@ namespace heddle {
 Variable matmul(const Variable& a, const Variable& b, bool transpose_a = false, bool transpose_b = false);
 /// x [.., in], weight [out, in], bias [out] or none -> [.., out].
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
-/// x [.., C] + bias [C]. For partial sums, which the ranks add up afterwards: one rank `adds`, the others give back x
+/// x [.., C] + bias [C]. For partial sums, which the ranks add up afterwards: one rank `adds`, the others return x
 /// itself. Either way the gradient of bias is the sum over the rows of the result's, which is the same on all of them.
 Variable add_bias(const Variable& x, const Variable& bias, bool adds = true);
 

@@ -22,7 +22,7 @@ void check_batch_norm(const Variable& x, const Variable& gamma, const Variable& 
   check_channels("beta", beta);
   check_channels("slope", epilogue.slope);
   if (epilogue.slope.defined() != (epilogue.activation == NormActivation::prelu))
-    fail<InputError>("batch_norm: a slope goes with prelu and with nothing else");
+    fail<InputError>("batch_norm: only the activation prelu takes a slope");
   const Variable& residual = epilogue.residual;
   if (!residual.defined()) return;
   if (epilogue.activation == NormActivation::prelu)

@@ -68,7 +68,7 @@ Variable transpose(const Variable& x, std::initializer_list<int> order) {
     back[static_cast<std::size_t>(dimension)] = static_cast<int>(i);
   }
   if (!is_permutation)
-    fail<InputError>("transpose: [{}] is no order of the dimensions of {}", fmt::join(order, ","),
+    fail<InputError>("transpose: [{}] is not a permutation of the dimensions of {}", fmt::join(order, ","),
                      to_string(x.value()));
   return record(transposed(x.value(), std::span(forth).first(rank)), {x}, [back, rank](const Tensor& dy, Wanted) {
     return Gradients{transposed(dy, std::span(back).first(rank))};

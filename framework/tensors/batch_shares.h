@@ -17,7 +17,7 @@ class BatchShares {
  public:
   /// One set, to which all samples belong.
   BatchShares() : BatchShares({1}) {}
-  /// Of `period()` samples that follow each other, each set has its share, at least 1, in the order of the sets.
+  /// Among each `period()` consecutive samples, the sets have their shares, each at least 1, in the order of the sets.
   explicit BatchShares(std::vector<std::int64_t> shares) : shares_(std::move(shares)) {
     for (const std::int64_t share : shares_) {
       begins_.push_back(period_);

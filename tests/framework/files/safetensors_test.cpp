@@ -202,7 +202,7 @@ TEST_CASE("safetensors: every malformed field is an error that names the fault")
   CHECK(tensor(R"("shape":{})") == "tensor 't': shape: expected a list of numbers, got an object");
   CHECK(tensor(R"("shape":[-1])") == "tensor 't': shape: expected an integer from 0 on, got a negative number");
   CHECK(tensor(R"("shape":[1.0])") ==
-        "tensor 't': shape: expected an integer from 0 on, got a number that is no integer below 2^64");
+        "tensor 't': shape: expected an integer from 0 on, got a number that is not an integer below 2^64");
   CHECK(tensor(R"("shape":[[1]])") == "tensor 't': shape: expected an integer from 0 on, got a list");
   CHECK(tensor(R"("shape":[1,1,1,1,1,1,1])") == "tensor 't': shape: has more than 6 numbers");
   CHECK(tensor(R"("shape":[4294967296,4294967296])") == "tensor 't': shape: is too large");

@@ -75,7 +75,7 @@ TEST_CASE("Eight-bit rows are off by half a step of their scale at most") {
   }
 }
 
-TEST_CASE("A row of zeros stays one in eight bits, and one that is not finite does not look sound") {
+TEST_CASE("A row of zeros stays zero in eight bits, and a row that is not finite does not look finite") {
   Device device = make_device();
   ClassTable table = drawn_table(device, DType::i8, 3);
   table.momentum = Tensor();

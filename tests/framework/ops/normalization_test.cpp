@@ -219,7 +219,7 @@ TEST_CASE("batch_norm: errors print the shapes") {
                                   {.activation = NormActivation::relu, .residual = zeros({2, 4})}, statistics),
                        "batch_norm: expected a residual f32[3,4], got f32[2,4]", InputError);
   CHECK_THROWS_WITH_AS(batch_norm(zeros({3, 4}), {}, {}, 1e-5, {.activation = NormActivation::prelu}, statistics),
-                       "batch_norm: a slope goes with prelu and with nothing else", InputError);
+                       "batch_norm: only the activation prelu takes a slope", InputError);
 }
 
 }  // namespace

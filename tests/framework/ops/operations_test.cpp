@@ -237,8 +237,8 @@ TEST_CASE("Operands that do not fit are refused with their shapes") {
   CHECK(says([&] { add_bias(zeros({}), zeros({1})); }) == "add_bias: f32[] has no channels");
   CHECK(says([&] { sum(x, 2); }) == "sum: f32[2,3] has no dimension 2");
   CHECK(says([&] { heddle::max(zeros({2, 0}), -1); }) == "max: dimension -1 of f32[2,0] is empty");
-  CHECK(says([&] { transpose(x, {0, 0}); }) == "transpose: [0,0] is no order of the dimensions of f32[2,3]");
-  CHECK(says([&] { transpose(x, {0}); }) == "transpose: [0] is no order of the dimensions of f32[2,3]");
+  CHECK(says([&] { transpose(x, {0, 0}); }) == "transpose: [0,0] is not a permutation of the dimensions of f32[2,3]");
+  CHECK(says([&] { transpose(x, {0}); }) == "transpose: [0] is not a permutation of the dimensions of f32[2,3]");
   CHECK(says([&] { slice(x, 1, 2, 4); }) == "slice: dimension 1 of f32[2,3] has no elements 2 to 4");
   CHECK(says([&] {
           concat(std::vector<Variable>{x, zeros({2, 4})}, 0);

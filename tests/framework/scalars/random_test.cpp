@@ -140,7 +140,7 @@ TEST_CASE("Every element of a filled window is the draw of its global index") {
   }
 }
 
-TEST_CASE("Layers and steps draw apart") {
+TEST_CASE("Layers and steps have different draws") {
   Device device = make_device();
   const auto draw = [&](std::uint32_t step, std::uint32_t layer) {
     Tensor y = Tensor::empty(device, {8}, DType::f64);

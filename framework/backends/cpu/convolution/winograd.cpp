@@ -196,7 +196,7 @@ ConvolutionNeeds Winograd::needs() const {
 }
 
 void Winograd::transform_weight(const float* weight, float* transformed) const {
-  const bool turned = part_ == ConvolutionPart::backward_input;  // the way back meets the kernel upside down
+  const bool turned = part_ == ConvolutionPart::backward_input;  // the backward pass needs the flipped kernel
   parallel_for(out_, tile_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       std::array<const float*, 9> taps;

@@ -15,8 +15,8 @@ inline constexpr std::int64_t usual_grain = 16384;
 
 /// Calls body(begin, end) for contiguous pieces of 0 .. count-1, each of at least `grain` elements (what is worth a
 /// thread) if there is more than one. Serial within another parallel region. Where the cuts fall depends on the number
-/// of threads: sums over pieces do not belong here, sums over fixed blocks of which each piece takes some do. The first
-/// exception is rethrown when all pieces are done.
+/// of threads: a sum must therefore not be formed over pieces, but over fixed blocks, of which each piece takes some.
+/// The first exception is rethrown when all pieces are done.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t grain, F&& body) {
   if (count <= 0) return;

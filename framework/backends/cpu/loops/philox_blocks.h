@@ -47,8 +47,8 @@ class PhiloxStream {
   }
 
  private:
-  // A word of each block in the lower half of a lane; upper halves hold nothing of meaning until two such vectors are
-  // laid into one another, the lower half of each lane first.
+  // A word of each block in the lower half of a lane. The upper halves have no meaning until two such vectors are
+  // interleaved, the lower half of each lane first.
   using Wide = std::uint64_t __attribute__((vector_size(32)));
   static_assert(std::endian::native == std::endian::little);
   struct FourBlocks {

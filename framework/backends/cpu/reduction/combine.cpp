@@ -24,7 +24,7 @@ template <ReduceOp op, class T>
     return static_cast<T>(x + y);
 }
 
-/// Two ranks: both results are written while their lines are in the registers' reach; either may be an operand.
+/// Two ranks: both results are written in one pass over the operands; either may be an operand.
 template <ReduceOp op, class T>
 void combine_pair(const T* a, const T* b, T* first, T* second, std::int64_t count) {
 #pragma omp simd

@@ -53,9 +53,9 @@ int group_threads(int columns) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max((columns + held - 1) / held, least))));
 }
 
-/// The sum of f(x[i]..) over a row of a block, for all of its threads. In f64 in the order of the row kernels, whose
-/// gradients a step takes to the bit: that of a team of a warp, of which each of the block's then finds all of it, or
-/// of a block. What is summed of f32 has bits to spare.
+/// The sum of f(x[i]..) over a row of a block, for all of its threads. Sums of f64 have the order of the row kernels,
+/// because a step must give the bits of their gradients: the order of a warp, where each warp of the block computes the
+/// whole sum, or that of a block. Sums of f32 are formed in f64, which has bits to spare.
 template <class C, class F, class... Inputs>
 __device__ double sum_of_block(int columns, F f, const Inputs*... x) {
   if constexpr (std::is_same_v<C, double>) {

@@ -10,7 +10,8 @@ namespace reduction_detail {
 /// Doubles that fit the scratch.
 inline constexpr std::int64_t max_partials = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
 
-/// Into how many parts `length` elements are cut for each of `sums`: as many as keep a large GPU busy, of some size.
+/// The number of parts into which `length` elements are cut for each of `sums`: enough to keep a large GPU busy, but
+/// none shorter than `min_length`.
 inline std::int64_t parts_of(std::int64_t sums, std::int64_t length, std::int64_t min_length) {
   constexpr std::int64_t wanted = 1024;
   const std::int64_t most = std::min(max_partials / std::max<std::int64_t>(sums, 1), length / min_length);

@@ -108,7 +108,7 @@ __device__ void transform_row(const RowGroup& group, const T* from, T* to, std::
       [&](std::int64_t i) { to[i] = f(i, from[i]); });
 }
 
-/// f(i, x[i]) likewise, of elements that are only read.
+/// Calls f(i, x[i]) in the same way, for elements that are only read.
 template <class T, class F>
 __device__ void read_row(const RowGroup& group, const T* x, std::int64_t begin, std::int64_t end, F f) {
   constexpr int pack = 16 / sizeof(T);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array all_types{DType::f64, DType::f32, DType::bf16, DType::f16};
 
-/// What nobody wrote is NaN on the host, which is at no distance from anything.
+/// Memory that was never written is NaN on the host, and a NaN would pass every comparison.
 std::vector<Tensor> finite(std::vector<Tensor> results) {
   for (const Tensor& result : results) {
     const std::vector<double> values = result.to_doubles();
@@ -84,7 +84,7 @@ TEST_CASE("A convolution's bias is the cpu's, and so are all gradients, whatever
       });
 }
 
-// 257 is no number of bf16; 256 and 258 are.
+// bf16 holds 256 and 258, but not 257.
 TEST_CASE("A bias that the library adds is added before the sums are rounded") {
   if (tested_backend() != "cuda") return;
   constexpr std::int64_t in = 264;

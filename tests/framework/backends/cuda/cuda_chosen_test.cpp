@@ -1,4 +1,4 @@
-// How convolutions were computed, as the backends tell it.
+// How convolutions were computed, as the backends report it.
 #include <algorithm>
 #include <set>
 
@@ -10,7 +10,7 @@
 namespace heddle::test {
 namespace {
 
-/// One convolution there and back.
+/// One convolution, forward and backward.
 void train(Device& device, DType dtype, bool has_bias, const ConvolutionOptions& options, std::int64_t skipped = 0) {
   const auto leaf = [] { return std::make_shared<Accumulator>(Category::gradients); };
   const Variable x = Variable::input(drawn(device, {2, 9, 8, 4}, dtype, 1, skipped), leaf());
@@ -36,7 +36,7 @@ TEST_CASE("A geometry is written with what differs from a plain convolution's") 
   CHECK(to_string(g) == "[8,56,57,64] -> [8,28,29,128], kernel 3x1, stride 2x2, padding 1x0, dilation 1x2, 32 groups");
 }
 
-TEST_CASE("cuda tells by which algorithm it computed each part of a convolution, others nothing") {
+TEST_CASE("cuda reports the algorithm of each part of a convolution, and other backends report nothing") {
   for (const char* name : {"cpu", "plan"}) {
     Device device = make_device(name);
     train(device, DType::f32, true, {});
@@ -88,7 +88,7 @@ TEST_CASE("cuda tells by which algorithm it computed each part of a convolution,
   }
 }
 
-TEST_CASE("cuda tells where it computed a convolution by a kernel of its own, for operands that cuDNN does not read") {
+TEST_CASE("cuda reports where its own kernel computed a convolution, for operands that cuDNN does not read") {
   if (tested_backend() != "cuda") return;
   Device device = make_device();
   train(device, DType::bf16, true, {.stride = {2, 2}}, 1);

@@ -19,7 +19,7 @@ namespace {
 struct Shapes {
   std::int64_t rows, columns;
 };
-/// Several rows a block and one, rows that are longer than what a block holds at once, odd ones.
+/// Several rows per block and one, rows that are longer than what a block holds at once, odd ones.
 const std::vector<Shapes> shapes{{70, 1},   {9, 2},    {33, 127}, {17, 128}, {9, 300},
                                  {21, 512}, {3, 1100}, {3, 2500}, {2, 4097}};
 

@@ -61,7 +61,7 @@ Values positive(std::int64_t count, std::uint64_t seed) {
 
 constexpr std::int64_t first_class = 10;
 
-/// Of columns from first_class on, and some before and behind them.
+/// Labels of columns from first_class on, and some labels before and after them.
 std::vector<std::int64_t> labels_of(Shapes s) {
   std::vector<std::int64_t> labels;
   for (std::int64_t row = 0; row < s.rows; ++row) labels.push_back(first_class - 2 + row * 7919 % (s.columns + 4));
@@ -190,7 +190,7 @@ TEST_CASE("head kernels: tiles of exponentials and the gradients from them are t
   });
 }
 
-TEST_CASE("head kernels: gradients with a class a row are the cpu's") {
+TEST_CASE("head kernels: gradients with one class per row are the cpu's") {
   for_each_case([](const MarginConfig& config, Shapes s, DType dtype, bool has_scale) {
     if (has_negative_map(config)) return;
     for (const bool is_turned : {false, true}) {

@@ -38,7 +38,7 @@ std::vector<std::int64_t> places(std::int64_t count, std::int64_t rows) {
   return index;
 }
 
-TEST_CASE("Softmax, log-sum-exp and cross entropy are the cpu's, there and back") {
+TEST_CASE("Softmax, log-sum-exp and cross entropy are the cpu's, forward and backward") {
   for_rows([](const std::string& name, const Shape& shape, DType dtype, std::int64_t skipped) {
     check_agreement(name, rounding_of(dtype), [&](Device& device) {
       const RowKernels& kernels = device.backend().rows();
@@ -215,7 +215,7 @@ TEST_CASE("Rows are added in the order of their places: bit for bit the cpu's su
                         });
 }
 
-TEST_CASE("Of several indices outside the rows the first is named, at the latest when the device is waited for") {
+TEST_CASE("The first of several indices outside the rows is named, at the latest when the device is waited for") {
   Device device = make_device();
   const RowKernels& kernels = device.backend().rows();
   std::vector<std::int64_t> bad = places(6000, 9);

@@ -15,7 +15,7 @@
 namespace heddle::test {
 namespace {
 
-TEST_CASE("a stream does what was put on it when somebody waits for it, not before") {
+TEST_CASE("a stream executes its work when a host or a stream waits for it, and not before") {
   cudaStream_t a = nullptr;
   cudaStream_t b = nullptr;
   cudaEvent_t event = nullptr;
@@ -128,7 +128,7 @@ std::vector<double> outcome(Rank& rank, const Verb& verb, const std::vector<int>
   return values;
 }
 
-TEST_CASE("what ranks offer is read when it is computed, and changes when it is read, whoever's stream is first") {
+TEST_CASE("what ranks offer is read when it is computed, and changes when it is read, whichever stream is first") {
   std::vector<int> order{0, 1, 2};
   const auto count = static_cast<int>(order.size());
   do {
