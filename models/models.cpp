@@ -121,7 +121,7 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
     {ModelType::mobilefacenet,
      {"mobilefacenet", "InsightFace's MobileFaceNet (depthwise convolutions)", make_mobilefacenet,
       describe_mobilefacenet}},
-    {ModelType::layers, {"layers", "written out, layer by layer", make_written_model, describe_layers}},
+    {ModelType::layers, {"layers", "a network written out layer by layer", make_written_model, describe_layers}},
 });
 
 void describe_layout(Describer& d, ModelConfig& config) {

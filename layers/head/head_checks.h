@@ -1,5 +1,5 @@
 // The checks of phase 1. Each error begins with the head's name, and names the sample by its position in the global
-// batch; of several heads, by its position among the samples of the head.
+// batch, or with several heads by its position among the samples of the head.
 #pragma once
 
 #include <cstdint>

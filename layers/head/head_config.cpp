@@ -43,8 +43,8 @@ void describe(Describer& d, HeadConfig& c) {
   choice(d, "parallel", c.parallel,
          "sharded: each rank has a part of the classes; replicated: each has all, and gradients are summed");
   choice(d, "logits", c.logits,
-         "where the logits are: gathered on rank 0, transposed to all classes of a share of the batch, sharded by "
-         "class, or nowhere (fused: class tiles are computed twice and never kept)");
+         "where the logits are: gathered on rank 0, transposed (each rank has all classes for its share of the batch), "
+         "sharded by class, or nowhere (fused: class tiles are computed twice and never kept)");
   d.field("stash", c.stash, "whether fused logits keep their exponentials, which saves one of four products");
   d.field("tile", c.tile, between(0, 1e6),
           "number of classes that are computed at once; 0: chosen by the embedding's size, on a GPU 32,768");

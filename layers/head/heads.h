@@ -1,6 +1,6 @@
 // The heads of a training, one for each of its data sets, on the embeddings of one backbone. Each head sees the samples
-// of its own set only: its rows of the embeddings are gathered before its first product, and its gradient is put back
-// to them. The loss of the training is the sum over the heads of loss_weight times the mean over the head's samples.
+// of its own set only: its rows of the embeddings are gathered before its first product, and its gradient is added to
+// these rows. The loss of the training is the sum over the heads of loss_weight times the mean over the head's samples.
 #pragma once
 
 #include <cstdint>

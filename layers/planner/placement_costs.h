@@ -56,7 +56,7 @@ struct CollectiveCost {
   Payload payload = Payload::activations;
   Operation operation = Operation::all_reduce;
   AxisSet axes{};
-  /// Those that rank 0 passes to the transport; for a gather, whose root it is, those that another rank passes.
+  /// The bytes that rank 0 passes to the transport; for a gather to rank 0, the bytes that each other rank passes.
   std::int64_t bytes = 0;
   double seconds = 0;  ///< for the slowest group of ranks
 };

@@ -63,7 +63,7 @@ TEST_CASE("a layer that cannot be placed as requested is named, with the reason"
   CHECK_NOTHROW((void)place(model, {.mesh = Mesh(1, 1, 4)}));
 }
 
-TEST_CASE("a parameter-parallel layer gathers its weight twice a micro-batch and scatters its gradient once") {
+TEST_CASE("a parameter-parallel layer gathers its weight twice per micro-batch and scatters its gradient once") {
   ModelSpec model({64});
   model.then("fc", Linear::spec({.in = 64, .out = 32, .bias = false}));
   model.place("fc", {Parallel::parameter});

@@ -152,7 +152,7 @@ TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the st
   }
 }
 
-TEST_CASE("of equal cuts the even one is taken, and layers without load stay with the layer before them") {
+TEST_CASE("the most even of equal cuts is taken, and layers without load stay with the layer before them") {
   CHECK(most_even_cut({.each = {10, 1, 1, 1, 1, 1, 1, 1, 1}}, 3).begins == std::vector<int>{0, 1, 5});
   CHECK(most_even_cut({.each = {3, 0, 0, 3, 0, 3, 0, 0}}, 3).begins == std::vector<int>{0, 3, 5});
   CHECK(message_of([] {
@@ -160,7 +160,7 @@ TEST_CASE("of equal cuts the even one is taken, and layers without load stay wit
         }) == "model: expected at most 3 stages, one per layer, got 4");
 }
 
-TEST_CASE("two thousand layers fall to a thousand stages, loaded or not") {
+TEST_CASE("two thousand layers are divided into a thousand stages, loaded or not") {
   StageLoads loads;
   for (int i = 0; i < 2000; ++i) loads.each.push_back(i % 3 == 0 ? 2 : 1);
   // With at most 2 per stage, every three layers would need two stages.

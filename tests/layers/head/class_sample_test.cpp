@@ -83,7 +83,7 @@ TEST_CASE("rate 0 keeps the batch's classes alone, rate 1 all") {
   CHECK(draw_sample({20, 1, 1}, {0, 20}, labels, {3}, 0).rows.size() == 20);
 }
 
-TEST_CASE("every class that the batch has not is drawn equally often") {
+TEST_CASE("every class that is not in the batch is drawn equally often") {
   const std::vector<std::int64_t> labels{5};
   std::vector<int> times(20);
   for (std::int64_t step = 0; step < 4000; ++step)

@@ -112,7 +112,7 @@ MarginConfig curricularface() {
 
 }  // namespace
 
-TEST_CASE("psi is the polynomials that L-Softmax and SphereFace publish, continued downwards") {
+TEST_CASE("psi equals the polynomials that L-Softmax and SphereFace publish, continued downwards") {
   for (double theta = 0.01; theta < pi; theta += 0.05) {
     const double c = std::cos(theta);
     const auto psi = [&](double m) {
