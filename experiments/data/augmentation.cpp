@@ -14,7 +14,7 @@
 namespace heddle {
 namespace {
 
-/// Where the pixel (x, y) of the result comes from, about the image's centre.
+/// The place in the source from which pixel (x, y) of the result is taken, relative to the image's centre.
 struct Warp {
   double cosine = 1;
   double sine = 0;
@@ -51,7 +51,7 @@ std::span<const float> kept_copy(std::span<const float> pixels) {
 void shift(const ImageShape& shape, std::int64_t dx, std::int64_t dy, std::span<float> pixels) {
   const std::span<const float> source = kept_copy(pixels);
   const std::int64_t channels = shape.channels;
-  // Pixels from `begin` to `end` have one in the image from which they come; the others repeat the border.
+  // Pixels from `begin` to `end` come from inside the image; the others repeat its border.
   const std::int64_t begin = std::clamp<std::int64_t>(-dx, 0, shape.width);
   const std::int64_t end = std::clamp<std::int64_t>(shape.width - dx, begin, shape.width);
   for (std::int64_t y = 0; y < shape.height; ++y) {
@@ -150,7 +150,7 @@ double between_draws(const std::vector<double>& bounds, double draw) {
   return bounds[0] + (bounds[1] - bounds[0]) * draw;
 }
 
-/// Width and height of a rectangle of a drawn area and shape, as far as the image has room.
+/// Width and height of a rectangle with a drawn area and ratio, at most those of the image.
 std::pair<std::int64_t, std::int64_t> drawn_sides(const AugmentationConfig& config, const ImageShape& shape,
                                                   double area_draw, double ratio_draw) {
   const std::vector<double> ratios = config.erase_ratio.empty() ? std::vector<double>{0.3, 3.3} : config.erase_ratio;
@@ -186,17 +186,17 @@ void describe(Describer& d, AugmentationConfig& c) {
   d.field("saturation", c.saturation, between(0, 1),
           "the largest relative change of saturation: 0.2 gives factors from 0.8 to 1.2");
   d.field("hue", c.hue, between(0, 0.5),
-          "the largest turn of the colours, as a share of their circle, in each direction");
+          "the largest rotation of the hue, as a share of the colour wheel, in each direction");
   d.field("gray", c.gray, between(0, 1), "probability that the image loses its colours");
-  d.field("jpeg", c.jpeg, between(0, 1), "probability that the image loses what a JPEG of its size loses");
+  d.field("jpeg", c.jpeg, between(0, 1), "probability that the image is compressed as a JPEG and decoded again");
   d.field("jpeg_quality", c.jpeg_quality, between(1, 100), between(2, 2),
           "the lowest and the highest quality of that JPEG");
   d.field("erase", c.erase, between(0, 1),
           "probability that a rectangle becomes gray, with sides of a tenth to two fifths of the image's");
   d.field("erase_area", c.erase_area, between(0, 1), between(0, 2),
-          "the smallest and the largest share of the image's area that the rectangle has instead; none: by its sides");
+          "the smallest and the largest area of the rectangle, as a share of the image's; empty: its sides are drawn");
   d.field("erase_ratio", c.erase_ratio, between(0.01, 100), between(0, 2),
-          "with erase_area: the smallest and the largest ratio of height to width; none: 0.3 to 3.3");
+          "with erase_area: the smallest and the largest ratio of height to width; empty: 0.3 to 3.3");
 }
 
 void check(const AugmentationConfig& c) {

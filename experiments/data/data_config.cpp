@@ -8,12 +8,13 @@
 namespace heddle {
 
 void describe(Describer& d, DataConfig& config) {
-  d.field("name", config.name, "the name of the set, which each of several needs: letters, digits, _ and -");
-  d.field("share", config.share, between(1, 1000),
-          "of several sets, this one's part of each batch: with shares 3 and 1, of every four samples three are of the "
-          "first set and one is of the second");
-  alternatives(d, config.type, data_sets, config, "which kind it is", [](Describer& inner, DataConfig& c) {
-    object(inner, "preprocessing", c.preprocessing, "how images become what the network takes");
+  d.field("name", config.name, "the name of the set, required where there are several: letters, digits, _ and -");
+  d.field(
+      "share", config.share, between(1, 1000),
+      "this set's share of each batch where there are several sets: with shares 3 and 1, three of every four samples "
+      "are from the first set and one is from the second");
+  alternatives(d, config.type, data_sets, config, "the kind of data set", [](Describer& inner, DataConfig& c) {
+    object(inner, "preprocessing", c.preprocessing, "how images become the network's input");
     object(inner, "augmentation", c.augmentation, "random changes to training images");
     object(inner, "loader", c.loader, "how training images are read ahead of the step");
   });

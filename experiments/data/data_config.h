@@ -99,8 +99,8 @@ void check(const DataConfig& config);
 /// The number of identities of the chosen data set, where it is known without opening anything.
 std::optional<std::int64_t> known_classes(const DataConfig& config);
 
-/// The key of the random numbers of one data set among several: its identities, if they are drawn, and its order. The
-/// first one has the training's.
+/// The key of the random numbers of one data set among several, which determine its order and, if they are generated,
+/// its identities. The first set has the training's key.
 RandomKey key_of_set(RandomKey key, std::size_t set);
 
 /// Whether the images of the chosen data set are stored encoded, as Dataset::is_encoded() says of an open one.

@@ -23,8 +23,8 @@ enum class Split { train, test };
 /// What stored images are, wherever they lie. Equal data give equal checksums.
 struct ImagesChecksum {
   std::int64_t images = 0;
-  std::uint32_t names = 0;  ///< of names within their folder or file, of labels and of weights, by sample
-  std::uint32_t sizes = 0;  ///< of the bytes that the images take
+  std::uint32_t names = 0;  ///< covers each sample's name within its folder or file, its label and its weight
+  std::uint32_t sizes = 0;  ///< covers the number of bytes of each image
 
   bool operator==(const ImagesChecksum&) const = default;
 };
@@ -57,8 +57,8 @@ class Dataset {
   /// the step needs them.
   virtual bool is_encoded() const { return false; }
 
-  /// The data sets of the training, if it has several; else this one alone. Everything else that this class says is
-  /// then of the first set, except for remarks, broken images and is_encoded.
+  /// The data sets of the training, if it has several; else this one alone. With several, all other members describe
+  /// the first set, except for notes, broken images, is_encoded and the checksum.
   virtual std::size_t sets() const { return 1; }
   virtual const Dataset& set(std::size_t /*index*/) const { return *this; }
 

@@ -9,8 +9,8 @@ namespace heddle {
 
 void describe_on_broken(Describer& d, OnBroken& on_broken) {
   choice(d, "on_broken", on_broken,
-         "what a broken image does: end the run, or be left out, or be replaced by another of the same person if it is "
-         "found while training");
+         "what happens to a broken image: it ends the run (stop), or is left out or, if it is found during training, "
+         "replaced by another image of the same person (skip)");
 }
 
 void EncodedImages::read_sound(Split split, std::int64_t index, std::span<float> pixels) const {

@@ -29,9 +29,9 @@ void describe(Describer& d, PreprocessingConfig& c) {
           "size, which is faster and blurs a little");
   choice(d, "colour", c.colour, "the order of the colours that the network takes");
   d.field("mean", c.mean, between(-1000, 1000), between(1, 3),
-          "what is subtracted from pixels from 0 to 1: one number, or one for each channel in the network's order");
+          "subtracted from pixel values from 0 to 1: one number, or one for each channel in the network's order");
   d.field("scale", c.scale, between(-1000, 1000), between(1, 3),
-          "the factor that follows: pixels become (x - mean) * scale");
+          "factor after the subtraction: pixel values become (x - mean) * scale");
 }
 
 Preprocessing::Preprocessing(const ImageShape& image, PreprocessingConfig config)

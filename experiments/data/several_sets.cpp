@@ -12,7 +12,8 @@ namespace heddle {
 SeveralSets::SeveralSets(std::vector<Part> parts)
     : Dataset(parts.front().data->preprocessing()), parts_(std::move(parts)), noted_(parts_.size()) {
   for (const Part& part : parts_)
-    if (part.data->image().size() != image().size()) fail("data set {}: its images have another size", part.name);
+    if (part.data->image().size() != image().size())
+      fail("data set {}: its images differ in size from those of the first set", part.name);
 }
 
 bool SeveralSets::is_encoded() const {

@@ -20,7 +20,7 @@ class SeveralSets final : public Dataset {
   std::size_t sets() const override { return parts_.size(); }
   const Dataset& set(std::size_t index) const override { return *parts_[index].data; }
 
-  // Of the first set.
+  // These members describe the first set.
   std::int64_t classes() const override { return set(0).classes(); }
   std::int64_t size(Split split) const override { return set(0).size(split); }
   std::int64_t label(Split split, std::int64_t index) const override { return set(0).label(split, index); }
@@ -31,11 +31,11 @@ class SeveralSets final : public Dataset {
     set(0).read(split, index, pixels);
   }
 
-  /// Whether the images of any set are.
+  /// Whether the images of at least one set are encoded.
   bool is_encoded() const override;
-  /// Of the images of all sets that have one.
+  /// One checksum over all sets that have one.
   std::optional<ImagesChecksum> training_checksum() const override;
-  /// Those of all sets, each with the set's name.
+  /// The notes of all sets, each with its set's name.
   std::vector<std::string> notes(std::size_t first) const override;
   std::int64_t broken_images() const override;
 
@@ -44,7 +44,7 @@ class SeveralSets final : public Dataset {
   // Remarks have to keep their numbers when a set adds one.
   mutable std::mutex lock_;
   mutable std::vector<std::string> notes_{};
-  mutable std::vector<std::size_t> noted_{};  // of each set
+  mutable std::vector<std::size_t> noted_{};  // the number of notes taken from each set
 };
 
 }  // namespace heddle

@@ -14,7 +14,7 @@ struct OnnxOptions {
   bool takes_pixels = false;
   /// The output has unit length.
   bool normalizes = false;
-  /// Larger models have their weights in a file `NAME.data` beside the model, as protobuf's limit of 2 GiB asks.
+  /// The weights of larger models are in a file `NAME.data` beside the model, because protobuf is limited to 2 GiB.
   std::int64_t most_bytes = 2'000'000'000;
 };
 

@@ -30,7 +30,7 @@ class SavedTensor {
 };
 
 /// The weights and biases of the checkpoint's heads: `head.weight` [classes, d], or [classes * centres, d], and
-/// `head.bias` [classes, 1]; of several heads `head.NAME.weight`. `files` must outlive the result.
+/// `head.bias` [classes, 1]; with several heads, `head.NAME.weight`. `files` must outlive the result.
 std::vector<SavedTensor> saved_heads(const CheckpointFiles& files);
 
 }  // namespace heddle

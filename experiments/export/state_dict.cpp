@@ -31,7 +31,7 @@ std::string config_json(const TrainedModel& model, const Json& experiment) {
   return config.dump(2) + "\n";
 }
 
-/// What one file holds, in its order.
+/// The tensors of one file, in its order.
 class StateDict {
  public:
   StateDict(const TrainedModel& model, std::vector<SavedTensor> head) : model_(model), head_(std::move(head)) {

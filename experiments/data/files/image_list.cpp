@@ -121,7 +121,7 @@ class ListedImages {
     return labels;
   }
 
-  /// Of the person with a label; 1 for those who are only tested.
+  /// The weight of the person with a label; 1 for people who are only tested.
   double weight_of(std::int64_t label) const {
     const auto i = static_cast<std::size_t>(label);
     return i < class_weights_.size() ? class_weights_[i] : 1;

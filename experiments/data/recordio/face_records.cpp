@@ -50,7 +50,7 @@ FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord
   count_classes();
 }
 
-/// Those with labels that are none of the classes of `property`.
+/// Leaves out images whose labels are not among the classes of `property`.
 void FaceRecords::leave_out_strangers(const OnBrokenRecord& on_broken) {
   std::vector<std::size_t> strangers;
   for (std::int64_t i = 0; i < size(); ++i) {

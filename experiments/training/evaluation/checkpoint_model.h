@@ -1,5 +1,4 @@
-// The backbone of a checkpoint, to embed images or to be read out. Neither the data of the training nor its head are
-// needed.
+// The backbone of a checkpoint, which embeds images or is exported. Neither the training data nor the head is needed.
 #pragma once
 
 #include <functional>

@@ -11,7 +11,8 @@ namespace heddle {
 
 /// Row-major embeddings [images, d]. Each rank embeds its share of the images, and rank 0 receives all embeddings;
 /// other ranks, and all ranks of a plan, receive none. With `flip`, the embeddings of an image and of its mirror image
-/// are added. If an image is broken, all ranks return nothing, and trainer.has_broken_image(). A collective call.
+/// are added. If an image is broken, all ranks return nothing, and trainer.has_broken_image() is true. A collective
+/// call.
 std::vector<float> embed_images(const EvaluationConfig& config, const ImageSource& images, Trainer& trainer);
 
 }  // namespace heddle

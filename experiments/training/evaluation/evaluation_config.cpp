@@ -58,7 +58,7 @@ constexpr auto set_types = enum_table<EvaluationSetType, AlternativeRow<Evaluati
     {EvaluationSetType::templates,
      {"templates", "several images of a person compared as one, as in the IJB benchmarks", describe_templates}},
     {EvaluationSetType::identification,
-     {"identification", "probes whose people are looked for in a gallery, which may have distractors",
+     {"identification", "probes, whose people are searched for in a gallery, which may have distractors",
       describe_identification}},
 });
 
@@ -92,7 +92,7 @@ void describe(Describer& d, EvaluationConfig& c) {
   d.field("batch", c.batch, between(1, 1e6), "images in each forward pass of each rank along dp");
   d.field("pairs", c.pairs, between(20, 1e8), "the largest number of pairs of test images for verification");
   d.field("flip", c.flip, "add the embedding of the mirror image to that of the image");
-  list(d, "sets", c.sets, between(0, 1000), "the sets to evaluate, whose people need not be those of the training");
+  list(d, "sets", c.sets, between(0, 1000), "the sets to evaluate; their people need not be in the training data");
   d.field("every", c.every, between(0, 1e12), "steps between evaluations of the sets; 0: only after training");
   d.field("keep_best", c.keep_best,
           "keep the checkpoint with the best accuracy on the first set, in the folder best beside the others");

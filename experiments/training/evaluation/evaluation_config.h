@@ -15,7 +15,7 @@ struct Experiment;
 
 enum class EvaluationSetType { pairs, bin, drawn, templates, identification };
 
-/// A set that is evaluated. Its people need not be those of the training.
+/// A set that is evaluated. Its people need not be in the training data.
 struct EvaluationSetConfig {
   std::string name;
   std::optional<EvaluationSetType> type{};

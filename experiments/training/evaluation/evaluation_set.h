@@ -29,7 +29,8 @@ struct EvaluationSet {
 std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset& data);
 
 /// Embeds the images of each set, and verifies its pairs or identifies its probes. Rank 0 receives the results; other
-/// ranks, and all ranks of a plan, receive none, and no rank does if trainer.has_broken_image(). A collective call.
+/// ranks, and all ranks of a plan, receive none, and no rank does if an image is broken, after which
+/// trainer.has_broken_image() is true. A collective call.
 std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const std::vector<EvaluationSet>& sets,
                                         Trainer& trainer);
 

@@ -42,7 +42,7 @@ void BinFile::check_is_pickle() const {
   if (text_.front() == '\x80' || text_.back() == '.') return;
   constexpr std::size_t shown = 16;
   fail<InputError>(
-      "{}: is no Python pickle, which verification sets in one file are, such as InsightFace's lfw.bin: it begins with "
+      "{}: not a Python pickle, the format of verification sets such as InsightFace's lfw.bin: it begins with "
       "{}",
       path_, in_quotes(std::string_view(text_).substr(0, shown)));
 }

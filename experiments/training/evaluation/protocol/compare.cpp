@@ -18,9 +18,10 @@ namespace {
 
 /// Rows of a block. Two blocks of 512 numbers per row are 1 MiB, which caches hold while their pairs are compared.
 constexpr std::size_t block_rows = 256;
-/// Pairs are grouped only where a block has as many on average, or reading blocks would save nothing.
+/// Pairs are grouped only if two blocks have at least this many on average; with fewer, reading whole blocks would save
+/// nothing.
 constexpr std::size_t fewest_in_cell = 512;
-/// Pairs that are grouped at a time: 128 MiB of places.
+/// The number of pairs that are grouped at a time; their places take 128 MiB.
 constexpr std::size_t most_grouped = std::size_t{1} << 24;
 /// The product of two blocks computes all of its elements, each in less than half of the time of a comparison by
 /// itself. It is taken if at least this share of the elements is wanted.
@@ -45,7 +46,7 @@ Vector load(const T* from) {
   return values;
 }
 
-/// Exact, as UnitRows says, and so the same in any order.
+/// The sum is exact (see UnitRows), and therefore has the same bits in any order.
 double exact_dot(const float* a, const float* b, std::size_t size) {
   constexpr std::size_t chains = 4;  // independent sums, which hide the latency of a multiply-add
   std::array<Doubles, chains> sums{};
@@ -83,7 +84,7 @@ class BlockProduct {
   static constexpr std::size_t height = 4;
   static constexpr std::size_t width = 8;
 
-  /// Column by column for `count` rows each; rows behind the last one are 0.
+  /// Stores a block in groups of `count` rows, column by column within a group. Rows after the last one are 0.
   template <std::size_t count>
   void pack(std::size_t block, std::vector<double>& to) const {
     for (std::size_t i = 0; i < block_rows; ++i) {

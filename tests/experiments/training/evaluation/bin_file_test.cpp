@@ -67,10 +67,9 @@ TEST_CASE("verification sets that Python 2 and 3 and NumPy 1 and 2 wrote are rea
   CHECK(files == 30);
 }
 
-TEST_CASE("a file that is no pickle is called so, whatever it begins with") {
+TEST_CASE("a file that is not a pickle is refused as such, whatever it begins with") {
   const std::string is_none =
-      "a.bin: is no Python pickle, which verification sets in one file are, such as InsightFace's lfw.bin: it begins "
-      "with ";
+      "a.bin: not a Python pickle, the format of verification sets such as InsightFace's lfw.bin: it begins with ";
   CHECK(refused_pickle("hello, this is no pickle\n") == is_none + "\"hello, this is n\"");
   CHECK(refused_pickle("version https://git-lfs.github.com/spec/v1\n") == is_none + "\"version https://\"");
   CHECK(refused_pickle("PK\x03\x04") == is_none + R"("PK\u0003\u0004")");
