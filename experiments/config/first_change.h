@@ -10,7 +10,7 @@
 namespace heddle {
 
 /// The first difference of two JSON objects, as `write_json` writes them. Top-level keys of `except` do not count.
-/// Nothing if there is none, or if a text is no JSON object.
+/// Nothing if there is none, or if a text is not a JSON object.
 std::optional<Change> first_change(std::string_view before, std::string_view now,
                                    std::span<const std::string_view> except = {});
 

@@ -242,9 +242,10 @@ std::string schema_text(const Describer::Body& root, std::string_view title) {
                  {"properties", {std::move(variant_properties)}},
                  {"required", {Array{text("name")}}},
                  {"additionalProperties", {false}}};
-  Object variants{{"type", text("array")},
-                  {"items", {std::move(variant)}},
-                  {"description", text("runs of the experiment, each with a patch; none means one run without")}};
+  Object variants{
+      {"type", text("array")},
+      {"items", {std::move(variant)}},
+      {"description", text("runs of the experiment, each with a patch; without this list there is one run")}};
   if (Value* const properties = find(schema, "properties")) {
     if (Value* const own_name = find(*properties->get_if<Object>(), "name"))
       add_folder_name(*own_name->get_if<Object>());

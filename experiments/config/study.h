@@ -1,7 +1,7 @@
 // An experiment file: one experiment, or a study of variants, each a merge patch on the base.
 //
-//   Study<Experiment> study = read_study<Experiment>("experiments/quickstart.json", sets);  // `sets`: the --set
-//   options for (const auto& variant : study.variants) run(variant.root);
+//   Study<Experiment> study = read_study<Experiment>("experiments/quickstart.json", sets);  // sets: {"train.steps=5"}
+//   for (const auto& variant : study.variants) run(variant.root);
 #pragma once
 
 #include <deque>

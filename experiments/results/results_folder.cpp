@@ -162,7 +162,7 @@ ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bo
 }
 
 ResultsFolder::~ResultsFolder() {
-  std::error_code ignored;  // a folder into which somebody else has written stays
+  std::error_code ignored;  // a folder into which another program has written stays
   if (!has_begun_)
     for (const fs::path& folder : made_) fs::remove(folder, ignored);
 }

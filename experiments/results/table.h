@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// Variants with loss, time and memory; pipelines with their speed-up over naive; each rank's memory by category;
+/// Variants with loss, time and memory; pipelines with their speedup over naive; each rank's memory by category;
 /// accuracies and predictions where there are any. Long names are shortened in their middle, and neighbouring ranks
 /// with equal rows share one.
 std::string results_table(const RunResult& run);

@@ -15,7 +15,7 @@ namespace heddle {
 static void describe(Describer& d, MeshConfig& c) {
   d.field("dp", c.dp, between(1, 1024), "ranks along the data axis");
   d.field("pp", c.pp, between(1, 1024), "ranks along the pipeline axis, each with its stages of the model");
-  d.field("tp", c.tp, between(1, 1024), "ranks along the tensor axis, neighbours");
+  d.field("tp", c.tp, between(1, 1024), "ranks along the tensor axis, with consecutive numbers");
 }
 
 static void describe(Describer& d, LinkModel& c) {
@@ -23,9 +23,10 @@ static void describe(Describer& d, LinkModel& c) {
   const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
   d.field("latency", c.within_node.latency, latency, "seconds that every message takes, whatever its length");
   d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes per second between two ranks of a node");
-  d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6), "0: all ranks are on one node");
-  d.field("node_latency", c.between_nodes.latency, latency, "the same between ranks of different nodes");
-  d.field("node_bandwidth", c.between_nodes.bandwidth, bandwidth, "the same between ranks of different nodes");
+  d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6),
+          "number of ranks on each node; 0: all ranks are on one node");
+  d.field("node_latency", c.between_nodes.latency, latency, "latency between ranks of different nodes");
+  d.field("node_bandwidth", c.between_nodes.bandwidth, bandwidth, "bandwidth between ranks of different nodes");
 }
 
 static void describe(Describer& d, PipelineConfig& c) {
@@ -92,11 +93,11 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("save", c.save, "whether checkpoints are written; a run without them cannot be resumed");
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
   d.field("check_replicas", c.check_replicas, between(0, 1e12),
-          "steps between comparisons of what several ranks hold alike, by checksums; a difference, such as a flipped "
-          "bit, ends the run before it is saved; 0: none");
+          "steps between comparisons, by checksum, of weights and optimizer state that several ranks hold; a "
+          "difference, such as a flipped bit, ends the run before it is saved; 0: no comparisons");
   choice(d, "save_signal", c.save_signal,
-         "a signal that ends the run after the step under way with a checkpoint, as SIGINT and SIGTERM do: for "
-         "schedulers that warn with another one");
+         "a signal that, like SIGINT and SIGTERM, ends the run after the current step with a checkpoint: for "
+         "schedulers that send a different one as a warning");
 }
 
 static void describe_transport(Describer& d, std::string& transport) {
@@ -110,46 +111,46 @@ static void describe_transport(Describer& d, std::string& transport) {
   key.former = former;
   auto index = static_cast<int>(std::find(names.begin(), names.end(), transport) - names.begin());
   d.choice(key, index, names,
-           "how ranks communicate: as threads of one process, or as one process each (mpirun -n 4 ./heddle run FILE): "
-           "processes, or with device cuda nccl, with one GPU each");
+           "how ranks communicate: threads of one process (threads), or one process per rank, started by mpirun -n 4 "
+           "./heddle run FILE (processes; with device cuda nccl, with one GPU per rank)");
   transport = names[static_cast<std::size_t>(index)];
 }
 
 void describe(Describer& d, Experiment& c) {
   d.field(required("name"), c.name, "names the experiment and its results folder");
   choice(d, "device", c.device,
-         "cpu and cuda (NVIDIA GPUs; with transport threads all ranks on one) compute; plan counts bytes and FLOPs "
-         "without computing");
+         "cpu; cuda: NVIDIA GPUs, with transport threads one GPU for all ranks; plan: counts bytes and FLOPs without "
+         "computing");
   describe_transport(d, c.transport);
   choice(d, "clock", c.clock,
-         "virtual: the time of a rank is the CPU time of its one thread, that of a message follows from links; plan "
-         "always "
-         "has virtual time");
+         "wall: real time; virtual: a rank takes the CPU time of its one thread, and a message the time that follows "
+         "from links; plan always uses virtual time");
   object(d, "links", c.links, "the costs of messages in virtual time");
   object(d, "ranks", c.ranks, "how the ranks differ in virtual time");
   object(d, "profile", c.profile,
-         "the device of each rank whose time plan predicts: a kernel takes as long as its operations or its bytes");
+         "the device of each rank, for the times that plan models: a kernel takes the time of its operations or of its "
+         "bytes, whichever is longer");
   object(d, "mesh", c.mesh, "the mesh of ranks");
   object(d, "pipeline", c.pipeline, "how the stages along pp execute a step");
   d.field("seed", c.seed, between(0, max_exact_integer), "determines all random numbers");
   d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");
   d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
   d.field("tf32", c.tf32,
-          "with device cuda: products and convolutions of f32 on tensor cores, which take 10 of the 23 bits");
+          "with device cuda: products and convolutions of f32 on tensor cores, which use 10 of the 23 mantissa bits");
   d.field("memory_budget", c.memory_budget, between(0, max_exact_integer),
           "number of bytes that a rank may hold; 0: no limit");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another one is an error");
   d.field("data_folder", c.data_folder,
-          "folder that relative paths of data and of evaluation sets begin at; empty: the current folder");
+          "folder to which paths of data and of evaluation sets are relative; empty: the current folder");
   // More sets than this would have a sample each in few batches.
   const Range sets = between(1, 64);
   object_or_list(d, "data", c.data, c.further_data, sets,
-                 "the images to train and to test on; a list: several data sets, each with the head at the same place "
-                 "of head, which train one backbone");
+                 "the images to train and to test on; a list: several data sets that train one backbone, each with "
+                 "the head at the same position in the list head");
   describe_model(d, c.model);
   object_or_list(d, required("head"), c.head, c.further_heads, sets,
-                 "the classes and their loss; a list: one for each set of data");
+                 "the classes and their loss; a list: one head for each data set");
   object(d, "train", c.train, "the training steps");
   d.optional_object(
       "evaluation", c.evaluate, [&c](Describer& inner) { describe(inner, c.evaluation); },

@@ -88,12 +88,12 @@ void check_types(const Experiment& e) {
     refuse("/train/loss_scale", "expected none with train.dtype {}: only f16 has a loss scale", name_of(train.dtype));
 }
 
-/// `/data`, or of several sets `/data/1`.
+/// `/data`, or with several sets `/data/1`.
 std::string pointer_of(const Experiment& e, const char* key, std::size_t set) {
   return e.heads() == 1 ? fmt::format("/{}", key) : fmt::format("/{}/{}", key, set);
 }
 
-/// Checks that several data sets can be told apart, divide a batch, and give the network the same kind of images.
+/// Checks that several data sets have different names, divide a batch, and give the network the same kind of images.
 void check_several_sets(const Experiment& e) {
   const auto at = [](const char* key, std::size_t set, const char* field) {
     return fmt::format("/{}/{}/{}", key, set, field);
@@ -103,7 +103,7 @@ void check_several_sets(const Experiment& e) {
     const DataConfig& data = e.data_of(set);
     if (!is_plain_name(data.name))
       refuse(at("data", set, "name"),
-             "expected a name of letters, digits, _ and -, which several data sets need, got \"{}\"", data.name);
+             "expected a name of letters, digits, _ and -, as there are several data sets, got \"{}\"", data.name);
     for (std::size_t other = 0; other < set; ++other)
       if (e.data_of(other).name == data.name)
         refuse(at("data", set, "name"), "expected another name than that of data.{}, got \"{}\"", other, data.name);
@@ -115,14 +115,14 @@ void check_several_sets(const Experiment& e) {
       refuse(at("data", set, "preprocessing"),
              "expected the colour, mean and scale of data.0: the network takes the images of all sets");
     if (data.loader.threads != first.loader.threads || data.loader.prefetch != first.loader.prefetch)
-      refuse(at("data", set, "loader"), "expected that of data.0: one loader reads the images of all sets");
+      refuse(at("data", set, "loader"), "expected the loader of data.0: one loader reads the images of all sets");
     if (e.head_of(set).loss_every != e.head.loss_every)
       refuse(at("head", set, "loss_every"), "expected {}, that of head.0, got {}", e.head.loss_every,
              e.head_of(set).loss_every);
     if (e.mesh.pp > 1 && e.head_of(set).is_everywhere() != e.head.is_everywhere())
       refuse(at("head", set, "over"),
-             "expected pp in {} as in head.0: the ranks of all stages take part in the loss, or "
-             "those of the last stage alone",
+             "expected pp in {} as in head.0: either the ranks of all stages take part in the loss, or "
+             "only those of the last stage",
              e.head.is_everywhere() ? "it" : "none");
   }
   const std::int64_t period = e.shares().period();

@@ -29,7 +29,7 @@ class KeyError : public InputError {
 /// into its stages.
 void check(const Experiment& experiment);
 
-/// KeyError if the device has not what the experiment asks of it, or the transport does not move its memory. A plan
+/// KeyError if the device lacks what the experiment needs, or the transport does not move its memory. A plan
 /// does without this: it counts what the device would hold, by whatever clock or transport.
 void check_device(const Experiment& experiment);
 

@@ -49,7 +49,7 @@ Tensor ImageReader::read(std::int64_t step, int micro_batch) {
       else
         read_now(step, positions, images);
     } catch (const InputError&) {
-      if (!dataset_.is_encoded()) throw;  // nobody asks for its broken images
+      if (!dataset_.is_encoded()) throw;  // generated images cannot be broken
       error_ = std::current_exception();
       images = Tensor::zeros(rank_.device, images.shape(), DType::f32);
     }

@@ -32,7 +32,7 @@ struct RankTask {
   const RunSettings& settings;
   RunObserver& observer;
   VariantResult& result;
-  std::size_t notes_reported = 0;  ///< of those of the data set
+  std::size_t notes_reported = 0;  ///< the number of the data set's notes that were reported before
   EarlyEnd* early_end = nullptr;
 };
 

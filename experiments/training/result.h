@@ -20,16 +20,16 @@ namespace heddle {
 struct StepRecord {
   std::int64_t step = 0;         // counts from 0
   std::optional<double> loss{};  // mean over the global batch; absent on plan
-  /// Of several heads, the name of each one's data set and the mean loss over its samples.
+  /// With several heads: the name of each head's data set and the mean loss over its samples.
   std::vector<std::pair<std::string, double>> losses{};
   double learning_rate = 0;
   std::optional<double> gradient_norm{};  // present when clipping by the global norm
   std::optional<double> loss_scale{};     // present in f16
   bool is_skipped = false;                // because a gradient of f16 has overflowed
-  /// On each set that was evaluated after the step: its name and the accuracy.
+  /// The name of each set that was evaluated after the step, and the accuracy on it.
   std::vector<std::pair<std::string, double>> accuracies{};
   double seconds = 0;                   // by rank 0's clock, which has waited for all others' gradients by then
-  std::optional<double> loader_wait{};  // of these, those in which rank 0 waited for images; absent on plan
+  std::optional<double> loader_wait{};  // the part of `seconds` in which rank 0 waited for images; absent on plan
 };
 
 struct RankResult {
@@ -100,7 +100,7 @@ struct HeadResult {
   HeadConfig config{};
   std::int64_t samples = 0;  // of its data set in each batch
   std::int64_t features = 0;
-  int ranks = 1;   // those that share the classes
+  int ranks = 1;   // the number of ranks that share the classes
   int copies = 1;  // the number of ranks that hold each class and see different samples
 };
 
@@ -170,7 +170,7 @@ std::optional<double> speedup(const VariantResult& result, const VariantResult& 
 /// and recomputation. Of several it is the last one up to the pipeline's own place in the run, or else the first one
 /// after it. Null if there is none, and without a pipeline. `result` is a variant of `run`.
 const VariantResult* naive_of(const RunResult& run, const VariantResult& result);
-/// The speed-up over `naive_of`, divided by the ideal one.
+/// The speedup over `naive_of`, divided by the ideal one.
 std::optional<double> share_of_ideal(const RunResult& run, const VariantResult& result);
 
 }  // namespace heddle

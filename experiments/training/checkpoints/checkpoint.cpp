@@ -271,7 +271,7 @@ std::string CheckpointFolder::experiment(std::int64_t steps_done) const {
   const CheckpointFiles files(step_folder(steps_done));
   const auto found = files.identity().find(fmt::format("{}{}", evaluated_prefix, identity_.form));
   if (found != files.identity().end()) return found->second;
-  fail<InputError>("{}: was saved without the experiment as it is evaluated, by another program or an earlier version",
+  fail<InputError>("{}: lacks the experiment for its evaluation: another program or an earlier version saved it",
                    step_folder(steps_done).string());
 }
 

@@ -33,7 +33,7 @@ class CheckpointFiles {
   const std::filesystem::path& folder() const { return folder_; }
   const SafetensorsMetadata& identity() const { return identity_; }
   int size() const { return size_; }
-  /// Of all tensors, sorted.
+  /// The names of all tensors, sorted.
   std::vector<std::string> names() const;
   /// A whole tensor; its elements may lie in several files.
   struct Whole {

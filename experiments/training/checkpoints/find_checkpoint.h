@@ -18,7 +18,7 @@ std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
 std::string step_name(std::int64_t steps);
 
 struct FoundCheckpoint {
-  std::filesystem::path folder;  // that of the folder step-...
+  std::filesystem::path folder;  // the parent of the folder step-...
   std::int64_t steps = 0;
 
   std::filesystem::path path() const { return folder / step_name(steps); }

@@ -42,7 +42,7 @@ std::string difference_of(const std::vector<int>& ranks, const std::vector<std::
                      fmt::join(others, " and on rank "));
 }
 
-/// Compares tensors that the ranks of a communicator, given by their world ranks, hold alike.
+/// Compares tensors of which the ranks of a communicator, given by their world ranks, hold copies.
 void compare(const std::vector<StateTensor>& states, Communicator& replicas, const std::vector<int>& ranks,
              std::int64_t step) {
   std::vector<std::int64_t> mine;
@@ -65,7 +65,7 @@ void check_replicas(Trainer& trainer, std::int64_t step) {
   Rank& rank = trainer.rank();
   if (!rank.device.has_data()) return;
   const MemoryScope scope(rank.device, Category::workspace);
-  // By the axes along which ranks hold the same, in an order that is the same on all ranks.
+  // Keyed by the axes along which ranks hold copies, in an order that is the same on all ranks.
   std::map<unsigned, std::vector<StateTensor>> states;
   for (StateTensor& state : trainer.state())
     states[every_axis.without(state.part.sharded).index()].push_back(std::move(state));

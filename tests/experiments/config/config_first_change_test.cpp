@@ -25,7 +25,7 @@ TEST_CASE("the first value in which two experiments differ is named, with its va
   CHECK(words(R"({"a": 1, "b": "x"})", R"({"a": 1})") == "b was \"x\", is nothing");
 }
 
-TEST_CASE("keys that may differ, and texts that cannot be read, are no difference") {
+TEST_CASE("keys that may differ, and texts that cannot be read, do not count as a difference") {
   constexpr std::array<std::string_view, 1> except{"a"};
   CHECK(words(R"({"a": 1, "b": 2})", R"({"a": 3, "b": 2})", except).empty());
   CHECK(words(R"({"a": 1, "b": 2})", R"({"a": 3, "b": 4})", except) == "b was 2, is 4");

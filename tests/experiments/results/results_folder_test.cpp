@@ -66,7 +66,7 @@ TEST_CASE("a results folder holds a step's metrics as soon as the step is over")
   CHECK(fs::file_size(folder.path() / "tensorboard/serial/events.out.tfevents.heddle") > 100);
 }
 
-TEST_CASE("accuracies stand in the line of the step after which they were measured, and a resumed run keeps them") {
+TEST_CASE("accuracies are in the line of the step after which they were measured, and a resumed run keeps them") {
   const Scratch scratch;
   {
     ResultsFolder folder(scratch / "a", "{}\n", false);
@@ -87,7 +87,7 @@ TEST_CASE("accuracies stand in the line of the step after which they were measur
   CHECK(read_file(events, mebi).find("accuracy/first") != std::string::npos);
 }
 
-TEST_CASE("the curves of evaluated sets stand in roc.csv, which a run without sets does not leave behind") {
+TEST_CASE("the curves of evaluated sets are in roc.csv, which a run without sets does not leave behind") {
   const Scratch scratch;
   RunResult run = run_result();
   run.variants[0].evaluation->sets = {evaluated_set("a,b")};

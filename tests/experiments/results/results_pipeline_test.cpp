@@ -1,4 +1,4 @@
-// The figures of pipelines in results: the speed-up over naive, the bubble, the schedule.
+// The figures of pipelines in results: the speedup over naive, the bubble, the schedule.
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -54,7 +54,7 @@ TEST_CASE("a pipeline's speedup is given over naive on the same mesh with the sa
   CHECK(naive_of(run, run.variants.back()) == nullptr);
 }
 
-TEST_CASE("of several naive variants the one just before a pipeline counts, else the first one after it") {
+TEST_CASE("a pipeline is compared with the last naive variant before it, else with the first one after it") {
   RunResult run;
   run.variants = {
       pipeline_variant("early", "gpipe", 2, 4, 0.5, 1),       pipeline_variant("naive", "naive", 2, 6, 0.5, 1),

@@ -46,7 +46,7 @@ serial        99.00     97.50 +- 1.25             90.00             80.00
 )");
 }
 
-TEST_CASE("sets have a table of their own, with the smallest rates that some of them carry") {
+TEST_CASE("sets have a separate table, with the smallest rates for which some of them have enough pairs") {
   RunResult run;
   run.variants = {variant_result("serial", 1, 0.5)};
   Evaluation& evaluation = run.variants[0].evaluation.emplace();

@@ -188,7 +188,7 @@ TEST_CASE("errors name the parts that are missing from a checkpoint") {
   CHECK(two.complaint().starts_with("DIR/rank-1.safetensors: cannot be read"));
 }
 
-TEST_CASE("parts with a gap, and parts that overlap, are no whole") {
+TEST_CASE("parts with a gap, and parts that overlap, are refused") {
   TwoFiles two;
   write_rank_file(two.folder() / "", 1, {counted(two.device(), "w", TwoFiles::rows(5, 5))}, {{"ranks", "2"}});
   CHECK(two.complaint() == "DIR/: its 2 files hold 27 of the 30 elements of w that a rank needs");

@@ -109,7 +109,7 @@ TEST_CASE("plan walks a billion tiles at once") {
                        "tiles: expected at least 1 element per tile, got 0", Error);
 }
 
-TEST_CASE("An unknown device is refused with those that exist") {
+TEST_CASE("An unknown device is refused, and the error lists the known ones") {
   CHECK_THROWS_WITH_AS(make_backend("gpu"), "unknown device 'gpu': expected one of cpu, cuda, plan", InputError);
   CHECK_THROWS_WITH_AS(make_backend("plan", {.planned = "gpu"}),
                        "unknown device 'gpu' to plan for: expected cpu or cuda", InputError);

@@ -146,7 +146,8 @@ TEST_CASE("a cut by measured time knows the head: a large one on the last stage 
   CHECK(last_begin(last_stage) > last_begin(every_axis));
 }
 
-TEST_CASE("the ideal speed-up over naive is the formula's, for any chunks; recomputation in naive's gaps is no gain") {
+TEST_CASE(
+    "the ideal speedup over naive is the formula's, for any chunks; recomputation in naive's gaps gains nothing") {
   const auto ideal = [](const char* name, const ScheduleShape& shape, Recompute recompute = Recompute::never) {
     return ideal_speedup(with_communication(with_recompute(make_schedule(name, shape), recompute)), recompute);
   };

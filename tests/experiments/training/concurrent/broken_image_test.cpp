@@ -168,7 +168,7 @@ TEST_CASE("an image that is deleted, and a .rec that is cut off, end a training 
     writer.add(i / 4, std::vector<std::uint8_t>(jpeg.begin(), jpeg.end()));
   }
   writer.commit({});
-  experiment.mesh.dp = 1;  // nobody else reads while the file becomes shorter
+  experiment.mesh.dp = 1;  // no other rank reads while the file becomes shorter
   experiment.data = {};
   experiment.data.type = DataType::recordio;
   experiment.data.recordio.train = records;
@@ -188,7 +188,7 @@ TEST_CASE("an image that is deleted, and a .rec that is cut off, end a training 
   CHECK(latest_in(folder / "checkpoints") == 2);
 }
 
-TEST_CASE("of several data sets, an image of the second that is broken changes nothing of either head") {
+TEST_CASE("a broken image of the second of two data sets changes neither head") {
   const Faces faces;
   Experiment experiment = faces.experiment();
   experiment.data.name = "first";

@@ -115,7 +115,7 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
   CHECK(mixed->threshold == doctest::Approx(0.005));
 }
 
-TEST_CASE("the deviation is that of the population") {
+TEST_CASE("the deviation of fold accuracies is that of the population") {
   // Three people in one direction and one pair apart: fold accuracies differ. Here they are recomputed from the pairs.
   const Labels labels = {0, 0, 1, 1, 2, 2};
   const std::vector<double> degrees = {0, 1, 90, 91, 180, 270};

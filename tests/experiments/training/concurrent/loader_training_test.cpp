@@ -129,7 +129,7 @@ TEST_CASE("a run that resumes within an epoch reads the images that follow, with
   CHECK(losses_of(experiment, settings) == std::vector(whole.begin() + 3, whole.end()));
 }
 
-TEST_CASE("a broken image ends the run with the same error, whoever decodes it") {
+TEST_CASE("a broken image ends the run with the same error, whichever thread decodes it") {
   const WrittenImages files;
   write_faces(files);
   Experiment experiment = faces_experiment(files);

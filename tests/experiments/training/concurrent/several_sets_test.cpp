@@ -236,7 +236,7 @@ TEST_CASE("rank 0 sends in a step of several heads the bytes of the formulas") {
       }
 }
 
-TEST_CASE("several heads resume on every layout with the same bits, and go on as if they had not stopped" *
+TEST_CASE("several heads resume on every layout with the same bits, and continue as if they had not stopped" *
           doctest::test_suite(test::long_under_sanitizers)) {
   const std::vector<Way> all = ways();
   const auto run = [](const Way& way, const test::Course& course) {
