@@ -1,4 +1,4 @@
-// Exports a results folder: the timeline of a step, memory, loss and time, the speed-up of pipelines and the growth of
+// Exports a results folder: the timeline of a step, memory, loss and time, the speedup of pipelines and the growth of
 // heads. Makes a Jupyter notebook with the code of its figures, which a reader can extend, and an HTML page without the
 // code.
 #pragma once
@@ -20,8 +20,8 @@ struct NotebookFiles {
 
 /// Writes notebook.ipynb into a results folder, executes it with Jupyter and renders notebook.html beside it, one file
 /// that needs no other.
-/// InputError if the folder has no summary.json or a file in it is damaged, and if Jupyter is missing: it names the
-/// packages, and notebook.ipynb is there all the same, not executed.
+/// InputError if the folder has no summary.json or a file in it is damaged. If Jupyter is missing, the InputError names
+/// the packages, and notebook.ipynb has been written but not executed.
 NotebookFiles write_notebook(const std::filesystem::path& results);
 
 }  // namespace heddle

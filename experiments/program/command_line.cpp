@@ -42,8 +42,8 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
              std::ostream& all) {
   app.require_subcommand(1);
   app.footer(
-      "The launcher adds two: `heddle test` builds and runs the tests, `heddle setup` installs and builds.\n"
-      "`mpirun -n 4 ./heddle run FILE` gives each of four ranks a process of its own (Open MPI, MPICH, srun).");
+      "The launcher adds two commands: `heddle test` builds and runs the tests, `heddle setup` installs and builds.\n"
+      "`mpirun -n 4 ./heddle run FILE` runs each of four ranks as a separate process (Open MPI, MPICH, srun).");
   app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
   CommandCall call{.console = console, .join = [&] {
                      job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; });
@@ -115,7 +115,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     std::ostringstream said;
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
-    // Processes that connect by sockets are no job before they are connected.
+    // Processes that connect by sockets form a job only once they are connected.
     if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
   if (!job) return code;

@@ -35,7 +35,7 @@ struct BenchPhotographs {
 struct BenchSettings {
   int threads = 1;
   BenchPhotographs photographs{};
-  bool is_long = false;  // of head: the sizes that are usually published, and more of them
+  bool is_long = false;  // with head: the sizes that are usually published, and more of them
   /// Reports in words what is measured next, where that takes long.
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// The processes of `collectives`; without a job its ranks are threads of this process.
@@ -62,7 +62,7 @@ inline constexpr double giga = 1e9;
 
 /// Names of the benchmarks, in the order in which they run.
 std::span<const std::string_view> bench_names();
-/// One benchmark, or all but the GPU's for an empty name; InputError lists the names there are.
+/// One benchmark, or all but the GPU's for an empty name; InputError lists the known names.
 std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& settings);
 
 /// The rows as a table.

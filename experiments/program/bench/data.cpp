@@ -1,4 +1,4 @@
-// Reading of training images: how many JPEGs a second become what a network takes, beside libjpeg-turbo's own loop over
+// Reading of training images: how many JPEGs per second become input of a network, beside libjpeg-turbo's own loop over
 // the same bytes in memory, which only decodes them. Both run in turn, so that they see the machine at the same speed.
 #include <algorithm>
 #include <array>

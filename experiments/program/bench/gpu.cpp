@@ -115,7 +115,7 @@ class GpuBench {
     });
   }
 
-  /// Exact, fused, state in bf16; the limit are its products alone on tiles of the same size.
+  /// Exact, fused, state in bf16; the limit is the rate of its products alone on tiles of the same size.
   void head(std::int64_t classes) {
     HeadCase c = in_bf16(
         fused_case(fmt::format("head, fused, exact, bf16, {}M classes, batch 512", classes / 1'000'000), classes));

@@ -23,7 +23,7 @@ constexpr std::int64_t cpu_tile = 1024;  // as the head chooses for such embeddi
 /// Medians over the steps.
 struct Measured {
   double seconds = 0;
-  double tile_rate = 0;  // floating-point operations a second
+  double tile_rate = 0;  // floating-point operations per second
   double share = 0;      // of a step's rate in that before it
   std::int64_t peak_bytes = 0;
 };

@@ -58,11 +58,12 @@ void bench_command(const BenchCommand& command, const Console& console, Job* job
 
 void add_bench(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<BenchCommand>();
-  app.add_option("NAME", command->name, fmt::format("{}; without it all but gpu", fmt::join(bench_names(), " or ")));
+  app.add_option("NAME", command->name,
+                 fmt::format("{}; without a name, all except gpu", fmt::join(bench_names(), " or ")));
   CLI::Option* const protocol =
       app.add_option("--protocol", command->protocol,
-                     "with head: instead of its steps, the images/s of a recipe as PLSC measures them (plsc), scaled "
-                     "down by --set where this machine is small")
+                     "with head: measure the images/s of a training recipe by PLSC's protocol (plsc) instead of single "
+                     "steps; --set scales it down for a small machine")
           ->check(CLI::IsMember({"plsc"}));
   add_set_option(app, command->sets).description("override one key of the protocol's experiment")->needs(protocol);
   app.add_option("--runs", command->runs, "the number of runs of the protocol (default: 5)")
@@ -72,7 +73,7 @@ void add_bench(CLI::App& app, CommandCall& call) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
       ->excludes(protocol);
   CLI::Option* const images = app.add_option("--images", command->photographs.folder,
-                                             "with data: a folder whose JPEG files are read, too, in any subfolder");
+                                             "with data: also read the JPEG files in this folder and its subfolders");
   app.add_option("--crop", command->photographs.crop,
                  "the side of the square that is cut out of the centre of each image (default: the whole image)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{65'535}))

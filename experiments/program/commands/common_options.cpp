@@ -11,7 +11,8 @@ CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets) {
 }
 
 CLI::Option& add_checkpoint_option(CLI::App& app, std::filesystem::path& checkpoint) {
-  return *app.add_option("CHECKPOINT", checkpoint, "a folder step-..., the folder of some, or a results folder")
+  return *app.add_option("CHECKPOINT", checkpoint,
+                         "a folder step-..., a folder that contains some, or a results folder")
               ->required();
 }
 
@@ -22,7 +23,7 @@ CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file) {
 CLI::Option& add_placements_option(CLI::App& app, bool& automatic) {
   return *app.add_option_function<std::string>(
                  "--placements", [&automatic](const std::string& which) { automatic = which == "auto"; },
-                 "written: as in the file; auto: the fastest within memory_budget, as `heddle explain` compares them")
+                 "written: as in the file; auto: the fastest within memory_budget, as in the table of `heddle explain`")
               ->check(CLI::IsMember({"written", "auto"}));
 }
 

@@ -102,7 +102,7 @@ void add_input(CLI::App& app, StoredInput& input) {
   app.add_option(
          "IN", input.path,
          "a folder with one folder for each person, a list of images, a .rec, a .bin, or an experiment (.json), "
-         "of which the data of the first variant are taken")
+         "whose first variant gives the data")
       ->required();
   add_set_option(app, input.sets).description("override one key of the experiment, as in data.min_images=5");
   app.add_option("--people", input.people,
@@ -116,8 +116,8 @@ void add_pack(CLI::App& app, CommandCall& call) {
   app.add_option("OUT", command->out, "the .rec to write; its .idx and the file `property` are written beside it")
       ->required();
   app.add_flag("--shuffle", command->options.shuffle,
-               "write the images in random order, without the records of identities, for readers that go through the "
-               "file");
+               "write the images in random order, without the records of identities, for readers that read the file "
+               "sequentially");
   app.add_option("--seed", command->options.seed, "the seed of --shuffle (default: 0)");
   app.add_option_function<std::string>(
          "--split",
@@ -127,8 +127,9 @@ void add_pack(CLI::App& app, CommandCall& call) {
   app.add_option_function<std::string>(
          "--on-broken",
          [command](const std::string& name) { command->on_broken = name == "skip" ? OnBroken::skip : OnBroken::stop; },
-         "what a broken image does: end the command, or be left out; by default as data.on_broken of the experiment "
-         "says, or stop")
+         "what happens to a broken image: it ends the command (stop), or is left out (skip); default: data.on_broken "
+         "of "
+         "the experiment, or stop")
       ->check(CLI::IsMember({"stop", "skip"}));
   app.add_flag("--force", command->options.replace, "replace existing files");
   app.footer("Bytes of JPEG files are copied. Other formats are encoded as JPEG with quality 95.");

@@ -14,7 +14,7 @@ namespace heddle {
 namespace {
 
 struct EmbedCommand {
-  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::filesystem::path checkpoint;  // a folder step-..., a folder that contains some, or a results folder
   std::vector<std::filesystem::path> images;
   std::filesystem::path out;
   std::vector<std::string> sets;  // a.b=json

@@ -17,7 +17,7 @@ namespace heddle {
 namespace {
 
 struct EvalCommand {
-  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::filesystem::path checkpoint;  // a folder step-..., a folder that contains some, or a results folder
   std::vector<std::string> sets;     // a.b=json
   bool json = false;
   std::filesystem::path out;  // a folder for evaluation.json and roc.csv; empty: they are not written

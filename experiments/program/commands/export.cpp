@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 struct ExportCommand {
-  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::filesystem::path checkpoint;  // a folder step-..., a folder that contains some, or a results folder
   std::string format;
   std::filesystem::path out;
   bool with_head = false;
@@ -55,7 +55,7 @@ void add_export(CLI::App& app, CommandCall& call) {
   app.add_flag("--preprocessing", command->onnx.takes_pixels,
                "onnx: the input takes RGB pixels from 0 to 255, instead of what the network takes");
   app.add_flag("--normalize", command->onnx.normalizes, "onnx: embeddings have unit length");
-  app.add_flag("--with-head", command->with_head, "safetensors: the weights of the classes, too");
+  app.add_flag("--with-head", command->with_head, "safetensors: also write the weights of the classes");
   app.callback([&call, command] { export_command(*command, call.console); });
 }
 

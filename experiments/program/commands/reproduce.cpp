@@ -13,7 +13,8 @@ void add_reproduce(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ReproduceCommand>();
   app.add_option("NAME", command->name, "one experiment; without it, --all and --quick, all experiments are listed");
   app.add_flag("--all", command->all, "run all of them, one after another");
-  app.add_flag("--quick", command->quick, "run shortened experiments; all of them then take minutes");
+  app.add_flag("--quick", command->quick,
+               "run shortened experiments; with --all they take less than ten minutes on two cores");
   app.add_option("--data", command->data,
                  "the folder that holds orl_faces, lfw and lfw_protocol, for experiments on them")
       ->type_name("DIR");

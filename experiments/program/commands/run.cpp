@@ -160,7 +160,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   if (folder) folder->finish(run);
   console.err << fmt::format("results: {}\n", path.string());
   if (run.variants.back().status == VariantResult::Status::interrupted)
-    console.err << (study.variants[run.variants.size() - 1].root.train.save ? "to go on: " + continuing(command)
+    console.err << (study.variants[run.variants.size() - 1].root.train.save ? "to continue: " + continuing(command)
                                                                             : "nothing is saved: train.save is false")
                 << "\n";
   return print_results(run, command.json, console);

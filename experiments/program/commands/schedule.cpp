@@ -139,7 +139,7 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
   if (command.chunks) space.max_chunks = bounded(command.chunks, "--chunks", "", 64);
   if (command.memory && !(*command.memory > 0))
     fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
-  if (command.recompute != Recompute::never) fail<InputError>("schedule: --recompute is not searched");
+  if (command.recompute != Recompute::never) fail<InputError>("schedule: --search does not take --recompute");
   return space;
 }
 
@@ -182,25 +182,26 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--file", command->file,
                  "instead of a name: read the schedule from a file that PyTorch's pipelining wrote")
       ->type_name("FILE.csv");
-  app.add_flag("--search", command->search,
-               "instead of a name: find the best of all named schedules and of schedules made for these costs, with a "
-               "lower bound; m, v "
-               "and rules are varied, and --costs are those of a micro-batch when there are --micro-batches of them");
+  app.add_flag(
+      "--search", command->search,
+      "instead of a name: find the best among all named schedules and schedules that are made for these costs, "
+      "for several m and v, and print a lower bound; --costs are for m = --micro-batches and are scaled for "
+      "other m");
   app.add_option(
       "--memory", command->memory,
-      "with --search: the number of micro-batches that each rank may hold; one is held from its forward to the "
-      "end of its weight part");
+      "with --search: the number of micro-batches that each rank may hold; a micro-batch is held from its forward to "
+      "the end of its weight part");
   app.add_option("--most-micro-batches", command->max_micro_batches,
                  "with --search: also try multiples of m up to this number (default: only its divisors)");
   app.add_option("--stages", command->stages,
                  "p, the number of ranks; with --chunks v the model is cut into p * v stages");
-  app.add_option("--micro-batches", command->micro_batches, "m");
+  app.add_option("--micro-batches", command->micro_batches, "m, the number of micro-batches in a step");
   app.add_option(
       "--chunks", command->chunks,
       "v, the number of stages per rank (default: the fewest that the schedule takes); with --search: the most "
       "(default: 4)");
   app.add_option("--costs", command->costs,
-                 "the times of one micro-batch on a rank, whose stages share them: forward, input part and weight "
+                 "the times of one micro-batch on a rank, divided among its stages: forward, input part and weight "
                  "part of backward, and one transfer (default: 1,1,1,0)")
       ->type_name("F,I,W,c");
   const std::map<std::string, Recompute> modes{

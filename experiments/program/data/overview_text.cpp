@@ -34,7 +34,7 @@ std::string histogram_text(const SplitOverview& overview) {
 }
 
 std::string split_text(const SplitOverview& overview, bool has_people) {
-  Grid grid({"", "least", "median", "most"});
+  Grid grid({"", "min", "median", "max"});
   const auto add = [&](std::string what, const Quantiles& quantiles) {
     grid.add({std::move(what), std::to_string(quantiles.least), std::to_string(quantiles.median),
               std::to_string(quantiles.most)});

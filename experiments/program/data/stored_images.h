@@ -68,10 +68,10 @@ struct StoredSplit {
 
 struct StoredData {
   std::vector<StoredSplit> splits;  ///< the second, if there is one, is for testing
-  // Of an experiment only:
+  // Only an experiment gives these:
   std::optional<OnBroken> on_broken;
   std::optional<Preprocessing> preprocessing;  ///< needs images of some size
-  bool has_people = true;                      ///< not in a .bin
+  bool has_people = true;                      ///< false for a .bin, which has pairs instead
 };
 
 /// The arguments of the command line that select the images.

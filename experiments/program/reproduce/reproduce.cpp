@@ -148,7 +148,7 @@ std::string list_of(const std::vector<Claims>& all) {
   text += line("all", format_seconds(seconds), format_seconds(quick), "");
   text.erase(text.find_last_not_of(" \n") + 1);
   return text +
-         "\n(times on two cores)\n\n./heddle reproduce NAME runs one of them, --all all of them, each with --quick in "
+         "\n(times on two cores)\n\n./heddle reproduce NAME runs one of them, --all runs all; --quick shortens each to "
          "seconds\n";
 }
 

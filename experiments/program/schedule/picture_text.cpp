@@ -232,9 +232,10 @@ class Painter {
       if (style_.colour) return "a number is a micro-batch" + others;
       return has_chunks_ ? "2F0: in stage 2 the forward of micro-batch 0" : "F0: the forward of micro-batch 0";
     }
-    if (!scale_.is_exact) return fmt::format("a character is what takes most of a time of {}{}", time, others);
-    return fmt::format("a character is a time of {}{}{}", time,
-                       style_.colour ? ", and a digit the last one of a micro-batch" : "", others);
+    if (!scale_.is_exact)
+      return fmt::format("each character shows the action that takes most of a time of {}{}", time, others);
+    return fmt::format("each character is a time of {}{}{}", time,
+                       style_.colour ? ", and a digit is the last one of a micro-batch" : "", others);
   }
 
   const Timeline& timeline_;

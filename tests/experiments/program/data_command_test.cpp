@@ -150,7 +150,7 @@ TEST_CASE("pack takes an experiment's split and min_images, lists, people of a l
   CHECK(folder.data("pack", {"list.txt", "x/c.rec"}).out == "x/c.rec: 3 images of 2 people, 0.0 MiB\n");
 }
 
-TEST_CASE("pack encodes what is no JPEG, and names or leaves out what is broken") {
+TEST_CASE("pack encodes images that are not JPEG, and names or leaves out what is broken") {
   const DataFolder folder;
   write_new_file(folder / "faces/p1/1.pgm", face_as_pgm(1, 1));
   CHECK(folder.data("pack", {"faces", "a.rec"}).out == "a.rec: 10 images of 3 people, 0.0 MiB; 1 encoded as JPEG\n");
@@ -187,10 +187,10 @@ TEST_CASE("show counts images, people, sizes and formats, and draws a sheet") {
   CHECK(shown.code == 0);
   CHECK(shown.out ==
         "image folder \"faces\": 10 images of 3 people\n\n"
-        "                   least  median  most\n"
-        "images per person      2       3     5\n"
-        "width (pixels)         8       8     8\n"
-        "height (pixels)        8       8     8\n\n"
+        "                   min  median  max\n"
+        "images per person    2       3    5\n"
+        "width (pixels)       8       8    8\n"
+        "height (pixels)      8       8    8\n\n"
         "images per person   people\n"
         "                1        0\n"
         "              2-3        2  ########################################\n"

@@ -33,7 +33,7 @@ std::jthread signal_when_running(const std::filesystem::path& out, int signal) {
 
 }  // namespace
 
-TEST_CASE("an interrupted run saves, says how to go on, and gives the exit code of the signal") {
+TEST_CASE("an interrupted run saves, says how to continue, and gives the exit code of the signal") {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     CAPTURE(signal);
     const Scratch folder;
@@ -55,7 +55,7 @@ TEST_CASE("an interrupted run saves, says how to go on, and gives the exit code 
     CHECK(steps > 0);
     CHECK(std::filesystem::exists(folder / "out/checkpoint/first" / fmt::format("step-{:06}", steps)));
     CHECK(stopped.err.ends_with(
-        fmt::format("to go on: ./heddle run {} --out {} --resume\n", shell_word(file), shell_word(out))));
+        fmt::format("to continue: ./heddle run {} --out {} --resume\n", shell_word(file), shell_word(out))));
     const Called resumed = call({"run", file, "--out", out, "--resume", "--set", fmt::format("train.steps={}", steps)});
     CHECK(resumed.code == 0);
     CHECK(resumed.err.find(fmt::format("resuming after step {}\n", steps)) != std::string::npos);

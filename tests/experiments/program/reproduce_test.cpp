@@ -241,7 +241,7 @@ study             60.0 s    5.50 s  equal losses
 all               60.0 s    5.50 s
 (times on two cores)
 
-./heddle reproduce NAME runs one of them, --all all of them, each with --quick in seconds
+./heddle reproduce NAME runs one of them, --all runs all; --quick shortens each to seconds
 )");
   const test::Called unknown = claims.call({"studdy"});
   CHECK(unknown.code == 2);

@@ -41,8 +41,7 @@ TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the acc
   CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
 }
 
-TEST_CASE(
-    "a run neither replaces an earlier one's checkpoints nor begins anew in place of resuming unless it is told to") {
+TEST_CASE("a run replaces earlier checkpoints only with --force, and begins anew in place of resuming only with auto") {
   Files files;
   const std::string file = files.write(small_study());
   const std::vector<std::string> run{"run", file, "--out", files.path("out")};

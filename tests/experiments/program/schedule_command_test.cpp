@@ -79,10 +79,10 @@ TEST_CASE("on a terminal, colours show the kinds of action, and numbers the micr
 TEST_CASE("a picture too wide for names has one character per unit of time, then several units per character") {
   const std::string units = printed("schedule 1f1b --stages 4 --micro-batches 8", {true, false, 60});
   CHECK(units.find("   1  .FFF....BBFBBFBBFBBFBBFBB.BB.BB..\n") != std::string::npos);
-  CHECK(units.find("a character is a time of 1\n") != std::string::npos);
+  CHECK(units.find("each character is a time of 1\n") != std::string::npos);
   const std::string scaled = printed("schedule gpipe --stages 4 --micro-batches 8", {true, false, 30});
   CHECK(scaled.find("   0  FFFFF......BBBBBBBBBBB\n") != std::string::npos);
-  CHECK(scaled.find("a character is what takes most of a time of 1.5\n") != std::string::npos);
+  CHECK(scaled.find("each character shows the action that takes most of a time of 1.5\n") != std::string::npos);
   std::istringstream lines(printed("schedule gpipe --stages 300 --micro-batches 2000"));
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) CHECK(line.size() <= 120);
@@ -102,7 +102,7 @@ TEST_CASE("costs with a common measure are drawn by it, costs without one by the
   CHECK(even.find("time  0     40    80\n") != std::string::npos);
   CHECK(even.find("makespan            120 ") != std::string::npos);
   const std::string odd = printed("schedule gpipe --stages 2 --micro-batches 1 --costs 1,0.70710678,2,0.1");
-  CHECK(odd.find("a character is what takes most of a time of ") != std::string::npos);
+  CHECK(odd.find("each character shows the action that takes most of a time of ") != std::string::npos);
 }
 
 TEST_CASE("actions that overlap share their place") {
@@ -318,7 +318,7 @@ TEST_CASE("wrong searches print the expected value and exit with 2") {
   CHECK(refused("schedule 1f1b --stages 4 --micro-batches 8 --memory 4") ==
         "heddle: schedule: --memory and --most-micro-batches are for --search\n");
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
-        "heddle: schedule: --recompute is not searched\n");
+        "heddle: schedule: --search does not take --recompute\n");
   CHECK(refused("schedule --search --stages 1024 --micro-batches 1024") ==
         "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 stages, up to 1024 "
         "micro-batches and up to 4 chunks\n");

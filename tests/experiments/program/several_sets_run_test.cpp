@@ -56,9 +56,9 @@ TEST_CASE("several data sets: each error names the key and says what is expected
   CHECK(refusal([](Json& s) { s["data"] = s["data"][0]; }) ==
         "/head: expected one head for each of 1 data set, got 2\n");
   CHECK(refusal([](Json& s) { s["data"][1].erase("name"); }) ==
-        "/data/1/name: expected a name of letters, digits, _ and -, which several data sets need, got \"\"\n");
+        "/data/1/name: expected a name of letters, digits, _ and -, as there are several data sets, got \"\"\n");
   CHECK(refusal([](Json& s) { s["data"][0]["name"] = "a.b"; }) ==
-        "/data/0/name: expected a name of letters, digits, _ and -, which several data sets need, got \"a.b\"\n");
+        "/data/0/name: expected a name of letters, digits, _ and -, as there are several data sets, got \"a.b\"\n");
   CHECK(refusal([](Json& s) { s["data"][1]["name"] = "large"; }) ==
         "/data/1/name: expected another name than that of data.0, got \"large\"\n");
   CHECK(refusal([](Json& s) { s["train"]["batch"] = 10; }) ==
@@ -75,7 +75,7 @@ TEST_CASE("several data sets: each error names the key and says what is expected
         "sets\n");
   CHECK(refusal([](Json& s) {
           s["data"][1]["loader"] = {{"prefetch", 3}};
-        }) == "/data/1/loader: expected that of data.0: one loader reads the images of all sets\n");
+        }) == "/data/1/loader: expected the loader of data.0: one loader reads the images of all sets\n");
   CHECK(refusal([](Json& s) { s["head"][1]["loss_every"] = 2; }) ==
         "/head/1/loss_every: expected 1, that of head.0, got 2\n");
   CHECK(refusal([](Json& s) { s["head"][1]["classes"] = 3; }) ==
@@ -87,8 +87,8 @@ TEST_CASE("several data sets: each error names the key and says what is expected
           s["mesh"] = {{"pp", 2}};
           s["head"][1]["over"] = {"dp"};
         }) ==
-        "/head/1/over: expected pp in it as in head.0: the ranks of all stages take part in the loss, or those of the "
-        "last stage alone\n");
+        "/head/1/over: expected pp in it as in head.0: either the ranks of all stages take part in the loss, or only "
+        "those of the last stage\n");
   CHECK(refusal([](Json& s) {
           s["data"] = s["data"][0];
           s["head"] = s["head"][0];
