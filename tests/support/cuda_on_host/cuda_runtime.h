@@ -75,21 +75,22 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 
-/// In the stream's order, when the host waits for the stream, or for another one that waits for an event behind it.
+/// Queues work, which runs in the stream's order when the host waits for the stream, or for another one that waits for
+/// an event behind it.
 void put_on(cudaStream_t stream, std::function<void()> work);
 
 /// What was called so far, by all threads.
 struct CallsOnHost {
-  /// Calls that hold up, or may hold up, everything on the device: memory that is taken or given back other than in a
-  /// stream's order, libraries that are opened, work on the stream null.
+  /// Calls that hold up, or may hold up, everything on the device: allocating or freeing memory other than in a
+  /// stream's order, opening libraries, work on the stream null.
   std::int64_t device_wide = 0;
   /// Waits of the host for one stream or event.
   std::int64_t waits = 0;
 };
 CallsOnHost calls_on_host();
-/// Called by what is device-wide.
+/// Called by functions that hold up the whole device.
 void count_device_wide();
-/// Does all that was put on all streams.
+/// Runs all work that was queued on all streams.
 void settle_device();
 
 using cudaMemPool_t = struct PoolOnHost*;

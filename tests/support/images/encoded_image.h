@@ -23,7 +23,7 @@ inline std::string text_of(const Bytes& bytes) {
 Image gradient(int height, int width, int channels);
 
 Bytes png_by_stb(const Image& image);
-/// Of quality 95 without subsampling. Four channels are inks.
+/// A JPEG of quality 95 without subsampling. Four channels are CMYK.
 Bytes fine_jpeg(const Image& image);
 
 /// A PNG from its raw rows, each with the number of its filter in front: what libraries do not write.

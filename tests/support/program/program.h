@@ -1,4 +1,4 @@
-// The program as a process of its own, so that its resident memory is its own; and where it is.
+// Runs the program as a separate process, so that its resident memory can be measured, and finds where it was built.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace heddle::test {
 
-/// Their files.
+/// The files of all shipped experiments.
 std::vector<std::string> shipped();
 /// The file of one experiment, by its name without an ending.
 std::string experiment_file(const std::string& name);
