@@ -45,7 +45,7 @@ if(NOT HEDDLE_CUDA_LACKS)
   if(NOT CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_COMPILER ${HEDDLE_NVCC})
   endif()
-  # Machine code for the A100 and the H100 with their kin, and PTX for what came later. The kernels use no feature that only
+  # Machine code for the A100, the H100 and GPUs of their generations, and PTX for later ones. The kernels use no feature that only
   # sm_90 has, so one compilation serves all, which halves nvcc's time.
   set(HEDDLE_CUDA_CODE "")
   if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})

@@ -19,7 +19,7 @@ files() {  # files PATTERN FOLDER...
 }
 search() { xargs -d '\n' -r grep -nHE "$1" --; }
 
-rule "an include runs against the arrows between the rooms" "$(tests/style/includes.py arrows)"
+rule "an include points against the arrows between the parts of the code" "$(tests/style/includes.py arrows)"
 rule "headers include each other" "$(tests/style/includes.py cycles)"
 rule "a name is private to several files of a library, which a unity build may compile as one" "$(
   for library in "${libraries[@]}" experiments/*/ tests; do tests/style/private_names.py "$library"; done)"

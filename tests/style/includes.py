@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks which file includes which.
 
-usage: includes.py arrows     includes that run against the arrows between the rooms
+usage: includes.py arrows     includes that point against the arrows between the parts of the code
        includes.py cycles     headers that include each other
 """
 
@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-# What each room may include besides itself, and besides what those may include.
+# What each part of the code may include besides itself and what these parts may include.
 ARROWS = {
     'framework': [],
     'parallel': ['framework'],

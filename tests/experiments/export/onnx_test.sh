@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Exports models of every type and compares their embeddings in onnxruntime with `heddle embed`. It needs Python's venv
-# and packages of PyPI; where torch and torchvision can be imported, their models load the state dicts, too.
+# and packages of PyPI; where PyTorch and torchvision can be imported, their models load the state dicts, too.
 #
 #   tests/experiments/export/onnx_test.sh [PYTHON]    a Python that has numpy, onnxruntime, pillow and safetensors
 set -u
