@@ -76,11 +76,11 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("steps", c.steps, between(1, 4e9), "optimizer steps");
   d.field("forward_only", c.forward_only, "a step is a forward pass in evaluation mode: nothing is trained or saved");
   constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
-  choice(d, "dtype", c.dtype, types,
-         "type of activations, of their gradients and of messages between stages and ranks. Weights have it, too; with "
-         "bf16 and f16 they are f32 (mixed precision; optimizer.weights keeps them in 16 bits, too). The head computes "
-         "in f32, "
-         "or f64");
+  choice(
+      d, "dtype", c.dtype, types,
+      "type of activations, of their gradients and of messages between stages and ranks. Weights have the same type, "
+      "except that with bf16 and f16 they are f32 (mixed precision) unless optimizer.weights says otherwise. The "
+      "head computes in f32 or f64");
   d.optional_object(
       "loss_scale", c.sets_loss_scale, [&c](Describer& inner) { describe(inner, c.loss_scale); },
       "the dynamic loss scale of dtype f16; left out: its defaults");

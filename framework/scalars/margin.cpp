@@ -115,7 +115,7 @@ void describe_combined(Describer& d, MarginConfig& c) {
   d.field("m3", c.combined.m3, any_number(), "subtracted from the target's cosine (CosFace, AM-softmax)");
   choice(d, "gradient", c.combined.gradient, "derivative of the target's logit");
   choice(d, "beyond_pi", c.combined.beyond_pi,
-         "what is taken where m1 * angle + m2 exceeds pi: its cosine as elsewhere, a straight line (InsightFace until "
+         "target map where m1 * angle + m2 exceeds pi: the cosine as elsewhere, a straight line (InsightFace until "
          "2022), or SphereFace's falling psi; easy: no margin where the target's cosine is not positive");
   d.field("filter", c.combined.filter, between(0, 1),
           "cosines of other classes above this are set to 0 (interclass filtering); 0: none");

@@ -23,8 +23,8 @@ void describe_sample(Describer& d, SampleConfig& c) {
           "whether to add -ln of the probability of being drawn to the logits of the others, which makes the softmax's "
           "sum unbiased");
   choice(d, "gradient", c.gradient,
-         "rows: the gradient of the drawn classes, tile by tile; dense: one of all classes is kept, as in PLSC without "
-         "its sparse optimizer, for comparison; the weights are the same");
+         "rows: the gradient of the drawn classes, tile by tile; dense: the gradient of all classes, held as in PLSC "
+         "without its sparse optimizer, for comparison; the weights are the same");
   d.field("shards", c.shards, between(0, 1e6),
           "number of shards of the classes that are sampled separately; 0: as many as ranks share the classes, or in a "
           "resumed run as many as before. The sample depends on this number, not on the ranks");
@@ -52,8 +52,8 @@ void describe(Describer& d, HeadConfig& c) {
   d.subset("over", over, enum_names<Axis>.rows(), "all", 1,
            "mesh axes along which ranks share the classes; ranks along the other axes hold copies, see different "
            "samples and sum the gradients. With pp the ranks of all pipeline stages have classes and take part in each "
-           "micro-batch, without it only those of the last stage. (On plan the tiles of copies are visited one by one: "
-           "10^8 classes take seconds)");
+           "micro-batch; without pp, only the ranks of the last stage do. (On plan the tiles of copies are visited one "
+           "by one: 10^8 classes take seconds)");
   c.over = AxisSet::of_index(over);
   d.field("split", c.split, between(0, 1e10), between(0, 65536),
           "number of classes of each rank that shares them, in rank order; their sum is head.classes. Left out: shards "
@@ -169,8 +169,7 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if ((weights != dtype && !is_rounded) || momentum_type(c, {}, dtype) != weights)
     fail<InputError>(
         "head.state: a replicated head is stepped with the other parameters: expected f32 weights and momentum, or "
-        "with "
-        "sgd both in bf16 or both in f16");
+        "with sgd both in bf16 or both in f16");
 }
 
 void check_split(const HeadConfig& c, std::int64_t ranks) {

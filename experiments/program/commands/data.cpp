@@ -128,8 +128,7 @@ void add_pack(CLI::App& app, CommandCall& call) {
          "--on-broken",
          [command](const std::string& name) { command->on_broken = name == "skip" ? OnBroken::skip : OnBroken::stop; },
          "what happens to a broken image: it ends the command (stop), or is left out (skip); default: data.on_broken "
-         "of "
-         "the experiment, or stop")
+         "of the experiment, or stop")
       ->check(CLI::IsMember({"stop", "skip"}));
   app.add_flag("--force", command->options.replace, "replace existing files");
   app.footer("Bytes of JPEG files are copied. Other formats are encoded as JPEG with quality 95.");

@@ -132,8 +132,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
   if (cuda_gpus() == 0 && std::any_of(study.variants.begin(), study.variants.end(), is_of_gpu))
     console.err << fmt::format(
         "device cuda: without a GPU here, cuDNN's workspaces are not counted: the convolutions of a rank may take up "
-        "to "
-        "{}\n",
+        "to {}\n",
         format_bytes(max_cudnn_workspace));
   // The GPU is opened once for all plans of a search.
   std::vector<std::shared_ptr<KernelNeeds>> needs;

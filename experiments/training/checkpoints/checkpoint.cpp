@@ -187,8 +187,7 @@ class Comparison {
     if (head == SavedHead::kept && !same("experiment"))
       fail<InputError>(
           "{}: was saved by a different experiment{}: only the number of steps, what is saved, the evaluation and the "
-          "layout "
-          "over ranks may change",
+          "layout over ranks may change",
           folder_.string(), first_change({}));
     constexpr std::array<std::string_view, 2> of_head{"head", "data"};
     if (!same("backbone"))

@@ -181,8 +181,7 @@ TEST_CASE("a run that resumes on a different layout prints a note with the diffe
   };
   CHECK(note({{Mesh(), 4}}) ==
         "resumes on a different layout (saved on dp 2 with micro_batches = 2, now 1 rank with 4): the losses agree "
-        "within "
-        "rounding");
+        "within rounding");
   CHECK(
       note({{Mesh(3), 2}}) ==
       "resumes on a different layout (saved on dp 2 with micro_batches = 2, now dp 3 with 2): the losses agree within "
