@@ -75,7 +75,7 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
 inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
     {DataType::synthetic_identities,
      data_set<&DataConfig::synthetic_identities>(
-         "synthetic_identities", "drawn faces; every image is a function of seed, identity and number")},
+         "synthetic_identities", "synthetic faces; each image is a function of seed, identity and number")},
     {DataType::image_folder, data_set<&DataConfig::image_folder>(
                                  "image_folder", "photographs, in one folder for each identity or in one for all")},
     {DataType::image_list,

@@ -108,7 +108,7 @@ struct Tolerance {
 };
 Tolerance tolerance_of(const Experiment& experiment);
 
-/// An experiment on drawn faces with a model of `embedding` outputs.
+/// An experiment on synthetic faces with a model of `embedding` outputs.
 Experiment small_experiment(std::int64_t classes, std::int64_t batch, std::int64_t embedding, DType dtype);
 
 }  // namespace heddle::test

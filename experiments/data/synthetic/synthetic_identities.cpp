@@ -18,7 +18,7 @@ void describe(Describer& d, SyntheticIdentitiesConfig& c) {
 std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const Preprocessing& preprocessing,
                                          RandomKey seed) {
   if (preprocessing.config().crop > 0)
-    fail<InputError>("data.preprocessing.crop: expected 0, got {}: faces are drawn in the size of data.image",
+    fail<InputError>("data.preprocessing.crop: expected 0, got {}: synthetic faces have the size of data.image",
                      preprocessing.config().crop);
   return std::make_unique<SyntheticIdentities>(config, preprocessing, seed);
 }

@@ -92,6 +92,6 @@ TEST_CASE("training and evaluation batches are preprocessed alike, after the aug
     REQUIRE(other[i] == doctest::Approx((standard[i / 3 * 3 + 2 - i % 3] + 1) * 127.5).epsilon(1e-5));
   config.preprocessing = {.crop = 4};
   CHECK_THROWS_WITH_AS(make_dataset(config, {1}),
-                       "data.preprocessing.crop: expected 0, got 4: faces are drawn in the size of data.image",
+                       "data.preprocessing.crop: expected 0, got 4: synthetic faces have the size of data.image",
                        InputError);
 }

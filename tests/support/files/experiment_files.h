@@ -36,7 +36,7 @@ class Files {
   Scratch folder_;
 };
 
-/// A few steps of a small network on drawn faces.
+/// A few steps of a small network on synthetic faces.
 inline nlohmann::json small_study() {
   return nlohmann::json::parse(R"({
     "name": "small", "threads": 1, "mesh": {"dp": 2},

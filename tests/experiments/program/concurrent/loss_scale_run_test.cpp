@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-/// A few steps of a small network on drawn faces, in f16.
+/// A few steps of a small network on synthetic faces, in f16.
 constexpr const char* small_f16 = R"({
     "name": "small", "threads": 1, "mesh": {"dp": 2},
     "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,

@@ -81,7 +81,8 @@ TEST_CASE("losses are equal with and without threads that read ahead, on each me
   check_loaders();
 }
 
-TEST_CASE("photographs of one data set beside drawn faces of another give the same losses with and without a loader") {
+TEST_CASE(
+    "photographs of one data set beside synthetic faces of another give the same losses with and without a loader") {
   const WrittenImages files;
   write_faces(files);
   Experiment experiment = faces_experiment(files);
