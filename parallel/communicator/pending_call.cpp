@@ -81,24 +81,24 @@ PendingCall::PendingCall(Call call, Device& device, int rank, RankTraffic& traff
   for (const auto& hook : traffic_.hooks) hook->before(call_);
 }
 
-void PendingCall::start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered) {
-  exchange_ = std::move(exchange);
+void PendingCall::start(std::unique_ptr<TransportCall> transport_call, std::span<const Tensor> offered) {
+  transport_call_ = std::move(transport_call);
   outcome_.sent_bytes = bytes_for_others(offered);
   outcome_.begin_seconds = call_.start_seconds;
 }
 
 void PendingCall::run() {
   const MemoryScope scope(device_, category_);
-  calls_ = exchange_->calls();
+  calls_ = transport_call_->calls();
   if (!is_message()) check_agreement();
   result_ = finish_(*this);
   // Read before `finish`, after which the calls of the peers are no longer valid.
   const bool is_virtual = traffic_.clock.is_virtual();
   const double end = is_virtual ? virtual_end() : 0;
-  exchange_->finish();
+  transport_call_->finish();
   outcome_.end_seconds = std::max(outcome_.begin_seconds, is_virtual ? end : traffic_.clock.now());
   // What the call held is freed here, at a fixed point of the program, and not when its handle is destroyed.
-  exchange_.reset();
+  transport_call_.reset();
   finish_ = nullptr;
   for (const auto& hook : traffic_.hooks) hook->after(call_, outcome_);
   if (const auto partner = std::move(partner_)) {
@@ -116,17 +116,17 @@ std::vector<Tensor> PendingCall::take_result() {
 
 void PendingCall::receive(std::vector<Tensor> incoming) {
   outcome_.received_bytes += bytes_for_others(incoming);
-  exchange_->receive(incoming);
+  transport_call_->receive(incoming);
 }
 
 void PendingCall::reduce(Reduction reduction, Tensor& result) {
   outcome_.received_bytes += static_cast<std::int64_t>(calls_.size() - 1) * result.bytes();
-  exchange_->reduce(reduction, result);
+  transport_call_->reduce(reduction, result);
 }
 
 void PendingCall::offer(std::vector<Tensor> offered) {
   outcome_.sent_bytes += bytes_for_others(offered);
-  exchange_->offer(std::move(offered));
+  transport_call_->offer(std::move(offered));
 }
 
 void PendingCall::all_reduce(Reduction reduction, std::vector<Tensor> results) {
@@ -135,7 +135,7 @@ void PendingCall::all_reduce(Reduction reduction, std::vector<Tensor> results) {
   const std::int64_t slice = others * results[static_cast<std::size_t>(rank_)].bytes();
   outcome_.sent_bytes += slice;
   outcome_.received_bytes += slice + bytes_for_others(results);
-  exchange_->all_reduce(reduction, rank_, std::move(results));
+  transport_call_->all_reduce(reduction, rank_, std::move(results));
 }
 
 std::int64_t PendingCall::bytes_for_others(std::span<const Tensor> parts) const {

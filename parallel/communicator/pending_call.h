@@ -1,5 +1,5 @@
-// A call between its start and its completion: its exchange, the steps that remain, and the bytes that it has moved.
-// Internal to the communicator.
+// A call between its start and its completion: the transport's part of it, the steps that remain, and the bytes that it
+// has moved. Internal to the communicator.
 #pragma once
 
 #include <functional>
@@ -15,20 +15,20 @@ namespace heddle {
 
 class PendingCall {
  public:
-  /// Makes the result from the exchange; runs within the memory category that was current at the start.
+  /// Makes the result by the steps below; runs within the memory category that was current at the start.
   using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
 
   /// `rank` is this rank of the communicator.
   PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish);
-  /// Takes the exchange that was started, and counts the bytes offered.
-  void start(std::unique_ptr<Exchange> exchange, std::span<const Tensor> offered);
+  /// Takes the call that the transport has started, and counts the bytes offered.
+  void start(std::unique_ptr<TransportCall> transport_call, std::span<const Tensor> offered);
   void run();
   /// Sets a message that is completed together with this one, after it.
   void pair_with(std::shared_ptr<PendingCall> partner) { partner_ = std::move(partner); }
 
   RankTraffic& traffic() { return traffic_; }
   bool is_message() const { return call_.operation == Operation::send || call_.operation == Operation::recv; }
-  bool is_complete() const { return exchange_ == nullptr; }
+  bool is_complete() const { return transport_call_ == nullptr; }
   /// The time when the call ended, once it is complete.
   double end_seconds() const { return outcome_.end_seconds; }
   std::vector<Tensor> take_result();
@@ -52,7 +52,7 @@ class PendingCall {
   int rank_;
   RankTraffic& traffic_;
   Finish finish_;
-  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<TransportCall> transport_call_;
   std::shared_ptr<PendingCall> partner_;
   std::vector<const Call*> calls_;
   Outcome outcome_;

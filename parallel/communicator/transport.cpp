@@ -36,7 +36,7 @@ std::string to_string(const Call& call) {
   return text;
 }
 
-void Exchange::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
+void TransportCall::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
   const auto me = static_cast<std::size_t>(rank);
   reduce(reduction, results[me]);
   offer(std::vector<Tensor>(results.size(), results[me]));

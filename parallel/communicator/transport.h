@@ -88,11 +88,11 @@ class Stopped : public RankFailed {
   using RankFailed::RankFailed;
 };
 
-/// One call under way on this rank. Every wait ends: with data, with the failure of a peer, or with a timeout that
-/// names the peer.
-class Exchange {
+/// One call of this rank under way in its transport. Every wait ends: with data, with the failure of a peer, or with a
+/// timeout that names the peer.
+class TransportCall {
  public:
-  virtual ~Exchange() = default;
+  virtual ~TransportCall() = default;
   /// The calls of all ranks, in rank order (for a recv, the call of the sender). Waits for the last of them.
   virtual std::vector<const Call*> calls() = 0;
   /// Copies the tensor that rank p offered to this rank into incoming[p], for each p where that is defined.
@@ -114,7 +114,7 @@ class Exchange {
 };
 
 /// A send or a receive: one step, without reduction.
-class MessageExchange : public Exchange {
+class MessageCall : public TransportCall {
  public:
   void receive(std::span<Tensor> /*incoming*/) override {}
   void reduce(Reduction /*reduction*/, Tensor& /*result*/) final {}
@@ -133,13 +133,13 @@ class Transport {
   /// The world rank of a rank of this communicator.
   virtual int world_rank(int rank) const = 0;
 
-  /// Starts a collective without waiting; the ranks' calls are matched by call.sequence. The exchanges of one
+  /// Starts a collective without waiting; the ranks' calls are matched by call.sequence. The calls of one
   /// communicator are finished in the order in which they were started.
-  virtual std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) = 0;
+  virtual std::unique_ptr<TransportCall> start(Call call, std::vector<Tensor> offered) = 0;
   /// The messages of one pair arrive in order. Neither function waits; `finish` of a send waits until the receiver has
   /// the tensor.
-  virtual std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) = 0;
-  virtual std::unique_ptr<Exchange> start_recv(Call call, int from) = 0;
+  virtual std::unique_ptr<TransportCall> start_send(Call call, Tensor x, int to) = 0;
+  virtual std::unique_ptr<TransportCall> start_recv(Call call, int from) = 0;
 
   /// This rank's end of a communicator of `members` (ranks of this one, ascending, this rank among them). All members
   /// call it with the same `sequence`, which no other split of this communicator has.

@@ -44,8 +44,8 @@ class ElementPath {
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) = 0;
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
                                              const std::shared_ptr<const Mark>& computed) = 0;
-  virtual std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call,
-                                          std::vector<Tensor> offered) = 0;
+  virtual std::unique_ptr<TransportCall> start(std::shared_ptr<const Group> group, Call call,
+                                               std::vector<Tensor> offered) = 0;
   /// Handles a control message of the same path of another process.
   virtual void receive_message(int from, MessageReader& message) = 0;
   /// Makes progress with the path's own work; called whenever the progress engine polls.

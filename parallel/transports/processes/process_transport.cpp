@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "parallel/transports/processes/element_path.h"
-#include "parallel/transports/processes/process_exchange.h"
+#include "parallel/transports/processes/process_collective.h"
 
 namespace heddle {
 
@@ -11,9 +11,9 @@ namespace {
 
 using Kind = ProgressEngine::Kind;
 
-class SendExchange : public MessageExchange {
+class ProcessSend : public MessageCall {
  public:
-  SendExchange(ProgressEngine& engine, std::uint64_t group, Call call, Tensor x)
+  ProcessSend(ProgressEngine& engine, std::uint64_t group, Call call, Tensor x)
       : engine_(engine), call_(std::move(call)), offers_(engine, {group, call_.sequence, *call_.peer}) {
     offers_.put(0, {std::move(x)}, {*call_.peer}, call_);
     engine_.poll();
@@ -31,9 +31,9 @@ class SendExchange : public MessageExchange {
   Offers offers_;
 };
 
-class RecvExchange : public MessageExchange {
+class ProcessReceive : public MessageCall {
  public:
-  RecvExchange(ProgressEngine& engine, std::uint64_t group, Call call)
+  ProcessReceive(ProgressEngine& engine, std::uint64_t group, Call call)
       : engine_(engine), call_(std::move(call)), name_{group, call_.sequence, *call_.peer} {
     engine_.poll();
   }
@@ -62,7 +62,7 @@ class RecvExchange : public MessageExchange {
  private:
   ProgressEngine& engine_;
   Call call_;
-  ExchangeName name_;
+  CallName name_;
   Arrival arrival_;
 };
 
@@ -70,14 +70,14 @@ class ProcessTransport : public GroupTransport {
  public:
   ProcessTransport(ProgressEngine& engine, Group group) : GroupTransport(std::move(group)), engine_(engine) {}
 
-  std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
+  std::unique_ptr<TransportCall> start(Call call, std::vector<Tensor> offered) override {
     return engine_.path().start(group(), std::move(call), std::move(offered));
   }
-  std::unique_ptr<Exchange> start_send(Call call, Tensor x, int /*to*/) override {
-    return std::make_unique<SendExchange>(engine_, group()->id, std::move(call), std::move(x));
+  std::unique_ptr<TransportCall> start_send(Call call, Tensor x, int /*to*/) override {
+    return std::make_unique<ProcessSend>(engine_, group()->id, std::move(call), std::move(x));
   }
-  std::unique_ptr<Exchange> start_recv(Call call, int /*from*/) override {
-    return std::make_unique<RecvExchange>(engine_, group()->id, std::move(call));
+  std::unique_ptr<TransportCall> start_recv(Call call, int /*from*/) override {
+    return std::make_unique<ProcessReceive>(engine_, group()->id, std::move(call));
   }
   void abort(std::string_view why) override { engine_.report({Failure::Kind::error, std::string(why)}); }
 

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// The step of an exchange, checked.
+/// The step of a call, checked.
 std::size_t step_of(int written) {
   const auto step = static_cast<std::size_t>(written);
   if (step >= std::tuple_size_v<decltype(Arrival::content)>)
@@ -36,21 +36,21 @@ ProgressEngine::Section& ProgressEngine::section_of(std::uint64_t number) {
   return section;
 }
 
-// ---- exchanges -----------------------------------------------------------------------------------------------------
+// ---- calls ---------------------------------------------------------------------------------------------------------
 
-void ProgressEngine::add_endpoint(const ExchangeName& name, Endpoint& endpoint) {
+void ProgressEngine::add_endpoint(const CallName& name, Endpoint& endpoint) {
   endpoints_[name] = &endpoint;
 }
 
-void ProgressEngine::remove_endpoint(const ExchangeName& name) {
+void ProgressEngine::remove_endpoint(const CallName& name) {
   endpoints_.erase(name);
 }
 
-Arrival& ProgressEngine::arrival(const ExchangeName& name, int from) {
+Arrival& ProgressEngine::arrival(const CallName& name, int from) {
   return section_of(section_).arrivals[{name, from}];
 }
 
-Arrival ProgressEngine::take_arrival(const ExchangeName& name, int from) {
+Arrival ProgressEngine::take_arrival(const CallName& name, int from) {
   return std::move(section_of(section_).arrivals.extract({name, from}).mapped());
 }
 
@@ -60,7 +60,7 @@ void ProgressEngine::begin(Kind kind, std::uint64_t section) {
   message_.put(section);
 }
 
-MessageWriter& ProgressEngine::begin(Kind kind, const ExchangeName& name) {
+MessageWriter& ProgressEngine::begin(Kind kind, const CallName& name) {
   begin(kind, section_);
   message_.put(name.group);
   message_.put(name.sequence);
@@ -99,7 +99,7 @@ std::shared_ptr<Transfer> ProgressEngine::send_elements(int to, int tag, const T
   return transfer;
 }
 
-std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const ExchangeName& name, const Slice& slice,
+std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const CallName& name, const Slice& slice,
                                                          Tensor tensor) {
   auto transfer = std::make_shared<Transfer>(std::move(tensor), from, false);
   next_tag_ = (next_tag_ + 1) % Wire::tags;
@@ -192,7 +192,7 @@ void ProgressEngine::sort(int from, MessageReader& message) {
 }
 
 void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message) {
-  ExchangeName name;
+  CallName name;
   name.group = message.get<std::uint64_t>();
   name.sequence = message.get<std::uint64_t>();
   name.other = message.get<bool>() ? from : -1;

@@ -32,20 +32,20 @@ namespace heddle {
 class ElementPath;
 class Mark;
 
-/// Identifies an exchange; all of its ranks use the same name.
-struct ExchangeName {
+/// Identifies a call; all of its ranks use the same name.
+struct CallName {
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;
   /// World rank of the peer of a send or receive; -1 for a collective.
   int other = -1;
-  bool operator<(const ExchangeName& name) const {
+  bool operator<(const CallName& name) const {
     return std::tie(group, sequence, other) < std::tie(name.group, name.sequence, name.other);
   }
 };
 
 /// A part of an offered tensor, which its receiver requests once it has the memory for it.
 struct Slice {
-  int step = 0;  // the step of the exchange, 0 or 1
+  int step = 0;  // the step of the call, 0 or 1
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
 };
@@ -54,7 +54,7 @@ struct ElementRequest {
   int tag = 0;
 };
 
-/// The end of an exchange under way to which control messages are delivered.
+/// The end of a call under way to which control messages are delivered.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -63,7 +63,7 @@ class Endpoint {
   virtual void on_taken() = 0;
 };
 
-/// The messages that have arrived from one rank for one exchange.
+/// The messages that have arrived from one rank for one call.
 struct Arrival {
   std::optional<Call> call;
   /// Small tensors, which travel within control messages: one per step.
@@ -99,18 +99,18 @@ class ProgressEngine {
   int rank() const { return wire_->rank(); }
   int size() const { return wire_->size(); }
 
-  // ---- exchanges of the present section
+  // ---- calls of the present section
   std::uint64_t section() const { return section_; }
   bool is_broken() const { return is_broken_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   /// Sets the path of elements until the next call; the path must live until then.
   void set_path(ElementPath& path) { path_ = &path; }
   ElementPath& path() { return *path_; }
-  void add_endpoint(const ExchangeName& name, Endpoint& endpoint);
-  void remove_endpoint(const ExchangeName& name);
-  /// The messages that have arrived so far from a rank for an exchange.
-  Arrival& arrival(const ExchangeName& name, int from);
-  Arrival take_arrival(const ExchangeName& name, int from);
+  void add_endpoint(const CallName& name, Endpoint& endpoint);
+  void remove_endpoint(const CallName& name);
+  /// The messages that have arrived so far from a rank for a call.
+  Arrival& arrival(const CallName& name, int from);
+  Arrival take_arrival(const CallName& name, int from);
 
   /// A control message is begun, written and then sent, once or to several processes.
   enum class Kind : std::uint8_t {
@@ -127,7 +127,7 @@ class ProgressEngine {
     gathered,
     responsive
   };
-  MessageWriter& begin(Kind kind, const ExchangeName& name);
+  MessageWriter& begin(Kind kind, const CallName& name);
   /// Begins a message to the path of another process.
   MessageWriter& begin_for_path();
   /// `content` follows what was written.
@@ -136,7 +136,7 @@ class ProgressEngine {
   std::shared_ptr<Transfer> send_elements(int to, int tag, const Tensor& tensor,
                                           const std::shared_ptr<const Mark>& computed);
   /// Requests a slice of what another rank offers, as many bytes as the tensor has.
-  std::shared_ptr<Transfer> fetch_elements(int from, const ExchangeName& name, const Slice& slice, Tensor tensor);
+  std::shared_ptr<Transfer> fetch_elements(int from, const CallName& name, const Slice& slice, Tensor tensor);
 
   void poll();
   /// Returns when `ready` does; throws when world rank `peer`, on which that depends, or any other rank makes it
@@ -167,7 +167,7 @@ class ProgressEngine {
  private:
   using Clock = std::chrono::steady_clock;
   struct Section {
-    std::map<std::pair<ExchangeName, int>, Arrival> arrivals;
+    std::map<std::pair<CallName, int>, Arrival> arrivals;
     std::map<int, Failure> failures;
     int first_failed = -1;
     std::vector<bool> ended;
@@ -227,7 +227,7 @@ class ProgressEngine {
   std::vector<bool> left_;  // processes that are past their last section, or gone
   std::map<int, std::string> lost_;
   std::map<int, std::deque<std::string>> gathered_;
-  std::map<ExchangeName, Endpoint*> endpoints_;
+  std::map<CallName, Endpoint*> endpoints_;
   std::vector<std::shared_ptr<Transfer>> transfers_;
   int next_tag_ = 0;
   MessageWriter message_;

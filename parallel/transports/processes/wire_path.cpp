@@ -1,6 +1,6 @@
 #include "parallel/transports/processes/wire_path.h"
 
-#include "parallel/transports/processes/process_exchange.h"
+#include "parallel/transports/processes/process_collective.h"
 
 namespace heddle {
 
@@ -9,10 +9,10 @@ namespace {
 // Reductions hold two such pieces of every other rank's elements: one is reduced while the next is under way.
 constexpr std::int64_t wire_piece_bytes = std::int64_t{1} << 20;
 
-class FetchingExchange : public CollectiveExchange {
+class WireCollective : public ProcessCollective {
  public:
-  FetchingExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered)
-      : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), wire_piece_bytes) {}
+  WireCollective(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered)
+      : ProcessCollective(engine, std::move(group), std::move(call), std::move(offered), wire_piece_bytes) {}
 
  protected:
   void begin(std::size_t buffer, std::int64_t offset, std::int64_t /*length*/,
@@ -49,8 +49,9 @@ std::unique_ptr<WireTransfer> WirePath::send(int to, int tag, const Tensor& tens
   return engine_.wire().send(to, tag, tensor.data(), tensor.bytes());
 }
 
-std::unique_ptr<Exchange> WirePath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
-  return std::make_unique<FetchingExchange>(engine_, std::move(group), std::move(call), std::move(offered));
+std::unique_ptr<TransportCall> WirePath::start(std::shared_ptr<const Group> group, Call call,
+                                               std::vector<Tensor> offered) {
+  return std::make_unique<WireCollective>(engine_, std::move(group), std::move(call), std::move(offered));
 }
 
 }  // namespace heddle

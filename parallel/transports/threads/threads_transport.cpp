@@ -125,7 +125,7 @@ namespace {
 
 using Shared = ThreadsWorld::Shared;
 
-class ThreadsCollective : public Exchange {
+class ThreadsCollective : public TransportCall {
  public:
   ThreadsCollective(WaitGraph& waits, GroupMemory& memory, std::shared_ptr<const Group> group, Call call,
                     std::vector<Tensor> offered)
@@ -228,7 +228,7 @@ class ThreadsCollective : public Exchange {
   std::uint64_t step_ = 1;
 };
 
-class ThreadSend : public MessageExchange {
+class ThreadSend : public MessageCall {
  public:
   ThreadSend(WaitGraph& waits, Mailbox& mailbox, std::shared_ptr<Message> message)
       : waits_(waits), message_(std::move(message)) {
@@ -250,7 +250,7 @@ class ThreadSend : public MessageExchange {
   std::shared_ptr<Message> message_;
 };
 
-class ThreadReceive : public MessageExchange {
+class ThreadReceive : public MessageCall {
  public:
   ThreadReceive(WaitGraph& waits, Mailbox& mailbox, Call call)
       : waits_(waits), mailbox_(mailbox), call_(std::move(call)) {}
@@ -282,17 +282,17 @@ class ThreadsTransport : public GroupTransport {
   ThreadsTransport(std::shared_ptr<Shared> shared, Group group)
       : GroupTransport(std::move(group)), shared_(std::move(shared)), memory_(shared_->memory_of(*this->group())) {}
 
-  std::unique_ptr<Exchange> start(Call call, std::vector<Tensor> offered) override {
+  std::unique_ptr<TransportCall> start(Call call, std::vector<Tensor> offered) override {
     return std::make_unique<ThreadsCollective>(shared_->waits(), memory_, group(), std::move(call), std::move(offered));
   }
-  std::unique_ptr<Exchange> start_send(Call call, Tensor x, int to) override {
+  std::unique_ptr<TransportCall> start_send(Call call, Tensor x, int to) override {
     auto message = std::make_shared<Message>();
     message->call = std::move(call);
     message->ready = mark_behind(std::span(&x, 1));
     message->x = std::move(x);
     return std::make_unique<ThreadSend>(shared_->waits(), memory_.mailbox(rank(), to), std::move(message));
   }
-  std::unique_ptr<Exchange> start_recv(Call call, int from) override {
+  std::unique_ptr<TransportCall> start_recv(Call call, int from) override {
     return std::make_unique<ThreadReceive>(shared_->waits(), memory_.mailbox(from, rank()), std::move(call));
   }
   void abort(std::string_view why) override { shared_->waits().failed(world_rank(rank()), why); }

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "parallel/transports/processes/nccl/nccl_exchange.h"
+#include "parallel/transports/processes/nccl/nccl_collective.h"
 #include "parallel/transports/processes/progress_engine.h"
 
 namespace heddle {
@@ -46,10 +46,10 @@ ChannelName NcclPath::messages_to(int rank) const {
 void NcclPath::begin(int ranks) {
   const NcclGpu mine = nccl_.gpu(device_);
   // The world's calls count from 1.
-  const ExchangeName exchange;
+  const CallName name;
   Call call;
   call.rank = engine_.rank();
-  MessageWriter& message = engine_.begin(ProgressEngine::Kind::ready, exchange);
+  MessageWriter& message = engine_.begin(ProgressEngine::Kind::ready, name);
   message.put(mine.id);
   message.put_text(mine.machine);
   message.put_text(mine.address);
@@ -61,8 +61,8 @@ void NcclPath::begin(int ranks) {
       gpus.push_back(mine);
       continue;
     }
-    engine_.wait([&] { return engine_.arrival(exchange, p).ready.has_value(); }, call, p);
-    const Arrival arrival = engine_.take_arrival(exchange, p);
+    engine_.wait([&] { return engine_.arrival(name, p).ready.has_value(); }, call, p);
+    const Arrival arrival = engine_.take_arrival(name, p);
     MessageReader reader(*arrival.ready);
     NcclGpu& gpu = gpus.emplace_back();
     gpu.id = reader.get<decltype(gpu.id)>();
@@ -97,8 +97,9 @@ std::unique_ptr<WireTransfer> NcclPath::send(int to, int /*tag*/, const Tensor& 
   return std::make_unique<ChannelTransfer>(channels_.at(messages_to(to)), computed, issue, tensor);
 }
 
-std::unique_ptr<Exchange> NcclPath::start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) {
-  return std::make_unique<NcclExchange>(*this, engine_, std::move(group), std::move(call), std::move(offered));
+std::unique_ptr<TransportCall> NcclPath::start(std::shared_ptr<const Group> group, Call call,
+                                               std::vector<Tensor> offered) {
+  return std::make_unique<NcclCollective>(*this, engine_, std::move(group), std::move(call), std::move(offered));
 }
 
 std::shared_ptr<Channel> NcclPath::open(const Group& group) {

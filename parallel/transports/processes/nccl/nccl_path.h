@@ -34,7 +34,8 @@ class NcclPath : public ElementPath {
   std::unique_ptr<WireTransfer> receive(int from, int tag, const Tensor& tensor) override;
   std::unique_ptr<WireTransfer> send(int to, int tag, const Tensor& tensor,
                                      const std::shared_ptr<const Mark>& computed) override;
-  std::unique_ptr<Exchange> start(std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered) override;
+  std::unique_ptr<TransportCall> start(std::shared_ptr<const Group> group, Call call,
+                                       std::vector<Tensor> offered) override;
   void receive_message(int /*from*/, MessageReader& message) override { channels_.receive_message(message); }
   void progress() override { channels_.progress(); }
   void abandon() noexcept override;

@@ -25,17 +25,17 @@ void copy_content(const std::vector<std::byte>& content, const Tensor& x);
 using Transfers = std::vector<std::shared_ptr<Transfer>>;
 void wait_for_elements(ProgressEngine& engine, const Transfers& transfers, const Call& call);
 
-/// The tensors that this rank offers in one exchange, and their state.
+/// The tensors that this rank offers in one call, and their state.
 class Offers : public Endpoint {
  public:
-  Offers(ProgressEngine& engine, const ExchangeName& name) : engine_(engine), name_(name) {
+  Offers(ProgressEngine& engine, const CallName& name) : engine_(engine), name_(name) {
     engine_.add_endpoint(name_, *this);
   }
   ~Offers() override { engine_.remove_endpoint(name_); }
   Offers(const Offers&) = delete;
   Offers& operator=(const Offers&) = delete;
 
-  const ExchangeName& name() const { return name_; }
+  const CallName& name() const { return name_; }
 
   /// Offers tensors[i] to world rank to[i]. The call and small tensors are sent at once, larger tensors when they are
   /// requested. `for_all`, if it is defined, is sent to every rank with the call in place of the rank's own tensor,
@@ -64,7 +64,7 @@ class Offers : public Endpoint {
   };
 
   ProgressEngine& engine_;
-  ExchangeName name_;
+  CallName name_;
   std::array<Step, 2> steps_;
   std::vector<std::pair<int, ElementRequest>> early_;
   Transfers sent_;
@@ -73,10 +73,10 @@ class Offers : public Endpoint {
 };
 
 /// A collective, except for how larger tensors move.
-class CollectiveExchange : public Exchange {
+class ProcessCollective : public TransportCall {
  public:
-  CollectiveExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
-                     std::int64_t piece_bytes);
+  ProcessCollective(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call, std::vector<Tensor> offered,
+                    std::int64_t piece_bytes);
 
   std::vector<const Call*> calls() override;
   void receive(std::span<Tensor> incoming) override;

@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/process_exchange.h"
+#include "parallel/transports/processes/process_collective.h"
 
 #include <algorithm>
 #include <limits>
@@ -95,8 +95,8 @@ void Offers::wait_until_sent(const Call& call) {
 
 // ---- collectives ---------------------------------------------------------------------------------------------------
 
-CollectiveExchange::CollectiveExchange(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
-                                       std::vector<Tensor> offered, std::int64_t piece_bytes)
+ProcessCollective::ProcessCollective(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
+                                     std::vector<Tensor> offered, std::int64_t piece_bytes)
     : engine_(engine),
       group_(std::move(group)),
       call_(std::move(call)),
@@ -107,7 +107,7 @@ CollectiveExchange::CollectiveExchange(ProgressEngine& engine, std::shared_ptr<c
   engine_.poll();
 }
 
-std::vector<const Call*> CollectiveExchange::calls() {
+std::vector<const Call*> ProcessCollective::calls() {
   for (std::size_t p = 0; p < group_->size(); ++p) {
     if (p == group_->rank) {
       calls_.push_back(&call_);
@@ -121,7 +121,7 @@ std::vector<const Call*> CollectiveExchange::calls() {
   return calls_;
 }
 
-void CollectiveExchange::receive(std::span<Tensor> incoming) {
+void ProcessCollective::receive(std::span<Tensor> incoming) {
   std::vector<Tensor> destinations(group_->size());
   for (std::size_t p = 0; p < incoming.size(); ++p)
     if (incoming[p].defined() && incoming[p].bytes() > 0 && (p == group_->rank || !is_inline(incoming[p])))
@@ -132,7 +132,7 @@ void CollectiveExchange::receive(std::span<Tensor> incoming) {
   wait(0);
 }
 
-void CollectiveExchange::reduce(Reduction reduction, Tensor& result) {
+void ProcessCollective::reduce(Reduction reduction, Tensor& result) {
   const Tensor mine = offered()[group_->rank];
   if (group_->size() > 1)
     reduce_pieces(reduction, mine.reshape({-1}), result.reshape({-1}));
@@ -140,8 +140,8 @@ void CollectiveExchange::reduce(Reduction reduction, Tensor& result) {
     combine(reduction, std::span(&mine, 1), result);
 }
 
-void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
-  if (!whole_.defined()) return Exchange::all_reduce(reduction, rank, std::move(results));
+void ProcessCollective::all_reduce(Reduction reduction, int rank, std::vector<Tensor> results) {
+  if (!whole_.defined()) return TransportCall::all_reduce(reduction, rank, std::move(results));
   const std::size_t peer = 1 - group_->rank;
   Tensor theirs;
   {
@@ -156,12 +156,12 @@ void CollectiveExchange::all_reduce(Reduction reduction, int rank, std::vector<T
           Tensor::view(results[0].storage(), results[0].byte_offset(), whole_.shape(), whole_.dtype()));
 }
 
-void CollectiveExchange::offer(std::vector<Tensor> offered) {
+void ProcessCollective::offer(std::vector<Tensor> offered) {
   ++step_;
   offers_.put(step_, std::move(offered), group_->members, call_);
 }
 
-void CollectiveExchange::finish() {
+void ProcessCollective::finish() {
   wait_until_read();
   for (std::size_t p = 0; p < group_->size(); ++p)
     if (p != group_->rank) engine_.take_arrival(offers_.name(), group_->members[p]);
@@ -169,7 +169,7 @@ void CollectiveExchange::finish() {
 
 /// Where two ranks all_reduce few elements, they exchange all of them at once, which are no more than the slices of two
 /// steps, and both reduce them. Returns all elements that this rank then offers.
-Tensor CollectiveExchange::whole_of(const std::vector<Tensor>& offered) const {
+Tensor ProcessCollective::whole_of(const std::vector<Tensor>& offered) const {
   if (call_.operation != Operation::all_reduce || offered.size() != 2) return {};
   const Tensor& first = offered[0];
   const std::int64_t count = first.numel() + offered[1].numel();
@@ -177,7 +177,7 @@ Tensor CollectiveExchange::whole_of(const std::vector<Tensor>& offered) const {
   return moving_bytes(whole) > 0 && is_inline(whole) ? whole : Tensor();
 }
 
-void CollectiveExchange::copy_content_of(std::size_t p, const Tensor& destination) {
+void ProcessCollective::copy_content_of(std::size_t p, const Tensor& destination) {
   if (moving_bytes(destination) == 0) return;
   const auto& came = arrival_of(p).content[static_cast<std::size_t>(step_)];
   wait_for(p, [&] { return came.has_value(); });
@@ -186,7 +186,7 @@ void CollectiveExchange::copy_content_of(std::size_t p, const Tensor& destinatio
 
 /// Piece after piece, so that the next one is on its way while this one is reduced. Ranks whose slices are longer have
 /// more pieces: this one takes part in those, too.
-void CollectiveExchange::reduce_pieces(Reduction reduction, const Tensor& mine, const Tensor& result) {
+void ProcessCollective::reduce_pieces(Reduction reduction, const Tensor& mine, const Tensor& result) {
   std::int64_t longest = 0;
   for (const Tensor& x : offered()) longest = std::max(longest, x.numel());
   const std::int64_t length =
@@ -211,13 +211,13 @@ void CollectiveExchange::reduce_pieces(Reduction reduction, const Tensor& mine, 
 }
 
 /// A piece of another rank's elements.
-Tensor CollectiveExchange::row_of(std::size_t p, const Tensor& piece, std::int64_t count) const {
+Tensor ProcessCollective::row_of(std::size_t p, const Tensor& piece, std::int64_t count) const {
   const auto row = static_cast<std::int64_t>(p < group_->rank ? p : p - 1);
   return piece.rows(row, row + 1).reshape({-1}).rows(0, count);
 }
 
-void CollectiveExchange::begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at,
-                                     std::int64_t length) {
+void ProcessCollective::begin_piece(std::size_t buffer, const Tensor& piece, const Tensor& mine, std::int64_t at,
+                                    std::int64_t length) {
   const std::int64_t count = std::min(length, mine.numel() - at);
   std::vector<Tensor> destinations(group_->size());
   for (std::size_t p = 0; p < group_->size() && count > 0; ++p) {

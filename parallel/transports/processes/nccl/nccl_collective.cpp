@@ -1,4 +1,4 @@
-#include "parallel/transports/processes/nccl/nccl_exchange.h"
+#include "parallel/transports/processes/nccl/nccl_collective.h"
 
 #include <algorithm>
 #include <limits>
@@ -18,15 +18,15 @@ std::byte* address(const Tensor& x) {
 
 }  // namespace
 
-NcclExchange::NcclExchange(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
-                           std::vector<Tensor> offered)
-    : CollectiveExchange(engine, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
+NcclCollective::NcclCollective(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
+                               std::vector<Tensor> offered)
+    : ProcessCollective(engine, std::move(group), std::move(call), std::move(offered), piece_bytes), path_(path) {
   for (const int member : this->group().members)
     if (member != engine.rank()) others_.push_back(member);
 }
 
 /// Whether any rank may have elements that do not travel within control messages: the same answer on all ranks.
-bool NcclExchange::has_elements() const {
+bool NcclCollective::has_elements() const {
   return group().size() > 1 && std::any_of(all_calls().begin(), all_calls().end(), [](const Call* call) {
            return std::any_of(call->parts.begin(), call->parts.end(),
                               [](const Call::Part& part) { return part.bytes() > max_inline_bytes; });
@@ -34,7 +34,7 @@ bool NcclExchange::has_elements() const {
 }
 
 /// Whether every rank sends the same number of bytes to all: the last step of an all_reduce is such a step.
-bool NcclExchange::is_even_all_gather() const {
+bool NcclCollective::is_even_all_gather() const {
   const std::vector<const Call*>& calls = all_calls();
   const auto ranks = static_cast<std::int64_t>(calls.size());
   if (call().operation == Operation::all_reduce)
@@ -45,7 +45,7 @@ bool NcclExchange::is_even_all_gather() const {
 
 /// Waits until all ranks are in this call, with the memory for it: from here on each does its part without control
 /// messages. Ranks for which nothing moves take part, too: the group's communicator needs all of its ranks.
-void NcclExchange::wait_for_all_ranks() {
+void NcclCollective::wait_for_all_ranks() {
   if (channel_ != nullptr) return;
   engine().begin(ProgressEngine::Kind::ready, offers().name());
   for (const int p : others_) engine().send(p);
@@ -58,8 +58,8 @@ void NcclExchange::wait_for_all_ranks() {
   engine().wait(is_open, call(), others_, Awaited::elements_of_group);
 }
 
-void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
-                         std::vector<Tensor> destinations) {
+void NcclCollective::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
+                           std::vector<Tensor> destinations) {
   steps_begun_ = step() + 1;
   moves_[buffer] = nullptr;
   Channel::Issue issue;
@@ -80,14 +80,14 @@ void NcclExchange::begin(std::size_t buffer, std::int64_t offset, std::int64_t l
   if (own.defined()) own.copy_from(offered()[group().rank]);
 }
 
-Channel::Issue NcclExchange::all_gather(const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclCollective::all_gather(const std::vector<Tensor>& destinations) const {
   const Tensor& theirs = destinations[other()];
   const std::int64_t bytes = theirs.bytes();
   std::byte* const all = address(theirs) - static_cast<std::int64_t>(other()) * bytes;
   return [own = offered()[other()].data(), all, bytes](NcclCommunicator& ranks) { ranks.all_gather(own, all, bytes); };
 }
 
-Channel::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclCollective::broadcast(const std::vector<Tensor>& destinations) const {
   const auto place = std::find(group().members.begin(), group().members.end(), *call().peer) - group().members.begin();
   const auto root = static_cast<std::size_t>(place);
   const Tensor x = root == group().rank ? offered()[other()] : destinations[root];
@@ -98,8 +98,8 @@ Channel::Issue NcclExchange::broadcast(const std::vector<Tensor>& destinations) 
 
 /// NCCL's own all-to-all, gather and scatter are such groups of sends, of contiguous parts; ours need not be
 /// contiguous.
-Channel::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
-                                      const std::vector<Tensor>& destinations) const {
+Channel::Issue NcclCollective::exchange(std::int64_t offset, std::int64_t length,
+                                        const std::vector<Tensor>& destinations) const {
   std::vector<NcclPiece> sends;
   std::vector<NcclPiece> receives;
   for (std::size_t p = 0; p < group().size(); ++p) {
@@ -114,7 +114,7 @@ Channel::Issue NcclExchange::exchange(std::int64_t offset, std::int64_t length,
   return [sends, receives](NcclCommunicator& ranks) { ranks.exchange(sends, receives); };
 }
 
-void NcclExchange::wait(std::size_t buffer) {
+void NcclCollective::wait(std::size_t buffer) {
   const std::shared_ptr<Channel::Operation> move = std::move(moves_[buffer]);
   if (move == nullptr) return;
   const auto is_done = [&] {
@@ -124,7 +124,7 @@ void NcclExchange::wait(std::size_t buffer) {
   engine().wait(is_done, call(), others_, Awaited::elements_of_group);
 }
 
-void NcclExchange::wait_until_read() {
+void NcclCollective::wait_until_read() {
   // A root that receives nothing itself.
   if (steps_begun_ <= step())
     begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::vector<Tensor>(group().size()));

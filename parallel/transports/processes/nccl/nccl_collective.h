@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "parallel/transports/processes/nccl/nccl_path.h"
-#include "parallel/transports/processes/process_exchange.h"
+#include "parallel/transports/processes/process_collective.h"
 
 namespace heddle {
 
-class NcclExchange : public CollectiveExchange {
+class NcclCollective : public ProcessCollective {
  public:
-  NcclExchange(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
-               std::vector<Tensor> offered);
+  NcclCollective(NcclPath& path, ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
+                 std::vector<Tensor> offered);
 
  protected:
   void begin(std::size_t buffer, std::int64_t offset, std::int64_t length, std::vector<Tensor> destinations) override;
