@@ -53,7 +53,7 @@ void check_model(const Experiment& e) {
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
   const ModelSpec model = located("/model", [&] {
     ModelSpec made = make_model(e.model, image_shape(e.data));
-    (void)cut_of(made, e, plan_of(made, e, mesh_of(e)), schedule);
+    (void)cut_of(made, e, placement_of(made, e, mesh_of(e)), schedule);
     return made;
   });
   (void)located("/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });

@@ -16,7 +16,7 @@ StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, 
         ++all_parameters_;
       }
     if (!is_mine) continue;
-    Model& model = models_.emplace(stage, Model(plan_->model, plan_->placements, rank.coordinates, construction, range))
+    Model& model = models_.emplace(stage, Model(plan_->model, plan_->placement, rank.coordinates, construction, range))
                        .first->second;
     if (plan_->has_sqrt_segments) model.set_segments(sqrt_segments(range));
   }
@@ -51,11 +51,11 @@ IndexRange StageModels::rows(std::int64_t samples, const Placements& where, int 
 }
 
 IndexRange StageModels::input_rows(std::int64_t samples, int world_rank) const {
-  return rows(samples, plan_->placements->input, plan_->first_rank(), world_rank);
+  return rows(samples, plan_->placement->input, plan_->first_rank(), world_rank);
 }
 
 IndexRange StageModels::output_rows(std::int64_t samples, int world_rank) const {
-  return rows(samples, plan_->placements->output, plan_->last_rank(), world_rank);
+  return rows(samples, plan_->placement->output, plan_->last_rank(), world_rank);
 }
 
 }  // namespace heddle

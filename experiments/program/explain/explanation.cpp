@@ -17,14 +17,14 @@ namespace {
 /// The kind that a layer gets if it can have it; otherwise it is `data`.
 using Wanted = std::function<Parallel(const LayerSpec&)>;
 
-PlacementTotals with_heads(PlacementTotals totals, const std::vector<PlannedHead>& heads) {
-  for (const PlannedHead& head : heads) totals.add(head.costs);
+PlacementTotals with_heads(PlacementTotals totals, const std::vector<ExplainedHead>& heads) {
+  for (const ExplainedHead& head : heads) totals.add(head.costs);
   return totals;
 }
 
-std::vector<PlannedHead> heads_of(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
-                                  int last_rank) {
-  std::vector<PlannedHead> heads;
+std::vector<ExplainedHead> heads_of(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options,
+                                    int last_rank) {
+  std::vector<ExplainedHead> heads;
   for (LayerCosts& costs : planned_heads(experiment, model, options, last_rank)) {
     const std::size_t set = heads.size();
     const HeadConfig& head = experiment.head_of(set);
@@ -53,7 +53,7 @@ PlacementTotals totals_of(ModelSpec model, const PlannerOptions& options, const 
 }
 
 std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOptions options,
-                                               const std::vector<PlannedHead>& heads) {
+                                               const std::vector<ExplainedHead>& heads) {
   options.memory_budget.reset();
   std::vector<Explanation::Choice> choices;
   const auto add = [&](const char* name, const PlacementTotals& totals) {
@@ -71,13 +71,14 @@ std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOp
   return choices;
 }
 
-std::vector<PlannedStage> planned_stages(const Experiment& experiment, const ModelSpec& model,
-                                         const ModelPlacement& plan, const Schedule& schedule, const StageCut& cut) {
-  const auto loads = [&](BalanceBy by) { return stage_loads(model, experiment, plan, schedule, by); };
+std::vector<ExplainedStage> explained_stages(const Experiment& experiment, const ModelSpec& model,
+                                             const ModelPlacement& placement, const Schedule& schedule,
+                                             const StageCut& cut) {
+  const auto loads = [&](BalanceBy by) { return stage_loads(model, experiment, placement, schedule, by); };
   const StageLoads parameters = loads(BalanceBy::parameters);
   const StageLoads seconds = loads(BalanceBy::time);
   const StageLoads bytes = loads(BalanceBy::memory);
-  std::vector<PlannedStage> stages;
+  std::vector<ExplainedStage> stages;
   for (int s = 0; s < cut.stages(); ++s) {
     const IndexRange layers = cut.stage(s);
     stages.push_back({.rank = schedule.rank_of[static_cast<std::size_t>(s)],
@@ -99,13 +100,13 @@ double slowest_message(const PlannerOptions& options, int from, int to, std::int
   return slowest;
 }
 
-std::vector<PlannedCut> planned_cuts(const ModelSpec& model, const ModelPlacement& plan, const PlannerOptions& options,
-                                     const std::vector<PlannedStage>& stages) {
-  const ValueForms forms(model, plan);
-  std::vector<PlannedCut> cuts;
+std::vector<ExplainedCut> explained_cuts(const ModelSpec& model, const ModelPlacement& placement,
+                                         const PlannerOptions& options, const std::vector<ExplainedStage>& stages) {
+  const ValueForms forms(model, placement);
+  std::vector<ExplainedCut> cuts;
   for (std::size_t s = 1; s < stages.size(); ++s) {
     const int position = static_cast<int>(stages[s].layers.begin);
-    PlannedCut& cut = cuts.emplace_back();
+    ExplainedCut& cut = cuts.emplace_back();
     for (const std::size_t form : forms.crossing(position)) cut.values.push_back(forms.all()[form].value);
     const int from = stages[s - 1].rank;
     const int to = stages[s].rank;
@@ -116,7 +117,7 @@ std::vector<PlannedCut> planned_cuts(const ModelSpec& model, const ModelPlacemen
                                                                          static_cast<double>(options.micro_batches)};
     };
     const CrossingBytes bytes =
-        crossing_bytes(model, plan, forms, position, options.samples, options.precision.activations);
+        crossing_bytes(model, placement, forms, position, options.samples, options.precision.activations);
     cut.forward = traffic(from, to, bytes.forward);
     cut.backward = traffic(to, from, bytes.backward);
   }
@@ -141,14 +142,15 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   const PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   Experiment placed = experiment;
   if (automatic) placed.model.placements = fastest_placements(experiment);
-  ModelPlacement plan = plan_of(make_model(placed.model, image_shape(experiment.data)), experiment, options.mesh);
-  PlacementReport planned = report(model, plan, options);
+  ModelPlacement placement =
+      placement_of(make_model(placed.model, image_shape(experiment.data)), experiment, options.mesh);
+  PlacementReport planned = report(model, placement, options);
   const Schedule schedule = schedule_of(experiment);
-  std::vector<PlannedHead> heads = heads_of(experiment, model, options, schedule.rank_of.back());
+  std::vector<ExplainedHead> heads = heads_of(experiment, model, options, schedule.rank_of.back());
   const PlacementTotals totals = with_heads(planned.totals, heads);
-  std::vector<PlannedStage> stages =
-      planned_stages(experiment, model, plan, schedule, cut_of(model, experiment, plan, schedule));
-  std::vector<PlannedCut> cuts = planned_cuts(model, plan, options, stages);
+  std::vector<ExplainedStage> stages =
+      explained_stages(experiment, model, placement, schedule, cut_of(model, experiment, placement, schedule));
+  std::vector<ExplainedCut> cuts = explained_cuts(model, placement, options, stages);
   std::vector<Explanation::Choice> choices;
   if (automatic) {
     choices = plain_choices(model, options, heads);
@@ -159,7 +161,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
           experiment.memory_budget,
           options,
           std::move(model),
-          std::move(plan),
+          std::move(placement),
           std::move(planned),
           std::move(heads),
           std::move(stages),

@@ -13,7 +13,7 @@
 namespace heddle {
 
 /// A stage of the pipeline.
-struct PlannedStage {
+struct ExplainedStage {
   int rank = 0;  // along pp
   IndexRange layers{};
   // One rank's parameters, computing time and communication per step, and peak memory.
@@ -23,14 +23,14 @@ struct PlannedStage {
 };
 
 /// The bytes that a rank sends across the cut before a stage in one step.
-struct PlannedCut {
+struct ExplainedCut {
   std::vector<int> values{};
   PlacementTotals::Traffic forward{};
   PlacementTotals::Traffic backward{};
 };
 
 /// One of the heads.
-struct PlannedHead {
+struct ExplainedHead {
   std::string name;  // head, or of several that of the data set
   LayerCosts costs;
   AxisSet class_axes;               // along which the head's ranks have different classes
@@ -49,14 +49,14 @@ struct Explanation {
   std::int64_t memory_budget = 0;  // 0: none
   PlannerOptions options;
   ModelSpec model;
-  ModelPlacement plan;
+  ModelPlacement placement;
   PlacementReport report;
-  std::vector<PlannedHead> heads;
+  std::vector<ExplainedHead> heads;
   /// A single stage if there is no pipeline.
-  std::vector<PlannedStage> stages;
-  std::vector<PlannedCut> cuts;  // before each stage but the first
-  PlacementTotals totals;        // of model and heads
-  std::vector<Choice> choices;   // automatic only: the plain ones, and this one last
+  std::vector<ExplainedStage> stages;
+  std::vector<ExplainedCut> cuts;  // before each stage but the first
+  PlacementTotals totals;          // of model and heads
+  std::vector<Choice> choices;     // automatic only: the plain ones, and this one last
 };
 
 /// With `automatic` every layer gets the placement that makes the step shortest within the memory budget, whatever the

@@ -40,14 +40,14 @@ OrderedJson layer_json(const Explanation& e, std::size_t index) {
   const ModelSpec::Application& application = e.model.applications()[index];
   OrderedJson parallel = OrderedJson::object();
   e.options.mesh.larger_than_one({Axis::dp, Axis::tp}).for_each([&](Axis axis) {
-    const Parallel kind = e.plan.layers[index][axis].kind;
+    const Parallel kind = e.placement.layers[index][axis].kind;
     parallel[std::string(name_of(axis))] = name_of(kind);
   });
   return costs_json({{"layer", application.name},
                      {"type", application.layer->type()},
                      {"stage", stage_of(e, index)},
                      {"parallel", parallel},
-                     {"output", placements_json(e.plan.made(static_cast<int>(index) + 1), e.options.mesh)}},
+                     {"output", placements_json(e.placement.made(static_cast<int>(index) + 1), e.options.mesh)}},
                     e.report.layers[index]);
 }
 
@@ -88,7 +88,7 @@ OrderedJson totals_json(const PlacementTotals& totals) {
 OrderedJson stages_json(const Explanation& e) {
   OrderedJson stages = OrderedJson::array();
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
-    const PlannedStage& stage = e.stages[s];
+    const ExplainedStage& stage = e.stages[s];
     stages.push_back({{"stage", s},
                       {"pp", stage.rank},
                       {"first_layer", e.model.applications()[static_cast<std::size_t>(stage.layers.begin)].name},
@@ -113,21 +113,21 @@ OrderedJson cuts_json(const Explanation& e) {
   return cuts;
 }
 
-OrderedJson head_json(const PlannedHead& planned) {
+OrderedJson head_json(const ExplainedHead& explained) {
   OrderedJson over = OrderedJson::array();
-  planned.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
-  OrderedJson head{{"parallel", planned.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}};
-  if (!planned.split.empty()) head["split"] = planned.split;
-  return costs_json(std::move(head), planned.costs);
+  explained.class_axes.for_each([&](Axis axis) { over.push_back(name_of(axis)); });
+  OrderedJson head{{"parallel", explained.class_axes.empty() ? "replicated" : "sharded"}, {"over", over}};
+  if (!explained.split.empty()) head["split"] = explained.split;
+  return costs_json(std::move(head), explained.costs);
 }
 
 /// One head, or of several a list with their names.
 OrderedJson heads_json(const Explanation& e) {
   if (e.heads.size() == 1) return head_json(e.heads.front());
   OrderedJson heads = OrderedJson::array();
-  for (const PlannedHead& planned : e.heads) {
-    OrderedJson head{{"name", planned.name}};
-    head.update(head_json(planned));
+  for (const ExplainedHead& explained : e.heads) {
+    OrderedJson head{{"name", explained.name}};
+    head.update(head_json(explained));
     heads.push_back(std::move(head));
   }
   return heads;
@@ -152,7 +152,7 @@ OrderedJson variant_json(const Explanation& e) {
           {"samples", e.options.samples},
           {"micro_batches", e.options.micro_batches},
           {"memory_budget", e.memory_budget == 0 ? OrderedJson(nullptr) : OrderedJson(e.memory_budget)},
-          {"input", placements_json(e.plan.input, e.options.mesh)},
+          {"input", placements_json(e.placement.input, e.options.mesh)},
           {"layers", layers},
           {"stages", stages_json(e)},
           {"cuts", cuts_json(e)},

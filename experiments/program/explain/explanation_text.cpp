@@ -35,7 +35,7 @@ class LayersTable {
 
   std::string to_text() {
     const auto& applications = e_.model.applications();
-    add({"input", absent}, placement([&](Axis axis) { return to_string(e_.plan.input[axis]); }),
+    add({"input", absent}, placement([&](Axis axis) { return to_string(e_.placement.input[axis]); }),
         {absent, absent, absent, absent});
     for (std::size_t i = 0; i <= applications.size(); ++i) {
       for (std::size_t s = 1; s < e_.stages.size(); ++s)
@@ -44,7 +44,7 @@ class LayersTable {
         if (redistribution.reader == i) add_redistribution(redistribution);
       if (i < applications.size()) add_layer(i);
     }
-    for (const PlannedHead& head : e_.heads)
+    for (const ExplainedHead& head : e_.heads)
       add_costs({head.name, "head"}, placement([&](Axis axis) {
                   return std::string(head.class_axes.contains(axis) ? "column S(1)" : "data S(0)");
                 }),
@@ -94,7 +94,7 @@ class LayersTable {
   void add_layer(std::size_t index) {
     const ModelSpec::Application& application = e_.model.applications()[index];
     std::string placed = placement([&](Axis axis) {
-      const LayerOption& option = e_.plan.layers[index][axis];
+      const LayerOption& option = e_.placement.layers[index][axis];
       return fmt::format("{} {}", name_of(option.kind), to_string(option.output));
     });
     add_costs({application.name, shorten(application.layer->type(), type_width)}, std::move(placed),
@@ -102,7 +102,7 @@ class LayersTable {
   }
   /// What crosses the cut before a stage: `> send 0 -> 1`.
   void add_cut(std::size_t stage) {
-    const PlannedCut& cut = e_.cuts[stage - 1];
+    const ExplainedCut& cut = e_.cuts[stage - 1];
     std::vector<std::string> names;
     for (const int value : cut.values) names.push_back(value_name(e_, value));
     const auto line = [&](const std::string& what, std::size_t from, std::size_t to,
@@ -146,7 +146,7 @@ std::string totals_table(const Explanation& e) {
     add(payload_names[payload], totals.traffic[payload]);
   const PlacementTotals::Traffic all = totals.communication();
   PlacementTotals::Traffic between;
-  for (const PlannedCut& cut : e.cuts)
+  for (const ExplainedCut& cut : e.cuts)
     for (const PlacementTotals::Traffic& traffic : {cut.forward, cut.backward}) {
       between.bytes += traffic.bytes;
       between.seconds += traffic.seconds;
@@ -160,7 +160,7 @@ std::string totals_table(const Explanation& e) {
 std::string stages_table(const Explanation& e) {
   std::vector<double> times;
   std::vector<double> memory;
-  for (const PlannedStage& stage : e.stages) {
+  for (const ExplainedStage& stage : e.stages) {
     times.push_back(stage.seconds);
     memory.push_back(static_cast<double>(stage.bytes));
   }
@@ -169,7 +169,7 @@ std::string stages_table(const Explanation& e) {
   Grid grid({"stage", "pp rank", "first layer", "layers", "parameters", heading("step time", time),
              heading("peak memory", held)});
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
-    const PlannedStage& stage = e.stages[s];
+    const ExplainedStage& stage = e.stages[s];
     grid.add({fmt::format("{}", s), fmt::format("{}", stage.rank),
               e.model.applications()[static_cast<std::size_t>(stage.layers.begin)].name,
               fmt::format("{}", stage.layers.size), fmt::format("{}", stage.parameters), in_unit(times[s], time),
@@ -218,7 +218,7 @@ std::string explanation_text(const Explanation& e) {
   else
     text += fmt::format("memory per rank: {} of parameters, gradients and optimizer, {} of activations\n",
                         format_bytes(e.totals.parameter_bytes), format_bytes(e.totals.activation_bytes));
-  for (const PlannedHead& head : e.heads)
+  for (const ExplainedHead& head : e.heads)
     if (!head.split.empty())
       text += fmt::format("classes of the {}'s ranks: {}\n", head.name, fmt::join(head.split, ", "));
   if (!e.choices.empty()) text.append("\n").append(choices_table(e));

@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-ModelPlacement fastest_plan(const ModelSpec& model, const PlannerOptions& options, std::int64_t budget) {
+ModelPlacement fastest_placement(const ModelSpec& model, const PlannerOptions& options, std::int64_t budget) {
   try {
     return place(model, options);
   } catch (const InputError& error) {
@@ -24,14 +24,14 @@ std::vector<PlacementConfig> fastest_placements(const Experiment& experiment) {
   const ModelSpec model = make_model(experiment.model, image_shape(experiment.data));
   PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   options.automatic = true;
-  const ModelPlacement plan = fastest_plan(model, options, experiment.memory_budget);
+  const ModelPlacement fastest = fastest_placement(model, options, experiment.memory_budget);
   std::vector<Axis> axes;
   for (const Axis axis : layer_axes)
     if (options.mesh.size(axis) > 1) axes.push_back(axis);
   if (axes.empty()) return {};
   std::vector<PlacementConfig> placements;
-  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    const PerAxis<LayerOption>& placed = plan.layers[i];
+  for (std::size_t i = 0; i < fastest.layers.size(); ++i) {
+    const PerAxis<LayerOption>& placed = fastest.layers[i];
     PlacementConfig& placement = placements.emplace_back();
     placement = {.layers = model.applications()[i].name, .parallel = placed[axes[0]].kind, .over = axes[0]};
     if (axes.size() > 1) placement.other = placed[axes[1]].kind;

@@ -72,7 +72,7 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
   return options;
 }
 
-ModelPlacement plan_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh) {
+ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh) {
   PlannerOptions options = planner_options(experiment, model, mesh);
   if (options.memory_budget) {
     try {
@@ -84,10 +84,10 @@ ModelPlacement plan_of(const ModelSpec& model, const Experiment& experiment, con
   return place(model, options);
 }
 
-StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
+StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                        const Schedule& schedule, BalanceBy by) {
-  const PlannerOptions options = planner_options(experiment, model, plan.mesh);
-  StageLoads loads = loads_of(model, plan, options, by);
+  const PlannerOptions options = planner_options(experiment, model, placement.mesh);
+  StageLoads loads = loads_of(model, placement, options, by);
   loads.in_flight = most_in_flight(schedule);
   if (!experiment.head.is_everywhere())
     for (const LayerCosts& head : planned_heads(experiment, model, options, schedule.rank_of.back()))
@@ -95,13 +95,13 @@ StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, con
   return loads;
 }
 
-StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
+StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                 const Schedule& schedule, std::span<const double> seconds) {
   return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) {
-    if (by != BalanceBy::time) return stage_loads(model, experiment, plan, schedule, by);
-    StageLoads loads = seconds.empty() ? stage_loads(model, experiment, plan, schedule, by)
+    if (by != BalanceBy::time) return stage_loads(model, experiment, placement, schedule, by);
+    StageLoads loads = seconds.empty() ? stage_loads(model, experiment, placement, schedule, by)
                                        : StageLoads{.each = {seconds.begin(), seconds.end()}};
-    loads.slowness = slowness_of(experiment, plan.mesh, schedule);
+    loads.slowness = slowness_of(experiment, placement.mesh, schedule);
     return loads;
   });
 }

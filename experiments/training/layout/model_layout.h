@@ -16,16 +16,16 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
 
 /// The placements of a run. If none fit into the budget by the planner's estimate, these are the best ones without a
 /// budget: the rank's meter then decides whether they fit.
-ModelPlacement plan_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh);
+ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh);
 
 /// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on
 /// its ranks alone.
-StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
+StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                        const Schedule& schedule, BalanceBy by);
 
 /// Where the model is cut into the schedule's stages, as its configuration says. `seconds` are measured for each
 /// application in a step; if there are none, the profile's are taken.
-StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& plan,
+StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                 const Schedule& schedule, std::span<const double> seconds = {});
 
 }  // namespace heddle

@@ -69,10 +69,10 @@ Schedule schedule_of(const Experiment& experiment) {
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,
                                         const Mesh& mesh, const std::vector<double>& seconds) {
   auto plan = std::make_shared<RunPlan>();
-  plan->placements = std::make_shared<ModelPlacement>(plan_of(*model, experiment, mesh));
+  plan->placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
   Schedule schedule = schedule_of(experiment);
   const std::vector<int> rank_of = schedule.rank_of;
-  plan->cut = cut_of(*model, experiment, *plan->placements, schedule, seconds);
+  plan->cut = cut_of(*model, experiment, *plan->placement, schedule, seconds);
   plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
   plan->model = std::make_shared<ModelSpec>(with_recomputed_layers(*model, experiment.pipeline));
   const bool has_backward = !is_forward_only(schedule);

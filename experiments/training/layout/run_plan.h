@@ -14,7 +14,7 @@ namespace heddle {
 
 struct RunPlan {
   std::shared_ptr<const ModelSpec> model;
-  std::shared_ptr<const ModelPlacement> placements;
+  std::shared_ptr<const ModelPlacement> placement;
   StageCut cut;
   /// Stages keep only the inputs of segments of their layers.
   bool has_sqrt_segments = false;

@@ -14,13 +14,13 @@ namespace {
 /// The bytes of all micro-batches between rank 0 and its neighbours along pp.
 std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPlan& plan,
                                       const PlannerOptions& options) {
-  const ValueForms forms(*plan.model, *plan.placements);
+  const ValueForms forms(*plan.model, *plan.placement);
   const auto is_mine = [&](int stage) { return plan.rank_of()[static_cast<std::size_t>(stage)] == 0; };
   std::int64_t bytes = 0;
   for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
     if (is_mine(stage) == is_mine(stage + 1)) continue;
     const CrossingBytes crossing =
-        crossing_bytes(*plan.model, *plan.placements, forms, static_cast<int>(plan.range(stage).end()), options.samples,
+        crossing_bytes(*plan.model, *plan.placement, forms, static_cast<int>(plan.range(stage).end()), options.samples,
                        options.precision.activations);
     bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
   }
@@ -75,8 +75,8 @@ bool has_step_bytes(const Experiment& experiment) {
 
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   const ModelSpec& model = *plan.model;
-  const PlannerOptions options = planner_options(experiment, model, plan.placements->mesh);
-  const PlacementReport planned = report(model, *plan.placements, options);
+  const PlannerOptions options = planner_options(experiment, model, plan.placement->mesh);
+  const PlacementReport planned = report(model, *plan.placement, options);
   // The last stage also brings the result into the plan's output.
   const auto is_mine = [&](std::size_t application) {
     for (int stage = 0; stage < plan.stages(); ++stage)

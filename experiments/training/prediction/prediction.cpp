@@ -19,7 +19,7 @@ class Prediction {
       : experiment_(experiment),
         plan_(plan),
         profile_(profile),
-        mesh_(plan.placements->mesh),
+        mesh_(plan.placement->mesh),
         options_(planner_options(experiment, *plan.model, mesh_)),
         schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule) {}
 
@@ -145,12 +145,11 @@ class Prediction {
 
   std::function<TransferCosts(int, int)> transfers() const {
     if (!experiment_.is_virtual_time()) return {};
-    const ValueForms forms(*plan_.model, *plan_.placements);
+    const ValueForms forms(*plan_.model, *plan_.placement);
     std::vector<CrossingBytes> out_of;  // each stage but the last
     for (int stage = 0; stage + 1 < plan_.stages(); ++stage)
-      out_of.push_back(crossing_bytes(*plan_.model, *plan_.placements, forms,
-                                      static_cast<int>(plan_.range(stage).end()), options_.samples,
-                                      experiment_.precision().activations));
+      out_of.push_back(crossing_bytes(*plan_.model, *plan_.placement, forms, static_cast<int>(plan_.range(stage).end()),
+                                      options_.samples, experiment_.precision().activations));
     return [this, out_of = std::move(out_of)](int from, int to) {
       const Link& link = experiment_.links.link(world_rank(plan_.rank_of()[static_cast<std::size_t>(from)]),
                                                 world_rank(plan_.rank_of()[static_cast<std::size_t>(to)]));

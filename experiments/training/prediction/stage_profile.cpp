@@ -83,7 +83,7 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
                                            const StageCut& cut, const Schedule& schedule) {
   auto plan = std::make_shared<RunPlan>();
   plan->model = std::move(model);
-  plan->placements = std::make_shared<ModelPlacement>(plan_of(*plan->model, serial, Mesh()));
+  plan->placement = std::make_shared<ModelPlacement>(placement_of(*plan->model, serial, Mesh()));
   plan->cut = cut;
   plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
   if (serial.train.forward_only)
