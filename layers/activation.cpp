@@ -107,8 +107,8 @@ Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
   const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
   // This rank has some rows of the whole tensor, and a range of the channels of each.
-  const std::int64_t rows_a_sample = whole.product(1, whole.rank() - 1);
-  const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_a_sample;
+  const std::int64_t rows_per_sample = whole.product(1, whole.rank() - 1);
+  const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_per_sample;
   return dropout(x, probability_, key, {first_row * whole.back() + box.back().begin, box.back().size, whole.back()});
 }
 

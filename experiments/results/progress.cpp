@@ -59,13 +59,13 @@ void Progress::step(const StepRecord& record) {
   if (record.loss) text += fmt::format("  loss {:.4f}", *record.loss);
   text += accuracy_;
   if (now > begun_) {
-    const double steps_a_second = static_cast<double>(done - first_step_) / (now - begun_);
-    text += fmt::format("  {:.1f} images/s", steps_a_second * static_cast<double>(batch_));
+    const double steps_per_second = static_cast<double>(done - first_step_) / (now - begun_);
+    text += fmt::format("  {:.1f} images/s", steps_per_second * static_cast<double>(batch_));
     // By a virtual clock a run may wait longer than it takes.
     const double share = std::min(1.0, waited_ / (now - begun_));
     if (share >= 0.005) text += fmt::format("  loader wait {:.0f} %", 100 * share);
     if (done < steps_)
-      text += fmt::format("  {} left", format_seconds(static_cast<double>(steps_ - done) / steps_a_second));
+      text += fmt::format("  {} left", format_seconds(static_cast<double>(steps_ - done) / steps_per_second));
   }
   draw(text);
 }

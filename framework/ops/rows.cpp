@@ -17,7 +17,7 @@ void check_index(std::string_view what, const Tensor& index) {
 }
 
 /// One number of the compute type for each row of x.
-Tensor one_a_row(std::string_view what, const Tensor& x) {
+Tensor one_per_row(std::string_view what, const Tensor& x) {
   check_floating(what, x);
   if (x.shape().rank() == 0) fail<InputError>("{}: {} has no rows", what, to_string(x));
   const auto sizes = x.shape().dimensions();
@@ -69,7 +69,7 @@ Variable softmax(const Variable& x) {
 }
 
 Variable log_sum_exp(const Variable& x) {
-  Tensor y = one_a_row("log_sum_exp", x.value());
+  Tensor y = one_per_row("log_sum_exp", x.value());
   row_kernels_of(y).log_sum_exp(x.value(), y);
   return record(y, {x}, [x = x.value(), y](const Tensor& dy, Wanted) {
     Tensor dx = Tensor::empty_like(x);
@@ -79,7 +79,7 @@ Variable log_sum_exp(const Variable& x) {
 }
 
 Variable cross_entropy(const Variable& logits, const Tensor& labels) {
-  Tensor log_sums = one_a_row("cross_entropy", logits.value());
+  Tensor log_sums = one_per_row("cross_entropy", logits.value());
   if (labels.dtype() != DType::i64 || labels.shape() != log_sums.shape())
     fail<InputError>("cross_entropy: expected labels {} for logits {}, got {}", to_string(DType::i64, log_sums.shape()),
                      to_string(logits.value()), to_string(labels));

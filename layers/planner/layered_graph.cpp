@@ -56,16 +56,16 @@ auto by_cost(const LayeredGraph& graph) {
 auto by_bytes(const LayeredGraph& graph) {
   return RestOfWay(graph, far_away, [](const Edge& edge) { return edge.bytes; });
 }
-auto by_both(const LayeredGraph& graph, double seconds_a_byte) {
-  return RestOfWay(graph, unreachable_cost, [seconds_a_byte](const Edge& edge) {
-    return edge.cost.first + seconds_a_byte * static_cast<double>(edge.bytes);
+auto by_both(const LayeredGraph& graph, double seconds_per_byte) {
+  return RestOfWay(graph, unreachable_cost, [seconds_per_byte](const Edge& edge) {
+    return edge.cost.first + seconds_per_byte * static_cast<double>(edge.bytes);
   });
 }
 
 /// The price per byte that gives the best lower bound, and the best path within the budget that the search for it
 /// found.
 struct Bound {
-  double seconds_a_byte = 0;
+  double seconds_per_byte = 0;
   GraphPath best;
 };
 
@@ -74,12 +74,12 @@ Bound lagrangian_bound(const LayeredGraph& graph, std::int64_t budget, GraphPath
   constexpr int max_rounds = 60;
   for (int round = 0; round < max_rounds && cheap.bytes > small.bytes; ++round) {
     const double price = (small.cost.first - cheap.cost.first) / static_cast<double>(cheap.bytes - small.bytes);
-    if (price <= bound.seconds_a_byte && round > 0) break;
-    bound.seconds_a_byte = std::max(price, 0.0);
-    GraphPath path = by_both(graph, bound.seconds_a_byte).path(graph);
+    if (price <= bound.seconds_per_byte && round > 0) break;
+    bound.seconds_per_byte = std::max(price, 0.0);
+    GraphPath path = by_both(graph, bound.seconds_per_byte).path(graph);
     if (path.bytes <= budget && path.cost < bound.best.cost) bound.best = path;
     const auto priced = [&](const GraphPath& p) {
-      return p.cost.first + bound.seconds_a_byte * static_cast<double>(p.bytes);
+      return p.cost.first + bound.seconds_per_byte * static_cast<double>(p.bytes);
     };
     if (priced(path) >= priced(cheap) * (1 - 1e-12)) break;
     (path.bytes <= budget ? small : cheap) = std::move(path);
@@ -104,10 +104,10 @@ class FrontSearch {
   FrontSearch(const LayeredGraph& graph, std::int64_t budget, Bound bound)
       : graph_(graph),
         budget_(budget),
-        seconds_a_byte_(bound.seconds_a_byte),
+        seconds_per_byte_(bound.seconds_per_byte),
         cost_(by_cost(graph).least),
         bytes_(by_bytes(graph).least),
-        both_(by_both(graph, bound.seconds_a_byte).least),
+        both_(by_both(graph, bound.seconds_per_byte).least),
         best_(std::move(bound.best)) {}
 
   /// A path that is hardly longer than the shortest one: at each node, of paths with about the same bytes, the most
@@ -142,7 +142,7 @@ class FrontSearch {
     return fronts_.back().empty() ? best_ : path_to(fronts_.back().back());  // the cheapest is the largest
   }
 
-  double priced(const Label& way) const { return way.cost.first + seconds_a_byte_ * static_cast<double>(way.bytes); }
+  double priced(const Label& way) const { return way.cost.first + seconds_per_byte_ * static_cast<double>(way.bytes); }
 
   Front most_promising(Front front, std::size_t most) const {
     if (front.size() <= most) return front;
@@ -163,7 +163,7 @@ class FrontSearch {
 
   bool may_win(const Label& way, std::size_t node) const {
     if (way.bytes + bytes_[node] > budget_ || way.cost + cost_[node] >= best_.cost) return false;
-    return priced(way) + both_[node] - seconds_a_byte_ * static_cast<double>(budget_) <= reach_;
+    return priced(way) + both_[node] - seconds_per_byte_ * static_cast<double>(budget_) <= reach_;
   }
 
   /// Extends the path that was taken last.
@@ -196,7 +196,7 @@ class FrontSearch {
 
   const LayeredGraph& graph_;
   std::int64_t budget_;
-  double seconds_a_byte_;
+  double seconds_per_byte_;
   // The least costs of the rest of the path.
   std::vector<PathCost> cost_;
   std::vector<std::int64_t> bytes_;

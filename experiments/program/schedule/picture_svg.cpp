@@ -43,7 +43,7 @@ class Drawing {
         title_(title),
         rows_(std::min(max_drawn, timeline.ranks.size())),
         end_(last_drawn()),
-        pixels_(pixels_a_time()) {}
+        pixels_(pixels_per_time()) {}
 
   std::string draw() const {
     const double width = left_margin + end_ * pixels_ + 20;
@@ -74,7 +74,7 @@ class Drawing {
   bool is_cut() const { return rows_ < timeline_.ranks.size() || end_ < timeline_.makespan() * (1 - 1e-9); }
 
   /// So that a short action has room for its number, within 800 to 8,000 pixels in all.
-  double pixels_a_time() const {
+  double pixels_per_time() const {
     if (end_ <= 0) return 1;
     double shortest = end_;
     for (std::size_t rank = 0; rank < rows_; ++rank)

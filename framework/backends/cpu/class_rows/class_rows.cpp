@@ -235,7 +235,7 @@ void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, co
   const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
   const DrawStream stream(step.rounding);
   Tensor no_scale;
-  parallel_for(rows.shape()[0], rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows.shape()[0], rows_per_thread(columns), [&](std::int64_t begin, std::int64_t end) {
     const auto size = static_cast<std::size_t>(columns);
     std::vector<C> gradient(size);
     std::vector<C> weight(size);
@@ -294,7 +294,7 @@ void ClassRowKernelsOn<cpu::Context>::load(const ClassTable& table, const ClassS
   cpu::visit_compute(table.weight, [&]<class C>(C) {
     const std::int64_t columns = table.weight.shape().back();
     const cpu::RowsOf selected(selection, table.weight, false);
-    cpu::parallel_for(selection.size, cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(selection.size, cpu::rows_per_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
       for (std::int64_t i = begin; i < end; ++i) {
         if (selection.index.defined() && i + 1 < end) cpu::fetch_row(table.weight, selected[i + 1]);
@@ -329,7 +329,7 @@ void ClassRowKernelsOn<cpu::Context>::catch_up(ClassTable& table, const ClassSel
     const cpu::RowsOf selected(selection, table.weight, true);
     const auto* const maps = static_cast<const SgdMap*>(steps.maps.data());
     auto* const taken = table.taken.as<std::int32_t>();
-    cpu::parallel_for(selection.size, cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(selection.size, cpu::rows_per_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t row = selected[i];
         if (taken[row] >= steps.count) continue;
@@ -349,7 +349,7 @@ void ClassRowKernelsOn<cpu::Context>::add_squared_gradient(const Tensor& rows, c
     const std::int64_t columns = rows.shape().back();
     const cpu::Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
     std::vector<double> squares(static_cast<std::size_t>(rows.shape()[0]));
-    cpu::parallel_for(rows.shape()[0], cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(rows.shape()[0], cpu::rows_per_thread(columns), [&](std::int64_t begin, std::int64_t end) {
       std::vector<C> gradient(static_cast<std::size_t>(columns));
       std::vector<C> weight(static_cast<std::size_t>(columns));
       for (std::int64_t i = begin; i < end; ++i) {
@@ -371,17 +371,18 @@ void ClassRowKernelsOn<cpu::Context>::fill(ClassTable& table, const DrawKey& key
   cpu::visit_compute(table.weight, [&]<class C>(C) {
     const std::int64_t columns = table.weight.shape().back();
     const cpu::DrawStream stream(key);
-    cpu::parallel_for(table.weight.shape()[0], cpu::rows_a_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-      std::vector<C> values(static_cast<std::size_t>(columns));
-      std::vector<double> draws(static_cast<std::size_t>(columns));
-      for (std::int64_t row = begin; row < end; ++row) {
-        if (initial.kind == ClassInitial::Kind::normal)
-          cpu::draw_normal(stream, first_element + row * columns, initial.deviation, draws, values);
-        else
-          cpu::draw_unit(stream, first_element + row * columns, values);
-        cpu::store_nearest(table.weight, table.scale, row, values.data());
-      }
-    });
+    cpu::parallel_for(table.weight.shape()[0], cpu::rows_per_thread(columns),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        std::vector<C> values(static_cast<std::size_t>(columns));
+                        std::vector<double> draws(static_cast<std::size_t>(columns));
+                        for (std::int64_t row = begin; row < end; ++row) {
+                          if (initial.kind == ClassInitial::Kind::normal)
+                            cpu::draw_normal(stream, first_element + row * columns, initial.deviation, draws, values);
+                          else
+                            cpu::draw_unit(stream, first_element + row * columns, values);
+                          cpu::store_nearest(table.weight, table.scale, row, values.data());
+                        }
+                      });
   });
 }
 

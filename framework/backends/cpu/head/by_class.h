@@ -56,7 +56,7 @@ void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, con
   const T scale = scales.scale;
   const T* const weights = scales.weights;
   const RowView view(products.shape());
-  parallel_for(view.columns, rows_a_thread(view.rows), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(view.columns, rows_per_thread(view.rows), [&](std::int64_t begin, std::int64_t end) {
     std::vector<OwnGradient<T>> owned;
     for (std::int64_t i = begin; i < end; ++i)
       if (const auto own = own_gradient<T>(margin, columns, log_sum[i], scales.at(i), i, products))

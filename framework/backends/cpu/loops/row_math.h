@@ -52,7 +52,7 @@ double sum_of_exponentials(std::int64_t count, F value, C reference) {
 }
 
 /// How many rows with this many columns are worth a thread.
-inline std::int64_t rows_a_thread(std::int64_t columns) {
+inline std::int64_t rows_per_thread(std::int64_t columns) {
   return 1 + 16384 / std::max<std::int64_t>(columns, 1);
 }
 
@@ -66,7 +66,7 @@ struct RowView {
 /// Calls body(row) for every row, spread over the team.
 template <class F>
 void for_each_row(const RowView& view, F body) {
-  parallel_for(view.rows, rows_a_thread(view.columns), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(view.rows, rows_per_thread(view.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) body(row);
   });
 }

@@ -63,8 +63,8 @@ void sum_columns(std::int64_t rows, std::int64_t columns, Value value, Out out) 
   const std::int64_t tiles = (columns + tile - 1) / tile;
   const std::int64_t chunks = tiles >= 16 ? 1 : std::clamp<std::int64_t>(rows / 256, 1, 16);
   std::vector<double> partial(static_cast<std::size_t>(chunks > 1 ? chunks * columns : 0));
-  const std::int64_t work_a_unit = std::max<std::int64_t>(1, rows / chunks * std::min(columns, tile));
-  parallel_for(tiles * chunks, 1 + 32768 / work_a_unit, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t work_per_unit = std::max<std::int64_t>(1, rows / chunks * std::min(columns, tile));
+  parallel_for(tiles * chunks, 1 + 32768 / work_per_unit, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t chunk = unit / tiles;
       const std::int64_t first = unit % tiles * tile;

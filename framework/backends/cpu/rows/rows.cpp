@@ -70,7 +70,7 @@ void RowKernelsOn<cpu::Context>::gather(const Tensor& x, const Tensor& index, Te
   if (bytes == 0) return;
   const auto* const from = x.as<const std::byte>();
   auto* const to = y.as<std::byte>();
-  cpu::parallel_for(index.numel(), cpu::rows_a_thread(columns), [=](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_for(index.numel(), cpu::rows_per_thread(columns), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       std::memcpy(to + i * bytes, from + at[i] * bytes, static_cast<std::size_t>(bytes));
   });
@@ -86,7 +86,7 @@ void RowKernelsOn<cpu::Context>::scatter_add(const Tensor& x, const Tensor& inde
     const T* const from = x.as<const T>();
     T* const to = y.as<T>();
     // Threads share the columns, so that every sum keeps the order of i.
-    cpu::parallel_for(columns, cpu::rows_a_thread(index.numel()), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(columns, cpu::rows_per_thread(index.numel()), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = 0; i < index.numel(); ++i) {
         const T* const row = from + i * columns;
         T* const sum = to + at[i] * columns;
