@@ -79,11 +79,11 @@ Summary read_summary(const std::filesystem::path& path) {
 
 /// The end of a program's output, where Python says what went wrong, without colours.
 std::string last_lines(const std::string& output) {
-  constexpr int most = 12;
+  constexpr int max_lines = 12;
   static const std::regex colour("\x1b\\[[0-9;]*m");
   const std::string plain = std::regex_replace(output.substr(0, output.find_last_not_of('\n') + 1), colour, "");
   std::size_t begin = plain.size();
-  for (int lines = 0; lines < most && begin != std::string::npos && begin > 0; ++lines)
+  for (int lines = 0; lines < max_lines && begin != std::string::npos && begin > 0; ++lines)
     begin = plain.rfind('\n', begin - 1);
   return begin == std::string::npos || begin == 0 ? plain : plain.substr(begin + 1);
 }

@@ -36,7 +36,7 @@ void EncodedImages::read_substitute(const Sample& sample, const std::string& rea
     check_share_of_broken(static_cast<std::int64_t>(substitutes_.size()) + 1, size(split), reason);
     substitute = next_sound(sample, pixels);
     substitutes_.emplace(sample, substitute);
-    if (substitutes_.size() <= most_named)
+    if (substitutes_.size() <= max_named)
       notes_.push_back(
           fmt::format("{}; {} in its place", reason,
                       substitute ? fmt::format("\"{}\"", sample_name(split, *substitute)) : "a gray image"));

@@ -59,7 +59,7 @@ class EncodedImages : public Dataset {
   std::int64_t broken_images() const override;
 
  protected:
-  static constexpr std::size_t most_named = 10;
+  static constexpr std::size_t max_named = 10;
 
   void add_note(std::string note) const;
 

@@ -21,7 +21,7 @@ void unbind_thread() {
 }
 
 std::int64_t slots_of(std::int64_t images_ahead, std::int64_t image_floats) {
-  const std::int64_t room = ImageLoader::most_bytes / (image_floats * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t room = ImageLoader::max_bytes / (image_floats * static_cast<std::int64_t>(sizeof(float)));
   return std::max<std::int64_t>(1, std::min(images_ahead, room));
 }
 

@@ -29,7 +29,7 @@ class ImageLoader {
  public:
   /// The largest size of a loader's ring in bytes, whatever the batch and the number of steps ahead. If one image is
   /// larger, the ring holds one image.
-  static constexpr std::int64_t most_bytes = std::int64_t{256} << 20;
+  static constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
 
   struct Options {
     std::vector<AugmentationConfig> augmentation{AugmentationConfig{}};  ///< of each data set

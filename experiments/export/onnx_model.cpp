@@ -13,8 +13,8 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t operator_set = 17;
-constexpr std::int64_t format_version = 8;    // of ONNX 1.12, the first with this operator set
-constexpr std::size_t least_external = 1024;  // bytes of a tensor that lies beside a large model
+constexpr std::int64_t format_version = 8;  // of ONNX 1.12, the first with this operator set
+constexpr std::size_t min_external = 1024;  // bytes of a tensor that lies beside a large model
 
 void add_dimension(onnx::ValueInfoProto& value, std::int64_t size) {
   value.mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(size);
@@ -137,7 +137,7 @@ class OnnxModel {
     tensor.set_name(name);
     tensor.set_data_type(onnx::TensorProto::FLOAT);
     for (const std::int64_t size : shape.dimensions()) tensor.add_dims(size);
-    if (data_file_.empty() || elements.size_bytes() < least_external) {
+    if (data_file_.empty() || elements.size_bytes() < min_external) {
       tensor.set_raw_data(elements.data(), elements.size_bytes());
       return;
     }
@@ -167,7 +167,7 @@ class OnnxModel {
 void write_onnx(const TrainedModel& model, const OnnxOptions& options, const std::filesystem::path& file) {
   std::size_t bytes = 0;
   for (const auto& [name, elements] : model.elements) bytes += elements.size() * sizeof(float);
-  const bool is_external = bytes > static_cast<std::size_t>(options.most_bytes);
+  const bool is_external = bytes > static_cast<std::size_t>(options.max_bytes);
   OnnxModel(model, options, is_external ? file.filename().string() + ".data" : "").write(file);
 }
 

@@ -15,7 +15,7 @@ struct OnnxOptions {
   /// The output has unit length.
   bool normalizes = false;
   /// The weights of larger models are in a file `NAME.data` beside the model, because protobuf is limited to 2 GiB.
-  std::int64_t most_bytes = 2'000'000'000;
+  std::int64_t max_bytes = 2'000'000'000;
 };
 
 /// Writes the input `input` [n, c, h, w] and the output `embedding` [n, d], with PyTorch's names of the tensors.

@@ -77,7 +77,7 @@ OrderedJson drawn_pairs_json(const std::optional<Verification>& measured) {
 OrderedJson verified_json(const std::string& name, const VerifiedSet& set) {
   const Verification& measured = set.verification;
   OrderedJson tar_at_far = OrderedJson::object();
-  for (int exponent = 1; exponent <= smallest_far; ++exponent) tar_at_far[fmt::format("1e-{}", exponent)] = nullptr;
+  for (int exponent = 1; exponent <= max_far_exponent; ++exponent) tar_at_far[fmt::format("1e-{}", exponent)] = nullptr;
   for (const TarAtFar& point : measured.tar_at_far) tar_at_far[fmt::format("1e-{}", point.exponent)] = point.tar;
   return {{"name", name},
           {"pairs", measured.pairs},

@@ -23,7 +23,7 @@ constexpr std::int64_t traced_steps = 5;
 // On plan all steps are equal, once the optimizer and the kept statistics exist.
 constexpr std::int64_t planned_steps = 2;
 // Where the number of sampled classes depends on the batch, steps differ, and more of them are simulated.
-constexpr std::int64_t most_planned_steps = 100;
+constexpr std::int64_t max_planned_steps = 100;
 
 /// Bytes between a rank and the others.
 struct Traffic {
@@ -92,7 +92,7 @@ class RankRun {
     if (has_data()) own().reserved_bytes = rank_.device.backend().reserved_bytes();
   }
 
-  std::int64_t walked_steps() const { return sample_varies(experiment_) ? most_planned_steps : planned_steps; }
+  std::int64_t walked_steps() const { return sample_varies(experiment_) ? max_planned_steps : planned_steps; }
 
   /// Counts the steps from `end` on: steps with a loss count as the first one, the others as the last one that was
   /// simulated.

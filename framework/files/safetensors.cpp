@@ -171,11 +171,11 @@ class HeaderParser : public nlohmann::json::json_sax_t {
   Shape shape_of_numbers() const {
     std::array<std::int64_t, Shape::max_rank> dimensions{};
     // A dimension of 0 makes any product 0, so each size is bounded as well.
-    constexpr std::uint64_t largest = std::uint64_t{1} << 56;
+    constexpr std::uint64_t max_elements = std::uint64_t{1} << 56;
     std::uint64_t elements = 1;
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
       const std::uint64_t size = numbers_[i];
-      if (size > largest || (size > 0 && elements > largest / size)) fail_in_tensor("shape: is too large");
+      if (size > max_elements || (size > 0 && elements > max_elements / size)) fail_in_tensor("shape: is too large");
       elements *= std::max<std::uint64_t>(size, 1);
       dimensions[i] = static_cast<std::int64_t>(size);
     }

@@ -40,10 +40,10 @@ void split(std::string_view text, char separator, const Use& use) {
 
 /// A piece of a file, which may contain anything, as messages quote it.
 std::string quoted(std::string_view text) {
-  constexpr std::size_t most = 40;
+  constexpr std::size_t max_length = 40;
   std::string result = "`";
-  for (const char c : text.substr(0, most)) result += std::isprint(static_cast<unsigned char>(c)) != 0 ? c : '?';
-  return result + (text.size() > most ? "..`" : "`");
+  for (const char c : text.substr(0, max_length)) result += std::isprint(static_cast<unsigned char>(c)) != 0 ? c : '?';
+  return result + (text.size() > max_length ? "..`" : "`");
 }
 
 class CsvReader {

@@ -114,11 +114,11 @@ PngChunks check_chunks(std::span<const std::uint8_t> bytes, std::string_view nam
 /// InputError if the data cannot hold the announced image. Called before memory is allocated for the image.
 void check_data(std::span<const std::uint8_t> bytes, const ImageHeader& header, std::uint64_t data_bytes,
                 std::string_view name) {
-  constexpr std::uint64_t most_inflated = 1032;  // the most bytes that deflate can make of one
+  constexpr std::uint64_t max_inflated = 1032;  // the most bytes that deflate can make of one
   constexpr std::array<std::uint64_t, 7> samples = {1, 1, 3, 1, 2, 1, 4};
   const std::uint64_t bits_of_pixel = bytes[24] * samples[std::min<std::size_t>(bytes[25], samples.size() - 1)];
   const std::uint64_t pixels = static_cast<std::uint64_t>(header.height) * static_cast<std::uint64_t>(header.width);
-  if (pixels * bits_of_pixel / 8 > data_bytes * most_inflated)
+  if (pixels * bits_of_pixel / 8 > data_bytes * max_inflated)
     fail<InputError>("image \"{}\": broken PNG: {} bytes of data cannot hold {} x {} pixels", name, data_bytes,
                      header.height, header.width);
 }

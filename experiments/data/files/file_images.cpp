@@ -124,7 +124,7 @@ void FileImages::leave_out(const Broken& broken) {
       "{}: {} left out{}", files_.title, counted(count, "broken image is", "broken images are"),
       lost == 0 ? "" : fmt::format(", and {} with no training image left", counted(lost, "person", "people"))));
   std::size_t named = 0;
-  for (auto each = broken.begin(); each != broken.end() && named < most_named; ++each, ++named)
+  for (auto each = broken.begin(); each != broken.end() && named < max_named; ++each, ++named)
     add_note("left out: " + each->second);
   if (files_.classes < 2)
     fail<InputError>("{}: {} left; at least 2 are needed", files_.title,

@@ -20,9 +20,9 @@ std::int32_t label_of(const ImageRecord& record, const RecordName& name) {
   const float label = record.label();
   if (std::floor(label) != label) fail<InputError>("{}: label {} is not an integer", name.text(), label);
   if (label < 0) fail<InputError>("{}: label {} is negative", name.text(), label);
-  if (label > static_cast<float>(largest_face_label))
+  if (label > static_cast<float>(max_face_label))
     fail<InputError>("{}: label {} is above {}, up to which 32-bit floats hold every integer", name.text(), label,
-                     largest_face_label);
+                     max_face_label);
   return static_cast<std::int32_t>(label);
 }
 

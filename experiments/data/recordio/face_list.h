@@ -20,7 +20,7 @@ namespace heddle {
 
 /// The largest label that is accepted. A `.rec` stores labels as 32-bit floats, which cannot represent every larger
 /// integer.
-inline constexpr std::int64_t largest_face_label = std::int64_t{1} << 24;
+inline constexpr std::int64_t max_face_label = std::int64_t{1} << 24;
 
 /// The images and their labels. Takes 12 bytes for each image, or 20 if keys are not consecutive.
 struct FaceList {

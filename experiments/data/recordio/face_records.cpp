@@ -23,8 +23,8 @@ std::optional<std::filesystem::path> if_present(std::filesystem::path path) {
 }  // namespace
 
 FaceProperty read_face_property(const std::filesystem::path& path) {
-  constexpr std::uint64_t most_bytes = 100;
-  const std::string text = read_file(path, most_bytes);
+  constexpr std::uint64_t max_bytes = 100;
+  const std::string text = read_file(path, max_bytes);
   std::array<std::int64_t, 3> numbers{};
   const char* at = text.data();
   const char* const end = at + text.find_last_not_of(" \r\n") + 1;
@@ -35,9 +35,9 @@ FaceProperty read_face_property(const std::filesystem::path& path) {
     is_good = error == std::errc() && numbers[i] >= 1 && (is_last ? behind == end : behind != end && *behind == ',');
     at = behind + 1;
   }
-  if (!is_good || numbers[0] > largest_face_label + 1)
+  if (!is_good || numbers[0] > max_face_label + 1)
     fail<InputError>("{}: expected classes,height,width with at most {} classes, got {}", path.string(),
-                     largest_face_label + 1, in_quotes(text));
+                     max_face_label + 1, in_quotes(text));
   return {.classes = numbers[0], .height = numbers[1], .width = numbers[2]};
 }
 

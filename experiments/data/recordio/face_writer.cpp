@@ -29,9 +29,9 @@ void FaceWriter::write(std::uint64_t key, std::span<const std::uint8_t> payload)
 }
 
 void FaceWriter::add(std::int64_t label, std::span<const std::uint8_t> image) {
-  if (label > largest_face_label)
+  if (label > max_face_label)
     fail<InputError>("{}: label {} is above {}, up to which 32-bit floats hold every integer", path_.string(), label,
-                     largest_face_label);
+                     max_face_label);
   const std::uint64_t key = static_cast<std::uint64_t>(images_) + (layout_ == RecordLayout::identities ? 1 : 0);
   write(key, pack_image_record(static_cast<float>(label), key, image));
   ++images_;

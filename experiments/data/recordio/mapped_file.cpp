@@ -17,8 +17,8 @@ constexpr std::uint64_t around = std::uint64_t{64} << 10;
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path, std::uint64_t most_resident)
-    : file_(FileDescriptor::open_for_reading(path)), most_resident_(most_resident) {
+MappedFile::MappedFile(const std::filesystem::path& path, std::uint64_t max_resident)
+    : file_(FileDescriptor::open_for_reading(path)), max_resident_(max_resident) {
   const std::uint64_t size = file_.size();
   if (size == 0) return;  // no mapping has a length of 0
   void* const first = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file_.get(), 0);
@@ -38,7 +38,7 @@ std::uint64_t MappedFile::missing_bytes() const {
 void MappedFile::count(std::uint64_t bytes) const {
   bytes += around;
   const std::uint64_t before = counted_.fetch_add(bytes, std::memory_order_relaxed);
-  if (before >= most_resident_ || before + bytes < most_resident_) return;
+  if (before >= max_resident_ || before + bytes < max_resident_) return;
   counted_.store(0, std::memory_order_relaxed);
   ::madvise(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }

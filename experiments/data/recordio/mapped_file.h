@@ -15,9 +15,9 @@ namespace heddle {
 /// Const members may be called from several threads concurrently.
 class MappedFile {
  public:
-  /// InputError if the file cannot be opened or is not a plain file. Once about `most_resident` bytes have been read,
+  /// InputError if the file cannot be opened or is not a plain file. Once about `max_resident` bytes have been read,
   /// all pages are given back to the system; they are mapped again when they are read again.
-  explicit MappedFile(const std::filesystem::path& path, std::uint64_t most_resident = std::uint64_t{256} << 20);
+  explicit MappedFile(const std::filesystem::path& path, std::uint64_t max_resident = std::uint64_t{256} << 20);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -42,7 +42,7 @@ class MappedFile {
  private:
   FileDescriptor file_;
   std::span<const std::uint8_t> bytes_;
-  std::uint64_t most_resident_;
+  std::uint64_t max_resident_;
   mutable std::atomic<std::uint64_t> counted_ = 0;
 };
 

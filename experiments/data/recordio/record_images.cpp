@@ -69,9 +69,9 @@ class RecordImages final : public EncodedImages {
     std::string example;
     auto records = std::make_unique<const FaceRecords>(path, [&](const std::string& message) {
       if (broken++ == 0) example = message;
-      if (broken <= static_cast<std::int64_t>(most_named)) add_note(message);
+      if (broken <= static_cast<std::int64_t>(max_named)) add_note(message);
     });
-    if (broken > static_cast<std::int64_t>(most_named))
+    if (broken > static_cast<std::int64_t>(max_named))
       add_note(fmt::format("\"{}\": {} records were left out", path, broken));
     check_share_of_broken(broken, broken + records->size(), example);
     return records;

@@ -70,7 +70,7 @@ Jpegs drawn_jpegs() {
 }
 
 Jpegs jpegs_of_folder(const std::string& folder) {
-  constexpr std::size_t most = 1000;
+  constexpr std::size_t max_files = 1000;
   std::error_code error;
   std::vector<std::string> files;
   for (fs::recursive_directory_iterator at(folder, error); !error && at != fs::end(at); at.increment(error))
@@ -78,7 +78,7 @@ Jpegs jpegs_of_folder(const std::string& folder) {
   if (error) fail<InputError>("--images \"{}\": {}", folder, error.message());
   if (files.empty()) fail<InputError>("--images \"{}\": expected files NAME.jpg or NAME.jpeg, found none", folder);
   std::sort(files.begin(), files.end());
-  if (files.size() > most) files.resize(most);
+  if (files.size() > max_files) files.resize(max_files);
   Jpegs jpegs;
   for (const std::string& file : files) jpegs.push_back(read_image_file(file));
   return jpegs;

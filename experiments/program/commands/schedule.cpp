@@ -67,10 +67,10 @@ Costs costs_of(const std::string& text) {
           .transfer = {.latency = transfer}};
 }
 
-int bounded(const std::optional<std::int64_t>& value, std::string_view option, std::string_view what, int most) {
+int bounded(const std::optional<std::int64_t>& value, std::string_view option, std::string_view what, int maximum) {
   if (!value) fail<InputError>("schedule: expected {}, {}", option, what);
-  if (*value < 1 || *value > most)
-    fail<InputError>("{}: expected an integer from 1 to {}, got {}", option, most, *value);
+  if (*value < 1 || *value > maximum)
+    fail<InputError>("{}: expected an integer from 1 to {}, got {}", option, maximum, *value);
   return static_cast<int>(*value);
 }
 
@@ -126,16 +126,16 @@ void print(const ScheduleCommand& command, const ScheduleReport& report, const C
 }
 
 SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
-  constexpr int most = 1 << 16;
+  constexpr int maximum = 1 << 16;
   SearchSpace space{
-      .ranks = bounded(command.stages, "--stages", "the number of ranks", most),
-      .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", most),
+      .ranks = bounded(command.stages, "--stages", "the number of ranks", maximum),
+      .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", maximum),
       .costs = costs.rank,
       .transfer = costs.transfer,
       .memory = command.memory};
   space.max_micro_batches = space.micro_batches;
   if (command.max_micro_batches)
-    space.max_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", most);
+    space.max_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", maximum);
   if (command.chunks) space.max_chunks = bounded(command.chunks, "--chunks", "", 64);
   if (command.memory && !(*command.memory > 0))
     fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);

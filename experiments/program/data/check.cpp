@@ -44,7 +44,7 @@ std::optional<BrokenImage> broken_in(const StoredImages& images, const Preproces
 void add(DataCheck& check, const BrokenImage& image) {
   ++check.broken;
   ++check.reasons[kind_of_reason(image.reason)];
-  if (check.first.size() < most_listed) check.first.push_back(image);
+  if (check.first.size() < max_listed) check.first.push_back(image);
 }
 
 std::string titles_of(const StoredData& data) {

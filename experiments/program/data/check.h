@@ -18,7 +18,7 @@ struct DataCheck {
 };
 
 /// The largest number of broken images that are listed.
-inline constexpr std::size_t most_listed = 100;
+inline constexpr std::size_t max_listed = 100;
 
 /// Decodes on all cores.
 DataCheck check_images(const StoredData& data, const OnImages& on_images);

@@ -13,7 +13,7 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t tiles_in_row = 8;
-constexpr std::int64_t most_tiles = 64;
+constexpr std::int64_t max_tiles = 64;
 constexpr int side = 96;
 constexpr std::uint8_t background = 255;
 constexpr std::uint8_t grey = 128;
@@ -22,7 +22,7 @@ constexpr std::uint8_t grey = 128;
 std::vector<std::int64_t> drawn_images(std::int64_t size) {
   const Permutation shuffled(size, {0}, Purpose::shuffle);
   std::vector<std::int64_t> drawn;
-  for (std::int64_t i = 0; i < std::min(size, most_tiles); ++i) drawn.push_back(shuffled[i]);
+  for (std::int64_t i = 0; i < std::min(size, max_tiles); ++i) drawn.push_back(shuffled[i]);
   std::sort(drawn.begin(), drawn.end());
   return drawn;
 }

@@ -36,12 +36,12 @@ std::string figure(std::string_view what, std::string_view value, std::string_vi
 
 /// `4 3 2 1`, `4 on every rank`, or the range of very many ranks.
 std::string by_rank(std::span<const double> values) {
-  constexpr std::size_t most = 16;
+  constexpr std::size_t max_texts = 16;
   std::vector<std::string> texts;
   for (const double value : values) texts.push_back(plain_number(value));
   if (std::all_of(texts.begin(), texts.end(), [&](const std::string& text) { return text == texts.front(); }))
     return texts.front() + (texts.size() > 1 ? " on every rank" : "");
-  if (texts.size() <= most) return fmt::format("{}", fmt::join(texts, " "));
+  if (texts.size() <= max_texts) return fmt::format("{}", fmt::join(texts, " "));
   const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
   return fmt::format("{} to {}, the most on rank {}", plain_number(*least), plain_number(*greatest),
                      greatest - values.begin());

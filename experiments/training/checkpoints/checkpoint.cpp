@@ -138,8 +138,8 @@ std::int64_t saved_count(const SafetensorsMetadata& saved, const std::string& ke
 std::optional<std::int64_t> kept_shards(const Trainer& trainer, const SafetensorsMetadata& saved, std::size_t set) {
   const HeadConfig& head = trainer.experiment().head_of(set);
   if (!head.samples() || head.sample.shards > 0) return {};
-  constexpr std::int64_t most_shards = 1'000'000;
-  const std::int64_t shards = saved_count(saved, shards_key(trainer.experiment(), set), most_shards);
+  constexpr std::int64_t max_shards = 1'000'000;
+  const std::int64_t shards = saved_count(saved, shards_key(trainer.experiment(), set), max_shards);
   if (shards < 1 || shards == trainer.sample_shards(set)) return {};
   return shards;
 }

@@ -26,8 +26,8 @@ StageCosts scaled(StageCosts costs, double factor) {
 /// The effort of a search: the number of actions that are scheduled, and bounds on how often a whole schedule is. It is
 /// not a time, so that the same search gives the same result on every machine.
 constexpr double max_actions = 4e7;
-constexpr double most_schedulings = 4e5;
-constexpr double least_schedulings = 1e4;
+constexpr double max_schedulings = 4e5;
+constexpr double min_schedulings = 1e4;
 
 /// After a first look at all placements, the number of the best ones that are searched, and their share of the effort.
 constexpr std::array<std::pair<std::size_t, double>, 2> rounds{{{4, 0.35}, {2, 0.35}}};
@@ -141,7 +141,7 @@ class Search {
     std::stable_sort(order.begin(), order.end(),
                      [](const Placement* a, const Placement* b) { return a->search.bound() < b->search.bound(); });
     const double actions =
-        space_.effort * std::min(std::max(max_actions, least_schedulings * cells), most_schedulings * cells);
+        space_.effort * std::min(std::max(max_actions, min_schedulings * cells), max_schedulings * cells);
     const double usual_placements = std::max(7.0, static_cast<double>(order.size()) / 3);
     RandomNumbers random(1);
     double best = std::numeric_limits<double>::infinity();

@@ -65,7 +65,7 @@ TEST_CASE("an ONNX model passes ONNX's checker, and its options add operators") 
 TEST_CASE("the weights of a large ONNX model lie beside it") {
   const Scratch folder;
   const TrainedModel model = trained_model(train_small(folder / ""));
-  write_onnx(model, {.most_bytes = 100}, folder / "large.onnx");
+  write_onnx(model, {.max_bytes = 100}, folder / "large.onnx");
   const std::string data = read_file(folder / "large.onnx.data", 1 << 24);
   onnx::ModelProto large;
   REQUIRE(large.ParseFromString(read_file(folder / "large.onnx", 1 << 24)));

@@ -165,7 +165,7 @@ std::vector<TarAtFar> tar_at_far(std::span<const ComparedPair> pairs, int first)
   std::sort(genuine.begin(), genuine.end());
   std::sort(impostors.begin(), impostors.end());
   std::size_t one_in = 10;
-  for (int exponent = 1; exponent <= smallest_far && one_in <= impostors.size(); ++exponent, one_in *= 10) {
+  for (int exponent = 1; exponent <= max_far_exponent && one_in <= impostors.size(); ++exponent, one_in *= 10) {
     if (exponent < first) continue;
     const double nearest_refused = impostors[impostors.size() / one_in];
     const auto accepted = std::lower_bound(genuine.begin(), genuine.end(), nearest_refused) - genuine.begin();

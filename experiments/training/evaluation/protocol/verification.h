@@ -17,7 +17,7 @@ struct TarAtFar {
   int exponent = 0;
   double tar = 0;
 };
-inline constexpr int smallest_far = 6;  // the exponent of the smallest false accept rate that is reported
+inline constexpr int max_far_exponent = 6;  // the exponent of the smallest false accept rate that is reported
 
 struct Verification {
   std::int64_t pairs = 0;
@@ -45,8 +45,9 @@ Verification verify_at(double threshold, std::span<const ComparedPair> pairs, st
 /// The threshold that classifies most of the pairs correctly; the lowest of equals.
 double best_threshold(std::span<const ComparedPair> pairs);
 
-/// The share of genuine pairs that are accepted at each false accept rate from 10^-first to 10^-smallest_far for which
-/// there are enough impostor pairs. Accepted pairs are nearer than the nearest impostor pair that must be refused.
+/// The share of genuine pairs that are accepted at each false accept rate from 10^-first to 10^-max_far_exponent for
+/// which there are enough impostor pairs. Accepted pairs are nearer than the nearest impostor pair that must be
+/// refused.
 std::vector<TarAtFar> tar_at_far(std::span<const ComparedPair> pairs, int first = 1);
 
 /// Embeddings of images and the labels of their people, with labels.size() rows.

@@ -38,10 +38,10 @@ double stretched_sum(std::int64_t begin, std::int64_t end, F value) {
 /// Sum over 0 .. count-1 by the thread team: at most 256 blocks, added in order.
 template <class C, class F>
 double parallel_sum(std::int64_t count, F value) {
-  constexpr std::int64_t most = 256;
-  const std::int64_t length = std::max<std::int64_t>(16384, (count + most - 1) / most);
+  constexpr std::int64_t max_chunks = 256;
+  const std::int64_t length = std::max<std::int64_t>(16384, (count + max_chunks - 1) / max_chunks);
   const std::int64_t blocks = (count + length - 1) / length;
-  std::array<double, most> partial;
+  std::array<double, max_chunks> partial;
   parallel_for(blocks, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b)
       partial[static_cast<std::size_t>(b)] = stretched_sum<C>(b * length, std::min((b + 1) * length, count), value);

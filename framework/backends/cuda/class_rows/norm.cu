@@ -51,9 +51,9 @@ __device__ void add_in_order(const double* values, std::int64_t count, double* t
 
 template <class C>
 void add_squares(const Context& context, const RowGradient<C>& all, std::int64_t rows, double* total) {
-  constexpr auto most = static_cast<std::int64_t>(Context::scratch_bytes / sizeof(double));
-  for (std::int64_t begin = 0; begin < rows; begin += most) {
-    const std::int64_t size = std::min(most, rows - begin);
+  constexpr auto max_rows = static_cast<std::int64_t>(Context::scratch_bytes / sizeof(double));
+  for (std::int64_t begin = 0; begin < rows; begin += max_rows) {
+    const std::int64_t size = std::min(max_rows, rows - begin);
     double* const squares = context.scratch<double>(size);
     for_each_row_group(context, size, group_threads<C>(all.columns), RowSquare<C>{all.from(begin), squares});
     for_each_row(context, 1, [=] __device__(std::int64_t) { add_in_order(squares, size, total); });

@@ -152,9 +152,9 @@ std::optional<CudnnConvolution> CudnnConvolutions::make(const ConvolutionCase& w
   const auto& [g, part, dtype] = wanted;
   if (dtype == DType::f64) return {};
   // Its images have fewer than 2^31 elements.
-  constexpr std::int64_t most = std::numeric_limits<int>::max();
-  if (g.batch * g.input.height * g.input.width * g.in_channels > most ||
-      g.batch * g.output.height * g.output.width * g.out_channels > most)
+  constexpr std::int64_t max_elements = std::numeric_limits<int>::max();
+  if (g.batch * g.input.height * g.input.width * g.in_channels > max_elements ||
+      g.batch * g.output.height * g.output.width * g.out_channels > max_elements)
     return {};
   CudnnConvolution c;
   c.part = part;

@@ -49,8 +49,8 @@ struct RowGroup {
 template <class C>
 int group_threads(int columns) {
   if (sizeof(C) > sizeof(float) || columns > held * block_threads / 2) return block_threads;
-  constexpr int least = 16;
-  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max((columns + held - 1) / held, least))));
+  constexpr int min_threads = 16;
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max((columns + held - 1) / held, min_threads))));
 }
 
 /// The sum of f(x[i]..) over a row of a block, for all of its threads. Sums of f64 have the order of the row kernels,

@@ -29,9 +29,9 @@ cudaDataType_t cublas_type(DType dtype) {
 
 /// Up to the 16 bytes that a thread reads at once. More would only make the choice depend on where a view begins.
 std::uint32_t alignment_of(const Tensor& x) {
-  constexpr std::uintptr_t most = 16;
+  constexpr std::uintptr_t max_alignment = 16;
   const auto address = reinterpret_cast<std::uintptr_t>(x.data());
-  return static_cast<std::uint32_t>(std::min(most, address & (~address + 1)));
+  return static_cast<std::uint32_t>(std::min(max_alignment, address & (~address + 1)));
 }
 
 /// A row-major matrix is its transpose to the library, which stores by columns.
