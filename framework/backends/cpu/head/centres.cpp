@@ -18,15 +18,15 @@ void HeadKernelsOn<cpu::Context>::best_centres(const Tensor& products, const Ten
       const T* const from = products.as<const T>() + row * width;
       for (std::int64_t column = 0; column < view.columns; ++column) {
         std::int64_t largest = 0;
-        T most = T(0);
+        T maximum = T(0);
         for (std::int64_t i = 0; i < centres; ++i) {
           const std::int64_t at = column * centres + i;
           const T cosine = factor != nullptr ? from[at] * factor[at] : from[at];
-          if (i > 0 && cosine <= most) continue;
+          if (i > 0 && cosine <= maximum) continue;
           largest = i;
-          most = cosine;
+          maximum = cosine;
         }
-        cosines.as<T>()[row * view.columns + column] = most;
+        cosines.as<T>()[row * view.columns + column] = maximum;
         best.as<std::uint8_t>()[row * view.columns + column] = static_cast<std::uint8_t>(largest);
       }
     });

@@ -130,7 +130,7 @@ void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const 
       }
       const cpu::MappedRow<T> mapped(margin, columns, z, row, target);
       // The maximum of a stretch is taken while it is in the first-level cache.
-      T most = -std::numeric_limits<T>::infinity();
+      T maximum = -std::numeric_limits<T>::infinity();
       for (std::int64_t begin = 0; begin < view.columns; begin += cpu::stretch) {
         const std::int64_t end = std::min(begin + cpu::stretch, view.columns);
         const bool has_target = is_here && target >= begin && target < end;
@@ -138,8 +138,8 @@ void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const 
           if (factor != nullptr)
             for (std::int64_t i = begin; i < end; ++i) z[i] *= factor[i];
           if (has_target) z[target] = own;
-          most =
-              std::max(most, cpu::row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
+          maximum = std::max(maximum,
+                             cpu::row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
           continue;
         }
         if (factor != nullptr)
@@ -149,9 +149,10 @@ void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const 
         if (bias != nullptr)
           for (std::int64_t i = begin; i < end; ++i) z[i] += bias[i];
         if (has_target) z[target] = own;
-        most = std::max(most, cpu::row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
+        maximum =
+            std::max(maximum, cpu::row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
       }
-      row_max.as<T>()[row] = most;
+      row_max.as<T>()[row] = maximum;
     });
   });
 }
@@ -164,16 +165,16 @@ void HeadKernelsOn<cpu::Context>::exponential_sums(const StepMargin& margin, con
     const bool maps = has_negative_map(margin.config);
     cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const z = logits.as<const T>() + row * view.columns;
-      const T most = row_max.as<const T>()[row];
+      const T maximum = row_max.as<const T>()[row];
       if (!maps) {
         sums.as<double>()[row] = cpu::sum_of_exponentials<T>(
-            view.columns, [z](std::int64_t i) { return z[i]; }, most);
+            view.columns, [z](std::int64_t i) { return z[i]; }, maximum);
         return;
       }
       const cpu::MappedRow<T> mapped(margin, columns, z, row,
                                      columns.labels.as<const std::int64_t>()[row] - columns.begin);
       sums.as<double>()[row] = cpu::sum_of_exponentials<T>(
-          view.columns, [&](std::int64_t i) { return mapped.logit(i); }, most);
+          view.columns, [&](std::int64_t i) { return mapped.logit(i); }, maximum);
     });
   });
 }
@@ -229,9 +230,9 @@ void HeadKernelsOn<cpu::Context>::raise_reference(const Tensor& row_max, Tensor&
   visit_head(row_max.dtype(), "raise_reference", [&]<class T>(T) {
     for (std::int64_t row = 0; row < row_max.numel(); ++row) {
       T& now = reference.as<T>()[row];
-      const T most = std::max(now, row_max.as<const T>()[row]);
-      const T worth = now == most ? T(1) : std::exp(now - most);
-      now = most;
+      const T maximum = std::max(now, row_max.as<const T>()[row]);
+      const T worth = now == maximum ? T(1) : std::exp(now - maximum);
+      now = maximum;
       sums.as<double>()[row] *= static_cast<double>(worth);
       factor.as<T>()[row] = worth;
     }

@@ -19,14 +19,14 @@ C row_maximum(std::int64_t count, F value) {
   constexpr int lanes = 32;
   std::array<C, lanes> partial;
   partial.fill(-std::numeric_limits<C>::infinity());
-  C* const most = partial.data();
+  C* const maximum = partial.data();
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     for (int lane = 0; lane < lanes; ++lane) {
       const C v = value(i + lane);
-      most[lane] = v > most[lane] ? v : most[lane];
+      maximum[lane] = v > maximum[lane] ? v : maximum[lane];
     }
-  for (int lane = 0; i < count; ++i, ++lane) most[lane] = std::max(most[lane], value(i));
+  for (int lane = 0; i < count; ++i, ++lane) maximum[lane] = std::max(maximum[lane], value(i));
   return *std::max_element(partial.begin(), partial.end());
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 /// The larger; a NaN wins and stays.
 template <class C>
-C larger(C most, C value) {
-  return value > most || value != value ? value : most;
+C larger(C maximum, C value) {
+  return value > maximum || value != value ? value : maximum;
 }
 
 template <class T>
@@ -52,21 +52,21 @@ void maxima(const T* x, std::array<std::int64_t, 3> view, T* y) {
                    const std::int64_t first = at % inner;
                    const std::int64_t width = std::min<std::int64_t>({lanes, inner - first, end - at});
                    const T* const from = x + o * reduced * inner + first;
-                   std::array<C, lanes> most;
-                   most.fill(lowest);
+                   std::array<C, lanes> maximum;
+                   maximum.fill(lowest);
                    if (inner == 1) {
                      std::int64_t r = 0;
                      for (; r + lanes <= reduced; r += lanes)
                        for (int i = 0; i < lanes; ++i)
-                         most.data()[i] = larger(most.data()[i], static_cast<C>(from[r + i]));
-                     for (; r < reduced; ++r) most[0] = larger(most[0], static_cast<C>(from[r]));
-                     for (int i = 1; i < lanes; ++i) most[0] = larger(most[0], most.data()[i]);
+                         maximum.data()[i] = larger(maximum.data()[i], static_cast<C>(from[r + i]));
+                     for (; r < reduced; ++r) maximum[0] = larger(maximum[0], static_cast<C>(from[r]));
+                     for (int i = 1; i < lanes; ++i) maximum[0] = larger(maximum[0], maximum.data()[i]);
                    } else {
                      for (std::int64_t r = 0; r < reduced; ++r)
                        for (std::int64_t i = 0; i < width; ++i)
-                         most.data()[i] = larger(most.data()[i], static_cast<C>(from[r * inner + i]));
+                         maximum.data()[i] = larger(maximum.data()[i], static_cast<C>(from[r * inner + i]));
                    }
-                   for (std::int64_t i = 0; i < width; ++i) y[at + i] = static_cast<T>(most.data()[i]);
+                   for (std::int64_t i = 0; i < width; ++i) y[at + i] = static_cast<T>(maximum.data()[i]);
                    at += width;
                  }
                });
@@ -99,7 +99,7 @@ void ReductionKernelsOn<cpu::Context>::reduce_max_backward(const Tensor& x, cons
     const std::int64_t reduced = view[1];
     const std::int64_t inner = view[2];
     const T* const from = x.as<const T>();
-    const T* const most = y.as<const T>();
+    const T* const maximum = y.as<const T>();
     const T* const gradient = dy.as<const T>();
     T* const to = dx.as<T>();
     cpu::parallel_for(outer, 1 + cpu::usual_grain / std::max<std::int64_t>(reduced * inner, 1),
@@ -107,7 +107,7 @@ void ReductionKernelsOn<cpu::Context>::reduce_max_backward(const Tensor& x, cons
                         std::fill(to + begin * reduced * inner, to + end * reduced * inner, T{});
                         for (std::int64_t o = begin; o < end; ++o)
                           for (std::int64_t i = 0; i < inner; ++i) {
-                            const C wanted = static_cast<C>(most[o * inner + i]);
+                            const C wanted = static_cast<C>(maximum[o * inner + i]);
                             for (std::int64_t r = 0; r < reduced; ++r) {
                               const std::int64_t at = (o * reduced + r) * inner + i;
                               const C value = static_cast<C>(from[at]);

@@ -118,12 +118,12 @@ void RowKernelsOn<cpu::Context>::softmax(const Tensor& x, Tensor& y) const {
       const T* const from = x.as<const T>() + row * view.columns;
       T* const to = y.as<T>() + row * view.columns;
       const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
-      const C most = cpu::row_maximum<C>(view.columns, value);
-      const double sum = cpu::sum_of_exponentials<C>(view.columns, value, most);
+      const C maximum = cpu::row_maximum<C>(view.columns, value);
+      const double sum = cpu::sum_of_exponentials<C>(view.columns, value, maximum);
       const C factor = static_cast<C>(1 / sum);
 #pragma omp simd
       for (std::int64_t i = 0; i < view.columns; ++i)
-        to[i] = static_cast<T>(exponential(static_cast<C>(from[i]) - most) * factor);
+        to[i] = static_cast<T>(exponential(static_cast<C>(from[i]) - maximum) * factor);
     });
   });
 }
@@ -154,10 +154,11 @@ void RowKernelsOn<cpu::Context>::log_sum_exp(const Tensor& x, Tensor& y) const {
     cpu::for_each_row(view, [&](std::int64_t row) {
       const T* const from = x.as<const T>() + row * view.columns;
       const auto value = [from](std::int64_t i) { return static_cast<C>(from[i]); };
-      const C most = cpu::row_maximum<C>(view.columns, value);
-      const bool is_finite = most > -std::numeric_limits<C>::infinity() || most != most;
+      const C maximum = cpu::row_maximum<C>(view.columns, value);
+      const bool is_finite = maximum > -std::numeric_limits<C>::infinity() || maximum != maximum;
       y.as<C>()[row] =
-          is_finite ? static_cast<C>(most + std::log(cpu::sum_of_exponentials<C>(view.columns, value, most))) : most;
+          is_finite ? static_cast<C>(maximum + std::log(cpu::sum_of_exponentials<C>(view.columns, value, maximum)))
+                    : maximum;
     });
   });
 }

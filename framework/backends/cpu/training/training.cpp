@@ -121,11 +121,11 @@ void TrainingKernelsOn<cpu::Context>::clamp(Tensor& x, double bound) const {
   visit_floating(x.dtype(), "clamp", [&]<class T>(T) {
     using C = Compute<T>;
     T* const at = x.as<T>();
-    const auto most = static_cast<C>(bound);
+    const auto limit = static_cast<C>(bound);
     cpu::parallel_for(x.numel(), cpu::usual_grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const C value = static_cast<C>(at[i]);
-        at[i] = static_cast<T>(value > most ? most : value < -most ? -most : value);
+        at[i] = static_cast<T>(value > limit ? limit : value < -limit ? -limit : value);
       }
     });
   });

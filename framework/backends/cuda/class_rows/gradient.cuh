@@ -18,7 +18,7 @@ struct RowGradient {
   const C* inverse_norm;
   const C* products;
   int columns;
-  C most;
+  C limit;
   C factor;
   bool are_packed;
 
@@ -27,7 +27,7 @@ struct RowGradient {
         inverse_norm(product_tensor.defined() ? data_or_null<const C>(inverse) : nullptr),
         products(data_or_null<const C>(product_tensor)),
         columns(static_cast<int>(row_tensor.shape().back())),
-        most(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
+        limit(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
         factor(static_cast<C>(times)),
         are_packed(are_pairs_aligned(columns, row_tensor, product_tensor)) {}
 
@@ -73,7 +73,7 @@ struct RowGradient {
     if (products == nullptr) return C(0);
     const C product = row.product[e];
     const C gradient = inverse_norm != nullptr ? (product - row.weight[e] * by.along) * by.inverse : product;
-    const C bounded = gradient > most ? most : gradient < -most ? -most : gradient;
+    const C bounded = gradient > limit ? limit : gradient < -limit ? -limit : gradient;
     return factor == C(1) ? bounded : factor * bounded;
   }
 };

@@ -53,9 +53,9 @@ __device__ double row_sum(std::int64_t begin, std::int64_t end, F value) {
 /// -inf if there are no elements.
 template <class C, class F>
 __device__ C row_max(std::int64_t begin, std::int64_t end, F value) {
-  C most = -std::numeric_limits<C>::infinity();
-  for_row(begin, end, [&](std::int64_t i) { most = larger(most, value(i)); });
-  return block_max(most);
+  C maximum = -std::numeric_limits<C>::infinity();
+  for_row(begin, end, [&](std::int64_t i) { maximum = larger(maximum, value(i)); });
+  return block_max(maximum);
 }
 
 }  // namespace heddle::cuda

@@ -22,14 +22,14 @@ void best_centres_as(const Context& context, const Tensor& products, const Tenso
       const std::int64_t first = column * centres;
       const T* const from = product + row * columns * centres;
       std::int64_t largest = 0;
-      T most = T(0);
+      T maximum = T(0);
       for (std::int64_t i = 0; i < centres; ++i) {
         const T value = factor != nullptr ? from[first + i] * factor[first + i] : from[first + i];
-        if (i > 0 && value <= most) continue;
+        if (i > 0 && value <= maximum) continue;
         largest = i;
-        most = value;
+        maximum = value;
       }
-      cosine[row * columns + column] = most;
+      cosine[row * columns + column] = maximum;
       which[row * columns + column] = static_cast<std::uint8_t>(largest);
     });
   });

@@ -34,16 +34,16 @@ void margin_logits_as(const Context& context, const StepMargin& margin, const He
           __syncthreads();  // all have read the product
         }
         const RowLogits<T> logit_of(view, row);
-        T most = -std::numeric_limits<T>::infinity();
+        T maximum = -std::numeric_limits<T>::infinity();
         transform_row(whole_block(), z, z, begin, end, [&](std::int64_t i, T product) {
           const T cosine = product * view.scale_at(i);
           const T kept = i == target ? own : view.maps ? cosine : cosine * scale + view.bias_at(i);
-          most = Largest{}(most, logit_of.logit(i, kept));
+          maximum = Largest{}(maximum, logit_of.logit(i, kept));
           return kept;
         });
-        return most;
+        return maximum;
       },
-      [=] __device__(std::int64_t row, T most) { largest[row] = most; });
+      [=] __device__(std::int64_t row, T maximum) { largest[row] = maximum; });
 }
 
 template <class T>
@@ -52,14 +52,14 @@ void exponential_sums_as(const Context& context, const StepMargin& margin, const
   const HeadView<T> view(margin, columns);
   const std::int64_t width = logits.shape()[1];
   const T* const values = logits.as<const T>();
-  const T* const most = row_max.as<const T>();
+  const T* const maximum = row_max.as<const T>();
   auto* const to = sums.as<double>();
   reduce_parts<double>(
       context, RowParts(logits), Sum{},
       [=] __device__(std::int64_t row, std::int64_t begin, std::int64_t end) {
         const T* const z = values + row * width;
         const RowLogits<T> logit_of(view, row);
-        const T base = most[row];
+        const T base = maximum[row];
         double sum = 0;
         const auto add = [&](T logit) { sum += static_cast<double>(exponential(logit - base)); };
         // Elements are read together only where nothing is decided between them.
@@ -75,13 +75,13 @@ void exponential_sums_as(const Context& context, const StepMargin& margin, const
 template <class T>
 void margin_loss_as(const Context& context, const Tensor& row_max, const Tensor& sums, const Tensor& target_logit,
                     Tensor& log_sums, Tensor& loss) {
-  const T* const most = row_max.as<const T>();
+  const T* const maximum = row_max.as<const T>();
   const auto* const sum = sums.as<const double>();
   const T* const own = data_or_null<const T>(target_logit);
   T* const logarithm = log_sums.as<T>();
   T* const to = data_or_null<T>(loss);
   for_each(context, row_max.numel(), [=] __device__(std::int64_t row) {
-    const double log_sum = static_cast<double>(most[row]) + std::log(sum[row]);
+    const double log_sum = static_cast<double>(maximum[row]) + std::log(sum[row]);
     logarithm[row] = static_cast<T>(log_sum);
     if (to != nullptr) to[row] = static_cast<T>(log_sum - static_cast<double>(own[row]));
   });

@@ -11,13 +11,13 @@ namespace {
 template <class T>
 void raise_reference_as(const Context& context, const Tensor& row_max, Tensor& reference, Tensor& sums,
                         Tensor& factor) {
-  const T* const most = row_max.as<const T>();
+  const T* const maximum = row_max.as<const T>();
   T* const now = reference.as<T>();
   auto* const sum = sums.as<double>();
   T* const worth = factor.as<T>();
   for_each(context, row_max.numel(), [=] __device__(std::int64_t row) {
     const T before = now[row];
-    const T after = Largest{}(before, most[row]);
+    const T after = Largest{}(before, maximum[row]);
     worth[row] = before == after ? T(1) : std::exp(before - after);
     now[row] = after;
     sum[row] *= static_cast<double>(worth[row]);

@@ -35,17 +35,17 @@ void maxima(const Context& context, const Tensor& x, std::array<std::int64_t, 3>
   T* const to = y.as<T>();
   if (inner == 1) {
     for_each_row(context, outer, [=] __device__(std::int64_t row) {
-      const C most =
+      const C maximum =
           row_max<C>(row * reduced, (row + 1) * reduced, [&](std::int64_t i) { return static_cast<C>(from[i]); });
-      if (threadIdx.x == 0) to[row] = static_cast<T>(most);
+      if (threadIdx.x == 0) to[row] = static_cast<T>(maximum);
     });
     return;
   }
   for_each(context, outer * inner, [=] __device__(std::int64_t at) {
     const T* const first = from + at / inner * reduced * inner + at % inner;
-    C most = -std::numeric_limits<C>::infinity();
-    for (std::int64_t r = 0; r < reduced; ++r) most = larger(most, static_cast<C>(first[r * inner]));
-    to[at] = static_cast<T>(most);
+    C maximum = -std::numeric_limits<C>::infinity();
+    for (std::int64_t r = 0; r < reduced; ++r) maximum = larger(maximum, static_cast<C>(first[r * inner]));
+    to[at] = static_cast<T>(maximum);
   });
 }
 
@@ -57,12 +57,12 @@ void max_backward(const Context& context, const Tensor& x, const Tensor& y, std:
   const std::int64_t reduced = view[1];
   const std::int64_t inner = view[2];
   const T* const from = x.as<const T>();
-  const T* const most = y.as<const T>();
+  const T* const maximum = y.as<const T>();
   const T* const gradient = dy.as<const T>();
   T* const to = dx.as<T>();
   for_each(context, outer * inner, [=] __device__(std::int64_t at) {
     const std::int64_t first = at / inner * reduced * inner + at % inner;
-    const C wanted = static_cast<C>(most[at]);
+    const C wanted = static_cast<C>(maximum[at]);
     bool is_found = false;
     for (std::int64_t r = 0; r < reduced; ++r) {
       const C value = static_cast<C>(from[first + r * inner]);

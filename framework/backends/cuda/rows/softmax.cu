@@ -8,35 +8,35 @@ namespace heddle::cuda {
 
 namespace {
 
-/// Sum of exp(x - most) over elements of which `most` is the largest; a NaN shows in the sum only.
+/// Sum of exp(x - maximum) over elements of which `maximum` is the largest; a NaN shows in the sum only.
 struct Exponentials {
-  double most;
+  double maximum;
   double sum;
 };
 
 /// Begins anew relative to every larger element; the sum is rescaled in f64, so that nothing is lost.
 template <class C>
 struct RunningSum {
-  C most;
+  C maximum;
   double sum = 0;
 
   __device__ void add(C value) {
-    if (value > most) {
+    if (value > maximum) {
       // The new term is 1, of an infinite value NaN.
-      sum = sum * exponential(static_cast<double>(most) - static_cast<double>(value)) + (1 + (value - value));
-      most = value;
+      sum = sum * exponential(static_cast<double>(maximum) - static_cast<double>(value)) + (1 + (value - value));
+      maximum = value;
     } else if (value != -std::numeric_limits<C>::infinity()) {
-      sum += static_cast<double>(exponential(value - most));
+      sum += static_cast<double>(exponential(value - maximum));
     }
   }
 };
 
 __device__ Exponentials together(const Exponentials& a, const Exponentials& b) {
-  const double most = b.most > a.most ? b.most : a.most;
-  const auto share = [most](const Exponentials& part) {
-    return part.most == most ? part.sum : part.sum * exponential(part.most - most);
+  const double maximum = b.maximum > a.maximum ? b.maximum : a.maximum;
+  const auto share = [maximum](const Exponentials& part) {
+    return part.maximum == maximum ? part.sum : part.sum * exponential(part.maximum - maximum);
   };
-  return {most, share(a) + share(b)};
+  return {maximum, share(a) + share(b)};
 }
 
 /// Short rows are read for their largest element first and then, from a cache, for the sum. So is the beginning of long
@@ -44,12 +44,12 @@ __device__ Exponentials together(const Exponentials& a, const Exponentials& b) {
 template <class Team, class T>
 __device__ Exponentials exponentials_of(const Team& team, const T* row) {
   using C = Compute<T>;
-  C most = -std::numeric_limits<C>::infinity();
+  C maximum = -std::numeric_limits<C>::infinity();
   const auto larger_number = [](C a, C b) { return b > a ? b : a; };
-  team.beginning().for_each([&](std::int64_t, C value) { most = larger_number(most, value); }, row);
-  RunningSum<C> mine{team.reduce(most, larger_number)};
+  team.beginning().for_each([&](std::int64_t, C value) { maximum = larger_number(maximum, value); }, row);
+  RunningSum<C> mine{team.reduce(maximum, larger_number)};
   team.for_each([&](std::int64_t, C value) { mine.add(value); }, row);
-  return team.reduce(Exponentials{static_cast<double>(mine.most), mine.sum}, together);
+  return team.reduce(Exponentials{static_cast<double>(mine.maximum), mine.sum}, together);
 }
 
 template <class T>
@@ -59,10 +59,10 @@ void softmax_as(const Context& context, const Tensor& x, Tensor& y) {
   T* const to = y.as<T>();
   for_each_team(context, rows_of(x.shape()), [=] __device__(const auto& team) {
     const Exponentials all = exponentials_of(team, team.of(from));
-    const C most = static_cast<C>(all.most);
+    const C maximum = static_cast<C>(all.maximum);
     const C factor = static_cast<C>(1 / all.sum);
     team.map(
-        team.of(to), [=](std::int64_t, C value) { return exponential(value - most) * factor; }, team.of(from));
+        team.of(to), [=](std::int64_t, C value) { return exponential(value - maximum) * factor; }, team.of(from));
   });
 }
 
@@ -88,7 +88,7 @@ void log_sum_exp_as(const Context& context, const Tensor& x, Tensor& y) {
   C* const to = y.as<C>();
   for_each_team(context, rows_of(x.shape()), [=] __device__(const auto& team) {
     const Exponentials all = exponentials_of(team, team.of(from));
-    if (team.is_first()) to[team.row()] = static_cast<C>(all.most + std::log(all.sum));
+    if (team.is_first()) to[team.row()] = static_cast<C>(all.maximum + std::log(all.sum));
   });
 }
 

@@ -59,12 +59,12 @@ void add_squares(const Context& context, const Tensor& x, Tensor& result) {
 template <class T>
 void clamp_as(const Context& context, Tensor& x, double bound) {
   using C = Compute<T>;
-  const auto most = static_cast<C>(bound);
+  const auto limit = static_cast<C>(bound);
   map(
       context, x.numel(), x.as<T>(),
-      [=] __device__(C value) { return value > most    ? most
-                                       : value < -most ? -most
-                                                       : value; }, x.as<const T>());
+      [=] __device__(C value) { return value > limit    ? limit
+                                       : value < -limit ? -limit
+                                                        : value; }, x.as<const T>());
 }
 
 template <int pack, class T, class F, class... States>
