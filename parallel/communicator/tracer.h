@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/tensors/device.h"
-#include "parallel/communicator/communicator.h"
+#include "parallel/communicator/hook.h"
 #include "parallel/communicator/rank_clock.h"
 
 namespace heddle {
