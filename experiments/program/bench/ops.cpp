@@ -4,7 +4,7 @@
 
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
-#include "framework/backends/cpu_product.h"
+#include "framework/backends/bare_product.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"

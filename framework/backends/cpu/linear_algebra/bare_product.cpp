@@ -1,10 +1,11 @@
+#include "framework/backends/bare_product.h"
+
 #include <cstddef>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "framework/backends/cpu/linear_algebra/primitives.h"
-#include "framework/backends/cpu_product.h"
 
 namespace heddle {
 
