@@ -12,7 +12,7 @@
 namespace {
 
 /// The launcher could not tell the exit code of an interrupted run, 128 + signal, from death by this signal.
-void tell_launcher(const char* pipe) {
+void report_interruption(const char* pipe) {
   [[maybe_unused]] const auto written = ::write(std::atoi(pipe), "interrupted\n", 12);
 }
 
@@ -34,6 +34,6 @@ int main(int argc, char** argv) {
                                {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO),
                                 [](int status) { std::_Exit(status); }, heddle::terminal_of(STDOUT_FILENO)});
   if (const char* pipe = std::getenv("HEDDLE_SUPERVISOR_PIPE"); is_supervised && pipe != nullptr && code > 128)
-    tell_launcher(pipe);
+    report_interruption(pipe);
   return code;
 }

@@ -96,7 +96,7 @@ std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) 
     adds.set_post_ops(sum);
     made.add = dnnl::reorder(dnnl::reorder::primitive_desc(engine, made.weight, engine, made.plain_weight, adds));
   };
-  const auto forward = describe_primitive<dnnl::convolution_forward>(
+  const auto forward = find_primitive<dnnl::convolution_forward>(
       engine, attr, dnnl::prop_kind::forward_training, direct, made.x, any, made.y, stride, gap, padding, padding);
   if (!forward) return {};
   switch (key.part) {
@@ -106,15 +106,15 @@ std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) 
       return made;
     }
     case ConvolutionPart::backward_input: {
-      const auto found = describe_backward<dnnl::convolution_backward_data>(engine, attr, forward, direct, made.x, any,
-                                                                            made.y, stride, gap, padding, padding);
+      const auto found = find_backward<dnnl::convolution_backward_data>(engine, attr, forward, direct, made.x, any,
+                                                                        made.y, stride, gap, padding, padding);
       if (!is_fast(found)) return {};
       finish(found, found.weights_desc(), dnnl::convolution_backward_data());
       return made;
     }
     case ConvolutionPart::backward_weight: {
-      const auto found = describe_backward<dnnl::convolution_backward_weights>(
-          engine, attr, forward, direct, made.x, any, made.y, stride, gap, padding, padding);
+      const auto found = find_backward<dnnl::convolution_backward_weights>(engine, attr, forward, direct, made.x, any,
+                                                                           made.y, stride, gap, padding, padding);
       if (!is_fast(found)) return {};
       finish(found, found.diff_weights_desc(), dnnl::convolution_backward_weights());
       return made;

@@ -179,7 +179,7 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
     }
   }
   const ThreadTeam team(onednn.threads());
-  const auto found = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a_, made.b_, made.c_);
+  const auto found = find_primitive<dnnl::matmul>(onednn.engine(), attr, made.a_, made.b_, made.c_);
   if (!found) return {};
   made.product_ = dnnl::matmul(found);
   made.scratch_ = found.scratchpad_desc();

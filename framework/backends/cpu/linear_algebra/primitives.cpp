@@ -27,7 +27,7 @@ std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s,
   if (s.packs_b) {
     // The same for every beta: asked of the product without one.
     const dnnl::memory::desc any({s.k, s.n}, onednn_type(types.operands), dnnl::memory::format_tag::any);
-    const auto best = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, any, made.c);
+    const auto best = find_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, any, made.c);
     if (!best) return {};
     made.b = best.weights_desc();
   }
@@ -35,7 +35,7 @@ std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s,
   if (s.alpha != 1) append_scale(operations, static_cast<float>(s.alpha));
   if (s.beta != 0) operations.append_sum(static_cast<float>(s.beta));
   attr.set_post_ops(operations);
-  const auto found = describe_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, made.b, made.c);
+  const auto found = find_primitive<dnnl::matmul>(onednn.engine(), attr, made.a, made.b, made.c);
   if (!found) return {};
   made.primitive = dnnl::matmul(found);
   made.scratch = found.scratchpad_desc();

@@ -37,8 +37,8 @@ std::size_t hash_of(std::initializer_list<std::int64_t> values);
 
 /// An empty (false) descriptor if oneDNN has no implementation.
 template <class Primitive, class... Args>
-typename Primitive::primitive_desc describe_primitive(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
-                                                      const Args&... args) {
+typename Primitive::primitive_desc find_primitive(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
+                                                  const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
   return typename Primitive::primitive_desc(engine, args..., attr, true);
 #else
@@ -48,8 +48,8 @@ typename Primitive::primitive_desc describe_primitive(const dnnl::engine& engine
 
 /// The same for a backward pass, which wants the forward's descriptor.
 template <class Primitive, class Hint, class... Args>
-typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
-                                                     const Hint& hint, const Args&... args) {
+typename Primitive::primitive_desc find_backward(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
+                                                 const Hint& hint, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
   return typename Primitive::primitive_desc(engine, args..., hint, attr, true);
 #else
