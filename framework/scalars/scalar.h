@@ -119,9 +119,10 @@ decltype(auto) visit(UnaryOp op, F&& f) {
       return f(std::integral_constant<UnaryOp, UnaryOp::log>{});
     case UnaryOp::sqrt:
       return f(std::integral_constant<UnaryOp, UnaryOp::sqrt>{});
-    default:
-      return f(std::integral_constant<UnaryOp, UnaryOp::square>{});
+    case UnaryOp::square:
+      break;
   }
+  return f(std::integral_constant<UnaryOp, UnaryOp::square>{});
 }
 
 template <class F>
@@ -133,9 +134,10 @@ decltype(auto) visit(BinaryOp op, F&& f) {
       return f(std::integral_constant<BinaryOp, BinaryOp::subtract>{});
     case BinaryOp::multiply:
       return f(std::integral_constant<BinaryOp, BinaryOp::multiply>{});
-    default:
-      return f(std::integral_constant<BinaryOp, BinaryOp::divide>{});
+    case BinaryOp::divide:
+      break;
   }
+  return f(std::integral_constant<BinaryOp, BinaryOp::divide>{});
 }
 
 /// The four words at position `block` of a stream; `words` = purpose_key(key.key, key.purpose).
