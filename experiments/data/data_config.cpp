@@ -51,7 +51,7 @@ std::optional<std::int64_t> known_classes(const DataConfig& config) {
 }
 
 bool is_encoded(const DataConfig& config) {
-  return config.type != DataType::synthetic_identities;
+  return data_sets[config.type].is_encoded;
 }
 
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "experiments/data/augmentation.h"
@@ -44,7 +45,14 @@ struct DataSetRow {
   std::optional<std::int64_t> (*known_classes)(const DataConfig&);
   void (*check)(const DataConfig&);
   std::vector<std::string*> (*paths)(DataConfig&);  // of files and folders, some of which may be empty
+  bool is_encoded;                                  // whether its images are stored encoded
   std::unique_ptr<const Dataset> (*open)(const DataConfig&, const Preprocessing&, RandomKey seed);
+};
+
+/// Whether the configuration of a data set names files, in which its images are stored encoded.
+template <class Config>
+concept ReadsFiles = requires(Config config) {
+  config.paths();
 };
 
 /// The row of a data set whose configuration is a member of DataConfig with its own `describe`, `image`,
@@ -63,11 +71,12 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
               },
           .paths =
               [](DataConfig& config) {
-                if constexpr (requires { (config.*member).paths(); })
+                if constexpr (ReadsFiles<decltype(config.*member)>)
                   return (config.*member).paths();
                 else
                   return std::vector<std::string*>();
               },
+          .is_encoded = ReadsFiles<decltype(std::declval<DataConfig&>().*member)>,
           .open = [](const DataConfig& config, const Preprocessing& preprocessing,
                      RandomKey seed) { return open_data(config.*member, preprocessing, seed); }};
 }
