@@ -4,6 +4,7 @@
 #include <csignal>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -91,11 +92,33 @@ std::string continuing(const RunCommand& command) {
   return text + (command.resume == resume_if_possible ? " --resume=auto" : " --resume");
 }
 
-/// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
-int run_command(const RunCommand& command, const Console& console, Job* job) {
+/// The versions of what the study computes with: of the backends' libraries, of what connects the processes of a job,
+/// and of the transports that its variants name.
+std::vector<std::pair<std::string, std::string>> versions_of(const Study<Experiment>& study, const Job* job) {
+  std::vector<std::pair<std::string, std::string>> versions = backend_versions();
+  if (job != nullptr) versions.emplace_back("processes", job->name());
+  for (const TransportType& transport : transport_types())
+    if (transport.version != nullptr &&
+        std::any_of(study.variants.begin(), study.variants.end(),
+                    [&](const StudyVariant& member) { return member.root.transport == transport.name; }))
+      versions.emplace_back(transport.name, transport.version().value_or(""));
+  return versions;
+}
+
+/// Says how an interrupted run is continued.
+void print_continuation(const RunCommand& command, const StudyVariant& interrupted, const Console& console) {
+  console.err << (interrupted.root.train.save ? "to continue: " + continuing(command)
+                                              : "nothing is saved: train.save is false")
+              << "\n";
+}
+
+std::filesystem::path results_path(const RunCommand& command, const Study<Experiment>& study) {
+  return command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
+}
+
+/// Reads the study and checks, on all processes together, that it can run. Rank 0's process gets the results folder.
+Study<Experiment> prepare(const RunCommand& command, Job* job, std::optional<ResultsFolder>& folder) {
   Study<Experiment> study;
-  std::filesystem::path path;
-  std::optional<ResultsFolder> folder;  // rank 0's
   // All processes use one type, whatever their machines are.
   const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
@@ -112,24 +135,26 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     check_devices_available(study, job);
     // The resolved value is written, because the number of cores of a different machine would give different bits.
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
-    path = command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
     if (job != nullptr && job->rank() > 0) return;
+    const std::filesystem::path path = results_path(command, study);
     check_earlier_run(command, path);
     folder.emplace(path, effective_json(study), command.resumes());
   });
+  return study;
+}
+
+/// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
+int run_command(const RunCommand& command, const Console& console, Job* job) {
+  std::optional<ResultsFolder> folder;  // rank 0's
+  Study<Experiment> study = prepare(command, job, folder);
+  const std::filesystem::path path = results_path(command, study);
   if (folder) print_warnings(study, console);
   Progress progress(console.err, console.terminal);
   InterruptionSignals signals(interrupting_signals(study), folder.has_value());
   StageProfiles profiles;
   RunResult run;
   run.name = study.name;
-  run.versions = backend_versions();
-  if (job != nullptr) run.versions.emplace_back("processes", job->name());
-  for (const TransportType& transport : transport_types())
-    if (transport.version != nullptr &&
-        std::any_of(study.variants.begin(), study.variants.end(),
-                    [&](const StudyVariant& member) { return member.root.transport == transport.name; }))
-      run.versions.emplace_back(transport.name, transport.version().value_or(""));
+  run.versions = versions_of(study, job);
   for (StudyVariant& member : study.variants) {
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {}, {}\n", study.name, member.name, run.variants.size() + 1,
@@ -160,9 +185,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   if (folder) folder->finish(run);
   console.err << fmt::format("results: {}\n", path.string());
   if (run.variants.back().status == VariantResult::Status::interrupted)
-    console.err << (study.variants[run.variants.size() - 1].root.train.save ? "to continue: " + continuing(command)
-                                                                            : "nothing is saved: train.save is false")
-                << "\n";
+    print_continuation(command, study.variants[run.variants.size() - 1], console);
   return print_results(run, command.json, console);
 }
 
