@@ -10,8 +10,8 @@
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
 #include "framework/ops/reduction.h"
-#include "tests/support/gradcheck.h"
-#include "tests/support/leaves.h"
+#include "tests/support/autograd/gradcheck.h"
+#include "tests/support/autograd/leaves.h"
 #include "tests/support/transports.h"
 
 namespace heddle::test::recompute_test {

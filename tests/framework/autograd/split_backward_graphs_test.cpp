@@ -9,7 +9,7 @@
 #include "parallel/communicator/collective_ops.h"
 #include "parallel/placement/flat_shard.h"
 #include "parallel/placement/gathered_weights.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/autograd/random_graph.h"
 #include "tests/support/transports.h"
 
 namespace heddle::test {

@@ -13,7 +13,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
-#include "tests/support/leaves.h"
+#include "tests/support/autograd/leaves.h"
 #include "tests/support/operation_cases.h"
 
 namespace heddle::test {

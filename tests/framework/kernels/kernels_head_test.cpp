@@ -8,7 +8,7 @@
 
 #include "framework/scalars/scalar.h"
 #include "tests/support/devices.h"
-#include "tests/support/gradcheck.h"
+#include "tests/support/difference.h"
 
 namespace heddle::test::kernels_head_test {
 namespace {
@@ -102,7 +102,7 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
         Tensor loss = Tensor::empty(device, {batch}, dtype);
         head.margin_loss(row_max, tensor(device, {batch}, sum), tensor(device, {batch}, target, dtype), log_sums, loss);
         const double tolerance = dtype == DType::f64 ? 1e-12 : 1e-5;
-        CHECK(relative_difference(loss.to_doubles(), expected.loss) < tolerance);
+        CHECK(difference(loss.to_doubles(), expected.loss) < tolerance);
         // The second half of the rows counts for other numbers of samples.
         const std::vector<double> weights{1, 1, 0.5, 0, 3};
         const LossFactors factors{.mean_factor = 0.25, .row_weights = tensor(device, {batch}, weights, dtype)};
@@ -116,7 +116,7 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
           for (std::int64_t row = 0; row < batch; ++row)
             for (std::int64_t j = 0; j < shard.logits.shape()[1]; ++j)
               part.push_back(0.5 * gradient_at(row, shard.begin + j));
-          CHECK(relative_difference(shard.logits.to_doubles(), part) < tolerance);
+          CHECK(difference(shard.logits.to_doubles(), part) < tolerance);
           if (has_negative_map(margin)) continue;
           // The same from the products, with one row per class, and by the cosine.
           const std::int64_t width = shard.logits.shape()[1];
@@ -129,7 +129,7 @@ TEST_CASE("Head kernels over uneven class shards give the margin softmax's loss 
             }
           Tensor products = tensor(device, {width, batch}, by_class, dtype);
           head.gradient_by_class({margin}, shard.columns, log_sums, factors, products);
-          CHECK(relative_difference(products.to_doubles(), part) < tolerance);
+          CHECK(difference(products.to_doubles(), part) < tolerance);
         }
       }
 }

@@ -15,7 +15,4 @@ struct GradientError {
 };
 GradientError gradient_error(const OperationCase& operation, Device& device);
 
-/// max |a - b| / max |b|, or max |a| if b is all zero; infinite if the sizes differ.
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
-
 }  // namespace heddle::test

@@ -1,4 +1,4 @@
-#include "tests/support/gradcheck.h"
+#include "tests/support/autograd/gradcheck.h"
 
 #include <algorithm>
 #include <cmath>
@@ -59,18 +59,6 @@ GradientError gradient_error(const OperationCase& operation, Device& device) {
     }
   }
   return error;
-}
-
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
-  double difference = 0;
-  double scale = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) != std::isnan(b[i])) return std::numeric_limits<double>::infinity();
-    difference = std::max(difference, std::abs(a[i] - b[i]));
-    scale = std::max(scale, std::abs(b[i]));
-  }
-  return scale == 0 ? difference : difference / scale;
 }
 
 }  // namespace heddle::test
