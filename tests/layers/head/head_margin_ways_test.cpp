@@ -12,7 +12,9 @@ namespace heddle {
 namespace {
 
 using test::check_alike;
+using test::check_every_way;
 using test::every_way;
+using test::fits;
 using test::Learned;
 using test::train;
 using test::Training;
@@ -52,30 +54,13 @@ Training training_of(const Case& margin, std::int64_t classes) {
   return t;
 }
 
-bool goes(const Case& margin, const Way& way) {
-  return !way.stash || margin.config.sub_centres == 1;
-}
-
 }  // namespace
 
 TEST_CASE("every margin trains alike wherever the logits are and however many ranks") {
-  for (const Case& margin : every_margin())
-    for (const DType dtype : {DType::f64, DType::f32}) {
-      CAPTURE(margin.name);
-      Training t = training_of(margin, 11);
-      t.dtype = dtype;
-      const Learned reference = train(t, 1);
-      for (const Way& way : every_way)
-        for (const int ranks : {1, 2, 3}) {
-          if (!goes(margin, way)) continue;
-          CAPTURE(static_cast<int>(way.logits));
-          CAPTURE(way.stash);
-          CAPTURE(ranks);
-          t.config.logits = way.logits;
-          t.config.stash = way.stash;
-          check_alike(train(t, ranks), reference, dtype == DType::f64 ? 1e-12 : 2e-5);
-        }
-    }
+  for (const Case& margin : every_margin()) {
+    CAPTURE(margin.name);
+    check_every_way(training_of(margin, 11), {1, 2, 3});
+  }
 }
 
 TEST_CASE("micro-batches change no margin: running statistics are those of the steps before") {
@@ -99,7 +84,7 @@ TEST_CASE("running statistics and margins go with sampled classes, on any number
     const Learned reference = train(t, 1);
     for (const Way& way : {Way{Logits::sharded}, Way{Logits::fused}, Way{Logits::fused, true}})
       for (const int ranks : {1, 2, 3}) {
-        if (!goes(margin, way)) continue;
+        if (!fits(margin.config, way)) continue;
         t.config.logits = way.logits;
         t.config.stash = way.stash;
         check_alike(train(t, ranks), reference, 1e-12);
@@ -110,7 +95,7 @@ TEST_CASE("running statistics and margins go with sampled classes, on any number
 TEST_CASE("plan holds and sends what a run does, for every margin") {
   for (const Case& margin : every_margin())
     for (const Way& way : every_way) {
-      if (!goes(margin, way)) continue;
+      if (!fits(margin.config, way)) continue;
       CAPTURE(margin.name);
       CAPTURE(static_cast<int>(way.logits));
       Training t = training_of(margin, 50);

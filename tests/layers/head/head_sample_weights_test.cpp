@@ -31,10 +31,6 @@ std::vector<Case> every_margin() {
   };
 }
 
-bool goes(const Case& margin, const Way& way) {
-  return !way.stash || margin.config.sub_centres == 1;
-}
-
 Training training_of(const Case& margin, std::int64_t classes) {
   Training t;
   t.config = margin.config;
@@ -117,23 +113,10 @@ TEST_CASE("weights of 1 change no bit") {
 }
 
 TEST_CASE("every margin trains weighted samples alike wherever the logits are and however many ranks") {
-  for (const Case& margin : every_margin())
-    for (const DType dtype : {DType::f64, DType::f32}) {
-      CAPTURE(margin.name);
-      Training t = training_of(margin, 11);
-      t.dtype = dtype;
-      const Learned reference = train(t, 1);
-      for (const Way& way : every_way)
-        for (const int ranks : {2, 3}) {
-          if (!goes(margin, way)) continue;
-          CAPTURE(static_cast<int>(way.logits));
-          CAPTURE(way.stash);
-          CAPTURE(ranks);
-          t.config.logits = way.logits;
-          t.config.stash = way.stash;
-          check_alike(train(t, ranks), reference, dtype == DType::f64 ? 1e-12 : 2e-5);
-        }
-    }
+  for (const Case& margin : every_margin()) {
+    CAPTURE(margin.name);
+    check_every_way(training_of(margin, 11), {2, 3});
+  }
 }
 
 TEST_CASE("weighted samples go with sampled classes, replicated heads and copies") {
@@ -161,7 +144,7 @@ TEST_CASE("weighted samples go with sampled classes, replicated heads and copies
 TEST_CASE("plan holds and sends what a run with weights does, which sends nothing more than one without") {
   for (const Case& margin : every_margin())
     for (const Way& way : every_way) {
-      if (!goes(margin, way)) continue;
+      if (!fits(margin.config, way)) continue;
       CAPTURE(margin.name);
       CAPTURE(static_cast<int>(way.logits));
       Training t = training_of(margin, 50);

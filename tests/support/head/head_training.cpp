@@ -125,6 +125,29 @@ void check_alike(const Learned& a, const Learned& b, double tolerance) {
   CHECK(difference(a.biases, b.biases) < tolerance);
 }
 
+bool fits(const HeadConfig& config, const Way& way) {
+  return !way.stash || config.sub_centres == 1;
+}
+
+void check_every_way(Training t, std::initializer_list<int> ranks) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    t.dtype = dtype;
+    t.config.logits = Logits::sharded;
+    t.config.stash = false;
+    const Learned reference = train(t, 1);
+    for (const Way& way : every_way)
+      for (const int count : ranks) {
+        if (!fits(t.config, way)) continue;
+        CAPTURE(static_cast<int>(way.logits));
+        CAPTURE(way.stash);
+        CAPTURE(count);
+        t.config.logits = way.logits;
+        t.config.stash = way.stash;
+        check_alike(train(t, count), reference, dtype == DType::f64 ? 1e-12 : 2e-5);
+      }
+  }
+}
+
 Training some_training(std::int64_t classes) {
   Training t;
   t.config.classes = classes;

@@ -8,6 +8,7 @@
 
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/run.h"
+#include "tests/support/mlp_experiment.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/results/losses.h"
 #include "tests/support/scratch.h"
@@ -17,23 +18,6 @@ namespace heddle::test {
 namespace {
 
 constexpr std::int64_t all_steps = 6;
-
-Experiment small_experiment(const MeshConfig& mesh) {
-  Experiment experiment;
-  experiment.name = "small";
-  experiment.threads = 1;
-  experiment.mesh = mesh;
-  experiment.pipeline.schedule = "gpipe";
-  experiment.data.synthetic_identities.identities = 6;
-  experiment.data.synthetic_identities.image = {1, 8, 8};
-  experiment.model.type = ModelType::mlp;
-  experiment.head.classes = 6;
-  experiment.evaluate = false;
-  experiment.train.batch = 8;
-  experiment.train.micro_batches = mesh.pp;
-  experiment.train.steps = all_steps;
-  return experiment;
-}
 
 /// Asks for the end while step `at` is reported, which all ranks notice in the step behind it.
 struct Asking : RunObserver {
@@ -55,7 +39,7 @@ TEST_CASE("an interrupted run ends after a step with a checkpoint, and resumes t
     CAPTURE(mesh.dp);
     CAPTURE(mesh.pp);
     const Scratch folder;
-    const Experiment experiment = small_experiment(mesh);
+    const Experiment experiment = mlp_experiment(mesh, all_steps);
     const std::vector<double> whole = losses_in(run_variant(experiment, "small"));
     Interruption interruption;
     Asking asking(interruption, 1);
@@ -82,7 +66,7 @@ TEST_CASE("an interrupted run ends after a step with a checkpoint, and resumes t
 TEST_CASE("all processes of a job end after the same step when one of them is interrupted") {
   for (const Connection connection : {Connection::memory, Connection::sockets}) {
     const Scratch folder;
-    Experiment experiment = small_experiment({.dp = 2});
+    Experiment experiment = mlp_experiment({.dp = 2}, all_steps);
     experiment.transport = "processes";
     std::array<VariantResult, 2> results;
     in_processes(
@@ -105,7 +89,7 @@ TEST_CASE("all processes of a job end after the same step when one of them is in
 TEST_CASE("an interruption in the last step or without training ends a run, too") {
   Interruption interruption;
   Asking asking(interruption, 1);
-  Experiment experiment = small_experiment({.dp = 2});
+  Experiment experiment = mlp_experiment({.dp = 2}, all_steps);
   experiment.train.forward_only = true;
   const VariantResult forward = run_variant(experiment, "small", {.interruption = &interruption, .observer = &asking});
   CHECK(forward.status == VariantResult::Status::interrupted);
@@ -128,7 +112,7 @@ TEST_CASE("a run with virtual time is not interrupted") {
   Interruption interruption;
   interruption.signal = SIGINT;
   Asking asking(interruption, 0);
-  Experiment experiment = small_experiment({.dp = 2});
+  Experiment experiment = mlp_experiment({.dp = 2}, all_steps);
   experiment.clock = ClockType::virtual_time;
   const VariantResult result = run_variant(experiment, "small", {.interruption = &interruption, .observer = &asking});
   CHECK(result.status == VariantResult::Status::ok);

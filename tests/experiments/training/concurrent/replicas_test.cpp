@@ -12,27 +12,13 @@
 #include "framework/error.h"
 #include "parallel/world.h"
 #include "tests/support/message.h"
+#include "tests/support/mlp_experiment.h"
 
 namespace heddle::test {
 
 namespace {
 
-Experiment replicated(const MeshConfig& mesh) {
-  Experiment experiment;
-  experiment.name = "small";
-  experiment.threads = 1;
-  experiment.mesh = mesh;
-  experiment.pipeline.schedule = "gpipe";
-  experiment.data.synthetic_identities.identities = 6;
-  experiment.data.synthetic_identities.image = {1, 8, 8};
-  experiment.model.type = ModelType::mlp;
-  experiment.head.classes = 6;
-  experiment.evaluate = false;
-  experiment.train.batch = 8;
-  experiment.train.micro_batches = mesh.pp;
-  experiment.train.steps = 3;
-  return experiment;
-}
+constexpr std::int64_t replica_steps = 3;
 
 /// Trains one step, flips the lowest bit of the first element of a tensor on a rank, and compares.
 void flip_and_compare(const Experiment& experiment, int faulty, const std::string& name) {
@@ -63,7 +49,7 @@ TEST_CASE("replicas of every layout are equal after each step") {
   for (const MeshConfig& mesh :
        {MeshConfig{}, MeshConfig{.dp = 3}, MeshConfig{.dp = 2, .pp = 2}, MeshConfig{.dp = 2, .tp = 2}}) {
     CAPTURE(mesh.dp);
-    Experiment experiment = replicated(mesh);
+    Experiment experiment = mlp_experiment(mesh, replica_steps);
     experiment.train.check_replicas = 1;
     CHECK(run_variant(experiment, "small").status == VariantResult::Status::ok);
     experiment.train.shard = ShardedState::optimizer;
@@ -72,14 +58,17 @@ TEST_CASE("replicas of every layout are equal after each step") {
 }
 
 TEST_CASE("a flipped bit is found, with the tensor and the ranks") {
-  flip_and_compare(replicated({.dp = 3}), -1, "layers.0.weight");
-  CHECK(message_of<RankFailed>([] { flip_and_compare(replicated({.dp = 3}), 1, "layers.0.weight"); }) ==
-        "step 7: layers.0.weight on rank 1 differs from its replicas: the memory or the device there is faulty");
+  flip_and_compare(mlp_experiment({.dp = 3}, replica_steps), -1, "layers.0.weight");
+  CHECK(message_of<RankFailed>([] {
+          flip_and_compare(mlp_experiment({.dp = 3}, replica_steps), 1, "layers.0.weight");
+        }) == "step 7: layers.0.weight on rank 1 differs from its replicas: the memory or the device there is faulty");
   CHECK(
-      message_of<RankFailed>([] { flip_and_compare(replicated({.dp = 2}), 0, "layers.0.weight"); }) ==
+      message_of<RankFailed>(
+          [] { flip_and_compare(mlp_experiment({.dp = 2}, replica_steps), 0, "layers.0.weight"); }) ==
       "step 7: layers.0.weight differs between its replicas on ranks 0, 1: the memory or the device of one of them is "
       "faulty");
-  CHECK(message_of<RankFailed>([] { flip_and_compare(replicated({.dp = 2, .pp = 2}), 3, "fc.weight"); }) ==
+  CHECK(message_of<RankFailed>(
+            [] { flip_and_compare(mlp_experiment({.dp = 2, .pp = 2}, replica_steps), 3, "fc.weight"); }) ==
         "step 7: fc.weight differs between its replicas on ranks 1, 3: the memory or the device of one of them is "
         "faulty");
 }
