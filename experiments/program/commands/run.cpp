@@ -117,7 +117,7 @@ std::filesystem::path results_path(const RunCommand& command, const Study<Experi
 }
 
 /// Reads the study and checks, on all processes together, that it can run. Rank 0's process gets the results folder.
-Study<Experiment> prepare(const RunCommand& command, Job* job, std::optional<ResultsFolder>& folder) {
+Study<Experiment> prepare_study(const RunCommand& command, Job* job, std::optional<ResultsFolder>& folder) {
   Study<Experiment> study;
   // All processes use one type, whatever their machines are.
   const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
@@ -146,7 +146,7 @@ Study<Experiment> prepare(const RunCommand& command, Job* job, std::optional<Res
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
 int run_command(const RunCommand& command, const Console& console, Job* job) {
   std::optional<ResultsFolder> folder;  // rank 0's
-  Study<Experiment> study = prepare(command, job, folder);
+  Study<Experiment> study = prepare_study(command, job, folder);
   const std::filesystem::path path = results_path(command, study);
   if (folder) print_warnings(study, console);
   Progress progress(console.err, console.terminal);
