@@ -23,6 +23,11 @@ rule "an include points against the arrows between the parts of the code" "$(tes
 rule "headers include each other" "$(tests/style/includes.py cycles)"
 rule "a name is private to several files of a library, which a unity build may compile as one" "$(
   for library in "${libraries[@]}" experiments/*/ tests; do tests/style/private_names.py "$library"; done)"
+rule "a private header of a backend is included elsewhere" "$(  # tests may
+  for backend in cpu cuda plan; do
+    files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v "^framework/backends/$backend/" |
+      search "#include \"framework/backends/$backend/"
+  done)"
 rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' "${all[@]}" | search '#include "\.')"
 rule "a file is longer than 400 lines" "$(
   files '\.(h|cpp|cu|cuh|sh|py|html)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l |
