@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct DataSetRow {
   void (*check)(const DataConfig&);
   std::vector<std::string*> (*paths)(DataConfig&);  // of files and folders, some of which may be empty
   bool is_encoded;                                  // whether its images are stored encoded
+  OnBroken (*on_broken)(const DataConfig&);         // what happens where an encoded image is broken
+  FileSet (*files)(const DataConfig&);              // null unless each image is a file of its own
   std::unique_ptr<const Dataset> (*open)(const DataConfig&, const Preprocessing&, RandomKey seed);
 };
 
@@ -55,11 +58,20 @@ concept ReadsFiles = requires(Config config) {
   config.paths();
 };
 
+/// Whether each image of the data set is a file of its own.
+template <class Config>
+concept ListsFiles = requires(const Config config) {
+  list_files(config);
+};
+
 /// The row of a data set whose configuration is a member of DataConfig with its own `describe`, `image`,
-/// `known_classes` and `open_data`; with a `check`, if some of its keys must agree, and with `paths`, if it reads
-/// files.
+/// `known_classes` and `open_data`; with a `check`, if some of its keys must agree; with `paths` and `on_broken`, if it
+/// reads files; and with `list_files`, if each image is a file of its own.
 template <auto member>
 constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
+  using Config = std::remove_cvref_t<decltype(std::declval<DataConfig&>().*member)>;
+  FileSet (*files)(const DataConfig&) = nullptr;
+  if constexpr (ListsFiles<Config>) files = [](const DataConfig& config) { return list_files(config.*member); };
   return {.name = name,
           .help = help,
           .describe = [](Describer& d, DataConfig& config) { describe(d, config.*member); },
@@ -71,12 +83,20 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
               },
           .paths =
               [](DataConfig& config) {
-                if constexpr (ReadsFiles<decltype(config.*member)>)
+                if constexpr (ReadsFiles<Config>)
                   return (config.*member).paths();
                 else
                   return std::vector<std::string*>();
               },
-          .is_encoded = ReadsFiles<decltype(std::declval<DataConfig&>().*member)>,
+          .is_encoded = ReadsFiles<Config>,
+          .on_broken =
+              [](const DataConfig& config) {
+                if constexpr (ReadsFiles<Config>)
+                  return (config.*member).on_broken;
+                else
+                  return OnBroken::stop;
+              },
+          .files = files,
           .open = [](const DataConfig& config, const Preprocessing& preprocessing,
                      RandomKey seed) { return open_data(config.*member, preprocessing, seed); }};
 }

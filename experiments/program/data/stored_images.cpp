@@ -133,16 +133,10 @@ StoredData stored_experiment(const StoredInput& input) {
     data.preprocessing = preprocessing_of(config);
     return data;
   };
-  switch (config.type) {
-    case DataType::image_folder:
-      return with(stored_files(list_files(config.image_folder)), config.image_folder.on_broken);
-    case DataType::image_list:
-      return with(stored_files(list_files(config.image_list)), config.image_list.on_broken);
-    case DataType::recordio:
-      return with(stored_records(config.recordio.train, config.recordio.test), config.recordio.on_broken);
-    case DataType::synthetic_identities:
-      break;
-  }
+  const DataSetRow& row = data_sets[config.type];
+  if (row.files != nullptr) return with(stored_files(row.files(config)), row.on_broken(config));
+  if (config.type == DataType::recordio)
+    return with(stored_records(config.recordio.train, config.recordio.test), row.on_broken(config));
   fail<InputError>("{}: data.type: expected image_folder, image_list or recordio: {} has no files", input.path.string(),
                    data_sets[config.type].name);
 }
