@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <fstream>
 
 #include <doctest/doctest.h>
 
@@ -27,7 +28,7 @@ Inputs wanted_inputs(const std::string& range) {
 
 std::string mutated(std::string bytes, std::string_view inserted, RandomStream& draws) {
   constexpr std::array<char, 4> extremes{'\0', '\x7f', '\x80', '\xff'};
-  for (std::uint64_t edits = 1 + draws.below(4); edits > 0 && !bytes.empty(); --edits) {
+  for (std::uint64_t edits = 1 + draws.below(2) * draws.below(4); edits > 0 && !bytes.empty(); --edits) {
     const std::size_t at = draws.below(bytes.size());
     switch (draws.below(16)) {
       case 0:
@@ -62,6 +63,11 @@ std::string mutated(std::string bytes, std::string_view inserted, RandomStream& 
   return bytes;
 }
 
+void rewrite(const std::filesystem::path& path, std::string_view bytes) {
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
 void check_mutations(std::uint64_t inputs, double least_refused, const std::string& prefix, const MutatedReader& read) {
   const char* const wanted = std::getenv("HEDDLE_TEST_MUTATIONS");
   const Inputs numbers = wanted != nullptr ? wanted_inputs(wanted) : Inputs{0, inputs};
@@ -78,7 +84,8 @@ void check_mutations(std::uint64_t inputs, double least_refused, const std::stri
   const std::uint64_t tried = numbers.to - numbers.from;
   CHECK(refused < tried);
   CHECK(static_cast<double>(refused) >= least_refused * static_cast<double>(tried));
-  if (wanted != nullptr) MESSAGE("inputs " << wanted << ": " << refused << " refused, " << tried - refused << " read");
+  if (wanted != nullptr)
+    MESSAGE("inputs " << std::string(wanted) << ": " << refused << " refused, " << tried - refused << " read");
 }
 
 }  // namespace heddle

@@ -26,9 +26,10 @@ TEST_CASE("config: mutated experiments, studies and settings are read or refused
     "data": {"type": "image_folder", "path": "p", "image": [1, 56, 64]},
     "layers": [{"type": "linear", "units": 7}, {"type": "residual", "layers": [{"type": "dropout", "rate": 0.25}]}],
     "train": {"batch": 3.2e1, "shuffle": false, "clip": null, "optimizer": {"type": "adamw", "betas": [0, 1e-1]}}})";
-  const std::string study = R"({"name": "base", "data": {"type": "synthetic"}, "layers": [{"type": "linear"}],
+  const std::string study =
+      R"({"name": "base", "seed": 3, "data": {"type": "synthetic"}, "layers": [{"type": "linear"}],
     "train": {"optimizer": {"lr": 1}},
-    "variants": [{"name": "a", "patch": {"data": null, "train": {"optimizer": {"type": "adamw", "lr": 2}}}},
+    "variants": [{"name": "a", "patch": {"seed": null, "train": {"optimizer": {"type": "adamw", "lr": 2}}}},
                  {"name": "b", "patch": {"layers": [{"type": "residual", "layers": [{"type": "linear"}]}]}}]})";
   const std::string set = "layers.0.type=\"dropout\"";
   const std::string inserted = "{}[]\",:0123456789.eE+-\\ntfu\"/= \0\x80\xff"s;

@@ -1,4 +1,3 @@
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ const std::string inserted = "\t\n 0129,\"\r.#\0\xef\xbb\xbf\xff"s;
 class OneList {
  public:
   std::string write(const std::string& text) const {
-    std::ofstream(path(), std::ios::binary | std::ios::trunc) << text;
+    rewrite(path(), text);
     return path();
   }
   std::string path() const { return (folder_ / "list.txt").string(); }

@@ -1,6 +1,5 @@
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -39,7 +38,7 @@ TEST_CASE("safetensors: mutated files are read or refused with their name") {
       std::memcpy(text.data(), &length, sizeof length);
       text.replace(8, whole.size() - 8 - data, header);
     }
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    rewrite(path, text);
     const SafetensorsReader reader(path);
     for (std::size_t i = 0; i < reader.entries().size(); ++i) {
       std::vector<std::byte> bytes(reader.entries()[i].bytes());

@@ -25,6 +25,10 @@ RecordFiles files_of(const std::vector<KeyedPayload>& records) {
   return {read_bytes(folder / "a.rec"), read_bytes(folder / "a.idx"), bytes_of("9,112,112\n")};
 }
 
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 std::vector<RecordFiles> whole_files() {
   Bytes split = bytes_of("1234");
   for (int i = 0; i < 3; ++i) append(split, bytes_of_number(record_magic));
@@ -150,12 +154,12 @@ TEST_CASE("recordio: damaged files are read, or refused with their name") {
     Damage damage(draws);
     RecordFiles files = whole[damage.below(whole.size())];
     damage.to(files);
-    write_bytes(folder / "a.rec", files.records);
-    write_bytes(folder / "property", files.property);
+    rewrite(folder / "a.rec", text_of(files.records));
+    rewrite(folder / "property", text_of(files.property));
     if (damage.below(3) == 0)
       fs::remove(folder / "a.idx");
     else
-      write_bytes(folder / "a.idx", files.index);
+      rewrite(folder / "a.idx", text_of(files.index));
     images += read_everything(folder / "a.rec", damage.below(2) == 0 ? leave_out : OnBrokenRecord());
   });
   CHECK(left_out > 200);
