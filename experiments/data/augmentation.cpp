@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 #include <tuple>
 #include <utility>
@@ -23,21 +24,71 @@ struct Warp {
   bool mirrored = false;
 };
 
-template <std::int64_t channels>
-void flip_row(std::int64_t width, float* row) {
-  float* left = row;
-  float* right = row + (width - 1) * channels;
-  for (; left < right; left += channels, right -= channels)
-    for (std::int64_t c = 0; c < channels; ++c) std::swap(left[c], right[c]);
+/// Where pixels come from that keep their size: the column x + dx and the row y + dy of the image or of its mirror
+/// image.
+struct Move {
+  bool mirrored = false;
+  std::int64_t dx = 0;
+  std::int64_t dy = 0;
+};
+
+/// Values x become gain * x + offset.
+struct Tone {
+  float gain = 1;
+  float offset = 0;
+
+  bool changes() const { return gain != 1 || offset != 0; }
+  float of(float value) const { return value * gain + offset; }
+  void apply(std::span<float> values) const {
+    for (float& value : values) value = of(value);
+  }
+};
+
+using Four = float __attribute__((vector_size(16)));
+
+/// Copies a row of colours from right to left with another tone. The fourth element of each vector belongs to the next
+/// pixel: it is overwritten by the next one, so `mirror` has one element more than the row.
+void mirror_row_of_colours(std::int64_t width, const Tone& tone, const float* row, float* mirror) {
+  for (std::int64_t c = 0; c < 3; ++c) mirror[c] = tone.of(row[3 * (width - 1) + c]);
+  for (std::int64_t x = 1; x < width; ++x) {
+    Four pixel;
+    std::memcpy(&pixel, row + 3 * (width - 1 - x), sizeof pixel);
+    pixel = pixel * tone.gain + tone.offset;
+    std::memcpy(mirror + 3 * x, &pixel, sizeof pixel);
+  }
 }
 
-void flip(const ImageShape& shape, float* pixels) {
-  for (std::int64_t y = 0; y < shape.height; ++y) {
-    float* const row = pixels + y * shape.width * shape.channels;
-    if (shape.channels == 3)
-      flip_row<3>(shape.width, row);
+/// Moves an image and changes its tone in one pass, row by row in place, since it does not fit into the fastest cache.
+void move(const ImageShape& shape, const Move& how, const Tone& tone, std::span<float> pixels) {
+  const auto [mirrored, dx, dy] = how;
+  if (!mirrored && dx == 0 && dy == 0) {
+    if (tone.changes()) tone.apply(pixels);
+    return;
+  }
+  thread_local std::vector<float> kept;
+  const std::int64_t channels = shape.channels;
+  const std::int64_t size = shape.width * channels;
+  kept.resize(static_cast<std::size_t>(size) + 1);
+  float* const row = kept.data();
+  // Pixels from `begin` to `end` have one in the image from which they come; the others repeat the border.
+  const std::int64_t begin = std::clamp<std::int64_t>(-dx, 0, shape.width);
+  const std::int64_t end = std::clamp<std::int64_t>(shape.width - dx, begin, shape.width);
+  for (std::int64_t i = 0; i < shape.height; ++i) {
+    const std::int64_t y = dy < 0 ? shape.height - 1 - i : i;  // a row is read before it is overwritten
+    const float* const from =
+        &pixels[static_cast<std::size_t>(std::clamp<std::int64_t>(y + dy, 0, shape.height - 1) * size)];
+    if (mirrored && channels == 3)
+      mirror_row_of_colours(shape.width, tone, from, row);
     else
-      flip_row<1>(shape.width, row);
+      for (std::int64_t k = 0; k < size; ++k) row[k] = tone.of(from[mirrored ? size - 1 - k : k]);
+    float* const to = &pixels[static_cast<std::size_t>(y * size)];
+    const auto fill = [&](std::int64_t first, std::int64_t last, const float* pixel) {
+      for (std::int64_t x = first; x < last; ++x)
+        for (std::int64_t c = 0; c < channels; ++c) to[x * channels + c] = pixel[c];
+    };
+    fill(0, begin, row);
+    if (begin < end) std::copy_n(row + (begin + dx) * channels, (end - begin) * channels, to + begin * channels);
+    fill(end, shape.width, row + (shape.width - 1) * channels);
   }
 }
 
@@ -46,23 +97,6 @@ std::span<const float> kept_copy(std::span<const float> pixels) {
   thread_local std::vector<float> copy;
   copy.assign(pixels.begin(), pixels.end());
   return copy;
-}
-
-void shift(const ImageShape& shape, std::int64_t dx, std::int64_t dy, std::span<float> pixels) {
-  const std::span<const float> source = kept_copy(pixels);
-  const std::int64_t channels = shape.channels;
-  // Pixels from `begin` to `end` come from inside the image; the others repeat its border.
-  const std::int64_t begin = std::clamp<std::int64_t>(-dx, 0, shape.width);
-  const std::int64_t end = std::clamp<std::int64_t>(shape.width - dx, begin, shape.width);
-  for (std::int64_t y = 0; y < shape.height; ++y) {
-    const float* const from = &source[static_cast<std::size_t>(std::clamp<std::int64_t>(y + dy, 0, shape.height - 1) *
-                                                               shape.width * channels)];
-    float* const to = &pixels[static_cast<std::size_t>(y * shape.width * channels)];
-    for (std::int64_t x = 0; x < begin; ++x) std::copy_n(from, channels, to + x * channels);
-    if (begin < end) std::copy_n(from + (begin + dx) * channels, (end - begin) * channels, to + begin * channels);
-    for (std::int64_t x = end; x < shape.width; ++x)
-      std::copy_n(from + (shape.width - 1) * channels, channels, to + x * channels);
-  }
 }
 
 void warp(const ImageShape& shape, const Warp& w, std::span<float> pixels) {
@@ -234,6 +268,7 @@ void augment(const AugmentationConfig& config, const ImageShape& shape, RandomSt
   const double area_draw = draws.uniform();
   const double ratio_draw = draws.uniform();
 
+  const Tone tone{.gain = static_cast<float>(contrast), .offset = static_cast<float>(2 * brightness)};
   if (angle != 0 || scale != 1 || config.crop > 0) {
     const double enlarged = scale * (1 + config.crop);
     const double room = config.crop / (1 + config.crop) / 2;
@@ -245,14 +280,9 @@ void augment(const AugmentationConfig& config, const ImageShape& shape, RandomSt
           .move_y = static_cast<double>(dy) + crop_y * room * static_cast<double>(shape.height),
           .mirrored = mirrored},
          pixels);
+    if (tone.changes()) tone.apply(pixels);
   } else {
-    if (mirrored) flip(shape, pixels.data());
-    if (dx != 0 || dy != 0) shift(shape, dx, dy, pixels);
-  }
-  if (brightness != 0 || contrast != 1) {
-    const auto gain = static_cast<float>(contrast);
-    const auto offset = static_cast<float>(2 * brightness);
-    for (float& pixel : pixels) pixel = pixel * gain + offset;
+    move(shape, {.mirrored = mirrored, .dx = dx, .dy = dy}, tone, pixels);
   }
   if (shape.channels == 3 && (saturation != 1 || turn != 0)) change_chroma(saturation, turn, pixels);
   if (compressed) {
@@ -271,7 +301,8 @@ void augment(const AugmentationConfig& config, const ImageShape& shape, RandomSt
 }
 
 void flip_images(const ImageShape& shape, std::span<float> nhwc) {
-  for (std::size_t at = 0; at < nhwc.size(); at += static_cast<std::size_t>(shape.size())) flip(shape, &nhwc[at]);
+  const auto size = static_cast<std::size_t>(shape.size());
+  for (std::size_t at = 0; at < nhwc.size(); at += size) move(shape, {.mirrored = true}, {}, nhwc.subspan(at, size));
 }
 
 }  // namespace heddle

@@ -30,7 +30,7 @@ def parse_metrics(text):
     lines = text.splitlines()
     if lines and not text.endswith("\n"):
         lines.pop()
-    return pd.DataFrame([json.loads(line) for line in lines], columns=["variant", "step", "loss", "losses", "seconds"])
+    return pd.DataFrame([json.loads(line) for line in lines], columns=["variant", "step", "loss", "losses", "seconds", "accuracy"])
 
 
 def parse_memory(text):

@@ -38,3 +38,25 @@ if verified:
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
     plt.show()
+
+    evaluated = pd.DataFrame(
+        [
+            (line.variant, name, line.step, accuracy)
+            for line in metrics.itertuples()
+            if isinstance(line.accuracy, dict)
+            for name, accuracy in line.accuracy.items()
+        ],
+        columns=["variant", "set", "step", "accuracy"],
+    )
+    if evaluated["step"].nunique() > 1:
+        figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+        for (variant, name), points in evaluated.groupby(["variant", "set"], sort=False):
+            color = f"C{names.index(variant)}" if variant in names else "C0"
+            axis.plot(points["step"], 100 * points["accuracy"], marker="o", markersize=3, color=color,
+                      linestyle=styles.get(name, "-"), label=f"{plain(variant)}, {plain(name)}")
+        axis.set_title("Accuracy during training")
+        axis.set_xlabel("step")
+        axis.set_ylabel("accuracy (%)")
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+        plt.show()

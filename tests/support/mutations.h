@@ -1,6 +1,10 @@
-// Files with errors, for readers of untrusted input.
+// Input with errors, for readers of untrusted files. A test suite tries a few thousand inputs of each kind. The
+// variable HEDDLE_TEST_MUTATIONS=FROM-TO asks for other ones by their numbers, 0-1000000 for the first million.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -8,27 +12,19 @@
 
 namespace heddle {
 
-/// The text after one to four edits: a byte is changed, some are removed, repeated elsewhere, or one of `inserted`
-/// comes in.
-inline std::string mutated(std::string text, std::string_view inserted, RandomStream& draws) {
-  for (std::uint64_t edits = 1 + draws.below(4); edits > 0 && !text.empty(); --edits) {
-    const std::size_t at = draws.below(text.size());
-    switch (draws.below(4)) {
-      case 0:
-        text[at] = static_cast<char>(draws.below(256));
-        break;
-      case 1:
-        text.erase(at, 1 + draws.below(16));
-        break;
-      case 2:
-        text.insert(at, text.substr(draws.below(text.size()), draws.below(24)));
-        break;
-      default:
-        text.insert(at, 1, inserted[draws.below(inserted.size())]);
-        break;
-    }
-  }
-  return text;
-}
+/// The bytes after one to four edits: one is changed, some are removed, repeated elsewhere, or made as large or as
+/// small as a number can be, one of `inserted` comes in, or the rest is cut off.
+std::string mutated(std::string bytes, std::string_view inserted, RandomStream& draws);
+
+/// Writes a file in place of the old one, which is removed first: ext4 waits for the disk when a file is truncated and
+/// written again.
+void rewrite(const std::filesystem::path& path, std::string_view bytes);
+
+/// Reads mutated input. It draws all that it needs from the stream, which depends on the number of the input only.
+using MutatedReader = std::function<void(RandomStream&)>;
+
+/// Calls `read` for every input and checks that it returns, or throws an InputError that begins with `prefix`; any
+/// other exception ends the test. Some inputs must be read, and at least `least_refused` of them must not.
+void check_mutations(std::uint64_t inputs, double least_refused, const std::string& prefix, const MutatedReader& read);
 
 }  // namespace heddle

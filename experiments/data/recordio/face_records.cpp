@@ -7,6 +7,7 @@
 
 #include "experiments/data/recordio/image_record.h"
 #include "framework/description/printable.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 
@@ -41,11 +42,21 @@ FaceProperty read_face_property(const std::filesystem::path& path) {
   return {.classes = numbers[0], .height = numbers[1], .width = numbers[2]};
 }
 
-FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord& on_broken)
-    : records_(path),
-      faces_(list_faces(records_, if_present(std::filesystem::path(path).replace_extension(".idx")), on_broken)) {
+FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord& on_broken) : records_(path) {
+  std::int64_t left_out = 0;
+  std::string first;
+  OnBrokenRecord leave_out;
+  if (on_broken)
+    leave_out = [&](const std::string& message) {
+      if (left_out++ == 0) first = message;
+      on_broken(message);
+    };
+  faces_ = list_faces(records_, if_present(std::filesystem::path(path).replace_extension(".idx")), leave_out);
   if (const auto property = if_present(path.parent_path() / "property")) property_ = read_face_property(*property);
-  if (property_) leave_out_strangers(on_broken);
+  if (property_) leave_out_strangers(leave_out);
+  if (size() == 0 && left_out > 0)
+    fail<InputError>("{}: none of {} can be used; the first: {}", path.string(), counted(left_out, "image", "images"),
+                     first);
   if (size() == 0) fail<InputError>("{}: there is no image in it", path.string());
   count_classes();
 }

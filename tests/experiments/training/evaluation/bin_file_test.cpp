@@ -10,7 +10,6 @@
 #include "framework/files/atomic_file.h"
 #include "tests/support/files/source_folder.h"
 #include "tests/support/message.h"
-#include "tests/support/mutations.h"
 #include "tests/support/scratch.h"
 
 using namespace heddle;
@@ -152,30 +151,4 @@ TEST_CASE("a pickle that is not a verification set is refused") {
   // A list that contains itself.
   CHECK(refused_pickle("((lp0\ng0\na(I01\nlt.") == "a.bin, image 0: expected bytes or an array of u1, got a list");
   CHECK(refused_pickle("(lp0\ng0\nag0\na.") == "a.bin, image 0: expected bytes or an array of u1, got a list");
-}
-
-TEST_CASE("mutated verification sets are read or refused") {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(bins()))
-    files.push_back(read_file(entry.path(), 1 << 20));
-  std::sort(files.begin(), files.end());  // a folder has no order
-  const Scratch folder;
-  const std::filesystem::path path = folder / "a.bin";
-  int refusals = 0;
-  constexpr std::uint64_t tries = 4000;
-  for (std::uint64_t i = 0; i < tries; ++i) {
-    RandomStream draws({11}, Purpose::evaluation_pairs, 0, i);
-    const std::string text =
-        mutated(files[draws.below(files.size())], "(]l.tabeRpqhg)NIKMJ0\x80\x93\x94\x85\x86\x87", draws);
-    write_file_atomically(path, text);
-    try {
-      const BinFile file(path);
-      CHECK(file.images() == static_cast<std::int64_t>(2 * file.pairs().size()));
-    } catch (const InputError& error) {
-      ++refusals;
-      CHECK(std::string(error.what()).starts_with(path.string()));
-      CHECK(std::string(error.what()).find('\n') == std::string::npos);
-    }
-  }
-  CHECK(refusals > 1500);
 }

@@ -7,7 +7,6 @@
 
 #include "framework/files/atomic_file.h"
 #include "tests/support/message.h"
-#include "tests/support/mutations.h"
 #include "tests/support/scratch.h"
 
 using namespace heddle;
@@ -123,25 +122,4 @@ TEST_CASE("missing images of pairs are refused with the line, the pair and the f
                     (folder / "A").string()));
   CHECK(message_of<InputError>([&] { (void)find_paired_images(list, folder / "none"); }) ==
         (folder / "none").string() + ": there is no such folder");
-}
-
-TEST_CASE("mutated lists of pairs are read or refused") {
-  const std::string lists[] = {"1\t2\nA\t1\t2\nA\t3\t4\nA\t1\tB\t2\nB\t1\tA\t2\n", "a/1.jpg\tb/2.jpg\t1\nc d\te\t0\n"};
-  const Scratch folder;
-  const std::filesystem::path path = folder / "pairs.txt";
-  int refusals = 0;
-  for (std::uint64_t i = 0; i < 3000; ++i) {
-    RandomStream draws({7}, Purpose::evaluation_pairs, 0, i);
-    const std::string text = mutated(lists[i % 2], "\t\n 019\r", draws);
-    write_file_atomically(path, text);
-    try {
-      const PairFile file = read_pair_file(path);
-      CHECK(!file.pairs.empty());
-    } catch (const InputError& error) {
-      ++refusals;
-      CHECK(std::string(error.what()).starts_with(path.string() + ": "));
-      CHECK(std::string(error.what()).find('\n') == std::string::npos);
-    }
-  }
-  CHECK(refusals > 1000);
 }

@@ -9,7 +9,6 @@
 #include "experiments/training/evaluation/protocol/identification.h"
 #include "framework/files/atomic_file.h"
 #include "tests/support/message.h"
-#include "tests/support/mutations.h"
 #include "tests/support/scratch.h"
 
 using namespace heddle;
@@ -101,29 +100,4 @@ TEST_CASE("a list is read in pieces, and a line without an end is refused") {
   CHECK(endless.next());
   CHECK(message_of<InputError>([&] { (void)endless.next(); }) ==
         files.path("endless.txt") + ": line 2: is longer than 65536 bytes, so this is not a list");
-}
-
-TEST_CASE("mutated lists of templates and of people are read or refused") {
-  const ListFiles files;
-  const std::string templates = "a.png 30 1\nb.png 30 1\nc.png 7 2\n";
-  const std::string people = "a.png\tAnn\nb.png\tBo\n";
-  int refusals = 0;
-  for (std::uint64_t i = 0; i < 2000; ++i) {
-    RandomStream draws({13}, Purpose::evaluation_pairs, 0, i);
-    try {
-      if (i % 2 == 0) {
-        const auto list = files.write("t.txt", mutated(templates, "\t\n 019\r", draws));
-        (void)read_template_set(list, files.write("p.txt", mutated("7 30 1\n30 7 0\n", " \n01x", draws)),
-                                files.folder());
-      } else {
-        const auto list = files.write("t.txt", mutated(people, "\t\n 019\r", draws));
-        (void)read_identification_set(list, list, "", files.folder());
-      }
-    } catch (const InputError& error) {
-      ++refusals;
-      CHECK(std::string(error.what()).starts_with(files.folder().string()));
-      CHECK(std::string(error.what()).find('\n') == std::string::npos);
-    }
-  }
-  CHECK(refusals > 500);
 }
