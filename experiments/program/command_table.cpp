@@ -27,6 +27,7 @@ constexpr std::array commands{
     CommandRow{"run", "train and evaluate every variant of an experiment", add_run, true},
     CommandRow{"eval", "evaluate a checkpoint on sets of pairs, without its training data", add_eval, true},
     CommandRow{"export", "write a checkpoint's model for other programs: ONNX, or a state dict of PyTorch", add_export},
+    CommandRow{"import", "make a safetensors file, which model.weights takes, of a file of torch.save", add_import},
     CommandRow{"embed", "embed images by a checkpoint's model, and write the embeddings to a file", add_embed, true},
     CommandRow{"data", "pack photographs into a .rec, show what data consist of, or check every image", add_data},
     CommandRow{"plan", "memory, traffic and FLOPs of an experiment, without computing", add_plan},
