@@ -13,6 +13,7 @@
 namespace heddle {
 
 struct RunSettings;
+class InitialWeights;
 class RunObserver;
 
 /// Why all ranks of a run have agreed to end it early.
@@ -32,7 +33,8 @@ struct RankTask {
   const RunSettings& settings;
   RunObserver& observer;
   VariantResult& result;
-  std::size_t notes_reported = 0;  ///< of those of the data set
+  const InitialWeights* weights = nullptr;  ///< of a training that begins with them
+  std::size_t notes_reported = 0;           ///< of those of the data set
   EarlyEnd* early_end = nullptr;
 };
 
