@@ -6,13 +6,7 @@
 namespace heddle {
 
 void InferenceTensor::to_torch(std::span<const float> ours, std::span<float> torch) const {
-  const ImageShape size = image.value_or(ImageShape{.channels = 1, .height = 1, .width = 1});
-  const auto channels = static_cast<std::size_t>(size.channels);
-  const auto pixels = static_cast<std::size_t>(size.height * size.width);
-  for (std::size_t row = 0; row < ours.size(); row += channels * pixels)
-    for (std::size_t channel = 0; channel < channels; ++channel)
-      for (std::size_t pixel = 0; pixel < pixels; ++pixel)
-        torch[row + channel * pixels + pixel] = ours[row + pixel * channels + channel];
+  for_each_element(ours.size(), [&](std::size_t i, std::size_t in_torch) { torch[in_torch] = ours[i]; });
 }
 
 InferenceGraph::InferenceGraph(const ModelSpec& model) {
@@ -24,7 +18,9 @@ InferenceGraph::InferenceGraph(const ModelSpec& model) {
       inputs.push_back(values[static_cast<std::size_t>(input)]);
       samples.push_back(model.sample(input));
     }
+    const std::size_t first = tensors_.size();
     values.push_back(application.layer->write(*this, application.name, {inputs, samples}));
+    for (std::size_t i = first; i < tensors_.size(); ++i) tensors_[i].application = values.size() - 2;
   }
   node("embedding", "Identity", {values.back().name});
 }

@@ -24,10 +24,29 @@ struct InferenceTensor {
   Shape shape;                        // in PyTorch
   std::optional<ImageShape> image{};  // of its last elements
   std::optional<Shape> operand{};     // its shape as an operand, if it differs
+  std::size_t application{};          // of the model, to which it belongs
 
+  /// Whether it is a parameter; else it is a statistic.
+  bool is_parameter() const { return !name.ends_with(".running_mean") && !name.ends_with(".running_var"); }
+
+  /// Calls move(index of an element in our order, its index in PyTorch's order) for the first `elements`, which are
+  /// whole images.
+  template <class Move>
+  void for_each_element(std::size_t elements, Move&& move) const;
   /// Reorders elements; both have those of the whole tensor.
   void to_torch(std::span<const float> ours, std::span<float> torch) const;
 };
+
+template <class Move>
+void InferenceTensor::for_each_element(std::size_t elements, Move&& move) const {
+  const ImageShape size = image.value_or(ImageShape{.channels = 1, .height = 1, .width = 1});
+  const auto channels = static_cast<std::size_t>(size.channels);
+  const auto pixels = static_cast<std::size_t>(size.height * size.width);
+  for (std::size_t row = 0; row < elements; row += channels * pixels)
+    for (std::size_t channel = 0; channel < channels; ++channel)
+      for (std::size_t pixel = 0; pixel < pixels; ++pixel)
+        move(row + pixel * channels + channel, row + channel * pixels + pixel);
+}
 
 using InferenceAttribute = std::variant<std::int64_t, float, std::vector<std::int64_t>>;
 

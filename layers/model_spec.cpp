@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "framework/description/nearest.h"
+#include "framework/description/printable.h"
 #include "framework/description/wildcard.h"
 #include "framework/error.h"
+#include "layers/frozen_layer.h"
 
 namespace heddle {
 
@@ -22,6 +25,17 @@ Shape without_samples(const Shape& shape) {
 
 }  // namespace
 
+void check_pattern(const std::string& pattern, std::span<const std::string> names) {
+  if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); })) return;
+  const std::optional<std::string> near = nearest(pattern, names);
+  std::string similar;
+  if (near)
+    similar = fmt::format(": did you mean {}?", in_quotes(*near));
+  else if (!names.empty())
+    similar = fmt::format(": the first one is {}", in_quotes(names.front()));
+  fail<InputError>("no parameter's name matches {}{}", in_quotes(pattern), similar);
+}
+
 ModelSpec::ModelSpec(const Shape& sample) : samples_{sample}, has_gradient_{false} {}
 
 int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> inputs) {
@@ -33,11 +47,42 @@ int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> 
   } catch (const InputError& error) {
     fail<InputError>("model: {}: {}", application.name, error.what());
   }
-  has_gradient_.push_back(!application.layer->parameters().empty() ||
-                          std::any_of(application.inputs.begin(), application.inputs.end(),
-                                      [this](int input) { return has_gradient(input); }));
+  has_gradient_.push_back(is_trained(application));
   applications_.push_back(std::move(application));
   return last_value();
+}
+
+bool ModelSpec::is_trained(const Application& application) const {
+  const std::size_t parameters = application.layer->parameters().size();
+  for (std::size_t i = 0; i < parameters; ++i)
+    if (application.layer->trains(i)) return true;
+  return std::any_of(application.inputs.begin(), application.inputs.end(),
+                     [this](int input) { return has_gradient(input); });
+}
+
+std::vector<std::string> ModelSpec::parameter_names() const {
+  std::vector<std::string> names;
+  for (const InferenceTensor& tensor : InferenceGraph(*this).tensors())
+    if (tensor.is_parameter()) names.push_back(tensor.name);
+  return names;
+}
+
+void ModelSpec::freeze(const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  const std::vector<std::string> all = parameter_names();
+  for (const std::string& pattern : patterns) check_pattern(pattern, all);
+  const auto shared = std::make_shared<const std::vector<std::string>>(patterns);
+  std::vector<std::vector<std::string>> names(applications_.size());
+  for (const InferenceTensor& tensor : InferenceGraph(*this).tensors())
+    if (tensor.is_parameter()) names[tensor.application].push_back(tensor.name);
+  for (std::size_t i = 0; i < applications_.size(); ++i) {
+    LayerSpecPointer& layer = applications_[i].layer;
+    if (names[i].size() != layer->parameters().size())
+      fail("model: {} has {} parameters and {} names", applications_[i].name, layer->parameters().size(),
+           names[i].size());
+    if (!names[i].empty()) layer = frozen_spec(layer, names[i], shared);
+    has_gradient_[i + 1] = is_trained(applications_[i]);
+  }
 }
 
 int ModelSpec::then(std::string name, LayerSpecPointer layer) {

@@ -10,6 +10,9 @@
 
 namespace heddle {
 
+/// InputError if the pattern matches none of the names. It shows one that is similar.
+void check_pattern(const std::string& pattern, std::span<const std::string> names);
+
 /// The placement that the user requests for a layer. The planner chooses what is not set.
 struct PlacementRequest {
   Parallel kind = Parallel::data;
@@ -40,6 +43,10 @@ class ModelSpec {
   /// Recomputes the values of all matching applications in the backward pass.
   void recompute(std::string_view pattern);
   void clear_requests();
+  /// Does not train the parameters whose names match: they get no gradient. InputError if a pattern matches none.
+  void freeze(const std::vector<std::string>& patterns);
+  /// The names of all parameters, in model order.
+  std::vector<std::string> parameter_names() const;
   /// Sets the stage of the layer that makes a value; if empty, it is that of the layer before it.
   void name_stage(int value, std::optional<int> stage) {
     applications_[static_cast<std::size_t>(value) - 1].stage = stage;
@@ -51,7 +58,7 @@ class ModelSpec {
   const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
   /// The same for this number of samples.
   Shape shape(int index, std::int64_t samples) const;
-  /// Whether a value depends on parameters, so that its gradient is wanted.
+  /// Whether a value depends on parameters that are trained, so that its gradient is wanted.
   bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
   /// The number of random streams that building all layers takes.
   std::uint32_t streams() const;
@@ -61,6 +68,8 @@ class ModelSpec {
  private:
   /// The applications whose names match.
   std::vector<Application*> matching(std::string_view pattern);
+  /// Whether the output of an application has a gradient, if its inputs have those that are known.
+  bool is_trained(const Application& application) const;
 
   std::vector<Application> applications_;
   std::vector<Shape> samples_;

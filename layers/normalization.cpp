@@ -41,6 +41,7 @@ class BatchNormSpec final : public LayerSpec {
   std::vector<Shape> parameters() const override {
     return std::vector<Shape>(options_.activation == NormActivation::prelu ? 3 : 2, Shape{options_.channels});
   }
+  bool trains(std::size_t parameter) const override { return parameter > 0 || !options_.fixed_scale; }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
     // Along dp the samples of each rank are a group.
     if (use.axis == Axis::dp && !options_.synchronized && kind != Parallel::data)

@@ -1,5 +1,6 @@
 #include "layers/parameter.h"
 
+#include "framework/description/wildcard.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
@@ -62,14 +63,16 @@ Parameter make_parameter(Construction& construction, std::string name, const Par
   const std::uint32_t stream = construction.next_stream++;
   draw(value, part, {construction.key, Purpose::initial_weights, 0, stream}, initial);
   auto gradient = std::make_shared<Accumulator>(Category::gradients);
-  Variable variable = options.trainable ? Variable::parameter(value, gradient) : Variable(value);
+  const bool is_frozen = construction.frozen != nullptr && matches_any(*construction.frozen, name);
+  const bool trainable = options.trainable && !is_frozen;
+  Variable variable = trainable ? Variable::parameter(value, gradient) : Variable(value);
   return {.name = std::move(name),
           .part = part,
           .value = std::move(value),
           .gradient = std::move(gradient),
           .variable = std::move(variable),
           .is_norm_or_bias = options.is_norm_or_bias,
-          .trainable = options.trainable,
+          .trainable = trainable,
           .stream = stream};
 }
 

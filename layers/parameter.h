@@ -47,6 +47,7 @@ struct Construction {
   RandomKey key;
   Precision precision{};
   std::uint32_t next_stream = 0;
+  const std::vector<std::string>* frozen = nullptr;  // patterns of the parameters that are not trained
 };
 
 struct Initial {

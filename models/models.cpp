@@ -128,6 +128,13 @@ void describe_layout(Describer& d, ModelConfig& config) {
   list(d, "placements", config.placements, between(0, 10000),
        "placements of some layers; the last one that matches a layer decides");
   object(d, "stages", config.stages, "how the layers are divided into pipeline stages");
+  d.field("weights", config.weights,
+          "a safetensors file with the names and layouts of torchvision or InsightFace, as export and import write it, "
+          "that the training starts from; empty: the weights are drawn");
+  d.field(
+      "weights_strict", config.weights_strict,
+      "the file must have every tensor of the model, in its shape, and no others; false: those that fit are loaded, "
+      "and the others are drawn");
 }
 
 }  // namespace

@@ -85,6 +85,8 @@ struct ModelConfig {
   std::vector<LayerConfig> layers{};
   std::vector<PlacementConfig> placements{};
   StagesConfig stages{};
+  std::string weights{};       // a safetensors file that the training starts from
+  bool weights_strict = true;  // it has all tensors of the model, and no others
 };
 
 void describe_model(Describer& d, ModelConfig& config);

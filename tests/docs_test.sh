@@ -39,6 +39,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle embed results/orl_faces PATH/TO/IMAGES --out embeddings.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
   ["./heddle export results/orl_faces --format safetensors --out model"]=$results
+  ["./heddle import backbone.pth --out backbone.safetensors"]="needs a file of PyTorch; tests/experiments/import has some"
   ["./heddle notebook results/exact_or_sampled"]=$results
   ["./heddle notebook results/gpipe_vs_naive"]=$results
   ["./heddle eval results/quickstart/checkpoint/sharded --set 'evaluation.sets=[{\"name\": \"drawn\", \"type\": \"drawn\"}]'"]=$results
@@ -64,6 +65,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/margins.json"]=$long
   ["./heddle run experiments/memory_balance_measured.json"]=$claimed
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data
+  ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces --set model.weights='\"backbone.safetensors\"'"]=$data
   ["./heddle run experiments/orl_faces_head.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
   ["./heddle run experiments/precision.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
   ["./heddle run experiments/quickstart.json"]=$step

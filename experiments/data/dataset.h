@@ -41,6 +41,8 @@ class Dataset {
   /// People with training images have the labels 0 .. classes()-1, in both splits. People who are only tested have the
   /// labels that follow.
   virtual std::int64_t classes() const = 0;
+  /// The names of the people with training images, by label; empty if the data have none.
+  virtual std::vector<std::string> class_names() const { return {}; }
   virtual std::int64_t size(Split split) const = 0;
   virtual std::int64_t label(Split split, std::int64_t index) const = 0;
   /// Whether a training sample has another weight than 1.

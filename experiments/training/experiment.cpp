@@ -68,6 +68,15 @@ static void describe(Describer& d, DeviceProfile& c) {
 static void describe(Describer& d, ClipConfig& c) {
   d.field("norm", c.norm, at_least(0), "bound on the norm of all gradients together; 0: none");
   d.field("value", c.value, at_least(0), "bound on each element of a gradient; 0: none");
+  d.field(
+      "head", c.head,
+      "whether the gradients of the head count in the norm and are bounded; false: only those of the backbone, as in "
+      "InsightFace's script");
+}
+
+static void describe(Describer& d, LearningRateFactor& c) {
+  d.field(required("pattern"), c.pattern, "a parameter's name; * stands for any text, as in layer1.* or head.weight");
+  d.field("factor", c.factor, above(0), "what the learning rate of these parameters is multiplied by");
 }
 
 static void describe(Describer& d, TrainConfig& c) {
@@ -87,6 +96,10 @@ static void describe(Describer& d, TrainConfig& c) {
   describe_optimizer(d, "optimizer", c.optimizer);
   describe_learning_rate(d, "schedule", c.schedule);
   object(d, "clip", c.clip, "bounds on the gradients before the optimizer's step");
+  d.field("freeze", c.freeze, between(0, 10000),
+          "names of the backbone's parameters that are not trained; * stands for any text, as in layer1.*");
+  list(d, "lr_factors", c.lr_factors, between(0, 10000),
+       "factors of the learning rate for some parameters; the last one that matches a name decides");
   choice(d, "shard", c.shard, "optimizer: ranks with equal weights shard the optimizer's state and step (ZeRO-1)");
   d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12),
           "size of the buckets in which gradients are summed over ranks during backward");
@@ -142,7 +155,8 @@ void describe(Describer& d, Experiment& c) {
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
           "seconds after which a rank's wait for another one is an error");
   d.field("data_folder", c.data_folder,
-          "folder to which paths of data and of evaluation sets are relative; empty: the current folder");
+          "folder to which paths of data, of evaluation sets and of model.weights are relative; empty: the current "
+          "folder");
   // More sets than this would have a sample each in few batches.
   const Range sets = between(1, 64);
   object_or_list(d, "data", c.data, c.further_data, sets,
@@ -187,12 +201,17 @@ std::string key_of(const Experiment& experiment, std::string_view key, std::size
   return experiment.heads() == 1 ? std::string(key) : fmt::format("{}.{}", key, set);
 }
 
+std::string head_name(const Experiment& experiment, std::size_t set) {
+  return experiment.heads() == 1 ? "head" : "head." + experiment.data_of(set).name;
+}
+
 std::vector<std::string*> paths_of(Experiment& experiment) {
   std::vector<std::string*> paths = data_sets[experiment.data.type].paths(experiment.data);
   for (DataConfig& data : experiment.further_data)
     for (std::string* path : data_sets[data.type].paths(data)) paths.push_back(path);
   for (EvaluationSetConfig& set : experiment.evaluation.sets)
     for (std::string* path : set.paths()) paths.push_back(path);
+  paths.push_back(&experiment.model.weights);
   std::erase_if(paths, [](const std::string* path) { return path->empty(); });
   return paths;
 }

@@ -81,6 +81,13 @@ struct RanksConfig {
 struct ClipConfig {
   double norm = 0;   // 0: none
   double value = 0;  // 0: none
+  bool head = true;  // whether the gradients of the head are bounded, too
+};
+
+/// A factor of the learning rate for some parameters.
+struct LearningRateFactor {
+  std::string pattern;  // a name, in which `*` stands for any text
+  double factor = 1;
 };
 
 /// A signal that, beside SIGINT and SIGTERM, ends a run with a checkpoint.
@@ -100,6 +107,8 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   LearningRateConfig schedule;
   ClipConfig clip;
+  std::vector<std::string> freeze{};             // names of parameters that are not trained, with `*`
+  std::vector<LearningRateFactor> lr_factors{};  // the last one that matches a parameter decides
   ShardedState shard = ShardedState::none;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;  // the gradients that are summed together
   bool save = true;
@@ -159,10 +168,13 @@ std::shared_ptr<const Dataset> open_datasets(const Experiment& experiment);
 /// The key of a data set in messages: `data`, or of several `data.1`. The same of heads.
 std::string key_of(const Experiment& experiment, std::string_view key, std::size_t set);
 
-/// The paths of files and folders that the experiment reads: of the data and of the evaluation sets.
+/// The name of a head, with which the names of its parameters begin: `head`, or of several `head.NAME`.
+std::string head_name(const Experiment& experiment, std::size_t set);
+
+/// The paths of files and folders that the experiment reads: of the data, of the evaluation sets and of the weights.
 std::vector<std::string*> paths_of(Experiment& experiment);
 
-/// Puts `data_folder` before the relative paths of the data and of the evaluation sets, and empties it.
+/// Puts `data_folder` before these paths if they are relative, and empties it.
 void resolve_paths(Experiment& experiment);
 
 Mesh mesh_of(const Experiment& experiment);

@@ -46,6 +46,16 @@ template <class... Args>
   throw KeyError(pointer, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// Checks that the patterns of train.freeze and train.lr_factors match parameters.
+void check_names(const Experiment& e, ModelSpec model) {
+  std::vector<std::string> names = model.parameter_names();
+  located("/train/freeze", [&] { model.freeze(e.train.freeze); });
+  for (std::size_t set = 0; set < e.heads(); ++set) names.push_back(head_name(e, set) + ".weight");
+  for (std::size_t i = 0; i < e.train.lr_factors.size(); ++i)
+    located(fmt::format("/train/lr_factors/{}/pattern", i),
+            [&] { check_pattern(e.train.lr_factors[i].pattern, names); });
+}
+
 /// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
 /// layers that are to be recomputed.
 void check_model(const Experiment& e) {
@@ -56,6 +66,7 @@ void check_model(const Experiment& e) {
     (void)cut_of(made, e, placement_of(made, e, mesh_of(e)), schedule);
     return made;
   });
+  check_names(e, model);
   (void)located("/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
   if (normalises_vectors(model) && e.train.batch / groups < 2)
     refuse("/train/batch",

@@ -11,6 +11,7 @@
 #include "experiments/training/ranks/replicas.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
+#include "experiments/training/weights/initial_weights.h"
 #include "framework/description/text.h"
 #include "framework/tensors/device.h"
 
@@ -45,6 +46,7 @@ class RankRun {
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
         checkpoints_(settings_.checkpoints, settings_.identity),
         best_checkpoints_(settings_.checkpoints.empty() ? "" : settings_.checkpoints / "best", settings_.identity),
+        weights_(task.weights),
         notes_reported_(task.notes_reported),
         early_end_(*task.early_end) {
     rank.world.add_hook(tracer_);
@@ -130,6 +132,7 @@ class RankRun {
       checkpoints_.clear();
       best_checkpoints_.clear();
     }
+    if (first == 0 && weights_ != nullptr && has_data()) load_weights();
     if (settings_.resume && experiment_.evaluation.keep_best && saves()) best_ = kept_best();
     if (leads()) {
       result_.first_step = first;
@@ -147,12 +150,16 @@ class RankRun {
   }
 
   void load(std::int64_t steps_done) {
-    const SavedHead head = settings_.fresh_head ? SavedHead::left : SavedHead::kept;
-    const std::string note = checkpoints_.load(*trainer_, steps_done, head);
+    const std::string note = checkpoints_.load(*trainer_, steps_done, settings_.head);
     if (!leads()) return;
-    for (std::size_t set = 0; settings_.fresh_head && set < experiment_.heads(); ++set)
+    for (std::size_t set = 0; settings_.head == SavedHead::left && set < experiment_.heads(); ++set)
       observer_.on_note(fmt::format("begins a new head of {} classes", experiment_.head_of(set).classes));
     if (!note.empty()) observer_.on_note(note);
+  }
+
+  void load_weights() {
+    weights_->load(*trainer_);
+    if (leads()) observer_.on_note(weights_->report());
   }
 
   void update(StepRecord& record) {
@@ -363,6 +370,7 @@ class RankRun {
   std::optional<BestCheckpoint> best_;
   std::vector<EvaluatedSet> evaluated_sets_;  // rank 0's
   std::int64_t evaluated_after_ = 0;          // steps
+  const InitialWeights* weights_;
   std::size_t notes_reported_;
   EarlyEnd& early_end_;
   std::int64_t saved_after_ = 0;  // steps of the newest checkpoint

@@ -13,6 +13,7 @@
 namespace heddle {
 
 struct RunSettings;
+class InitialWeights;
 class RunObserver;
 
 /// Why all ranks of a run have agreed to end it early.
@@ -32,7 +33,8 @@ struct RankTask {
   const RunSettings& settings;
   RunObserver& observer;
   VariantResult& result;
-  std::size_t notes_reported = 0;  ///< the number of the data set's notes that were reported before
+  const InitialWeights* weights = nullptr;  ///< with which a training begins that is not resumed
+  std::size_t notes_reported = 0;           ///< the number of the data set's notes that were reported before
   EarlyEnd* early_end = nullptr;
 };
 

@@ -11,6 +11,7 @@
 #include "experiments/training/ranks/gather_ranks.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
+#include "experiments/training/weights/initial_weights.h"
 #include "framework/description/describe.h"
 #include "parallel/world.h"
 
@@ -90,15 +91,25 @@ class VariantRun {
         fail<InputError>(
             "evaluation: nothing to evaluate: the data have no images for testing, and evaluation.sets is empty; "
             "evaluation = null trains without it");
-      model_ = std::make_shared<ModelSpec>(make_model(experiment_.model, dataset_->image()));
+      model_ = std::make_shared<ModelSpec>(model_of(experiment_, dataset_->image()));
       for (HeadResult& head : result_.heads) head.features = embedding_size(*model_);
       sets_ = open_sets(experiment_, *dataset_);
+      if (reads_weights())
+        weights_ =
+            std::make_unique<InitialWeights>(*model_, experiment_.model.weights, experiment_.model.weights_strict);
     });
     const std::vector<std::string> notes = dataset_->notes(0);
     notes_reported_ = notes.size();
     if (leads())
       for (const std::string& note : notes) observer_.on_note(note);
     check_same_data(*dataset_, settings_.job);
+  }
+
+  /// Whether the training begins with a file of weights. On plan, the file need not be there.
+  bool reads_weights() const {
+    if (experiment_.model.weights.empty()) return false;
+    if (experiment_.device == DeviceType::plan && !std::filesystem::exists(experiment_.model.weights)) return false;
+    return !settings_.resume || !CheckpointFolder(settings_.checkpoints).latest();
   }
 
   /// Measures the layers on rank 0: all processes cut the model by its times.
@@ -141,8 +152,8 @@ class VariantRun {
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
     EarlyEnd early_end;
-    const RankTask task{experiment_, *dataset_, sets_,           plan_,     settings_,
-                        observer_,   result_,   notes_reported_, &early_end};
+    const RankTask task{experiment_, *dataset_, sets_,          plan_,           settings_,
+                        observer_,   result_,   weights_.get(), notes_reported_, &early_end};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
       if (const int signal = early_end.by_signal; signal != 0) {
@@ -177,6 +188,7 @@ class VariantRun {
   std::vector<EvaluationSet> sets_;
   std::shared_ptr<const ModelSpec> model_;
   std::vector<double> layer_seconds_;
+  std::unique_ptr<const InitialWeights> weights_;  // null: they are drawn, or in a checkpoint
   std::shared_ptr<const RunPlan> plan_;
   VariantResult result_;
 };

@@ -37,8 +37,8 @@ struct RunSettings {
   ExperimentIdentity identity{};
   /// Whether to resume from the newest checkpoint there, if there is one.
   bool resume = false;
-  /// Whether a resumed run starts with a new head.
-  bool fresh_head = false;
+  /// What a resumed run does with the head that was saved.
+  SavedHead head = SavedHead::kept;
   /// The processes that hold the ranks, one each; null: this one has them all. Only rank 0's has a complete result.
   Job* job = nullptr;
   /// The data, if they are open already; null: they are opened as the experiment says.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "experiments/training/span_names.h"
+#include "framework/description/wildcard.h"
 #include "framework/optimizers/learning_rate.h"
 #include "framework/tensors/device.h"
 #include "parallel/placement/flat_shard.h"
@@ -17,6 +18,15 @@ int owner(const ParameterPart& part, const Rank& rank) {
 }
 
 namespace {
+
+constexpr const char* weight_of_head = ".weight";
+
+/// The name of the weight of the head whose parameter this is.
+std::string head_weight_of(const Experiment& experiment, const std::string& parameter) {
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    if (parameter.starts_with(head_name(experiment, set) + ".")) return head_name(experiment, set) + weight_of_head;
+  return parameter;
+}
 
 /// The optimizer multiplies gradients of 16 bits, which would be rounded here, in f32.
 bool is_scaled_in_step(const Tensor& gradient) {
@@ -55,6 +65,8 @@ void TrainedParameters::make_optimizer_and_buckets() {
     (i < of_models ? partial : late).push_back(std::move(gradient));
     trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
                        parameter->is_norm_or_bias});
+    trained.back().rate_factor =
+        rate_factor(i < of_models ? parameter->name : head_weight_of(experiment_, parameter->name));
     if (size_of(parameter->value.dtype()) == 2)
       trained.back().rounding = {rank_.key, parameter->stream, weight_rows(stepped_part(*parameter))};
   }
@@ -113,18 +125,32 @@ void TrainedParameters::finish_gradients() {
 bool TrainedParameters::updates_head_early(std::size_t head) const {
   const TrainConfig& train = experiment_.train;
   const HeadConfig& config = experiment_.head_of(head);
-  return !loss_scale_ && !config.is_replicated() && train.micro_batches == 1 && train.clip.norm == 0 &&
-         rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(config.copy_axes()) == 1 && rank_.size > 1;
+  return !loss_scale_ && !config.is_replicated() && train.micro_batches == 1 &&
+         (train.clip.norm == 0 || !train.clip.head) && rank_.mesh.size(Axis::pp) == 1 &&
+         rank_.mesh.size(config.copy_axes()) == 1 && rank_.size > 1;
 }
 
 void TrainedParameters::update_head(std::size_t head, std::int64_t step, double factor) {
   const Tracer::Computing span(tracer_, span_names::head_weight);
-  (*heads_)[head].update({optimizer_steps(step), learning_rate_of(step), experiment_.train.clip.value, factor});
+  const ClipConfig& clip = experiment_.train.clip;
+  const double rate = learning_rate_of(step) * rate_factor(head_name(experiment_, head) + weight_of_head);
+  (*heads_)[head].update({optimizer_steps(step), rate, clip.head ? clip.value : 0, factor});
 }
 
 double TrainedParameters::learning_rate_of(std::int64_t step) const {
   const TrainConfig& train = experiment_.train;
   return learning_rate(train.schedule, train.optimizer.learning_rate, step, train.steps);
+}
+
+double TrainedParameters::rate_factor(const std::string& parameter) const {
+  double factor = 1;
+  for (const LearningRateFactor& each : experiment_.train.lr_factors)
+    if (matches(each.pattern, parameter)) factor = each.factor;
+  return factor;
+}
+
+std::vector<Parameter*> TrainedParameters::clipped() const {
+  return experiment_.train.clip.head ? all() : models_.parameters();
 }
 
 double TrainedParameters::gradient_scale(const Parameter& parameter) const {
@@ -150,7 +176,7 @@ bool TrainedParameters::unscale() {
 double TrainedParameters::gradient_norm() {
   // One square per parameter, added in model order; a part that several ranks hold counts on the first of them.
   std::vector<std::int64_t> numbers = models_.parameter_numbers();
-  const std::vector<Parameter*> parameters = all();
+  const std::vector<Parameter*> parameters = clipped();
   const std::int64_t first_head = models_.parameters_of_all();
   for (std::size_t head = 0; head < heads(); ++head)
     numbers.insert(numbers.end(), (*heads_)[head].parameters().size(), first_head + static_cast<std::int64_t>(head));
@@ -164,7 +190,7 @@ double TrainedParameters::gradient_norm() {
     if (const double scale = gradient_scale(*parameters[i]); scale != 1)
       rank_.device.backend().elementwise().scale_add(1 / (scale * scale), square, 0, square);
   }
-  for (std::size_t head = 0; head < heads(); ++head) {
+  for (std::size_t head = 0; head < heads() && experiment_.train.clip.head; ++head) {
     if ((*heads_)[head].is_replicated()) continue;
     const std::int64_t number = first_head + static_cast<std::int64_t>(head);
     Tensor square = squares.rows(number, number + 1);
@@ -182,7 +208,7 @@ TrainedParameters::Clipped TrainedParameters::clip() {
   const ClipConfig& clip = experiment_.train.clip;
   const MemoryScope scope(rank_.device, Category::workspace);
   const auto for_all = [&](auto&& change) {
-    for (Parameter* parameter : all())
+    for (Parameter* parameter : clipped())
       if (Tensor gradient = parameter->gradient->gradient(); gradient.defined())
         change(gradient, gradient_scale(*parameter));
   };
@@ -225,14 +251,17 @@ std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, doubl
   const Clipped clipped = clip();
   std::vector<Tensor> gradients;
   std::vector<double> scales;
-  for (const Parameter* parameter : all()) {
-    if (!parameter->trainable) continue;
-    gradients.push_back(parameter->gradient->gradient());
-    scales.push_back(gradient_scale(*parameter));
-    if (is_scaled_in_step(gradients.back())) scales.back() /= clipped.factor;
+  const std::size_t of_models = models_.parameters().size();
+  const std::vector<Parameter*> parameters = all();
+  const double head_factor = experiment_.train.clip.head ? clipped.factor : 1;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]->trainable) continue;
+    gradients.push_back(parameters[i]->gradient->gradient());
+    scales.push_back(gradient_scale(*parameters[i]));
+    if (is_scaled_in_step(gradients.back())) scales.back() /= i < of_models ? clipped.factor : head_factor;
   }
   for (std::size_t head = 0; head < heads(); ++head)
-    if (!(*heads_)[head].is_replicated() && !updates_head_early(head)) update_head(head, step, clipped.factor);
+    if (!(*heads_)[head].is_replicated() && !updates_head_early(head)) update_head(head, step, head_factor);
   const Tracer::Computing span(tracer_, span_names::optimizer);
   optimizer_->step(optimizer_steps(step), learning_rate, gradients, scales);
   gradients.clear();

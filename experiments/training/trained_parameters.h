@@ -81,6 +81,10 @@ class TrainedParameters {
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
   double learning_rate_of(std::int64_t step) const;
+  /// What the learning rate of a parameter is multiplied by; of a head's, that of its weight.
+  double rate_factor(const std::string& parameter) const;
+  /// The parameters whose gradients are clipped.
+  std::vector<Parameter*> clipped() const;
   /// Divides the gradients of the stages' parameters by the loss scale, except those of 16 bits. Returns whether a
   /// gradient of any rank is not finite.
   bool unscale();

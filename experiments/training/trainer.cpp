@@ -73,6 +73,13 @@ std::vector<StateTensor> Trainer::head_state() {
   return states;
 }
 
+std::vector<StateTensor> Trainer::head_state(std::size_t head) {
+  if (!heads_) return {};
+  std::vector<StateTensor> states = parameters_->state_of((*heads_)[head].parameters());
+  for (StateTensor& state : (*heads_)[head].state()) states.push_back(std::move(state));
+  return states;
+}
+
 std::vector<StateTensor> Trainer::state() {
   std::vector<StateTensor> states = backbone_state();
   for (StateTensor& state : head_state()) states.push_back(std::move(state));

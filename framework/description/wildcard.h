@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace heddle {
@@ -34,5 +36,7 @@ bool matches(std::string_view pattern, std::string_view text, Fits fits) {
 
 /// The same where every character but `*` stands for itself.
 bool matches(std::string_view pattern, std::string_view text);
+/// Whether a text is one of the patterns.
+bool matches_any(std::span<const std::string> patterns, std::string_view text);
 
 }  // namespace heddle

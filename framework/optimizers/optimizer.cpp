@@ -81,8 +81,8 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
       fail("optimizer: {} is not rounded stochastically: expected a gradient without a scale, got {}", trained.name,
            scale);
     const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
-    const OptimizerStep constants =
-        step_of(config_, step - trained.first_step, learning_rate, decays ? config_.weight_decay : 0);
+    const OptimizerStep constants = step_of(config_, step - trained.first_step, learning_rate * trained.rate_factor,
+                                            decays ? config_.weight_decay : 0);
     update(i, step, constants, gradients[i], scale);
     trained.weight.storage()->changed();
   }

@@ -63,6 +63,7 @@ struct Trained {
   /// nearest. Its gradient may be f32.
   std::optional<WeightRounding> rounding{};
   std::int64_t first_step = 0;
+  double rate_factor = 1;  // of the learning rate
 };
 
 class Optimizer {

@@ -102,7 +102,8 @@ double PlacementCosts::local_flops(const ModelSpec::Application& application, co
   return flops * ratio(local_shape(inputs[0], rows, layout.mesh, {}), inputs[0]);
 }
 
-void PlacementCosts::add_parameters(const LayerSpec& layer, const LayerLayout& layout, LayerCosts& costs) const {
+void PlacementCosts::add_parameters(const LayerSpec& layer, const LayerLayout& layout, bool gives_gradient,
+                                    LayerCosts& costs) const {
   using When = LayerCollective::When;
   const DType computed = options_.precision.activations;
   std::array<std::map<DType, std::int64_t>, 8> sums{};  // elements whose gradients are summed over the same axes
@@ -113,14 +114,16 @@ void PlacementCosts::add_parameters(const LayerSpec& layer, const LayerLayout& l
     const std::int64_t held = part.held_shape().numel();
     costs.parameters += held;
     costs.bytes += 2 * held * static_cast<std::int64_t>(size_of(kept));
-    sums[part.partial.index()][kept] += held;
+    const bool is_trained = layer.trains(i);
+    if (is_trained) sums[part.partial.index()][kept] += held;
     if (!part.gathered) continue;
     const std::int64_t whole = part.shape().numel();
     const AxisSet axes{*part.gathered};
     const CollectiveCost gather = cost(Payload::weights, {When::forward, Operation::all_gather, axes, whole, computed});
     costs.collectives.push_back(gather);
     // The backward gathers only what it multiplies by, so no bias.
-    if (shapes[i].rank() > 1) costs.collectives.push_back(gather);
+    if (shapes[i].rank() > 1 && (is_trained || gives_gradient)) costs.collectives.push_back(gather);
+    if (!is_trained) continue;
     costs.collectives.push_back(
         cost(Payload::gradients, {When::backward, Operation::reduce_scatter, axes, whole, kept}));
   }
@@ -146,15 +149,17 @@ LayerCosts PlacementCosts::layer(std::size_t index, const PerAxis<LayerOption>& 
   const LayerSpec& layer = *application.layer;
   const LayerLayout layout{options_.mesh, {}, options, model_.input_shapes(application, 1)};
   LayerCosts costs;
-  add_parameters(layer, layout, costs);
+  const bool leads_to_parameters = std::any_of(application.inputs.begin(), application.inputs.end(),
+                                               [&](int value) { return model_.has_gradient(value); });
+  add_parameters(layer, layout, leads_to_parameters, costs);
   for (const LayerCollective& own : layer.collectives(layout, options_.precision.activations, options_.micro_batches))
     costs.collectives.push_back(cost(Payload::statistics, own));
   // The backward does the same work once for the inputs' gradients and once for the weights'.
   double passes = 1;
   std::int64_t touched = kept_bytes(static_cast<int>(index) + 1, layout.output());
-  const bool leads_to_parameters = std::any_of(application.inputs.begin(), application.inputs.end(),
-                                               [&](int value) { return model_.has_gradient(value); });
-  if (!layer.parameters().empty()) ++passes;
+  bool has_trained = false;
+  for (std::size_t i = 0; i < layer.parameters().size(); ++i) has_trained = has_trained || layer.trains(i);
+  if (has_trained) ++passes;
   if (leads_to_parameters) ++passes;
   for (std::size_t i = 0; i < application.inputs.size(); ++i)
     touched += kept_bytes(application.inputs[i], layout.input(i));

@@ -100,7 +100,8 @@ class PlacementCosts {
   double seconds(Operation operation, std::int64_t bytes, AxisSet axes) const;
   CollectiveCost cost_of(Payload payload, const LayerCollective& collective, std::int64_t times) const;
   double local_flops(const ModelSpec::Application& application, const LayerLayout& layout) const;
-  void add_parameters(const LayerSpec& layer, const LayerLayout& layout, LayerCosts& costs) const;
+  /// `gives_gradient`: whether the gradient of an input is wanted.
+  void add_parameters(const LayerSpec& layer, const LayerLayout& layout, bool gives_gradient, LayerCosts& costs) const;
   /// Adds the cost of the optimizer's step for elements of this type, whose gradients are summed along these axes.
   void add_step(AxisSet axes, DType kept, std::int64_t elements, LayerCosts& costs) const;
   std::vector<ConversionCost> convert(int value, const Placements& from, const Placements& to) const;

@@ -108,8 +108,11 @@ void FileImages::leave_out(const Broken& broken) {
   };
   for (std::int64_t i = 0; i < train; ++i)
     if (!broken.contains(i)) label_in_training(i) = 0;
-  for (std::int64_t& label : new_label)
-    if (label != without_image) label = files_.classes++;
+  for (std::size_t i = 0; i < new_label.size(); ++i) {
+    if (new_label[i] == without_image) continue;
+    new_label[i] = files_.classes++;
+    files_.names.push_back(std::move(old.names[i]));
+  }
   const std::int64_t lost = old.classes - files_.classes;
 
   for (std::int64_t i = 0; i < train; ++i)

@@ -24,6 +24,7 @@ class FileImages final : public EncodedImages {
   FileImages(FileSet files, Preprocessing preprocessing, OnBroken on_broken);
 
   std::int64_t classes() const override { return files_.classes; }
+  std::vector<std::string> class_names() const override { return files_.names; }
   std::int64_t size(Split split) const override { return samples(split).size(); }
   std::int64_t label(Split split, std::int64_t index) const override;
   bool has_weights() const override { return files_.train.has_weights(); }

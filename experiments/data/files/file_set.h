@@ -34,6 +34,7 @@ struct FileSet {
   SampleList test;
   /// Labels 0 .. classes-1 are people with training images. People who are only tested have the labels that follow.
   std::int64_t classes = 0;
+  std::vector<std::string> names{};  ///< of the labels 0 .. classes-1
   std::vector<std::string> notes{};  ///< report to the user what was left out
 };
 

@@ -56,6 +56,7 @@ class Splitter {
       else
         add_by_share(person);
     }
+    for (const FolderPerson& person : people) files_.names.push_back(person.name);
     files_.classes = static_cast<std::int64_t>(people.size());
   }
 
@@ -80,6 +81,7 @@ class Splitter {
         if (roles.at(person.name) != split) continue;
         const double weight = split == Split::train ? weights_.of(person.name) : 1;
         for (const std::string& file : person.files) samples(split).add(file, label, weight);
+        if (split == Split::train) files_.names.push_back(person.name);
         ++label;
       }
       if (split == Split::train) files_.classes = label;

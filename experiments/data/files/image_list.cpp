@@ -111,6 +111,7 @@ class ListedImages {
       for (const ListedIdentity& person : people) {
         if ((person.training_images > 0) != trains) continue;
         for (const std::int64_t name : person.names) labels[static_cast<std::size_t>(name)] = next;
+        if (trains) files_.names.emplace_back(person.name);
         if (trains && !weights.is_empty()) class_weights_.push_back(weights.of(person.name));
         ++next;
       }

@@ -29,6 +29,7 @@ struct CommandCall {
 void add_run(CLI::App& app, CommandCall& call);
 void add_eval(CLI::App& app, CommandCall& call);
 void add_export(CLI::App& app, CommandCall& call);
+void add_import(CLI::App& app, CommandCall& call);
 void add_embed(CLI::App& app, CommandCall& call);
 void add_data(CLI::App& app, CommandCall& call);
 void add_plan(CLI::App& app, CommandCall& call);

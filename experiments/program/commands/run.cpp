@@ -36,9 +36,11 @@ struct RunCommand {
   std::string resume;       // empty: the run begins anew
   bool replace = false;     // the checkpoints of an earlier run
   bool fresh_head = false;  // when resuming
-  bool automatic = false;   // the planner's own choice in place of the file's placements
+  bool grow_head = false;
+  bool automatic = false;  // the planner's own choice in place of the file's placements
 
   bool resumes() const { return !resume.empty(); }
+  SavedHead head() const { return fresh_head ? SavedHead::left : grow_head ? SavedHead::grown : SavedHead::kept; }
 };
 
 constexpr const char* resume_always = "always";
@@ -128,8 +130,8 @@ Study<Experiment> prepare_study(const RunCommand& command, Job* job, std::option
   });
   check_same_call(
       effective_json(study),
-      fmt::format("--out \"{}\"{}{}", command.out.string(), command.resumes() ? " --resume=" + command.resume : "",
-                  command.fresh_head ? " --fresh-head" : ""),
+      fmt::format("--out \"{}\"{}{}{}", command.out.string(), command.resumes() ? " --resume=" + command.resume : "",
+                  command.fresh_head ? " --fresh-head" : "", command.grow_head ? " --grow-head" : ""),
       job);
   together(job, [&] {
     check_devices_available(study, job);
@@ -166,7 +168,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .identity = json_identity(),
                                .resume = command.resumes(),
-                               .fresh_head = command.fresh_head,
+                               .head = command.head(),
                                .job = job,
                                .profiles = &profiles,
                                .interruption = &signals.interruption(),
@@ -204,9 +206,16 @@ void add_run(CLI::App& app, CommandCall& call) {
           ->check(CLI::IsMember({resume_always, resume_if_possible}));
   app.add_flag("--force", command->replace, "replace the checkpoints of an earlier run in the results folder")
       ->excludes(resume);
-  app.add_flag("--fresh-head", command->fresh_head,
-               "with --resume: keep the backbone and begin a new head; classes and data may change")
-      ->needs(resume);
+  CLI::Option* const fresh =
+      app.add_flag("--fresh-head", command->fresh_head,
+                   "with --resume: keep the backbone and begin a new head; classes and data may change")
+          ->needs(resume);
+  app.add_flag(
+         "--grow-head", command->grow_head,
+         "with --resume: people are added to the head or dropped; the others keep their weights, by name where the "
+         "data have names; data and head.classes may change")
+      ->needs(resume)
+      ->excludes(fresh);
   add_placements_option(app, command->automatic);
   app.callback([&call, command] { call.code = run_command(*command, call.console, call.join()); });
 }

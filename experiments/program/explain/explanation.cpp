@@ -138,12 +138,12 @@ std::string value_name(const Explanation& explanation, int value) {
 }
 
 Explanation explain(const Experiment& experiment, const std::string& name, bool automatic) {
-  ModelSpec model = make_model(experiment.model, image_shape(experiment.data));
+  ModelSpec model = model_of(experiment, image_shape(experiment.data));
   const PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   Experiment placed = experiment;
   if (automatic) placed.model.placements = fastest_placements(experiment);
   ModelPlacement placement =
-      placement_of(make_model(placed.model, image_shape(experiment.data)), experiment, options.mesh);
+      placement_of(model_of(placed, image_shape(experiment.data)), experiment, options.mesh);
   PlacementReport planned = report(model, placement, options);
   const Schedule schedule = schedule_of(experiment);
   std::vector<ExplainedHead> heads = heads_of(experiment, model, options, schedule.rank_of.back());

@@ -8,8 +8,10 @@
 #include <fmt/ranges.h>
 
 #include "experiments/training/checkpoints/checkpoint_files.h"
+#include "experiments/training/checkpoints/class_names.h"
 #include "experiments/training/checkpoints/compared_experiment.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
+#include "experiments/training/checkpoints/grown_head.h"
 #include "experiments/training/checkpoints/partial_folder.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
@@ -25,6 +27,8 @@ constexpr const char* head_begun = "head_begun";
 constexpr std::string_view experiment_prefix = "experiment_";
 /// The same on one rank, with its evaluation sets; `heddle eval` reads this one.
 constexpr std::string_view evaluated_prefix = "evaluated_";
+/// The experiment in which only people are added and dropped.
+constexpr const char* without_people_key = "without_people";
 /// The state of the loss scale, in f16 only.
 constexpr const char* loss_scale = "loss_scale";
 /// What the training images are, if the experiment is compared without their places. Checkpoints of earlier versions
@@ -87,6 +91,7 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
       {"layout", checksum_of(compared(course))},
       {"experiment", checksum_of(compared(learning))},
       {"backbone", checksum_of(form.text(without_head(learning)))},
+      {without_people_key, checksum_of(form.text(without_people(learning)))},
       {text_key(form), compared(learning)},
       {fmt::format("{}{}", evaluated_prefix, form.form), form.text(evaluated(trainer.experiment(), learning))}};
   for (std::size_t set = 0; set < course.heads(); ++set)
@@ -108,6 +113,7 @@ SafetensorsMetadata as_written_now(SafetensorsMetadata saved, const ExperimentId
   text->second = form.text(*experiment);
   saved["experiment"] = checksum_of(text->second);
   saved["backbone"] = checksum_of(form.text(without_head(*experiment)));
+  saved[without_people_key] = checksum_of(form.text(without_people(*experiment)));
   return saved;
 }
 
@@ -146,6 +152,27 @@ std::optional<std::int64_t> kept_shards(const Trainer& trainer, const Safetensor
 
 void check_all(const CheckpointFiles& files, const std::vector<StateTensor>& wanted) {
   for (const StateTensor& tensor : wanted) files.check(tensor);
+}
+
+/// Adds what the checkpoint has of each head's classes that stay, and returns a note of them.
+std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std::vector<StateTensor>& wanted) {
+  const Experiment& experiment = trainer.experiment();
+  const ClassNames names(experiment, trainer.dataset());
+  std::string note;
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    const HeadConfig& config = experiment.head_of(set);
+    const std::string name = head_name(experiment, set);
+    const std::optional<CheckpointFiles::Whole> saved = files.find(name + ".weight");
+    if (!saved || saved->shape[0] < config.sub_centres)
+      fail<InputError>("{}: has no weights of classes {}.weight", files.folder().string(), name);
+    const ClassOrigins origins(ClassNames::read(files.folder(), files.identity(), experiment, set),
+                               saved->shape[0] / config.sub_centres, names.of_set(set), config.classes,
+                               fmt::format("{}: {}", files.folder().string(), name));
+    for (const StateTensor& tensor : trainer.head_state(set))
+      for (StateTensor& part : saved_parts(tensor, origins)) wanted.push_back(std::move(part));
+    note += fmt::format("{}{} goes {}", note.empty() ? "" : "; ", name, origins.description());
+  }
+  return note;
 }
 
 /// A collective call.
@@ -189,6 +216,9 @@ class Comparison {
           "{}: was saved by a different experiment{}: only the number of steps, what is saved, the evaluation and the "
           "layout over ranks may change",
           folder_.string(), first_change({}));
+    if (head == SavedHead::grown && !same(without_people_key))
+      fail<InputError>("{}: was saved by a different experiment{}: with a grown head, data and head.classes may change",
+                       folder_.string(), first_change_of_others());
     constexpr std::array<std::string_view, 2> of_head{"head", "data"};
     if (!same("backbone"))
       fail<InputError>("{}: was saved by a different experiment{}: with a new head, head and data may change, too",
@@ -226,7 +256,21 @@ class Comparison {
     const std::string key = text_key(form_);
     const auto found = saved_.find(key);
     if (found == saved_.end()) return {};
-    const std::optional<Change> change = form_.first_change(found->second, here(key), except);
+    return in_words(form_.first_change(found->second, here(key), except));
+  }
+
+  /// The first change apart from the people.
+  std::string first_change_of_others() const {
+    const auto text_of = [&](const std::string& text) {
+      const std::optional<Experiment> experiment = form_.read(text);
+      return experiment ? form_.text(without_people(*experiment)) : "";
+    };
+    const auto found = saved_.find(text_key(form_));
+    if (found == saved_.end()) return {};
+    return in_words(form_.first_change(text_of(found->second), text_of(here(found->first)), {}));
+  }
+
+  static std::string in_words(const std::optional<Change>& change) {
     return change ? fmt::format(" ({} was {}, is {})", change->key, change->before, change->now) : "";
   }
 
@@ -293,8 +337,12 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const Saf
   SafetensorsMetadata identity =
       identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
   identity.insert(remarks.begin(), remarks.end());
-  const std::exception_ptr error = partial.write(
-      [&](const std::filesystem::path& folder) { write_rank_file(folder, rank.index, state, std::move(identity)); });
+  const ClassNames names(trainer.experiment(), trainer.dataset());
+  names.add_checksums(identity);
+  const std::exception_ptr error = partial.write([&](const std::filesystem::path& folder) {
+    if (rank.index == 0) names.write(folder);
+    write_rank_file(folder, rank.index, state, std::move(identity));
+  });
   rank.world.barrier().wait();  // no rank writes any more
   if (error) std::rethrow_exception(error);
   rank.world.barrier().wait();  // fails with a rank that could not write
@@ -307,7 +355,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   Rank& rank = trainer.rank();
   const CheckpointFiles files(step_folder(steps_done));
   std::string kept;  // of the heads' shards
-  for (std::size_t set = 0; head == SavedHead::kept && set < trainer.experiment().heads(); ++set) {
+  for (std::size_t set = 0; head != SavedHead::left && set < trainer.experiment().heads(); ++set) {
     const std::optional<std::int64_t> shards = kept_shards(trainer, files.identity(), set);
     if (!shards) continue;
     trainer.sample_in(set, *shards);
@@ -321,21 +369,27 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   const Comparison comparison(step_folder(steps_done), saved, here, identity_);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
   std::vector<StateTensor> wanted = trainer.backbone_state();
+  std::string grown;  // the classes that stay
   if (head == SavedHead::kept)
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
+  if (head == SavedHead::grown) {
+    comparison.expect_experiment(head);
+    grown = add_grown_heads(trainer, files, wanted);
+  }
   check_all(files, wanted);
   comparison.expect_experiment(head);
   if (has_checksum && head == SavedHead::kept) comparison.expect_images();
   load_loss_scale(trainer, files.identity());
-  trainer.set_head_first_step(head == SavedHead::kept ? saved_count(files.identity(), head_begun, steps_done)
-                                                      : trainer.parameters().optimizer_steps(steps_done));
+  trainer.set_head_first_step(head == SavedHead::left ? trainer.parameters().optimizer_steps(steps_done)
+                                                      : saved_count(files.identity(), head_begun, steps_done));
   load_verified(files, wanted, rank);
   if (head == SavedHead::left) return {};
   std::string remark = comparison.difference(trainer.experiment());
-  if (has_checksum && !comparison.same(training_image_sizes))
+  if (has_checksum && head == SavedHead::kept && !comparison.same(training_image_sizes))
     remark += fmt::format("{}training images have other sizes in bytes than when the checkpoint was saved",
                           remark.empty() ? "" : "; ");
-  if (!kept.empty()) remark += (remark.empty() ? "" : "; ") + kept;
+  for (const std::string& more : {kept, grown})
+    if (!more.empty()) remark += (remark.empty() ? "" : "; ") + more;
   return remark;
 }
 

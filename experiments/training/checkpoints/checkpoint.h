@@ -20,7 +20,8 @@ namespace heddle {
 /// What a resumed run does with the head that was saved.
 enum class SavedHead {
   kept,
-  left  // the run starts with a newly drawn head; classes and data may differ
+  grown,  // classes that the run has, too, keep their state; people may be added and dropped
+  left    // the run starts with a newly drawn head; classes and data may differ
 };
 
 /// How checkpoints record their experiment, so that a different one does not resume from them. By default they record
@@ -65,10 +66,10 @@ class CheckpointFolder {
   /// optimizer. A collective call, by any number of ranks in any layout.
   void load_backbone(Trainer& trainer, std::int64_t steps_done) const;
   /// A collective call, by any number of ranks in any layout. A class sample keeps the number of its shards unless the
-  /// experiment sets a different one. Returns a note for the user, which says this and why the run will not continue
-  /// bit for bit. The note is empty if it will, or if the head is new. InputError names the file and the fault: a
-  /// different model, number of classes, optimizer or batch, a file that is missing or damaged, or parts that do not
-  /// make up the whole.
+  /// experiment sets a different one. Returns a note for the user, which says this, which classes stay, and why the run
+  /// will not continue bit for bit. The note is empty if it will, or if the head is new. InputError names the file and
+  /// the fault: a different model, number of classes, optimizer or batch, a file that is missing or damaged, or parts
+  /// that do not make up the whole.
   std::string load(Trainer& trainer, std::int64_t steps_done, SavedHead head = SavedHead::kept) const;
 
  private:

@@ -1,5 +1,7 @@
 #include "experiments/training/checkpoints/compared_experiment.h"
 
+#include <filesystem>
+
 namespace heddle {
 
 Experiment without_course(Experiment experiment) {
@@ -16,6 +18,8 @@ Experiment without_course(Experiment experiment) {
   experiment.timeout = defaults.timeout;
   for (std::size_t set = 0; set < experiment.heads(); ++set)
     experiment.head_of(set).loss_every = defaults.head.loss_every;
+  // They are in the checkpoint; their name tells where the training began.
+  experiment.model.weights = std::filesystem::path(experiment.model.weights).filename().string();
   experiment.data.loader = defaults.data.loader;
   for (DataConfig& data : experiment.further_data) data.loader = defaults.data.loader;
   experiment.transport = defaults.transport;
@@ -62,6 +66,18 @@ Experiment without_head(Experiment experiment) {
   experiment.further_heads.clear();
   experiment.data = defaults.data;
   experiment.further_data.clear();
+  return experiment;
+}
+
+Experiment without_people(Experiment experiment) {
+  const Experiment defaults;
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    DataConfig data = defaults.data;
+    data.name = experiment.data_of(set).name;
+    data.share = experiment.data_of(set).share;
+    experiment.data_of(set) = data;
+    experiment.head_of(set).classes = defaults.head.classes;
+  }
   return experiment;
 }
 

@@ -12,6 +12,8 @@ Experiment without_course(Experiment experiment);
 Experiment without_layout(Experiment experiment);
 /// The experiment without its classes and the data from which they are learned.
 Experiment without_head(Experiment experiment);
+/// The experiment without its people: the data from which they are learned, and the numbers of classes.
+Experiment without_people(Experiment experiment);
 /// The experiment without the places of its data, and without what is done with broken images, which may change.
 Experiment without_places(Experiment experiment);
 /// What a checkpoint is evaluated as.

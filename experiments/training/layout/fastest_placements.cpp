@@ -21,7 +21,7 @@ ModelPlacement fastest_placement(const ModelSpec& model, const PlannerOptions& o
 }  // namespace
 
 std::vector<PlacementConfig> fastest_placements(const Experiment& experiment) {
-  const ModelSpec model = make_model(experiment.model, image_shape(experiment.data));
+  const ModelSpec model = model_of(experiment, image_shape(experiment.data));
   PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   options.automatic = true;
   const ModelPlacement fastest = fastest_placement(model, options, experiment.memory_budget);

@@ -56,6 +56,12 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
 
 }  // namespace
 
+ModelSpec model_of(const Experiment& experiment, const ImageShape& image) {
+  ModelSpec model = make_model(experiment.model, image);
+  model.freeze(experiment.train.freeze);
+  return model;
+}
+
 PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& model, const Mesh& mesh) {
   const TrainConfig& train = experiment.train;
   PlannerOptions options{.mesh = mesh,

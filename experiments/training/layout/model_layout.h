@@ -10,6 +10,9 @@
 
 namespace heddle {
 
+/// The model of an experiment for these images, with its frozen parameters. InputError if it cannot be made.
+ModelSpec model_of(const Experiment& experiment, const ImageShape& image);
+
 /// The planner's options for a run of this experiment on a mesh. Its memory budget is what the head leaves of the
 /// experiment's.
 PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& model, const Mesh& mesh);

@@ -110,7 +110,7 @@ class Prediction {
   double norm_seconds() const {
     if (experiment_.train.forward_only || experiment_.train.clip.norm == 0) return 0;
     double slowest = 0;
-    for (int rank = 0; rank < schedule_.size(); ++rank)
+    for (int rank = 0; rank < schedule_.size() && experiment_.train.clip.head; ++rank)
       slowest = std::max(slowest, head_seconds(profile_.head_norm, rank));
     if (!heads_are_replicated()) slowest += sum_seconds();
     if (!experiment_.is_virtual_time()) return slowest;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/training/evaluation/files/pickle.h"
 #include "experiments/training/evaluation/protocol/pairs.h"
+#include "framework/files/pickle/pickle.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "experiments/training/evaluation/files/pickle_text.h"
+#include "framework/files/pickle/pickle_text.h"
 
 #include <charconv>
 

@@ -1,6 +1,6 @@
 // Reads Python pickles without executing anything. An interpreter of our own knows the operations of protocols 0 to 5
-// that make numbers, strings, bytes, lists, tuples and NumPy arrays, and refuses all others. Whatever a file claims,
-// the memory that is used stays below a small multiple of its size.
+// that make numbers, strings, bytes, lists, tuples and NumPy arrays, or also dictionaries and PyTorch's tensors, and
+// refuses all others. Whatever a file claims, the memory that is used stays below a small multiple of its size.
 #pragma once
 
 #include <array>
@@ -14,9 +14,28 @@
 
 namespace heddle {
 
-enum class PickleKind { none, boolean, integer, text, bytes, list, tuple, function, type, array };
+enum class PickleKind {
+  none,
+  boolean,
+  integer,
+  text,
+  bytes,
+  list,
+  tuple,
+  function,
+  type,
+  array,
+  real,
+  dictionary,
+  storage,
+  tensor
+};
 
-/// A value: `number` is the value of a boolean or an integer, and otherwise the index of a value that the pickle holds.
+/// What a pickle may be made of: the images and labels of a verification set, or also what a state dict of PyTorch is.
+enum class PickleContent { images, tensors };
+
+/// A value: `number` is the value of a boolean or an integer, the bits of a real number, and otherwise the index of a
+/// value that the pickle holds.
 struct PickleValue {
   PickleKind kind = PickleKind::none;
   std::int64_t number = 0;
@@ -46,18 +65,35 @@ struct PickledArray {
   std::span<const std::uint8_t> bytes;
 };
 
+/// The elements of PyTorch's tensors, which lie outside the pickle under `key`.
+struct PickledStorage {
+  std::string_view type;  // of the elements, in PyTorch: `FloatStorage`
+  std::string_view key;
+  std::int64_t elements = 0;
+};
+
+/// A tensor of PyTorch: element [i, j] is the element offset + i * strides[0] + j * strides[1] of its storage. Offset,
+/// sizes and strides are not negative.
+struct PickledTensor {
+  PickledStorage storage;
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+};
+
 class Pickle {
  public:
   /// Reads a pickle, which must outlive this object. InputError begins with `name` and says which operation is wrong,
   /// at which byte, and why.
-  Pickle(std::span<const std::uint8_t> file, const std::string& name);
+  Pickle(std::span<const std::uint8_t> file, const std::string& name, PickleContent content = PickleContent::images);
 
   const PickleValue& root() const { return root_; }
-  /// The elements of a list or a tuple. A list may contain itself.
+  /// The elements of a list or a tuple, or a dictionary's keys, each followed by its value. A list may contain itself.
   std::span<const PickleValue> items(const PickleValue& value) const { return sequences_.at(index_of(value)); }
   /// The bytes of a text (in UTF-8) or of bytes.
   std::span<const std::uint8_t> bytes(const PickleValue& value) const { return strings_.at(index_of(value)); }
   const PickledArray& array(const PickleValue& value) const { return arrays_.at(index_of(value)); }
+  const PickledTensor& tensor(const PickleValue& value) const { return tensors_.at(index_of(value)); }
 
  private:
   friend class PickleStore;
@@ -66,6 +102,8 @@ class Pickle {
   std::vector<std::vector<PickleValue>> sequences_;
   std::vector<std::span<const std::uint8_t>> strings_;  // in the file, or in `decoded_`
   std::vector<PickledArray> arrays_;
+  std::vector<PickledStorage> storages_;
+  std::vector<PickledTensor> tensors_;
   std::deque<std::vector<std::uint8_t>> decoded_;  // strings that were escaped in the file
   PickleValue root_;
 };

@@ -1,21 +1,25 @@
-#include "experiments/training/evaluation/files/pickle.h"
+#include "framework/files/pickle/pickle.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <optional>
 
-#include "experiments/training/evaluation/files/pickle_calls.h"
-#include "experiments/training/evaluation/files/pickle_text.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
+#include "framework/files/pickle/pickle_calls.h"
+#include "framework/files/pickle/pickle_text.h"
 
 namespace heddle {
 
 /// Reads the operations one after the other, with Python's stack, marks and memo.
 class PickleMachine {
  public:
-  PickleMachine(Pickle& pickle, std::span<const std::uint8_t> file, const std::string& name)
-      : file_(file), name_(name), store_(pickle, file.size()), most_values_(file.size() / 8 + least_most_values) {}
+  PickleMachine(Pickle& pickle, std::span<const std::uint8_t> file, const std::string& name, PickleContent content)
+      : file_(file),
+        name_(name),
+        store_(pickle, file.size(), content),
+        most_values_(file.size() / 8 + least_most_values) {}
 
   void run() {
     std::string_view operation = "the end";
@@ -28,7 +32,7 @@ class PickleMachine {
         const Operation* const found = find(code);
         if (found == nullptr) fail<InputError>("0x{:02x} is not an operation of protocols 0 to 5", code);
         operation = found->name;
-        if (found->run == nullptr) fail<InputError>("does not make strings, lists or arrays");
+        check_content(*found);
         found->run(*this);
       }
     } catch (const InputError& error) {
@@ -41,6 +45,7 @@ class PickleMachine {
     std::uint8_t code;
     std::string_view name;  // as in Python's pickletools
     void (*run)(PickleMachine&);
+    PickleContent content = PickleContent::images;  // the least that needs it
   };
 
   // The number of values is limited to one per 8 bytes of the file, far more than images and labels have; small files
@@ -50,6 +55,12 @@ class PickleMachine {
   static constexpr std::size_t most_marks = 64;
 
   static const Operation* find(std::uint8_t code);
+
+  void check_content(const Operation& operation) const {
+    const bool reads_images = store_.content() == PickleContent::images;
+    if (operation.run == nullptr || (reads_images && operation.content == PickleContent::tensors))
+      fail<InputError>("does not make {}", reads_images ? "strings, lists or arrays" : "a state dict");
+  }
 
   std::span<const std::uint8_t> take(std::uint64_t count) {
     const std::size_t left = file_.size() - at_;
@@ -87,6 +98,22 @@ class PickleMachine {
   void push(const PickleValue& value) {
     if (++values_ > most_values_) fail<InputError>("more than {} values in {} bytes", most_values_, file_.size());
     stack_.push_back(value);
+  }
+
+  void push_real(std::uint64_t bits) { push({PickleKind::real, static_cast<std::int64_t>(bits)}); }
+  void push_line_of_real() {
+    const std::string_view text = line();
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      fail<InputError>("expected a number, got {}", in_quotes(text));
+    push_real(std::bit_cast<std::uint64_t>(value));
+  }
+  /// The only number whose bytes are big-endian.
+  void push_binary_real() {
+    std::uint64_t bits = 0;
+    for (const std::uint8_t byte : take(8)) bits = (bits << 8) | byte;
+    push_real(bits);
   }
 
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
@@ -149,6 +176,15 @@ class PickleMachine {
     all.insert(all.end(), items.begin(), items.end());
   }
 
+  void add_items(const std::vector<PickleValue>& items) {
+    const PickleValue& dictionary = top();
+    if (dictionary.kind != PickleKind::dictionary)
+      fail<InputError>("expected a dictionary, got {}", name_of(dictionary.kind));
+    if (items.size() % 2 != 0) fail<InputError>("a key of a dictionary has no value");
+    std::vector<PickleValue>& all = store_.sequence(dictionary);
+    all.insert(all.end(), items.begin(), items.end());
+  }
+
   void memorise(std::uint64_t number) {
     if (number > most_values_) fail<InputError>("memo {} is too high for a file of {} bytes", number, file_.size());
     if (number >= memo_.size()) memo_.resize(static_cast<std::size_t>(number) + 1);
@@ -164,7 +200,7 @@ class PickleMachine {
 
   void push_function() {
     const std::string_view module = line();
-    push(pickled_function(module, line()));
+    push(pickled_function(store_, module, line()));
   }
   std::string_view pop_name() {
     const PickleValue value = pop();
@@ -174,7 +210,7 @@ class PickleMachine {
   }
   void push_named_function() {
     const std::string_view name = pop_name();
-    push(pickled_function(pop_name(), name));
+    push(pickled_function(store_, pop_name(), name));
   }
 
   void call() {
@@ -214,6 +250,7 @@ class PickleMachine {
 const PickleMachine::Operation* PickleMachine::find(std::uint8_t code) {
   using M = PickleMachine;
   using enum PickleKind;
+  constexpr PickleContent tensors = PickleContent::tensors;
   static constexpr Operation operations[] = {
       {0x80, "PROTO", [](M& m) { m.expect_protocol(m.number(1)); }},
       {0x95, "FRAME", [](M& m) { m.check_frame(m.number(8)); }},
@@ -267,13 +304,26 @@ const PickleMachine::Operation* PickleMachine::find(std::uint8_t code) {
       {0x93, "STACK_GLOBAL", [](M& m) { m.push_named_function(); }},
       {'R', "REDUCE", [](M& m) { m.call(); }},
       {'b', "BUILD", [](M& m) { m.build(); }},
+      {'F', "FLOAT", [](M& m) { m.push_line_of_real(); }, tensors},
+      {'G', "BINFLOAT", [](M& m) { m.push_binary_real(); }, tensors},
+      {'d', "DICT",
+       [](M& m) {
+         std::vector<PickleValue> items = m.pop_to_mark();
+         m.push_items(dictionary, {});
+         m.add_items(items);
+       },
+       tensors},
+      {'}', "EMPTY_DICT", [](M& m) { m.push_items(dictionary, {}); }, tensors},
+      {'s', "SETITEM",
+       [](M& m) {
+         const PickleValue value = m.pop();
+         const PickleValue key = m.pop();
+         m.add_items({key, value});
+       },
+       tensors},
+      {'u', "SETITEMS", [](M& m) { m.add_items(m.pop_to_mark()); }, tensors},
+      {'Q', "BINPERSID", [](M& m) { m.push(pickled_storage(m.store_, m.pop())); }, tensors},
       // The other operations of Python are refused.
-      {'F', "FLOAT", nullptr},
-      {'G', "BINFLOAT", nullptr},
-      {'d', "DICT", nullptr},
-      {'}', "EMPTY_DICT", nullptr},
-      {'s', "SETITEM", nullptr},
-      {'u', "SETITEMS", nullptr},
       {0x8f, "EMPTY_SET", nullptr},
       {0x90, "ADDITEMS", nullptr},
       {0x91, "FROZENSET", nullptr},
@@ -282,7 +332,6 @@ const PickleMachine::Operation* PickleMachine::find(std::uint8_t code) {
       {0x81, "NEWOBJ", nullptr},
       {0x92, "NEWOBJ_EX", nullptr},
       {'P', "PERSID", nullptr},
-      {'Q', "BINPERSID", nullptr},
       {0x82, "EXT1", nullptr},
       {0x83, "EXT2", nullptr},
       {0x84, "EXT4", nullptr},
@@ -294,13 +343,14 @@ const PickleMachine::Operation* PickleMachine::find(std::uint8_t code) {
   return found == std::end(operations) ? nullptr : found;
 }
 
-Pickle::Pickle(std::span<const std::uint8_t> file, const std::string& name) {
-  PickleMachine(*this, file, name).run();
+Pickle::Pickle(std::span<const std::uint8_t> file, const std::string& name, PickleContent content) {
+  PickleMachine(*this, file, name, content).run();
 }
 
 std::string_view name_of(PickleKind kind) {
-  static constexpr std::array<std::string_view, 10> names{"None",   "a boolean", "an integer", "a text", "bytes",
-                                                          "a list", "a tuple",   "a function", "a type", "an array"};
+  static constexpr std::array<std::string_view, 14> names{
+      "None",       "a boolean", "an integer", "a text",        "bytes",        "a list",    "a tuple",
+      "a function", "a type",    "an array",   "a real number", "a dictionary", "a storage", "a tensor"};
   return names[static_cast<std::size_t>(kind)];
 }
 

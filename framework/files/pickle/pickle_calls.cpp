@@ -1,4 +1,4 @@
-#include "experiments/training/evaluation/files/pickle_calls.h"
+#include "framework/files/pickle/pickle_calls.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,6 +6,7 @@
 
 #include "framework/description/printable.h"
 #include "framework/error.h"
+#include "framework/tensors/shape.h"
 
 namespace heddle {
 
@@ -17,6 +18,7 @@ struct PickledFunction {
   std::string_view module;
   std::string_view name;
   PickleValue (*call)(PickleStore&, Items);  // null: may only be an argument
+  PickleContent content = PickleContent::images;
 };
 
 std::string_view as_text(std::span<const std::uint8_t> bytes) {
@@ -135,8 +137,46 @@ PickleValue make_scalar(PickleStore& store, Items arguments) {
   return {PickleKind::integer, static_cast<std::int64_t>(value)};
 }
 
+PickleValue make_dictionary(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 0, 0);
+  return store.add_sequence(PickleKind::dictionary, {});
+}
+
+std::vector<std::int64_t> counts(const PickleStore& store, const PickleValue& value) {
+  std::vector<std::int64_t> all;
+  const Items items = store.pickle().items(expect(value, PickleKind::tuple));
+  if (items.size() > Shape::max_rank)
+    fail<InputError>("a tensor has {} dimensions, more than {}", items.size(), Shape::max_rank);
+  for (const PickleValue& item : items) {
+    all.push_back(expect(item, PickleKind::integer).number);
+    if (all.back() < 0) fail<InputError>("a size or a stride of a tensor is {}", all.back());
+  }
+  return all;
+}
+
+/// _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks).
+PickleValue make_tensor(PickleStore& store, Items arguments) {
+  expect_arguments(arguments, 4, 7);
+  PickledTensor tensor{.storage = store.storage(expect(arguments[0], PickleKind::storage)),
+                       .offset = expect(arguments[1], PickleKind::integer).number,
+                       .shape = counts(store, arguments[2]),
+                       .strides = counts(store, arguments[3])};
+  if (tensor.offset < 0) fail<InputError>("the offset of a tensor is {}", tensor.offset);
+  if (tensor.shape.size() != tensor.strides.size())
+    fail<InputError>("a tensor has {} sizes, but {} strides", tensor.shape.size(), tensor.strides.size());
+  return store.add_tensor(std::move(tensor));
+}
+
+/// _rebuild_parameter(tensor, requires_grad, hooks).
+PickleValue make_parameter_tensor(PickleStore& /*store*/, Items arguments) {
+  expect_arguments(arguments, 3, 3);
+  return expect(arguments[0], PickleKind::tensor);
+}
+
+constexpr PickleContent tensors = PickleContent::tensors;
+
 /// Python 2 and 3, and NumPy 1 and 2, name some functions differently.
-constexpr std::array<PickledFunction, 13> functions{{
+constexpr std::array<PickledFunction, 25> functions{{
     {"_codecs", "encode", encode_latin1},
     {"__builtin__", "bytes", make_bytes},
     {"builtins", "bytes", make_bytes},
@@ -150,6 +190,18 @@ constexpr std::array<PickledFunction, 13> functions{{
     {"numpy._core.multiarray", "scalar", make_scalar},
     {"numpy.core.numeric", "_frombuffer", array_from_buffer},
     {"numpy._core.numeric", "_frombuffer", array_from_buffer},
+    {"collections", "OrderedDict", make_dictionary, tensors},
+    {"torch._utils", "_rebuild_tensor_v2", make_tensor, tensors},
+    {"torch._utils", "_rebuild_parameter", make_parameter_tensor, tensors},
+    {"torch", "FloatStorage", nullptr, tensors},
+    {"torch", "DoubleStorage", nullptr, tensors},
+    {"torch", "HalfStorage", nullptr, tensors},
+    {"torch", "BFloat16Storage", nullptr, tensors},
+    {"torch", "LongStorage", nullptr, tensors},
+    {"torch", "IntStorage", nullptr, tensors},
+    {"torch", "ByteStorage", nullptr, tensors},
+    {"torch", "CharStorage", nullptr, tensors},
+    {"torch", "BoolStorage", nullptr, tensors},
 }};
 
 /// Checks (version, byte order, None, None, None, ...): the type has neither parts nor fields.
@@ -185,12 +237,35 @@ PickleValue PickleStore::add_array(PickledArray array) {
   return {PickleKind::array, static_cast<std::int64_t>(pickle_.arrays_.size()) - 1};
 }
 
-PickleValue pickled_function(std::string_view module, std::string_view name) {
+PickleValue PickleStore::add_storage(const PickledStorage& storage) {
+  pickle_.storages_.push_back(storage);
+  return {PickleKind::storage, static_cast<std::int64_t>(pickle_.storages_.size()) - 1};
+}
+
+PickleValue PickleStore::add_tensor(PickledTensor tensor) {
+  pickle_.tensors_.push_back(std::move(tensor));
+  return {PickleKind::tensor, static_cast<std::int64_t>(pickle_.tensors_.size()) - 1};
+}
+
+PickleValue pickled_function(const PickleStore& store, std::string_view module, std::string_view name) {
+  const bool reads_images = store.content() == PickleContent::images;
   for (std::size_t i = 0; i < functions.size(); ++i)
-    if (functions[i].module == module && functions[i].name == name)
+    if (functions[i].module == module && functions[i].name == name &&
+        !(reads_images && functions[i].content == PickleContent::tensors))
       return {PickleKind::function, static_cast<std::int64_t>(i)};
-  fail<InputError>("{}.{} is not a function that images and labels are written with", shortened(module),
-                   shortened(name));
+  fail<InputError>("{}.{} is not a function that {} are written with", shortened(module), shortened(name),
+                   reads_images ? "images and labels" : "state dicts");
+}
+
+PickleValue pickled_storage(PickleStore& store, const PickleValue& identity) {
+  const Items parts = store.pickle().items(expect(identity, PickleKind::tuple));
+  expect_arguments(parts, 5, 6);
+  if (word(store, parts[0]) != "storage")
+    fail<InputError>("expected a storage, got {}", in_quotes(word(store, parts[0])));
+  const PickledFunction& type = functions[static_cast<std::size_t>(expect(parts[1], PickleKind::function).number)];
+  if (type.module != "torch") fail<InputError>("expected a type of torch, got {}.{}", type.module, type.name);
+  return store.add_storage(
+      {.type = type.name, .key = word(store, parts[2]), .elements = expect(parts[4], PickleKind::integer).number});
 }
 
 PickleValue pickled_call(PickleStore& store, const PickleValue& function, const PickleValue& arguments) {
@@ -205,6 +280,7 @@ PickleValue pickled_call(PickleStore& store, const PickleValue& function, const 
 }
 
 void pickled_build(PickleStore& store, const PickleValue& object, const PickleValue& state) {
+  if (object.kind == PickleKind::dictionary) return;
   const Items parts = store.pickle().items(expect(state, PickleKind::tuple));
   if (object.kind == PickleKind::type) return check_type_state(store, parts);
   expect(object, PickleKind::array);
