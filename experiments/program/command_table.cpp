@@ -30,6 +30,7 @@ constexpr std::array commands{
     CommandRow{"import", "convert a state dict that torch.save wrote to a safetensors file for model.weights", add_import},
     CommandRow{"embed", "compute embeddings of images with a checkpoint's model, and write them to a file", add_embed,
                true},
+    CommandRow{"search", "find the nearest people of a gallery for images, with a checkpoint's model", add_search, true},
     CommandRow{"data", "pack photographs into a .rec, summarise images, or check every image", add_data},
     CommandRow{"plan", "count memory, traffic and FLOPs of an experiment and model its time, without computing",
                add_plan},
@@ -47,6 +48,8 @@ constexpr std::array commands{
                add_bench, true, "collectives"},
     CommandRow{"reproduce", "run shipped experiments and compare their results with the claims of the documents",
                add_reproduce},
+    CommandRow{"compare", "several results folders in one table and on one page, and how their experiments differ",
+               add_compare},
     CommandRow{"notebook", "make and execute a notebook of a results folder", add_notebook},
 };
 

@@ -31,6 +31,7 @@ void add_eval(CLI::App& app, CommandCall& call);
 void add_export(CLI::App& app, CommandCall& call);
 void add_import(CLI::App& app, CommandCall& call);
 void add_embed(CLI::App& app, CommandCall& call);
+void add_search(CLI::App& app, CommandCall& call);
 void add_data(CLI::App& app, CommandCall& call);
 void add_plan(CLI::App& app, CommandCall& call);
 void add_explain(CLI::App& app, CommandCall& call);
@@ -42,6 +43,7 @@ void add_list(CLI::App& app, CommandCall& call);
 void add_bench(CLI::App& app, CommandCall& call);
 void add_reproduce(CLI::App& app, CommandCall& call);
 void add_notebook(CLI::App& app, CommandCall& call);
+void add_compare(CLI::App& app, CommandCall& call);
 
 /// `--set KEY=JSON`, as often as it is given.
 CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets);

@@ -35,32 +35,13 @@ struct Place {
 };
 static_assert(block_rows - 1 <= std::numeric_limits<decltype(Place::first)>::max());
 
-using Floats = float __attribute__((vector_size(16)));
 using Doubles = double __attribute__((vector_size(32)));
 constexpr std::size_t lanes = 4;
 
-template <class Vector, class T>
-Vector load(const T* from) {
-  Vector values;
+Doubles load(const double* from) {
+  Doubles values;
   std::memcpy(&values, from, sizeof(values));
   return values;
-}
-
-/// The sum is exact (see UnitRows), and therefore has the same bits in any order.
-double exact_dot(const float* a, const float* b, std::size_t size) {
-  constexpr std::size_t chains = 4;  // independent sums, which hide the latency of a multiply-add
-  std::array<Doubles, chains> sums{};
-  std::size_t i = 0;
-  for (; i + chains * lanes <= size; i += chains * lanes)
-#pragma GCC unroll 4
-    for (std::size_t k = 0; k < chains; ++k)
-      sums[k] += __builtin_convertvector(load<Floats>(a + i + k * lanes), Doubles) *
-                 __builtin_convertvector(load<Floats>(b + i + k * lanes), Doubles);
-  double sum = 0;
-  for (; i < size; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  for (const Doubles& part : sums)
-    for (std::size_t k = 0; k < lanes; ++k) sum += part[k];
-  return sum;
 }
 
 /// The dot products of all rows of two blocks, tile by tile of 4 x 8 elements, which stay in registers.
@@ -90,7 +71,7 @@ class BlockProduct {
     for (std::size_t i = 0; i < block_rows; ++i) {
       const std::size_t row = block * block_rows + i;
       double* const panel = &to[i / count * count * dimension_ + i % count];
-      const float* const from = row < rows_.size() ? rows_.row(static_cast<std::int64_t>(row)) : nullptr;
+      const float* const from = row < rows_.size() ? rows_.row(static_cast<std::int64_t>(row)).data() : nullptr;
       for (std::size_t k = 0; k < dimension_; ++k)
         panel[k * count] = from != nullptr ? static_cast<double>(from[k]) : 0;
     }
@@ -104,7 +85,7 @@ class BlockProduct {
       for (std::size_t r = 0; r < height; ++r)
 #pragma GCC unroll 2
         for (std::size_t c = 0; c < width / lanes; ++c)
-          sums[r][c] += a[k * height + r] * load<Doubles>(b + k * width + c * lanes);
+          sums[r][c] += a[k * height + r] * load(b + k * width + c * lanes);
     for (std::size_t r = 0; r < height; ++r)
       std::memcpy(&products_[(i + r) * block_rows + j], sums[r].data(), width * sizeof(double));
   }
@@ -122,8 +103,8 @@ class PairComparison {
       : rows_(rows), pairs_(pairs), way_(way), squares_(rows.size()), compared_(pairs.size()) {
     check();
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const float* const row = rows.row(static_cast<std::int64_t>(i));
-      squares_[i] = exact_dot(row, row, rows.dimension());
+      const std::span<const float> row = rows.row(static_cast<std::int64_t>(i));
+      squares_[i] = exact_dot(row, row);
     }
   }
 
@@ -148,8 +129,7 @@ class PairComparison {
   }
 
   double product(std::size_t first, std::size_t second) const {
-    return exact_dot(rows_.row(static_cast<std::int64_t>(first)), rows_.row(static_cast<std::int64_t>(second)),
-                     rows_.dimension());
+    return exact_dot(rows_.row(static_cast<std::int64_t>(first)), rows_.row(static_cast<std::int64_t>(second)));
   }
   double distance(std::size_t first, std::size_t second, double product) const {
     const double square = squares_[first] + squares_[second] - 2 * product;
