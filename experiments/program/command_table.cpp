@@ -44,6 +44,8 @@ constexpr std::array commands{
     CommandRow{"reproduce", "run shipped experiments and compare their results with the claims of the documents",
                add_reproduce},
     CommandRow{"notebook", "make and execute a notebook of a results folder", add_notebook},
+    CommandRow{"completion", "print a script that completes commands and options in a shell", add_completion},
+    CommandRow{"man", "print the manual page, for `man`", add_man},
 };
 
 }  // namespace
