@@ -13,9 +13,9 @@ class App;
 namespace heddle {
 
 struct OptionReference {
-  std::string name;   // `--out`, or of an operand `FILE`
-  std::string value;  // `DIR`; empty: it takes none
-  std::string help;
+  std::string name{};   // `--out`, or of an operand `FILE`
+  std::string value{};  // `DIR`; empty: it takes none
+  std::string help{};
   bool is_required = false;
   bool is_repeated = false;
 };
@@ -23,9 +23,9 @@ struct OptionReference {
 struct CommandReference {
   std::string path;  // `heddle`, `heddle data pack`
   std::string help;
-  std::vector<OptionReference> operands;
-  std::vector<OptionReference> options;
-  std::vector<CommandReference> commands;
+  std::vector<OptionReference> operands{};
+  std::vector<OptionReference> options{};
+  std::vector<CommandReference> commands{};
 
   /// The last word of the path.
   std::string_view name() const { return std::string_view(path).substr(path.rfind(' ') + 1); }
