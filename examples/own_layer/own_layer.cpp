@@ -1,7 +1,7 @@
 // The layer `swish`: x * sigmoid(beta * x) (Ramachandran et al. 2017, "Searching for activation functions").
 #include <memory>
 
-#include "experiments/program/extension.h"
+#include "experiments/extensions/extension.h"
 #include "framework/description/describe.h"
 #include "framework/ops/elementwise.h"
 

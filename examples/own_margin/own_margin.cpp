@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "experiments/program/extension.h"
+#include "experiments/extensions/extension.h"
 
 using namespace heddle;
 

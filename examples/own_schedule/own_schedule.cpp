@@ -7,7 +7,7 @@
 //   2:       F0 B0 F1 B1 F2 B2 ..
 #include <algorithm>
 
-#include "experiments/program/extension.h"
+#include "experiments/extensions/extension.h"
 
 using namespace heddle;
 

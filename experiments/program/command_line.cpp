@@ -9,8 +9,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "experiments/extensions/extension.h"
 #include "experiments/program/command_table.h"
-#include "experiments/program/extension.h"
 #include "framework/error.h"
 #include "parallel/transports/join_job.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
@@ -41,7 +41,7 @@ std::string devices_text() {
 }
 
 /// The arguments from the command's name on: extensions stand before it.
-std::vector<std::string_view> words_of(int argc, const char* const* argv) {
+std::vector<std::string_view> command_words(int argc, const char* const* argv) {
   std::vector<std::string_view> words(argv + 1, argv + std::max(argc, 1));
   while (!words.empty() && words[0].starts_with(extension_option)) {
     const std::size_t taken = words[0] == extension_option ? 2 : 1;
@@ -73,7 +73,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                    }};
   add_commands(app, call);
   // CLI11 would report that a command is missing.
-  check_command_names(app, words_of(argc, argv));
+  check_command_names(app, command_words(argc, argv));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -126,7 +126,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   int code = 0;
   if (!launch || launch->rank == 0) {
     code = report_errors(argc, argv, console, job, console.err, "heddle: ");
-  } else if (joins_job(words_of(argc, argv))) {
+  } else if (joins_job(command_words(argc, argv))) {
     // All processes of a job fail with the same errors; rank 0 prints them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);

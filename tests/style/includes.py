@@ -20,8 +20,10 @@ ARROWS = {
     'experiments/training': ['experiments/data', 'models'],
     'experiments/config': ['experiments/training'],
     'experiments/export': ['experiments/training'],
+    'experiments/extensions': ['experiments/training'],
     'experiments/results': ['experiments/training'],
-    'experiments/program': ['experiments/config', 'experiments/export', 'experiments/results', 'notebooks_export'],
+    'experiments/program': ['experiments/config', 'experiments/export', 'experiments/extensions', 'experiments/results',
+                            'notebooks_export'],
     'tests': ['experiments/program'],
 }
 # A program that trains from C++ needs neither the JSON reader nor the command line.

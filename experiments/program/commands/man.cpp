@@ -1,7 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/program/commands/command.h"
-#include "experiments/program/reference/command_reference.h"
+#include "experiments/program/commands/reference/command_reference.h"
 
 namespace heddle {
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "experiments/program/reference/command_reference.h"
+#include "experiments/program/commands/reference/command_reference.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/called.h"
 #include "tests/support/message.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/program/reference/command_reference.h"
+#include "experiments/program/commands/reference/command_reference.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "experiments/program/extension.h"
+#include "experiments/extensions/extension.h"
 
 #include <exception>
 #include <string_view>

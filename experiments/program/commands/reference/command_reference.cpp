@@ -1,4 +1,4 @@
-#include "experiments/program/reference/command_reference.h"
+#include "experiments/program/commands/reference/command_reference.h"
 
 #include <CLI/CLI.hpp>
 
