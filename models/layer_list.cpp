@@ -1,7 +1,7 @@
 #include "models/layer_list.h"
 
 #include <algorithm>
-#include <string_view>
+#include <list>
 #include <utility>
 
 #include <fmt/format.h>
@@ -162,6 +162,43 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
      {"flatten", "turns an image into a vector", describe_nothing, [](const Given&) { return Flatten::spec(); }}},
 });
 
+/// The layers of extensions. A list, because configurations point into it.
+std::list<ExtensionLayer>& extension_layers() {
+  static std::list<ExtensionLayer> added;
+  return added;
+}
+
+/// The type of a layer: one of the table or, after these, of an extension.
+void describe_type(Describer& d, LayerConfig& config) {
+  std::vector<Describer::Alternative> kinds = alternatives_of(layer_table, config);
+  const std::list<ExtensionLayer>& added = extension_layers();
+  std::vector<ChosenExtensionLayer> chosen;
+  chosen.reserve(added.size());
+  int index = config.type ? static_cast<int>(*config.type) : -1;
+  for (const ExtensionLayer& layer : added) {
+    const bool is_chosen = config.extension.layer == &layer;
+    if (is_chosen) index = static_cast<int>(kinds.size());
+    chosen.push_back(is_chosen ? config.extension : ChosenExtensionLayer{&layer, layer.usual});
+    kinds.push_back(
+        {layer.name, layer.help, [&own = chosen.back()](Describer& inner) { own.layer->describe(inner, own.config); }});
+  }
+  d.alternatives(index, kinds, "what the layer does");
+  if (index < 0) return;
+  config.type.reset();
+  config.extension = {};
+  if (index < static_cast<int>(layer_table.size)) {
+    config.type = static_cast<LayerType>(index);
+  } else {
+    config.extension = std::move(chosen[static_cast<std::size_t>(index) - layer_table.size]);
+  }
+}
+
+LayerSpecPointer make_layer(const Given& given) {
+  const ChosenExtensionLayer& own = given.config.extension;
+  return own.layer != nullptr ? own.layer->make(own.config, given.first)
+                              : layer_table[given.config.type.value()].make(given);
+}
+
 /// The values that layers may name as inputs.
 class Names {
  public:
@@ -217,7 +254,18 @@ void describe(Describer& d, LayerConfig& config) {
          "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
   d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
   d.field("recompute", config.recompute, "whether its values are recomputed in the backward pass rather than kept");
-  alternatives(d, config.type, layer_table, config, "what the layer does");
+  describe_type(d, config);
+}
+
+void add_layers(const std::vector<ExtensionLayer>& layers) {
+  for (const ExtensionLayer& layer : layers) {
+    const auto is_named = [&](const auto& row) { return row.name == layer.name; };
+    std::list<ExtensionLayer>& known = extension_layers();
+    if (std::any_of(layer_table.rows().begin(), layer_table.rows().end(), is_named) ||
+        std::any_of(known.begin(), known.end(), is_named))
+      fail<InputError>("there is a layer type \"{}\" already", layer.name);
+    known.push_back(layer);
+  }
 }
 
 /// Checks that every value but the last is read: otherwise the weights of its layer would only decay.
@@ -237,13 +285,14 @@ ModelSpec make_layers(const std::vector<LayerConfig>& layers, const ImageShape& 
   names.add("input", 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerConfig& layer = layers[i];
-    const LayerRow& row = layer_table[layer.type.value()];
-    const std::string name = layer.name.empty() ? fmt::format("{}_{}", row.name, i) : layer.name;
+    const std::string_view type =
+        layer.extension.layer != nullptr ? layer.extension.layer->name : layer_table[layer.type.value()].name;
+    const std::string name = layer.name.empty() ? fmt::format("{}_{}", type, i) : layer.name;
     check_name(name, i, names);
     const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());
     LayerSpecPointer spec;
     try {
-      spec = row.make({layer, name, model.sample(inputs[0]), inputs.size()});
+      spec = make_layer({layer, name, model.sample(inputs[0]), inputs.size()});
     } catch (const InputError& error) {
       fail<InputError>("model: {}: {}", name, error.what());
     }

@@ -2,8 +2,11 @@
 // each layer. The sizes of inputs follow from the image.
 #pragma once
 
+#include <any>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/tensors/image_shape.h"
@@ -42,6 +45,32 @@ enum class LayerType {
   flatten
 };
 
+/// A layer type that an extension of the program defines, and its keys; `extension_layer` makes it.
+struct ExtensionLayer {
+  std::string_view name;
+  std::string_view help;
+  std::any usual;  // a config that holds the defaults
+  std::function<void(Describer&, std::any& config)> describe;
+  std::function<LayerSpecPointer(const std::any& config, const Shape& input)> make;
+};
+/// `Config` holds the layer's keys and has a `describe`. `make` is given the shape of one sample of the first input,
+/// and throws InputError if that does not fit.
+template <class Config>
+ExtensionLayer extension_layer(std::string_view name, std::string_view help,
+                               LayerSpecPointer (*make)(const Config&, const Shape& input)) {
+  return {name, help, Config{}, [](Describer& d, std::any& config) { describe(d, *std::any_cast<Config>(&config)); },
+          [make](const std::any& config, const Shape& input) { return make(*std::any_cast<Config>(&config), input); }};
+}
+/// Models that are read later may have these layers. Must be called before there are several threads. InputError for a
+/// name that a layer type has.
+void add_layers(const std::vector<ExtensionLayer>& layers);
+
+/// An extension's layer with the values of its keys.
+struct ChosenExtensionLayer {
+  const ExtensionLayer* layer = nullptr;  // none: the layer is one of LayerType
+  std::any config{};
+};
+
 struct LayerConfig {
   std::string name{};                  // TYPE_INDEX if empty
   std::vector<std::string> inputs{};   // the layer before it if empty
@@ -49,13 +78,14 @@ struct LayerConfig {
   std::optional<Axis> over{};          // dp or tp; if empty: tp if the mesh has several ranks there, else dp
   std::int64_t stage = -1;             // of the pipeline; -1: that of the layer before it
   bool recompute = false;
-  std::optional<LayerType> type{};  // must be given
+  std::optional<LayerType> type{};  // this or `extension` must be given
   LinearOptions linear{};
   ConvolutionLayerOptions convolution{};
   BatchNormOptions batch_norm{};
   double layer_norm_epsilon = 1e-5;
   double dropout = 0.5;
   PoolConfig pool{};
+  ChosenExtensionLayer extension{};
 };
 
 void describe(Describer& d, LayerConfig& config);

@@ -6,7 +6,7 @@ set -u
 unset RANK OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMI_FD PMIX_RANK SLURM_PROCID MASTER_ADDR MASTER_PORT
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
-documents=(README.md CONTRIBUTING.md experiments/README.md docs/*.md)
+documents=(README.md CONTRIBUTING.md CHANGELOG.md experiments/README.md docs/*.md)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Commands run in a folder that looks like the root, so that their results do not stay in the tree.
@@ -80,6 +80,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/torchgpipe_tables.json"]=$long
   ["./heddle run experiments/two_stages.json"]=$long
   ["./heddle setup cuda"]=$cuda
+  ["cmake --install build/release --prefix PATH/TO/PREFIX"]="tests/packaging/install_test.sh installs"
   ["./heddle setup openmpi"]=$mpi
   ["./heddle test"]=$step
   ["./heddle test --cuda-on-host"]=$step
@@ -201,7 +202,7 @@ check_files() {  # check_files DOCUMENT: names such as `experiments/quickstart.j
   local name
   while IFS= read -r name; do
     if compgen -G "$name" >/dev/null; then pass; else fail "$1: \`$name\` does not exist"; fi
-  done < <(prose "$1" | grep -oE '`(framework|parallel|layers|models|experiments|notebooks_export|tests|docs)/[^` ]*`' |
+  done < <(prose "$1" | grep -oE '`(framework|parallel|layers|models|experiments|notebooks_export|packaging|python|examples|tests|docs)/[^` ]*`' |
     tr -d '`' | grep -vE "DATE|NAME|THEME" | sort -u)
 }
 

@@ -4,7 +4,7 @@ set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 passed=0 failed=0
 libraries=(framework parallel layers models notebooks_export)
-all=("${libraries[@]}" experiments tests)
+all=("${libraries[@]}" experiments packaging python examples tests)
 
 rule() {  # rule WHAT PLACES
   if [[ $2 ]]; then
@@ -54,7 +54,10 @@ if command -v pyflakes3 >/dev/null; then  # a cell uses the names of the cells b
   rule "the notebook has names that nothing defines or uses" "$(
     cd notebooks_export/cells && grep append ../cells.cpp | grep -oE '[a-z_]+\.py' | xargs sed -s 's/^%/#%/' | pyflakes3 2>&1)"
 fi
-if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/support/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
+if command -v pyflakes3 >/dev/null; then
+  rule "the Python package or a test has names that nothing defines or uses" "$(pyflakes3 python/heddle tests/packaging 2>&1)"
+fi
+if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/packaging/*.sh tests/support/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
 
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "experiments/extensions/extension.h"
 #include "experiments/program/command_table.h"
 #include "framework/error.h"
 #include "parallel/transports/join_job.h"
@@ -18,6 +19,8 @@
 namespace heddle {
 
 namespace {
+
+constexpr std::string_view extension_option = "--extension";
 
 /// The output of the processes other than rank 0's: nothing.
 class Nowhere : public std::streambuf {
@@ -37,6 +40,16 @@ std::string devices_text() {
   return text;
 }
 
+/// The arguments from the command's name on: extensions stand before it.
+std::vector<std::string_view> command_words(int argc, const char* const* argv) {
+  std::vector<std::string_view> words(argv + 1, argv + std::max(argc, 1));
+  while (!words.empty() && words[0].starts_with(extension_option)) {
+    const std::size_t taken = words[0] == extension_option ? 2 : 1;
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(std::min(taken, words.size())));
+  }
+  return words;
+}
+
 /// Commands that all processes of a job run together join `job`; each process prints on `all` which ranks it waits for.
 int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& console, std::unique_ptr<Job>& job,
              std::ostream& all) {
@@ -45,6 +58,11 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       "The launcher adds two commands: `heddle test` builds and runs the tests, `heddle setup` installs and builds.\n"
       "`mpirun -n 4 ./heddle run FILE` runs each of four ranks as a separate process (Open MPI, MPICH, srun).");
   app.set_version_flag("--version", fmt::format("heddle {} ({})", HEDDLE_VERSION, devices_text()));
+  app.add_option_function<std::string>(
+         std::string(extension_option), [](const std::string& file) { load_extension(file); },
+         "add the layers, schedules and margins of a shared library (docs/extending.md)")
+      ->type_name("FILE.so")
+      ->trigger_on_parse();
   CommandCall call{.console = console, .join = [&] {
                      job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; });
                      if (job)
@@ -55,7 +73,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
                    }};
   add_commands(app, call);
   // CLI11 would report that a command is missing.
-  check_command_names(app, std::vector<std::string_view>(argv + 1, argv + std::max(argc, 1)));
+  check_command_names(app, command_words(argc, argv));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -108,7 +126,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   int code = 0;
   if (!launch || launch->rank == 0) {
     code = report_errors(argc, argv, console, job, console.err, "heddle: ");
-  } else if (joins_job(std::vector<std::string_view>(argv + 1, argv + std::max(argc, 1)))) {
+  } else if (joins_job(command_words(argc, argv))) {
     // All processes of a job fail with the same errors; rank 0 prints them.
     Nowhere nowhere;
     std::ostream silent(&nowhere);

@@ -51,6 +51,8 @@ constexpr std::array commands{
     CommandRow{"compare", "several results folders in one table and on one page, and how their experiments differ",
                add_compare},
     CommandRow{"notebook", "make and execute a notebook of a results folder", add_notebook},
+    CommandRow{"completion", "print a script that completes commands and options in a shell", add_completion},
+    CommandRow{"man", "print the manual page, for `man`", add_man},
 };
 
 }  // namespace

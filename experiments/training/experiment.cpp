@@ -30,12 +30,9 @@ static void describe(Describer& d, LinkModel& c) {
 }
 
 static void describe(Describer& d, PipelineConfig& c) {
-  static const std::vector<std::string_view> schedules = [] {
-    std::vector<std::string_view> names;
-    for (const ScheduleType& type : schedule_types()) names.push_back(type.name);
-    names.emplace_back("csv");
-    return names;
-  }();
+  std::vector<std::string_view> schedules;
+  for (const ScheduleType& type : schedule_types()) schedules.push_back(type.name);
+  schedules.emplace_back("csv");
   int index = static_cast<int>(std::find(schedules.begin(), schedules.end(), c.schedule) - schedules.begin());
   d.choice("schedule", index, schedules,
            "the order of each rank's actions (see heddle list schedules; heddle schedule NAME draws one); csv: read "

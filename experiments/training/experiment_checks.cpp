@@ -214,6 +214,12 @@ void check_device(const Experiment& e) {
              name_of(e.device));
     return;
   }
+  for (std::size_t set = 0; set < e.heads(); ++set)
+    if (const ExtensionMargin* const margin = e.head_of(set).margin.extension.margin; margin != nullptr)
+      refuse(
+          pointer_of(e, "head", set) + "/margin/type",
+          "expected a margin of Heddle's own with device cuda, got \"{}\" of an extension, whose function is the CPU's",
+          margin->name);
   if (e.clock == ClockType::virtual_time)
     refuse("/clock", "expected \"wall\" with device cuda: a virtual clock sees only the CPU");
   if (e.winograd)

@@ -181,17 +181,26 @@ struct AlternativeRow {
   void (*describe)(Describer&, Config&);
 };
 
-/// The alternatives of a table, which has `name`, `help` and `describe` in each row. An empty optional has no default:
-/// leaving out "type" is an error. `common` describes the fields that follow those of every alternative.
-template <class Type, class Enum, class Row, class Config>
-void alternatives(Describer& d, Type& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
-                  std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
+/// The alternatives of a table, which has `name`, `help` and `describe` in each row. `common` describes the fields that
+/// follow those of every alternative.
+template <class Enum, class Row, class Config>
+std::vector<Describer::Alternative> alternatives_of(
+    const EnumTable<Enum, Row>& table, Config& config,
+    std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
   std::vector<Describer::Alternative> kinds;
   for (const Row& row : table.rows())
     kinds.push_back({row.name, row.help, [&config, describe = row.describe, common](Describer& inner) {
                        describe(inner, config);
                        if (common != nullptr) common(inner, config);
                      }});
+  return kinds;
+}
+
+/// Describes one of them. An empty optional has no default: leaving out "type" is an error.
+template <class Type, class Enum, class Row, class Config>
+void alternatives(Describer& d, Type& type, const EnumTable<Enum, Row>& table, Config& config, std::string_view help,
+                  std::type_identity_t<void (*)(Describer&, Config&)> common = nullptr) {
+  const std::vector<Describer::Alternative> kinds = alternatives_of(table, config, common);
   int index = -1;
   if constexpr (std::is_same_v<Type, Enum>)
     index = static_cast<int>(type);

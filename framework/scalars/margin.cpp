@@ -1,6 +1,7 @@
 #include "framework/scalars/margin.h"
 
 #include <algorithm>
+#include <list>
 
 #include "framework/description/describe.h"
 #include "framework/error.h"
@@ -25,6 +26,21 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
+/// The least and the largest phi of an extension's map. Between 2,000 cosines a smooth map changes little.
+struct Extremes {
+  double least = 0;
+  double most = 0;
+};
+Extremes extremes_of(const ChosenExtensionMargin& chosen) {
+  Extremes found;
+  for (int i = -1000; i <= 1000; ++i) {
+    const double phi = extension_target(chosen, i / 1000.0).phi;
+    found.least = std::min(found.least, phi);
+    found.most = std::max(found.most, phi);
+  }
+  return found;
+}
+
 double lowest_phi(const CombinedMargin& margin) {
   const double lowest = -1 - std::max(0.0, margin.m3);
   if (margin.beyond_pi == BeyondPi::psi) return lowest - 2 * std::floor((margin.m1 * pi + margin.m2) / pi);
@@ -33,6 +49,7 @@ double lowest_phi(const CombinedMargin& margin) {
 
 /// The smallest value of a target's phi, for a cosine.
 double lowest_phi(const MarginConfig& margin) {
+  if (margin.extension.margin != nullptr) return std::min(-1.0, extremes_of(margin.extension).least);
   switch (margin.type) {
     case MarginType::adaface:
       return -1 - 2 * margin.adaface.m;
@@ -49,6 +66,7 @@ double lowest_phi(const MarginConfig& margin) {
 }  // namespace
 
 double largest_logit(const MarginConfig& margin) {
+  if (margin.extension.margin != nullptr) return margin.scale * std::max(1.0, extremes_of(margin.extension).most);
   switch (margin.type) {
     case MarginType::curricularface:
       return 2 * margin.scale;
@@ -157,8 +175,53 @@ constexpr auto margins = enum_table<MarginType, AlternativeRow<MarginConfig>>({
 
 }  // namespace
 
+/// The margins of extensions. A list, because configurations point into it.
+static std::list<ExtensionMargin>& extension_margins() {
+  static std::list<ExtensionMargin> added;
+  return added;
+}
+
+void add_margins(const std::vector<ExtensionMargin>& added) {
+  for (const ExtensionMargin& margin : added) {
+    const auto is_named = [&](const auto& row) { return row.name == margin.name; };
+    std::list<ExtensionMargin>& known = extension_margins();
+    if (std::any_of(margins.rows().begin(), margins.rows().end(), is_named) ||
+        std::any_of(known.begin(), known.end(), is_named))
+      fail<InputError>("there is a margin \"{}\" already", margin.name);
+    if (margin.settings.size() > ExtensionMargin::max_settings)
+      fail<InputError>("margin \"{}\": expected at most {} settings, got {}", margin.name,
+                       ExtensionMargin::max_settings, margin.settings.size());
+    known.push_back(margin);
+  }
+}
+
 void describe(Describer& d, MarginConfig& c) {
-  alternatives(d, c.type, margins, c, "the kind of margin", describe_scale);
+  std::vector<Describer::Alternative> kinds = alternatives_of(margins, c, describe_scale);
+  const std::list<ExtensionMargin>& added = extension_margins();
+  std::vector<ChosenExtensionMargin> chosen;
+  chosen.reserve(added.size());
+  auto index = static_cast<int>(c.type);
+  for (const ExtensionMargin& margin : added) {
+    if (c.extension.margin == &margin) {
+      index = static_cast<int>(kinds.size());
+      chosen.push_back(c.extension);
+    } else {
+      chosen.push_back({.margin = &margin});
+      for (std::size_t i = 0; i < margin.settings.size(); ++i) chosen.back().settings.at(i) = margin.settings[i].usual;
+    }
+    kinds.push_back({margin.name, margin.help, [&c, &own = chosen.back()](Describer& inner) {
+                       for (std::size_t i = 0; i < own.margin->settings.size(); ++i) {
+                         const ExtensionMargin::Setting& setting = own.margin->settings[i];
+                         inner.field(setting.name, own.settings.at(i), between(setting.minimum, setting.maximum),
+                                     setting.help);
+                       }
+                       describe_scale(inner, c);
+                     }});
+  }
+  d.alternatives(index, kinds, "the kind of margin");
+  const bool is_own = index < static_cast<int>(margins.size);
+  c.type = is_own ? static_cast<MarginType>(index) : MarginType::combined;
+  c.extension = is_own ? ChosenExtensionMargin{} : chosen[static_cast<std::size_t>(index) - margins.size];
 }
 
 void check(const MarginConfig& margin, bool normalize) {
@@ -175,6 +238,8 @@ void check(const MarginConfig& margin, bool normalize) {
     case MarginType::combined:
       break;
   }
+  if (!normalize && margin.extension.margin != nullptr)
+    fail<InputError>("head: margins act on angles: with \"normalize\": false expected type combined or l_softmax");
   if (!normalize && !combined.is_plain())
     fail<InputError>(
         "head: margins act on angles: with \"normalize\": false expected m1 = 1, m2 = 0, m3 = 0 and no filter");

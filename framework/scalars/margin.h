@@ -23,6 +23,7 @@
 // Scalar code, shared by all backends.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -76,6 +77,40 @@ struct CurricularFaceMargin {
   double momentum = 0.01;
 };
 
+/// phi(c) and its derivative.
+template <class T>
+struct TargetValue {
+  T phi;
+  T slope;
+};
+
+/// A margin that an extension of the program defines: a target map with up to four settings. It has no row statistic,
+/// no negative map and no state. Its function is the host's, which the device cuda cannot call.
+struct ExtensionMargin {
+  static constexpr std::size_t max_settings = 4;
+  struct Setting {
+    const char* name;
+    double usual;
+    double minimum;
+    double maximum;
+    std::string_view help;
+  };
+  std::string_view name;
+  std::string_view help;
+  /// phi of a cosine in (-1, 1), and its derivative. `settings` are in the order of the list below.
+  TargetValue<double> (*target)(double cosine, const double* settings);
+  std::vector<Setting> settings{};
+};
+/// Experiments that are read later may name these margins. Must be called before there are several threads. InputError
+/// for a name that a margin has, or for more than four settings.
+void add_margins(const std::vector<ExtensionMargin>& margins);
+
+/// An extension's margin with the values of its settings.
+struct ChosenExtensionMargin {
+  const ExtensionMargin* margin = nullptr;  // none: the margin is one of MarginType
+  std::array<double, ExtensionMargin::max_settings> settings{};
+};
+
 struct MarginConfig {
   MarginType type = MarginType::combined;
   double scale = 64.0;
@@ -83,6 +118,8 @@ struct MarginConfig {
   LSoftmaxMargin l_softmax{};
   AdaFaceMargin adaface{};
   CurricularFaceMargin curricularface{};
+  /// Replaces the target map of `combined`, whose members have their defaults.
+  ChosenExtensionMargin extension{};
 };
 
 void describe(Describer& d, MarginConfig& config);
@@ -176,13 +213,6 @@ HEDDLE_HOST_DEVICE inline void update_running(const MarginConfig& margin, const 
   }
 }
 
-/// phi(c) and its derivative.
-template <class T>
-struct TargetValue {
-  T phi;
-  T slope;
-};
-
 /// psi of the angle factor * theta + shift at c = cos(theta), and its derivative by c.
 template <class T>
 HEDDLE_HOST_DEVICE TargetValue<T> psi_of(T c, T factor, T shift) {
@@ -231,9 +261,21 @@ HEDDLE_HOST_DEVICE TargetValue<T> l_softmax_target(const LSoftmaxMargin& margin,
   return {radius * value.phi, value.slope};
 }
 
+/// `experiment_checks` refuses it on the device cuda.
+template <class T>
+HEDDLE_HOST_DEVICE TargetValue<T> extension_target(const ChosenExtensionMargin& chosen, T cosine) {
+#ifdef __CUDA_ARCH__
+  return {cosine, T{1}};
+#else
+  const auto value = chosen.margin->target(static_cast<double>(inner_cosine(cosine)), chosen.settings.data());
+  return {static_cast<T>(value.phi), static_cast<T>(value.slope)};
+#endif
+}
+
 /// The target's cosine (L-Softmax: its product w.x) -> phi and its derivative.
 template <class T>
 HEDDLE_HOST_DEVICE TargetValue<T> margin_target(const MarginConfig& margin, T cosine, T parameter = T{0}) {
+  if (margin.extension.margin != nullptr) return extension_target(margin.extension, cosine);
   switch (margin.type) {
     case MarginType::adaface:
       return adaface_target(margin.adaface, cosine, parameter);

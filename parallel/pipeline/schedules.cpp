@@ -11,11 +11,12 @@
 #include "framework/description/nearest.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
+#include "parallel/pipeline/validation.h"
 
 namespace heddle {
 namespace {
 
-constexpr std::array schedule_table{
+constexpr std::array shipped{
     ScheduleType{"naive", "one rank computes at a time, micro-batch by micro-batch", naive, 1, 1},
     ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe, 1, 1},
     ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b, 1,
@@ -42,9 +43,15 @@ constexpr std::array schedule_table{
     ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2,
                  2}};
 
+/// The shipped schedules, and those of extensions.
+std::vector<ScheduleType>& schedule_table() {
+  static std::vector<ScheduleType> table(shipped.begin(), shipped.end());
+  return table;
+}
+
 const ScheduleType& type_named(std::string_view name) {
   std::vector<std::string> names;
-  for (const ScheduleType& type : schedule_table) {
+  for (const ScheduleType& type : schedule_table()) {
     if (type.name == name) return type;
     names.emplace_back(type.name);
   }
@@ -109,7 +116,17 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
 }
 
 std::span<const ScheduleType> schedule_types() {
-  return schedule_table;
+  return schedule_table();
+}
+
+void add_schedules(std::span<const ScheduleType> added) {
+  std::vector<ScheduleType>& table = schedule_table();
+  for (const ScheduleType& type : added) {
+    const auto is_named = [&](const ScheduleType& row) { return row.name == type.name; };
+    if (type.name == "csv" || std::any_of(table.begin(), table.end(), is_named))
+      fail<InputError>("there is a schedule \"{}\" already", type.name);
+    table.push_back(type);
+  }
 }
 
 int usual_chunks(std::string_view name) {
@@ -137,7 +154,10 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
     fail<InputError>("{}: {} stages x {} micro-batches: expected at most {} x {}, and {} in all", name, stages,
                      micro_batches, max_stages, max_micro_batches, max_cells);
   }
-  return type.make(shape);
+  Schedule schedule = type.make(shape);
+  const auto is_type = [&](const ScheduleType& row) { return row.name == type.name; };
+  if (std::none_of(shipped.begin(), shipped.end(), is_type)) check(schedule, type.name);
+  return schedule;
 }
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "parallel/pipeline/schedule.h"
 
@@ -44,6 +45,9 @@ struct ScheduleType {
 };
 /// All named schedules, in the order in which `heddle list schedules` prints them. A new one is a function and a row.
 std::span<const ScheduleType> schedule_types();
+/// Adds those of an extension of the program, whose schedules `make_schedule` validates. Must be called before there
+/// are several threads. InputError for a name that a schedule has.
+void add_schedules(std::span<const ScheduleType> added);
 
 /// The default number of chunks: two if the schedule takes several, else what it is made for. InputError for an
 /// unknown name, which suggests the nearest one.

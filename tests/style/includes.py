@@ -21,8 +21,10 @@ ARROWS = {
     'experiments/config': ['experiments/training'],
     'experiments/export': ['experiments/training'],
     'experiments/import': ['framework'],
+    'experiments/extensions': ['experiments/training'],
     'experiments/results': ['experiments/training'],
-    'experiments/program': ['experiments/config', 'experiments/export', 'experiments/import', 'experiments/results',
+    'experiments/program': ['experiments/config', 'experiments/export', 'experiments/extensions', 'experiments/import',
+                            'experiments/results',
                             'notebooks_export'],
     'tests': ['experiments/program'],
 }

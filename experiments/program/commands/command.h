@@ -44,6 +44,8 @@ void add_bench(CLI::App& app, CommandCall& call);
 void add_reproduce(CLI::App& app, CommandCall& call);
 void add_notebook(CLI::App& app, CommandCall& call);
 void add_compare(CLI::App& app, CommandCall& call);
+void add_completion(CLI::App& app, CommandCall& call);
+void add_man(CLI::App& app, CommandCall& call);
 
 /// `--set KEY=JSON`, as often as it is given.
 CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets);

@@ -1,0 +1,12 @@
+"""Reads what Heddle writes into pandas and numpy.
+
+>>> import heddle
+>>> run = heddle.results("results/quickstart")
+>>> run.metrics.groupby("variant")["loss"].last()
+>>> heddle.checkpoint("results/quickstart/checkpoint/serial")["head.weight"].shape
+"""
+
+from heddle._checkpoint import Checkpoint, checkpoint
+from heddle._results import Results, embeddings, results, schedule, trace
+
+__all__ = ["Checkpoint", "Results", "checkpoint", "embeddings", "results", "schedule", "trace"]
