@@ -49,7 +49,7 @@ if command -v pyflakes3 >/dev/null; then  # a cell uses the names of the cells b
   rule "the notebook has names that nothing defines or uses" "$(
     cd notebooks_export/cells && grep append ../cells.cpp | grep -oE '[a-z_]+\.py' | xargs sed -s 's/^%/#%/' | pyflakes3 2>&1)"
 fi
-if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/support/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
+if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/support/*.sh tests/parallel/transports/*.sh tests/notebooks_export/*.sh experiments/program/launcher/*.sh)"; fi
 
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -10,15 +10,15 @@ if len(curves):
         if stretch > 1:
             axis.plot(curve["step"], curve["loss"], color=style_of(i)["color"], linewidth=0.4, alpha=0.3)
         mean = curve["loss"].rolling(stretch, center=True, min_periods=1).mean()
-        # Variants may agree to the last digit: the earlier lines are wider, so that they show below the later ones.
         axis.plot(curve["step"], mean, label=plain(name), marker="." if len(curve) == 1 else None, **style_of(i),
-                  linewidth=1.5 + 2.5 * (len(drawn) - 1 - i) / max(len(drawn) - 1, 1))
+                  linewidth=width_of(i, len(drawn)))
         of_heads = curve["losses"].dropna()
         for k, (head, losses) in enumerate(pd.DataFrame(list(of_heads), index=of_heads.index).items()):
             axis.plot(curve["step"][losses.index], losses.rolling(stretch, center=True, min_periods=1).mean(),
                       color=style_of(i)["color"], linestyle=["--", ":", "-."][k % 3], linewidth=1,
                       label=plain(f"{name}, {head}"))
     axis.set_xlabel("step")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_ylabel("loss")
     axis.grid(alpha=0.3)
     legend_above(axis)

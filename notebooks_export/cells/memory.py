@@ -12,14 +12,16 @@ hidden = measured[max_bars:]
 measured = measured[:max_bars]
 if measured:
     budgets = [budget_of(name) for name in measured]
-    most = max([totals.max(), *budgets])
+    # A budget far above all bars would make them invisible: it is then only named.
+    drawn_budgets = [budget if budget <= 3 * totals.max() else 0 for budget in budgets]
+    most = max([totals.max(), *drawn_budgets])
     unit, size = binary_unit(most)
     columns = min(len(measured), 3)
     rows = math.ceil(len(measured) / columns)
     figure, axes = plt.subplots(rows, columns, figsize=(page_width, 0.6 + 2.6 * rows), sharey=True, squeeze=False)
     for axis in axes.flat[len(measured) :]:
         axis.set_visible(False)
-    for axis, name, budget in zip(axes.flat, measured, budgets):
+    for axis, name, budget in zip(axes.flat, measured, drawn_budgets):
         ranks = memory[memory["variant"] == name].pivot(index="rank", columns="category", values="bytes")
         below = pd.Series(0.0, index=ranks.index)
         for category, colour in colours.items():
@@ -43,9 +45,12 @@ if measured:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     handles.append(plt.Line2D([], [], color="black", linewidth=1, linestyle=":"))
     labels.append("mean of the ranks")
-    if any(budgets):
+    if any(drawn_budgets):
         handles.append(plt.Line2D([], [], color="black", linewidth=1.5, linestyle="--"))
         labels.append("budget")
+    elif any(budgets):
+        handles.append(plt.Line2D([], [], linestyle=""))
+        labels.append(f"budget: {max(budgets) / size:,.0f} {unit}, above")
     legend_of_all(figure, handles, labels, columns=4)
     show_figure(figure, "memory", "Peak memory of each rank, by category")
     if hidden:

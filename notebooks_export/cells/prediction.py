@@ -6,7 +6,7 @@ if predicted:
     measured = [1000 * variant["step_seconds"]["median"] for variant in predicted]
     axis.barh(rows - 0.2, predictions, height=0.4, color="#999999", label="predicted")
     bars = axis.barh(rows + 0.2, measured, height=0.4, color=shades[5], label="measured")
-    apart = [f"{100 * (clock / guess - 1):+.1f} %" for guess, clock in zip(predictions, measured)]
+    apart = [f"{100 * (clock / guess - 1):+,.1f} %" for guess, clock in zip(predictions, measured)]
     axis.bar_label(bars, apart, padding=4, fontsize=9)
     axis.set_yticks(rows, [plain(variant["name"]) for variant in predicted])
     axis.invert_yaxis()

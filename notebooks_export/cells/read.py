@@ -24,6 +24,11 @@ def style_of(i):
     return {"color": shades[i % len(shades)], "linestyle": strokes[i // len(shades) % len(strokes)]}
 
 
+def width_of(i, count):
+    """The width of line i of `count`: curves may agree to the last digit, and the earlier ones show below the later."""
+    return 1.5 + 2.5 * (count - 1 - i) / max(count - 1, 1)
+
+
 def legend_above(axis, *handles_and_labels):
     """A legend above an axis, where it hides no data, in as many columns as its labels leave room for."""
     handles, labels = handles_and_labels or axis.get_legend_handles_labels()

@@ -25,11 +25,13 @@ if verified:
     figure, axis = plt.subplots(figsize=(page_width, 4.6))
     set_names = list(roc["set"].unique())
     least = roc.loc[roc["far"] > 0, "far"].min()
-    for (variant, name), curve in roc.groupby(["variant", "set"], sort=False):
+    groups = list(roc.groupby(["variant", "set"], sort=False))
+    for i, ((variant, name), curve) in enumerate(groups):
         # A rate of 0 has no place on a logarithmic axis: the curve begins at the least rate that some pairs can show.
         colour = shades[(names.index(variant) if variant in names else 0) % len(shades)]
         axis.step(curve["far"].clip(lower=least), curve["tar"], where="post", color=colour,
-                  linestyle=strokes[set_names.index(name) % len(strokes)], label=f"{plain(variant)}, {plain(name)}")
+                  linestyle=strokes[set_names.index(name) % len(strokes)], linewidth=width_of(i, len(groups)),
+                  label=plain(variant) + (f", {plain(name)}" if len(set_names) > 1 else ""))
     axis.plot(*[[least * (1 / least) ** (i / 100) for i in range(101)]] * 2, color="black", linewidth=1, linestyle=":",
               label="chance")
     axis.set_xscale("log")

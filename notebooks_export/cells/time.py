@@ -12,7 +12,7 @@ if timed:
     left.set_xlabel("step time (ms)")
     bars = right.barh(range(len(timed)), [variant["samples_per_second"] for variant in timed], color=shades[2])
     right.bar_label(bars, fmt="%.1f", padding=3, fontsize=9)
-    right.margins(x=0.2)
+    right.margins(x=0.25)
     right.set_xlabel("throughput (images/s)")
     for axis in (left, right):
         axis.grid(axis="x", alpha=0.3)

@@ -6,9 +6,9 @@ paint = {
     "backward (B)": "#E69F00",
     "input gradient (I)": "#F0C24B",
     "weight gradient (W)": "#3FA77A",
-    "optimizer": "#555555",
-    "other": "#BBBBBB",
-    "waiting, messages": "#E4E4E4",
+    "optimizer": "#666C75",
+    "other": "#8F63B8",
+    "waiting, messages": "#B4B9C1",
 }
 by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "B": "backward (B)",
              "I": "input gradient (I)", "W": "weight gradient (W)"}

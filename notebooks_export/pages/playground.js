@@ -3,12 +3,6 @@
 const data = JSON.parse(document.getElementById("schedules").textContent);
 const byId = (id) => document.getElementById(id);
 const percent = (share) => `${(100 * Math.abs(share)).toFixed(2)} %`;
-const kinds = [
-  {name: "forward", colour: "#6fb1f2"}, {name: "backward", colour: "#e9a23b"},
-  {name: "input part of backward", colour: "#f0d27a"}, {name: "weight part of backward", colour: "#63b891"},
-  {name: "forward, every other chunk", colour: "#a9d0f7"}, {name: "backward, every other chunk", colour: "#f4cd92"},
-  {name: "input part, every other chunk", colour: "#f8ebc0"}, {name: "weight part, every other chunk", colour: "#a9dbc5"},
-];
 const settings = {schedule: "1f1b", p: 4, m: 8, v: 2, forward: 1, input: 1, weight: 1, transfer: 0};
 const inputs = {};
 let draw = null;
@@ -63,7 +57,7 @@ function showPicture(result, rankOf) {
     spans: spans.filter(({begin, end}) => end > begin).map(({kind, stage, microBatch, begin, end}) =>
       [begin, end, "FBIW".indexOf(kind) + 4 * (chunkOf[stage] % 2), String(microBatch), `${stage}${kind}${microBatch}`]),
   }));
-  const picture = {unit: "", row: "rank", kinds, groups: [{title: "", rows}]};
+  const picture = {unit: "", row: "rank", kinds: data.kinds, groups: [{title: "", rows}]};
   if (draw) draw(picture);
   else draw = drawTimeline(byId("picture"), picture);
 }
@@ -87,10 +81,9 @@ function compareAll() {
 
 function update() {
   const type = typeOf(settings.schedule), text = shapeOf(type), result = simulated(text);
-  inputs.v.hidden = type.min_chunks === type.max_chunks;
-  inputs.v.querySelector("input").min = type.min_chunks;
   for (const id of ["figures", "picture", "ranks"]) byId(id).hidden = !result;
-  byId("description").textContent = `${type.name}: ${type.description}.` + (result ? "" : ` ${text.slice(1)}`);
+  byId("description").textContent =
+    `${type.name} with v = ${chunksOf(type)}: ${type.description}.` + (result ? "" : ` There is none here: ${text.slice(1)}.`);
   const {p, m, forward, input, weight, transfer} = settings;
   const chunks = type.min_chunks === type.max_chunks ? "" : ` --chunks ${chunksOf(type)}`;
   byId("command").textContent = `./heddle schedule ${type.name} --stages ${p} --micro-batches ${m}${chunks} ` +
@@ -106,11 +99,11 @@ const select = make("select", {name: "schedule"}, ...data.schedules.map(({name})
 select.addEventListener("change", () => choose(select.value));
 inputs.schedule = make("label", {}, "schedule", select);
 byId("controls").append(inputs.schedule);
-addSlider("p", "ranks p", 1, data.max_ranks, 1);
-addSlider("m", "micro-batches m", 1, data.max_micro_batches, 1);
-addSlider("v", "chunks v: stages per rank", 1, data.max_chunks, 1);
-addSlider("forward", "time of a forward pass, F", 0.25, 4, 0.25);
-addSlider("input", "time of the input part of a backward pass, I", 0, 4, 0.25);
-addSlider("weight", "time of the weight part of a backward pass, W", 0, 4, 0.25);
-addSlider("transfer", "time of a message between ranks, c", 0, 2, 0.05);
+addSlider("p", "p: ranks", 1, data.max_ranks, 1);
+addSlider("m", "m: micro-batches", 1, data.max_micro_batches, 1);
+addSlider("v", "v: stages per rank, where a schedule takes several", 1, data.max_chunks, 1);
+addSlider("forward", "F: time of a forward pass", 0.25, 4, 0.25);
+addSlider("input", "I: time of a backward pass's input part", 0, 4, 0.25);
+addSlider("weight", "W: time of a backward pass's weight part", 0, 4, 0.25);
+addSlider("transfer", "c: time of a message between ranks", 0, 2, 0.05);
 choose(settings.schedule);

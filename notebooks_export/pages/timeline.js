@@ -129,7 +129,7 @@ function drawTimeline(element, data) {
     const [top, tall] = thin ? [y + 7, rowHeight - 14] : [y + 1, rowHeight - 2];
     pen.fillStyle = colour;
     pen.fillRect(x0, top, Math.max(x1 - x0, 0.5), tall);
-    if (x1 - x0 > 3) {
+    if (x1 - x0 > 3 && (!thin || span === selected)) {
       pen.strokeStyle = span === selected ? ink : paper;
       pen.lineWidth = span === selected ? 2 : 0.7;
       pen.strokeRect(x0, top, x1 - x0, tall);

@@ -81,6 +81,19 @@ std::string packed(const std::vector<std::string>& tokens) {
   return text;
 }
 
+/// How the page draws F, B, I and W: those of a rank's first, third, .. chunk, then those of its other chunks.
+OrderedJson kinds_drawn() {
+  OrderedJson kinds = OrderedJson::array();
+  for (const std::size_t odd : {0U, 1U})
+    for (const ActionKind kind :
+         {ActionKind::forward, ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight}) {
+      const ActionLook& look = look_of(kind);
+      kinds.push_back({{"name", fmt::format("{}{}", look.meaning, odd == 1 ? ", every other stage" : "")},
+                       {"colour", look.web_colours.at(odd)}});
+    }
+  return kinds;
+}
+
 OrderedJson shapes_of(const ScheduleType& type, const PlaygroundLimits& limits) {
   OrderedJson shapes = OrderedJson::object();
   for (int chunks = type.min_chunks; chunks <= std::min(type.max_chunks.value_or(limits.chunks), limits.chunks);
@@ -134,6 +147,7 @@ std::string playground_data(const PlaygroundLimits& limits) {
   const OrderedJson data{{"max_ranks", limits.ranks},
                          {"max_micro_batches", limits.micro_batches},
                          {"max_chunks", limits.chunks},
+                         {"kinds", kinds_drawn()},
                          {"schedules", schedules}};
   return data.dump();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "experiments/program/schedule/picture.h"
 #include "experiments/program/schedule/report.h"
 #include "experiments/results/results_folder.h"
+#include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
@@ -20,10 +22,9 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr std::size_t max_pictures = 12;
-constexpr std::uint64_t max_summary = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_summary_bytes = std::uint64_t{1} << 30;
 
 /// A schedule, and the names of its variants.
 struct Shared {
@@ -31,28 +32,38 @@ struct Shared {
   std::string names;
 };
 
-std::string text_of(const Json& variant, const char* key) {
+std::string member_text(const nlohmann::json& variant, const char* key) {
   const auto value = variant.find(key);
   return value != variant.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
-Recompute recompute_of(const Json& variant) {
-  const std::string name = text_of(variant, "recompute");
+Recompute recompute_of(const nlohmann::json& variant) {
+  const std::string name = member_text(variant, "recompute");
   for (const Recompute mode : {Recompute::always, Recompute::except_last})
     if (name == name_of(mode)) return mode;
   return Recompute::never;
 }
 
-std::vector<Shared> schedules_of(const fs::path& results, const Json& variants) {
+/// InputError in one line: what is wrong with a schedule comes with a picture of it.
+Schedule read_schedule(const fs::path& file) {
+  try {
+    return from_csv(read_file(file, max_csv_bytes), file.string());
+  } catch (const InputError& error) {
+    const std::string_view text = error.what();
+    fail<InputError>("{}", text.substr(0, text.find('\n')));
+  }
+}
+
+std::vector<Shared> schedules_of(const fs::path& results, const nlohmann::json& variants) {
   std::vector<Shared> found;
-  for (const Json& variant : variants) {
-    if (!variant.is_object() || !(variant.value("stages", Json()) > 1)) continue;
-    const std::string name = text_of(variant, "name");
+  for (const nlohmann::json& variant : variants) {
+    if (!variant.is_object() || !(variant.value("stages", nlohmann::json()) > 1)) continue;
+    const std::string name = member_text(variant, "name");
     fs::path file = results / "variants" / folder_name(name) / "schedule.csv";
     if (variants.size() == 1) file = results / "schedule.csv";
     std::error_code ignored;
     if (!fs::exists(file, ignored)) continue;  // of a run that was killed before
-    Schedule schedule = with_recompute(from_csv(read_file(file, max_csv_bytes), file.string()), recompute_of(variant));
+    Schedule schedule = with_recompute(read_schedule(file), recompute_of(variant));
     const auto same = std::find_if(found.begin(), found.end(), [&](const Shared& s) { return s.schedule == schedule; });
     if (same != found.end()) {
       same->names += fmt::format(", {}", name);
@@ -69,7 +80,7 @@ void draw_schedules_of(const fs::path& results) {
   std::error_code ignored;
   const fs::path summary_file = results / "summary.json";
   if (!fs::exists(summary_file, ignored)) return;
-  const Json summary = Json::parse(read_file(summary_file, max_summary), nullptr, false);
+  const nlohmann::json summary = nlohmann::json::parse(read_file(summary_file, max_summary_bytes), nullptr, false);
   if (!summary.is_object() || !summary.contains("variants")) return;
   const fs::path folder = results / "figures";
   const auto file = [&](std::size_t number) { return folder / fmt::format("schedule-{}.svg", number); };

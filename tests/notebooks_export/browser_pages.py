@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Opens pages in Chromium without a window, over its DevTools protocol:
 
-    tests/notebooks_export/browser.py [--screenshots DIR] PAGE.html...
+    tests/notebooks_export/browser_pages.py [--screenshots DIR] PAGE.html...
 
 Every page is opened 1280 and 400 pixels wide, in light and in dark. It must log no error and no warning, ask for nothing
 but itself, and its body must not be wider than the window. A timeline on it must zoom and move by keys, buttons, wheel
@@ -46,7 +46,7 @@ class Browser:
         while b"\0" not in self.rest:
             piece = os.read(self.from_browser, 1 << 20)
             if not piece:
-                sys.exit("browser.py: Chromium has ended")
+                sys.exit("browser_pages.py: Chromium has ended")
             self.rest += piece
         text, self.rest = self.rest.split(b"\0", 1)
         return json.loads(text)
@@ -61,7 +61,7 @@ class Browser:
             answer = self.read()
             if answer.get("id") == self.number:
                 if "error" in answer:
-                    sys.exit(f"browser.py: {method}: {answer['error']['message']}")
+                    sys.exit(f"browser_pages.py: {method}: {answer['error']['message']}")
                 return answer["result"]
             self.events.append(answer)
 
@@ -94,7 +94,7 @@ class Page:
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
-            sys.exit(f"browser.py: {expression}: {result['exceptionDetails']}")
+            sys.exit(f"browser_pages.py: {expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
     def until(self, expression):
@@ -102,7 +102,7 @@ class Page:
             if self.evaluate(expression):
                 return
             time.sleep(0.1)
-        sys.exit(f"browser.py: {self.url}: not within a minute: {expression}")
+        sys.exit(f"browser_pages.py: {self.url}: not within a minute: {expression}")
 
     def settle(self):
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
