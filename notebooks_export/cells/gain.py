@@ -46,7 +46,7 @@ if gained:
                       textcoords="offset points", fontsize=9)
     axis.set_yticks(range(len(gained)), [plain(variant["name"]) for variant in gained])
     axis.invert_yaxis()
-    axis.margins(x=0.12)
+    axis.margins(x=0.12, y=0.02)
     axis.set_xlim(left=0)
     axis.set_xlabel("speedup over naive")
     axis.grid(axis="x", alpha=0.3)

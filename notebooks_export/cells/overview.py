@@ -5,7 +5,7 @@ def percent(share):
 def show_table(style):
     """A table, the name of whose index stands at the head of its column."""
     style.data.rename_axis(index=None, columns=style.index.name, inplace=True)
-    display(HTML(f'<div class="wide">{style.to_html()}</div>'))
+    display(HTML(f'<div class="wide">{style.format_index(escape="html").to_html()}</div>'))
 
 
 def show(columns, formats):

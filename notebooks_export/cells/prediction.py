@@ -10,7 +10,7 @@ if predicted:
     axis.bar_label(bars, apart, padding=4, fontsize=9)
     axis.set_yticks(rows, [plain(variant["name"]) for variant in predicted])
     axis.invert_yaxis()
-    axis.margins(x=0.1)
+    axis.margins(x=0.1, y=0.02)
     axis.set_xlabel("step time (ms)")
     axis.grid(axis="x", alpha=0.3)
     legend_above(axis)

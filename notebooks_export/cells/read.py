@@ -76,7 +76,7 @@ def read_results(name, parse):
         return parse(Path(name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DamagedResults(f"{name}: is missing") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise DamagedResults(f"{name}: cannot be read: {type(error).__name__}: {reason}") from None
 

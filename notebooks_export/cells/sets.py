@@ -20,7 +20,7 @@ if verified:
         },
         index=pd.Index([each["variant"] for each in verified], name="variant"),
     )
-    show_table(table.style.format({"accuracy (%)": "{:.2f}", "deviation (%)": "{:.2f}", "threshold": "{:.3f}"}))
+    show_table(table.style.format({"accuracy (%)": "{:.2f}", "deviation (%)": "{:.2f}", "threshold": "{:.3f}"}, escape="html"))
     roc = read_results("roc.csv", parse_roc)
     figure, axis = plt.subplots(figsize=(page_width, 4.6))
     set_names = list(roc["set"].unique())

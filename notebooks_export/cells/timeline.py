@@ -116,7 +116,7 @@ if drawn:
     shown_kinds = [kind for kind in paint if kind in seen]
     handles = [plt.Rectangle((0, 0), 1, 1, color=paint[kind]) for kind in shown_kinds]
     legend_of_all(figure, handles, shown_kinds, columns=4)
-    data = json.dumps(page_data()).replace("</", "<\\/")
+    data = json.dumps(page_data()).replace("<", "\\u003c")
     still = figure_html(figure, "timeline", "What each rank did in the last step that was traced")
     display(HTML(f'<div class="heddle-timeline"><script type="application/json">{data}</script>{still}</div>'))
     hidden = sum(1 for name in names if steps.get(name)) - len(drawn)

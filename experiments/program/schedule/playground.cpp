@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <regex>
 #include <string_view>
 #include <vector>
 
@@ -154,8 +155,7 @@ std::string playground_data(const PlaygroundLimits& limits) {
 
 std::string playground_html() {
   // JSON in a script: no text within it may end the script.
-  std::string data = playground_data({});
-  for (std::size_t at = data.find("</"); at != std::string::npos; at = data.find("</", at)) data.replace(at, 2, "<\\/");
+  const std::string data = std::regex_replace(playground_data({}), std::regex("<"), "\\u003c");
   const std::string body = fmt::format("{}<script type=\"application/json\" id=\"schedules\">{}</script>",
                                        embedded_file("pages/playground.html"), data);
   return html_page("Pipeline schedules", body, {"pages/timeline.js", "pages/simulate.js", "pages/playground.js"});
