@@ -24,9 +24,9 @@ def style_of(i):
     return {"color": shades[i % len(shades)], "linestyle": strokes[i // len(shades) % len(strokes)]}
 
 
-def width_of(i, count):
+def width_of(i, count, extra=2.5):
     """The width of line i of `count`: curves may agree to the last digit, and the earlier ones show below the later."""
-    return 1.5 + 2.5 * (count - 1 - i) / max(count - 1, 1)
+    return 1.5 + extra * (count - 1 - i) / max(count - 1, 1)
 
 
 def legend_above(axis, *handles_and_labels):

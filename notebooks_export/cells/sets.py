@@ -30,7 +30,7 @@ if verified:
         # A rate of 0 has no place on a logarithmic axis: the curve begins at the least rate that some pairs can show.
         colour = shades[(names.index(variant) if variant in names else 0) % len(shades)]
         axis.step(curve["far"].clip(lower=least), curve["tar"], where="post", color=colour,
-                  linestyle=strokes[set_names.index(name) % len(strokes)], linewidth=width_of(i, len(groups)),
+                  linestyle=strokes[set_names.index(name) % len(strokes)], linewidth=width_of(i, len(groups), extra=1),
                   label=plain(variant) + (f", {plain(name)}" if len(set_names) > 1 else ""))
     axis.plot(*[[least * (1 / least) ** (i / 100) for i in range(101)]] * 2, color="black", linewidth=1, linestyle=":",
               label="chance")

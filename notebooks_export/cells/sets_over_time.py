@@ -8,7 +8,7 @@ if len(evaluated):
             # After step 0, one step has been made.
             axis.plot(evaluated["step"][own.index] + 1, 100 * own[column], marker="o", markersize=4,
                       color=shades[i % len(shades)], linestyle=strokes[k % len(strokes)],
-                      linewidth=width_of(i, len(names)),
+                      linewidth=width_of(i, len(names), extra=1),
                       label=plain(name) + (f", {plain(column)}" if len(own.columns) > 1 else ""))
     axis.set_xlabel("steps made")
     axis.set_ylabel("verification accuracy (%)")
