@@ -4,6 +4,7 @@
 #include <regex>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "notebooks_export/cells.h"
+#include "notebooks_export/page.h"
 #include "notebooks_export/process.h"
 
 namespace heddle {
@@ -88,12 +90,6 @@ std::string last_lines(const std::string& output) {
   return begin == std::string::npos || begin == 0 ? plain : plain.substr(begin + 1);
 }
 
-/// Jupyter's page loads libraries for formulas and widgets, which ours has none of.
-void remove_scripts(const std::filesystem::path& html) {
-  static const std::regex script(R"(<script src=[^>]*>\s*</script>)");
-  write_file_atomically(html, std::regex_replace(read_file(html, max_page), script, ""));
-}
-
 /// Where the notebook's own code has found out which file it cannot read, that is the error, not Python's traceback.
 /// Another exception of its code comes from values that no run writes: the last line says which.
 void check_for_damage(const std::filesystem::path& folder, const std::string& output) {
@@ -150,8 +146,14 @@ NotebookFiles write_notebook(const std::filesystem::path& results) {
   write_file_atomically(files.notebook, notebook_json(summary.name, summary.figures));
   // Run in the folder itself: no argument is a path that the user chose.
   convert(results, {"--to", "notebook", "--execute", "--inplace", "notebook.ipynb"});
-  convert(results, {"--to", "html", "--no-input", "notebook.ipynb"});
-  remove_scripts(files.html);
+  // Jupyter's own page has one scheme of colours, and loads libraries from the network: ours takes only its body.
+  const std::filesystem::path body = results / "notebook.body.html";
+  convert(results,
+          {"--to", "html", "--template", "basic", "--no-input", "--output", "notebook.body", "notebook.ipynb"});
+  const std::string text = read_file(body, max_page);
+  std::error_code ignored;
+  std::filesystem::remove(body, ignored);
+  write_file_atomically(files.html, html_page(summary.name, text, {"pages/timeline.js", "pages/notebook.js"}));
   return files;
 }
 

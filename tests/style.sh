@@ -57,7 +57,7 @@ fi
 if command -v pyflakes3 >/dev/null; then
   rule "the Python package or a test has names that nothing defines or uses" "$(pyflakes3 python/heddle tests/packaging 2>&1)"
 fi
-if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/packaging/*.sh tests/support/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
+if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/packaging/*.sh tests/support/*.sh tests/notebooks_export/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
 
 echo "$passed passed, $failed failed"
 ((failed == 0))

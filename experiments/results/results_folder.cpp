@@ -47,6 +47,15 @@ void remove_from_each(const fs::path& folder, std::string_view file) {
   fs::remove(folder, ignored);
 }
 
+void remove_figures(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const fs::path kind = entry.path().extension();
+    if (kind == ".svg" || kind == ".png") fs::remove(entry.path(), ignored);
+  }
+  fs::remove(folder, ignored);
+}
+
 void remove_earlier_run(const fs::path& path) {
   std::error_code ignored;
   for (const char* const file : {"summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv", "roc.csv",
@@ -54,6 +63,7 @@ void remove_earlier_run(const fs::path& path) {
     fs::remove(path / file, ignored);
   remove_from_each(path / "tensorboard", event_file_name);
   remove_from_each(path / "variants", "schedule.csv");
+  remove_figures(path / "figures");
 }
 
 using NamedNumbers = std::vector<std::pair<std::string, double>>;

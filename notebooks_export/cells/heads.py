@@ -1,7 +1,7 @@
 columns = [
     ("seconds", "step time (s)", 1),
     ("memory", "peak memory (MiB)", 2**20),
-    ("sent", "bytes sent by rank 0 per step (MiB)", 2**20),
+    ("sent", "bytes sent per step (MiB)", 2**20),
 ]
 label_of = {"classes": "classes C", "ranks": "ranks k", "rate": "share of the classes in each step"}
 text_of = {"classes": "{:,.0f} classes", "ranks": "{:g} ranks", "batch": "batch {:,.0f}",
@@ -31,8 +31,7 @@ def draw(axis, own, varying, what, unit):
 
 
 if series:
-    figure, axes = plt.subplots(len(series), 3, figsize=(14, 3.3 * len(series) + 0.6), squeeze=False,
-                                layout="constrained")
+    figure, axes = plt.subplots(len(series), 3, figsize=(page_width, 2.4 * len(series) + 1.4), squeeze=False)
     for row, (title, varying, fixed, own) in zip(axes, series):
         for axis, (what, label, unit) in zip(row, columns):
             draw(axis, own, varying, what, unit)
@@ -49,7 +48,9 @@ if series:
             axis.set_ylabel(label)
             axis.grid(alpha=0.3)
         fixed_text = ", ".join(text_of[name].format(own.iloc[0][name]) for name in fixed)
-        row[0].set_title(f"{title}: {fixed_text}", loc="left", fontsize=10)
+        # The title extends over all three axes: it must not widen the first; that of the second keeps its height free.
+        row[0].set_title(f"{title}: {fixed_text}", loc="left").set_in_layout(False)
+        row[1].set_title(" ")
     handles = [plt.Line2D([], [], color=colour_of[way], marker="o", label=way)
                for way in ways if (points["way"] == way).any()]
     for rate in shown_rates[1:]:
@@ -59,7 +60,7 @@ if series:
                                   label="on plan"))
     handles.append(plt.Line2D([], [], color="black", linestyle=":", label="PLSC: 3 weights + 2 logits"))
     handles.append(plt.Line2D([], [], color="black", linestyle="-.", label="PLSC, sampled: 2 weights + 2 rate logits"))
-    axes[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False, fontsize=9)
-    plt.show()
+    legend_of_all(figure, handles, [handle.get_label() for handle in handles], columns=3)
+    show_figure(figure, "heads", "Step time, peak memory and bytes sent by rank 0, as the head grows")
 else:
     print("No two sharded heads differ in one thing only.")

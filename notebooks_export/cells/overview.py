@@ -1,15 +1,18 @@
-from IPython.display import display
-
-
 def percent(share):
     return math.nan if share is None else 100 * share
+
+
+def show_table(style):
+    """A table, the name of whose index stands at the head of its column."""
+    style.data.rename_axis(index=None, columns=style.index.name, inplace=True)
+    display(HTML(f'<div class="wide">{style.format_index(escape="html").to_html()}</div>'))
 
 
 def show(columns, formats):
     """A table with one row per variant and the columns that any variant has."""
     table = pd.DataFrame(columns, index=pd.Index(names, name="variant")).dropna(axis="columns", how="all")
     if len(table.columns):
-        display(table.style.format(precision=4, na_rep="-", formatter=formats))
+        show_table(table.style.format(precision=4, na_rep="-", formatter=formats))
 
 
 totals = memory.groupby(["variant", "rank"])["bytes"].sum()

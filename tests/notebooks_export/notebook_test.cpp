@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 
 #include "framework/files/atomic_file.h"
+#include "notebooks_export/embedded_files.h"
+#include "notebooks_export/page.h"
 #include "notebooks_export/process.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
@@ -68,7 +70,7 @@ TEST_CASE(
   const std::string without = notebook_json("a", {});
   const std::string with = notebook_json("a", {.pipelines = true});
   CHECK(without.find("\"timeline\"") != std::string::npos);
-  for (const char* id : {"\"gain\"", "\"prediction\""}) {
+  for (const char* id : {"\"gain\"", "\"prediction\"", "\"schedules\""}) {
     CHECK(without.find(id) == std::string::npos);
     CHECK(with.find(id) != std::string::npos);
   }
@@ -165,17 +167,33 @@ TEST_CASE("the notebook is executed in its folder and rendered, by names that th
   const Scratch scratch;
   fs::create_directory(scratch / "--to=pdf; x");
   const fs::path results = scratch / "--to=pdf; x";
-  write_file_atomically(results / "summary.json", R"({"name": "study", "variants": []})");
+  write_file_atomically(results / "summary.json", R"({"name": "a <study>", "variants": []})");
   write_program(scratch / "jupyter-nbconvert",
                 "for a in \"$@\"; do printf '%s|' \"$a\"; done >>arguments\n"
-                "echo '<p><script src=\"file:///a/b.js\" async> </script><script>here()</script>' >notebook.html\n");
+                "echo '<p>the body</p>' >notebook.body.html\n");
   const OnlyPath path(scratch / ".");
   const NotebookFiles files = write_notebook(results);
   CHECK(files.notebook == results / "notebook.ipynb");
   CHECK(files.html == results / "notebook.html");
-  CHECK(read_file(results / "notebook.html", 1000) == "<p><script>here()</script>\n");
+  const std::string page = read_file(results / "notebook.html", 1 << 20);
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(page.find("<title>a &lt;study&gt;</title>") != std::string::npos);
+  CHECK(page.find("<main>\n<p>the body</p>\n\n</main>") != std::string::npos);
+  CHECK(page.find("drawTimeline") != std::string::npos);
+  CHECK_FALSE(fs::exists(results / "notebook.body.html"));
   CHECK(read_file(results / "arguments", 1000) ==
-        "--to|notebook|--execute|--inplace|notebook.ipynb|--to|html|--no-input|notebook.ipynb|");
+        "--to|notebook|--execute|--inplace|notebook.ipynb|"
+        "--to|html|--template|basic|--no-input|--output|notebook.body|notebook.ipynb|");
+}
+
+TEST_CASE("a page forbids the browser to load anything, has both schemes of colours, and shows its title as text") {
+  const std::string page = html_page("\"a\" & <b>", "<p>body</p>", {"pages/timeline.js"});
+  CHECK(page.find(
+            "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"") !=
+        std::string::npos);
+  CHECK(page.find("<title>&quot;a&quot; &amp; &lt;b&gt;</title>") != std::string::npos);
+  CHECK(page.find("@media (prefers-color-scheme: dark)") != std::string::npos);
+  CHECK(message_of([] { embedded_file("pages/none.js"); }) == "notebooks_export: there is no file pages/none.js");
 }
 
 TEST_CASE("a folder without a run's summary is an error that names the file") {

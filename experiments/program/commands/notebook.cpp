@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/program/commands/command.h"
+#include "experiments/program/schedule/results_pictures.h"
 
 namespace heddle {
 
 namespace {
 
 void print_notebook(const std::filesystem::path& results, const Console& console) {
+  draw_schedules_of(results);
   const NotebookFiles files = write_notebook(results);
   console.out << fmt::format("{}\n{}\n", files.notebook.string(), files.html.string());
 }

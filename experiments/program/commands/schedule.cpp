@@ -9,6 +9,7 @@
 #include "experiments/config/wording.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/schedule/picture.h"
+#include "experiments/program/schedule/playground.h"
 #include "experiments/program/schedule/report.h"
 #include "experiments/program/schedule/search_report.h"
 #include "framework/error.h"
@@ -20,6 +21,8 @@
 namespace heddle {
 
 namespace {
+
+constexpr const char* default_costs = "1,1,1,0";
 
 struct ScheduleCommand {
   std::string name;            // of schedule_types()
@@ -35,6 +38,7 @@ struct ScheduleCommand {
   bool csv = false;
   bool json = false;
   std::filesystem::path svg;
+  std::filesystem::path html;  // of a page for all schedules
 };
 
 /// The costs of one micro-batch on a rank, and of a message.
@@ -161,14 +165,25 @@ void search_and_print(const ScheduleCommand& command, const Console& console) {
 void check_sources(const ScheduleCommand& command) {
   const int sources = (command.name.empty() ? 0 : 1) + (command.file.empty() ? 0 : 1) + (command.search ? 1 : 0);
   if (sources != 1)
-    fail<InputError>("schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search");
+    fail<InputError>(
+        "schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html");
   if (!command.search && (command.memory || command.max_micro_batches))
     fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
   if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
 }
 
+void write_playground(const ScheduleCommand& command, const Console& console) {
+  if (!command.name.empty() || !command.file.empty() || command.search || command.stages || command.micro_batches ||
+      command.chunks || command.memory || command.max_micro_batches || command.csv || command.json ||
+      !command.svg.empty() || command.recompute != Recompute::never || command.costs != default_costs)
+    fail<InputError>("schedule: expected --html FILE without other options: everything is chosen on the page");
+  write_file_atomically(command.html, playground_html());
+  console.out << command.html.string() << "\n";
+}
+
 /// Simulates and draws one pipeline schedule, or prints its CSV; with a search, those of the best one.
 void schedule_command(const ScheduleCommand& command, const Console& console) {
+  if (!command.html.empty()) return write_playground(command, console);
   check_sources(command);
   if (command.search) return search_and_print(command, console);
   print(command, reported(command, costs_of(command.costs)), console);
@@ -212,6 +227,9 @@ void add_schedule(CLI::App& app, CommandCall& call) {
       ->check(CLI::IsMember({"never", "always", "except_last"}));
   app.add_flag("--csv", command->csv, "print the schedule in PyTorch's format (without recomputation)");
   app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
+  app.add_option("--html", command->html,
+                 "instead: write a page on which all named schedules can be tried, with any costs; it needs no network")
+      ->type_name("FILE");
   app.add_flag("--json", command->json, "print the figures as JSON");
   app.callback([&call, command] { schedule_command(*command, call.console); });
 }

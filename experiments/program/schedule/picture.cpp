@@ -10,13 +10,14 @@ namespace heddle {
 
 namespace {
 
+// Colours for the web that readers with colour-blindness tell apart, as in the timeline of a results folder.
 constexpr std::array<ActionLook, 6> looks{{
     {ActionKind::forward, "forward", {75, 33}, {"#6fb1f2", "#2f7fd0"}},
-    {ActionKind::backward, "backward", {114, 34}, {"#85d08a", "#3f9d48"}},
-    {ActionKind::backward_input, "input part of backward", {80, 37}, {"#5fcfcf", "#1f9a9a"}},
-    {ActionKind::backward_weight, "weight part of backward", {186, 142}, {"#d6d382", "#a8a336"}},
-    {ActionKind::recompute, "recomputed forward", {216, 173}, {"#f5b78a", "#d1803f"}},
-    {ActionKind::loss, "head and loss", {176, 133}, {"#cf9be0", "#9a55b5"}},
+    {ActionKind::backward, "backward", {114, 34}, {"#f0b45a", "#c9821b"}},
+    {ActionKind::backward_input, "input part of backward", {80, 37}, {"#f4de8f", "#d3b13a"}},
+    {ActionKind::backward_weight, "weight part of backward", {186, 142}, {"#7cc4a1", "#3c9468"}},
+    {ActionKind::recompute, "recomputed forward", {216, 173}, {"#bcdcf8", "#8db9e0"}},
+    {ActionKind::loss, "head and loss", {176, 133}, {"#dda3c4", "#b9669a"}},
 }};
 
 /// The greatest common divisor of two times, where less than `least` counts as rounding.
