@@ -1,11 +1,26 @@
 #include "layers/inference_graph.h"
 
+#include <algorithm>
+
 #include "framework/error.h"
 #include "layers/model_spec.h"
 
 namespace heddle {
 
+/// Rows in the order head, part, feature -> part, head, feature.
+static void rows_by_part(std::int64_t heads, std::span<const float> ours, std::span<float> torch) {
+  constexpr std::size_t parts = 3;
+  const auto count = static_cast<std::size_t>(heads);
+  const std::size_t length = ours.size() / (count * parts);  // of all rows of one head and part
+  for (std::size_t head = 0; head < count; ++head)
+    for (std::size_t part = 0; part < parts; ++part) {
+      const auto from = ours.subspan((head * parts + part) * length, length);
+      std::copy(from.begin(), from.end(), torch.begin() + static_cast<std::ptrdiff_t>((part * count + head) * length));
+    }
+}
+
 void InferenceTensor::to_torch(std::span<const float> ours, std::span<float> torch) const {
+  if (heads > 0) return rows_by_part(heads, ours, torch);
   const ImageShape size = image.value_or(ImageShape{.channels = 1, .height = 1, .width = 1});
   const auto channels = static_cast<std::size_t>(size.channels);
   const auto pixels = static_cast<std::size_t>(size.height * size.width);

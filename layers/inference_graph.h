@@ -18,12 +18,14 @@ class ModelSpec;
 
 /// A parameter or a statistic. If its last elements, or those of each of its rows, are an image, we store it in the
 /// order height, width, channel, PyTorch in the order channel, height, width: so in the kernels of a convolution, and
-/// in the columns of a linear layer that reads a flattened image.
+/// in the columns of a linear layer that reads a flattened image. The rows of queries, keys and values are interleaved
+/// by heads here, and by parts in PyTorch.
 struct InferenceTensor {
   std::string name;
   Shape shape;                        // in PyTorch
   std::optional<ImageShape> image{};  // of its last elements
   std::optional<Shape> operand{};     // its shape as an operand, if it differs
+  std::int64_t heads = 0;             // if not 0, its rows are queries, keys and values of heads (LinearOptions::heads)
 
   /// Reorders elements; both have those of the whole tensor.
   void to_torch(std::span<const float> ours, std::span<float> torch) const;
