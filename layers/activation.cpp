@@ -21,6 +21,13 @@ std::string write_gelu(InferenceGraph& graph, const std::string& name, const std
   return graph.node(name, "Mul", {x, phi});
 }
 
+/// `op`: the operator of one input that it is, if any.
+std::string write(InferenceGraph& graph, const std::string& name, const char* op, const std::string& x) {
+  if (op == nullptr) return write_gelu(graph, name, x);
+  if (std::string_view(op) != "Clip") return graph.node(name, op, {x});
+  return graph.node(name, op, {x, graph.constant("zero", 0), graph.constant("six", 6)});
+}
+
 }  // namespace
 
 LayerSpecPointer Activation::spec(ActivationKind kind) {
@@ -28,17 +35,15 @@ LayerSpecPointer Activation::spec(ActivationKind kind) {
     std::string_view type;
     const char* op;
   };
-  static constexpr std::array<Row, 4> rows{
-      {{"relu", "Relu"}, {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"}, {"gelu", nullptr}}};
+  static constexpr std::array<Row, 5> rows{
+      {{"relu", "Relu"}, {"relu6", "Clip"}, {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"}, {"gelu", nullptr}}};
   const Row& row = rows[static_cast<std::size_t>(kind)];
   return channelwise_spec({.type = row.type,
                            .build = [kind](Construction&, const std::string&,
                                            const LayerLayout&) { return std::make_unique<Activation>(kind); },
                            .write = [&row](InferenceGraph& graph, const std::string& name,
                                            const InferenceInputs& inputs) -> InferenceValue {
-                             return {row.op != nullptr ? graph.node(name, row.op, {inputs.name()})
-                                                       : write_gelu(graph, name, inputs.name()),
-                                     inputs.values[0].image};
+                             return {write(graph, name, row.op, inputs.name()), inputs.values[0].image};
                            }});
 }
 
@@ -46,6 +51,8 @@ Variable Activation::forward(std::span<const Variable> inputs, const Pass& /*pas
   switch (kind_) {
     case ActivationKind::relu:
       return relu(inputs[0]);
+    case ActivationKind::relu6:
+      return relu6(inputs[0]);
     case ActivationKind::sigmoid:
       return sigmoid(inputs[0]);
     case ActivationKind::tanh:

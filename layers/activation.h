@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-enum class ActivationKind { relu, sigmoid, tanh, gelu };
+enum class ActivationKind { relu, relu6, sigmoid, tanh, gelu };
 
 class Activation final : public Layer {
  public:

@@ -18,19 +18,21 @@ class ModelSpec;
 
 /// A parameter or a statistic. If its last elements, or those of each of its rows, are an image, we store it in the
 /// order height, width, channel, PyTorch in the order channel, height, width: so in the kernels of a convolution, and
-/// in the columns of a linear layer that reads a flattened image.
+/// in the columns of a linear layer that reads a flattened image. The rows of queries, keys and values are interleaved
+/// by heads here, and by parts in PyTorch.
 struct InferenceTensor {
   std::string name;
   Shape shape;                        // in PyTorch
   std::optional<ImageShape> image{};  // of its last elements
   std::optional<Shape> operand{};     // its shape as an operand, if it differs
   std::size_t application{};          // of the model, to which it belongs
+  std::int64_t heads = 0;             // if not 0, its rows are queries, keys and values of heads (LinearOptions::heads)
 
   /// Whether it is a parameter; else it is a statistic.
   bool is_parameter() const { return !name.ends_with(".running_mean") && !name.ends_with(".running_var"); }
 
   /// Calls move(index of an element in our order, its index in PyTorch's order) for the first `elements`, which are
-  /// whole images.
+  /// whole images; with heads, for all of them.
   template <class Move>
   void for_each_element(std::size_t elements, Move&& move) const;
   /// Reorders elements; both have those of the whole tensor.
@@ -39,6 +41,16 @@ struct InferenceTensor {
 
 template <class Move>
 void InferenceTensor::for_each_element(std::size_t elements, Move&& move) const {
+  if (heads > 0) {
+    constexpr std::size_t parts = 3;
+    const auto count = static_cast<std::size_t>(heads);
+    const std::size_t length = elements / (count * parts);  // of the rows of one head and part
+    for (std::size_t head = 0; head < count; ++head)
+      for (std::size_t part = 0; part < parts; ++part)
+        for (std::size_t i = 0; i < length; ++i)
+          move((head * parts + part) * length + i, (part * count + head) * length + i);
+    return;
+  }
   const ImageShape size = image.value_or(ImageShape{.channels = 1, .height = 1, .width = 1});
   const auto channels = static_cast<std::size_t>(size.channels);
   const auto pixels = static_cast<std::size_t>(size.height * size.width);

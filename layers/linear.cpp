@@ -15,9 +15,10 @@ class LinearSpec final : public LayerSpec {
 
   std::string_view type() const override { return "linear"; }
   Shape output(std::span<const Shape> inputs) const override {
-    if (inputs.size() != 1 || inputs[0].rank() != 2 || inputs[0][1] != options_.in)
-      fail<InputError>("linear: expected one input [n,{}], got {}", options_.in, to_string(inputs[0]));
-    return {inputs[0][0], options_.out};
+    if (inputs.size() != 1 || inputs[0].rank() < 2 || inputs[0].rank() > 3 || inputs[0].back() != options_.in)
+      fail<InputError>("linear: expected one input [n,{0}] or [n,tokens,{0}], got {1}", options_.in,
+                       to_string(inputs[0]));
+    return inputs[0].with(inputs[0].rank() - 1, options_.out);
   }
   std::vector<Shape> parameters() const override {
     std::vector<Shape> shapes{{options_.out, options_.in}};
@@ -25,13 +26,12 @@ class LinearSpec final : public LayerSpec {
     return shapes;
   }
   double flops(std::span<const Shape> inputs) const override {
-    return 2.0 * static_cast<double>(inputs[0][0]) * static_cast<double>(options_.in * options_.out);
+    return 2.0 * static_cast<double>(inputs[0].numel()) * static_cast<double>(options_.out);
   }
-  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use,
-                                            std::span<const Shape> /*inputs*/) const override {
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
     return weighted_option({.kind = kind,
                             .use = use,
-                            .channel_dimension = 1,
+                            .channel_dimension = inputs[0].rank() - 1,
                             .weight_in_dimension = 1,
                             .in = options_.in,
                             .out = options_.out,
@@ -42,10 +42,20 @@ class LinearSpec final : public LayerSpec {
     return std::make_unique<Linear>(construction, name, options_, layout);
   }
   InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
-    std::vector<std::string> operands{
-        inputs.name(), graph.tensor({name + ".weight", {options_.out, options_.in}, inputs.values[0].image})};
-    if (options_.bias) operands.push_back(graph.tensor({name + ".bias", {options_.out}}));
-    return {graph.node(name, "Gemm", operands, {{"transB", std::int64_t{1}}})};
+    const std::string weight = graph.tensor({.name = name + ".weight",
+                                             .shape = {options_.out, options_.in},
+                                             .image = inputs.values[0].image,
+                                             .heads = options_.heads});
+    std::vector<std::string> operands{inputs.name(), weight};
+    if (options_.bias)
+      operands.push_back(graph.tensor({.name = name + ".bias", .shape = {options_.out}, .heads = options_.heads}));
+    if (inputs.samples[0].rank() == 1) return {graph.node(name, "Gemm", operands, {{"transB", std::int64_t{1}}})};
+    // Gemm takes matrices only.
+    const std::string transposed =
+        graph.node(name + ".transposed", "Transpose", {weight}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+    const std::string product =
+        graph.node(options_.bias ? name + ".product" : name, "MatMul", {inputs.name(), transposed});
+    return {options_.bias ? graph.node(name, "Add", {product, operands[2]}) : product};
   }
 
  private:
@@ -70,7 +80,8 @@ class FlattenSpec final : public LayerSpec {
     return std::make_unique<Flatten>();
   }
   InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
-    if (!inputs.is_image()) return inputs.values[0];
+    if (inputs.samples[0].rank() == 1) return inputs.values[0];
+    if (!inputs.is_image()) return {graph.node(name, "Flatten", {inputs.name()})};
     const Shape& image = inputs.samples[0];
     return {graph.node(name, "Flatten", {inputs.name()}),
             ImageShape{.channels = image[2], .height = image[0], .width = image[1]}};

@@ -13,9 +13,13 @@ struct LinearOptions {
   bool bias = true;
   /// Standard deviation of normal initial weights; if empty, they are PyTorch's uniform(-1/sqrt(in), 1/sqrt(in)).
   std::optional<double> deviation{};
+  /// The outputs are queries, keys and values of this many heads; 0: they are not. Ours have the order head, part,
+  /// feature, so that ranks may share the heads; published models have the order part, head, feature.
+  std::int64_t heads = 0;
 };
 
-/// [n, in] -> [n, out]. weight [out, in], bias [out]. Splits by `column` and by `row`.
+/// [n, .., in] -> [n, .., out]: vectors, or one vector per token. weight [out, in], bias [out]. Splits by `column` and
+/// by `row`.
 class Linear final : public Layer {
  public:
   static LayerSpecPointer spec(const LinearOptions& options);

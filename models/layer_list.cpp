@@ -45,8 +45,9 @@ void expect_image(std::string_view type, const Shape& sample) {
 }
 
 LayerSpecPointer make_linear(const Given& given) {
-  if (given.first.rank() != 1)
-    fail<InputError>("linear: expected vectors [n,d], got {}: put a flatten before it", words(given.first));
+  if (given.first.rank() > 2)
+    fail<InputError>("linear: expected vectors [n,d] or tokens [n,t,d], got {}: put a flatten before it",
+                     words(given.first));
   LinearOptions options = given.config.linear;
   options.in = given.channels();
   return Linear::spec(options);
@@ -80,6 +81,12 @@ LayerSpecPointer make_pool(const Given& given) {
                          .padding = {pool.padding, pool.padding}});
 }
 
+LayerSpecPointer make_position_embedding(const Given& given) {
+  if (given.first.rank() != 2)
+    fail<InputError>("position_embedding: expected tokens [n,t,d], got {}: put tokens before it", words(given.first));
+  return PositionEmbedding::spec(given.first[0], given.first[1]);
+}
+
 LayerSpecPointer make_global_pool(const Given& given) {
   expect_image("global_average_pool", given.first);
   return GlobalAveragePool::spec();
@@ -90,6 +97,8 @@ void describe_nothing(Describer& /*d*/, LayerConfig& /*config*/) {}
 void describe_linear(Describer& d, LayerConfig& config) {
   d.field(required("out"), config.linear.out, between(1, max_size), "size of the output");
   d.field("bias", config.linear.bias, "whether to add a bias");
+  d.field("heads", config.linear.heads, between(0, 65536),
+          "if it gives queries, keys and values: the number of heads, by which exports order them; else 0");
 }
 
 void describe_convolution(Describer& d, LayerConfig& config) {
@@ -119,6 +128,16 @@ void describe_dropout(Describer& d, LayerConfig& config) {
   d.field("probability", config.dropout, from_to_below(0, 1), "share of the values that become zero");
 }
 
+void describe_drop_path(Describer& d, LayerConfig& config) {
+  d.field("probability", config.drop_path, from_to_below(0, 1), "share of the samples that become zero");
+}
+
+void describe_attention(Describer& d, LayerConfig& config) {
+  d.field("heads", config.attention.heads, between(1, 65536), "number of heads, which share the features evenly");
+  d.field("scale", config.attention.scale, between(0, 1e6),
+          "factor of the products of queries and keys; 0: 1 / sqrt(features of a head)");
+}
+
 void describe_pool(Describer& d, LayerConfig& config) {
   d.field("kernel", config.pool.kernel, between(1, 1024), "height and width of the window");
   d.field("stride", config.pool.stride, between(1, 1024), "pixels from one window to the next");
@@ -141,6 +160,7 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
      {"layer_norm", "norm over the last dimension", describe_layer_norm,
       [](const Given& given) { return LayerNorm::spec(given.channels(), given.config.layer_norm_epsilon); }}},
     {LayerType::relu, {"relu", "max(x, 0)", describe_nothing, make_activation<ActivationKind::relu>}},
+    {LayerType::relu6, {"relu6", "min(max(x, 0), 6)", describe_nothing, make_activation<ActivationKind::relu6>}},
     {LayerType::sigmoid, {"sigmoid", "1 / (1 + exp(-x))", describe_nothing, make_activation<ActivationKind::sigmoid>}},
     {LayerType::tanh, {"tanh", "hyperbolic tangent", describe_nothing, make_activation<ActivationKind::tanh>}},
     {LayerType::gelu,
@@ -152,7 +172,18 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
     {LayerType::dropout,
      {"dropout", "sets values to zero at random", describe_dropout,
       [](const Given& given) { return Dropout::spec(given.config.dropout); }}},
+    {LayerType::drop_path,
+     {"drop_path", "sets whole samples of a residual branch to zero at random", describe_drop_path,
+      [](const Given& given) { return DropPath::spec(given.config.drop_path); }}},
     {LayerType::add, {"add", "sum of two inputs", describe_nothing, [](const Given&) { return Add::spec(); }}},
+    {LayerType::tokens,
+     {"tokens", "turns an image into tokens, one for each pixel", describe_nothing,
+      [](const Given&) { return ImageTokens::spec(); }}},
+    {LayerType::position_embedding,
+     {"position_embedding", "adds a trained vector to each token", describe_nothing, make_position_embedding}},
+    {LayerType::attention,
+     {"attention", "softmax attention between tokens; a linear layer before it gives queries, keys and values",
+      describe_attention, [](const Given& given) { return Attention::spec(given.config.attention); }}},
     {LayerType::max_pool, {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>}},
     {LayerType::average_pool, {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>}},
     {LayerType::global_average_pool,

@@ -14,6 +14,7 @@
 #include "layers/linear.h"
 #include "layers/model_spec.h"
 #include "layers/normalization.h"
+#include "layers/tokens.h"
 
 namespace heddle {
 
@@ -33,12 +34,17 @@ enum class LayerType {
   batch_norm,
   layer_norm,
   relu,
+  relu6,
   sigmoid,
   tanh,
   gelu,
   prelu,
   dropout,
+  drop_path,
   add,
+  tokens,
+  position_embedding,
+  attention,
   max_pool,
   average_pool,
   global_average_pool,
@@ -84,6 +90,8 @@ struct LayerConfig {
   BatchNormOptions batch_norm{};
   double layer_norm_epsilon = 1e-5;
   double dropout = 0.5;
+  double drop_path = 0.1;
+  AttentionOptions attention{};
   PoolConfig pool{};
   ChosenExtensionLayer extension{};
 };

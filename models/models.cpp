@@ -88,6 +88,23 @@ void describe_mobilefacenet(Describer& d, ModelConfig& config) {
   d.field("scale", config.mobilefacenet.scale, between(1, 64), "the blocks have 64 and 128 channels times this");
 }
 
+void describe_vit(Describer& d, ModelConfig& config) {
+  d.field("embedding", config.embedding, between(1, 65536), "size of the embedding");
+  d.field("synchronized_norms", config.synchronized_norms, "batch norms take statistics over all dp ranks' samples");
+  d.field("patch", config.vit.patch, between(1, 1024),
+          "height and width of a token's pixels; pixels that do not fill a patch are not read");
+  d.field("qkv_bias", config.vit.qkv_bias, "whether queries, keys and values have biases");
+  d.field("drop_path", config.vit.drop_path, from_to_below(0, 1),
+          "probability with which the last block's branches are left out for a sample; it rises linearly from 0");
+}
+
+void describe_sized_vit(Describer& d, ModelConfig& config) {
+  describe_vit(d, config);
+  d.field("features", config.vit.features, between(1, 65536), "size of a token");
+  d.field("blocks", config.vit.blocks, between(1, 1000), "number of blocks");
+  d.field("heads", config.vit.heads, between(1, 65536), "heads of attention, which share the features evenly");
+}
+
 void describe_layers(Describer& d, ModelConfig& config) {
   list(d, required("layers"), config.layers, between(1, 100000), "the layers, each after those that it reads");
 }
@@ -121,6 +138,11 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
     {ModelType::mobilefacenet,
      {"mobilefacenet", "InsightFace's MobileFaceNet (depthwise convolutions)", make_mobilefacenet,
       describe_mobilefacenet}},
+    {ModelType::vit_t, {"vit_t", "InsightFace's ViT-T: 12 blocks of 256 features", make_vit, describe_vit}},
+    {ModelType::vit_s, {"vit_s", "InsightFace's ViT-S: 12 blocks of 512 features", make_vit, describe_vit}},
+    {ModelType::vit_b, {"vit_b", "InsightFace's ViT-B: 24 blocks of 512 features", make_vit, describe_vit}},
+    {ModelType::vit_l, {"vit_l", "InsightFace's ViT-L: 24 blocks of 768 features", make_vit, describe_vit}},
+    {ModelType::vit, {"vit", "the same with sizes of your own", make_vit, describe_sized_vit}},
     {ModelType::layers, {"layers", "a network written out layer by layer", make_written_model, describe_layers}},
 });
 

@@ -30,6 +30,11 @@ enum class ModelType {
   iresnet50,
   iresnet100,
   mobilefacenet,
+  vit_t,
+  vit_s,
+  vit_b,
+  vit_l,
+  vit,
   layers
 };
 
@@ -63,6 +68,16 @@ struct MobileFaceNetConfig {
   std::int64_t scale = 2;                        // the blocks have 64 and 128 channels times this
 };
 
+/// A vision transformer. The sizes are those of type `vit`; the others have InsightFace's.
+struct VitConfig {
+  std::int64_t features = 256;  // of a token
+  std::int64_t blocks = 12;
+  std::int64_t heads = 8;
+  std::int64_t patch = 9;  // height and width of the pixels of a token
+  bool qkv_bias = false;   // whether queries, keys and values have biases
+  double drop_path = 0.1;  // of the last block; it rises linearly from 0
+};
+
 /// How the layers are divided into pipeline stages.
 struct StagesConfig {
   std::vector<std::int64_t> balance{};  // number of weighted layers in each stage
@@ -82,6 +97,7 @@ struct ModelConfig {
   ResnextConfig resnext{};
   VggConfig vgg{};
   MobileFaceNetConfig mobilefacenet{};
+  VitConfig vit{};
   std::vector<LayerConfig> layers{};
   std::vector<PlacementConfig> placements{};
   StagesConfig stages{};
@@ -117,6 +133,9 @@ ModelSpec make_vgg(const ModelConfig& config, const ImageShape& image);
 ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image);
 /// Chen et al. 2018, in InsightFace's form and with its parameter names.
 ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
+/// InsightFace's vision transformer for faces (Dosovitskiy et al. 2021; An et al. 2022), with its parameter names. It
+/// has no class token: the embedding is computed from all tokens. InsightFace's random masking of tokens is left out.
+ModelSpec make_vit(const ModelConfig& config, const ImageShape& image);
 
 /// Appends the end that most families have: dropout, the last linear layer `fc` and the norm `features`, as configured.
 void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in);

@@ -7,6 +7,7 @@
 //   reduction        sums, means and maxima over dimensions, and over the tensors of several ranks
 //   shape            reshapes, transposes, slices, concatenations
 //   linear_algebra   matrix products
+//   attention        softmax attention between the tokens of a sample
 //   convolution      convolutions of images
 //   normalization    batch norm, layer norm, L2, and the moments of groups of rows
 //   pooling          maxima and means over windows of images
@@ -29,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/kernels/attention.h"
 #include "framework/kernels/class_rows.h"
 #include "framework/kernels/convolution.h"
 #include "framework/kernels/elementwise.h"
@@ -63,6 +65,7 @@ struct BackendKernels {
   std::unique_ptr<const ReductionKernels> reduction;
   std::unique_ptr<const ShapeKernels> shape;
   std::unique_ptr<const LinearAlgebraKernels> linear_algebra;
+  std::unique_ptr<const AttentionKernels> attention;
   std::unique_ptr<const ConvolutionKernels> convolution;
   std::unique_ptr<const NormalizationKernels> normalization;
   std::unique_ptr<const PoolingKernels> pooling;
@@ -115,6 +118,7 @@ class Backend {
   const ReductionKernels& reduction() const { return *kernels().reduction; }
   const ShapeKernels& shape() const { return *kernels().shape; }
   const LinearAlgebraKernels& linear_algebra() const { return *kernels().linear_algebra; }
+  const AttentionKernels& attention() const { return *kernels().attention; }
   const ConvolutionKernels& convolution() const { return *kernels().convolution; }
   const NormalizationKernels& normalization() const { return *kernels().normalization; }
   const PoolingKernels& pooling() const { return *kernels().pooling; }

@@ -28,6 +28,7 @@ BackendKernels kernels_on(Context& context) {
           .reduction = std::make_unique<ReductionKernelsOn<Context>>(context),
           .shape = std::make_unique<ShapeKernelsOn<Context>>(context),
           .linear_algebra = std::make_unique<LinearAlgebraKernelsOn<Context>>(context),
+          .attention = std::make_unique<AttentionKernelsOn<Context>>(context),
           .convolution = std::make_unique<ConvolutionKernelsOn<Context>>(context),
           .normalization = std::make_unique<NormalizationKernelsOn<Context>>(context),
           .pooling = std::make_unique<PoolingKernelsOn<Context>>(context),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "framework/kernels/attention.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle {
@@ -29,6 +30,11 @@ class KernelNeeds {
     return 0;
   }
   virtual std::int64_t packed(std::int64_t /*m*/, std::int64_t /*n*/, std::int64_t /*k*/, DType /*dtype*/) { return 0; }
+  /// See AttentionKernels::attention_workspace; here one number for each row of scores, in the backward pass.
+  virtual std::int64_t attention(const Shape& qkv, DType dtype, AttentionPass pass) {
+    const auto bytes = static_cast<std::int64_t>(size_of(compute_dtype(dtype)));
+    return pass == AttentionPass::backward ? qkv[0] * qkv[1] * qkv[2] * bytes : 0;
+  }
   /// See LinearAlgebraKernels.
   virtual bool is_bf16_fast() const { return true; }
 };

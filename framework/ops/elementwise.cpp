@@ -140,6 +140,9 @@ Variable scale(const Variable& x, double factor) {
 Variable relu(const Variable& x) {
   return unary("relu", UnaryOp::relu, x);
 }
+Variable relu6(const Variable& x) {
+  return unary("relu6", UnaryOp::relu6, x);
+}
 Variable sigmoid(const Variable& x) {
   return unary("sigmoid", UnaryOp::sigmoid, x);
 }

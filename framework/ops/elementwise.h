@@ -13,6 +13,8 @@ Variable divide(const Variable& a, const Variable& b);
 Variable scale(const Variable& x, double factor);
 
 Variable relu(const Variable& x);
+/// min(max(x, 0), 6) (Krizhevsky 2010; MobileNets).
+Variable relu6(const Variable& x);
 Variable sigmoid(const Variable& x);
 Variable tanh(const Variable& x);
 /// x * Phi(x), the exact form.

@@ -3,7 +3,7 @@
 
 namespace heddle {
 
-enum class UnaryOp { relu, sigmoid, tanh, gelu, negate, exp, log, sqrt, square };
+enum class UnaryOp { relu, relu6, sigmoid, tanh, gelu, negate, exp, log, sqrt, square };
 enum class BinaryOp { add, subtract, multiply, divide };
 
 /// True if the derivative of `op` is computed from its input, false if from its output.

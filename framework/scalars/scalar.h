@@ -57,6 +57,7 @@ HEDDLE_HOST_DEVICE T standard_normal_density(T x) {
 template <UnaryOp op, class T>
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T unary_value(T x) {
   if constexpr (op == UnaryOp::relu) return x < T(0) ? T(0) : x;  // a NaN stays one
+  if constexpr (op == UnaryOp::relu6) return x < T(0) ? T(0) : (x > T(6) ? T(6) : x);
   if constexpr (op == UnaryOp::sigmoid) return T(1) / (T(1) + exponential(-x));
   if constexpr (op == UnaryOp::tanh) return std::tanh(x);
   if constexpr (op == UnaryOp::gelu) return x * standard_normal_cdf(x);
@@ -71,6 +72,7 @@ template <UnaryOp op, class T>
 template <UnaryOp op, class T>
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T unary_slope(T kept) {
   if constexpr (op == UnaryOp::relu) return kept > T(0) ? T(1) : T(0);
+  if constexpr (op == UnaryOp::relu6) return kept > T(0) && kept < T(6) ? T(1) : T(0);
   if constexpr (op == UnaryOp::sigmoid) return kept * (T(1) - kept);
   if constexpr (op == UnaryOp::tanh) return T(1) - kept * kept;
   if constexpr (op == UnaryOp::gelu) return standard_normal_cdf(kept) + kept * standard_normal_density(kept);
@@ -105,6 +107,8 @@ decltype(auto) visit(UnaryOp op, F&& f) {
   switch (op) {
     case UnaryOp::relu:
       return f(std::integral_constant<UnaryOp, UnaryOp::relu>{});
+    case UnaryOp::relu6:
+      return f(std::integral_constant<UnaryOp, UnaryOp::relu6>{});
     case UnaryOp::sigmoid:
       return f(std::integral_constant<UnaryOp, UnaryOp::sigmoid>{});
     case UnaryOp::tanh:

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/ops/attention.h"
 #include "framework/ops/convolution.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
@@ -48,6 +49,7 @@ void add_elementwise(Cases& cases) {
     cases.push_back({name, {{{5, 7}, values}}, [op](const Inputs& in) { return op(in[0]); }});
   };
   unary("relu", relu, away);
+  unary("relu6", relu6, away);
   unary("sigmoid", sigmoid, Domain::normal);
   unary("tanh", heddle::tanh, Domain::normal);
   unary("gelu", gelu, Domain::normal);
@@ -129,6 +131,12 @@ void add_products(Cases& cases) {
   cases.push_back(
       {"linear", {{{2, 3, 5}}, {{7, 5}}, {{7}}}, [](const Inputs& in) { return linear(in[0], in[1], in[2]); }});
   cases.push_back({"add_bias", {{{2, 3, 5}}, {{5}}}, [](const Inputs& in) { return add_bias(in[0], in[1]); }});
+  const auto attend = [&](const std::string& name, Shape qkv, std::int64_t heads, std::optional<double> scale) {
+    cases.push_back({name, {{qkv}}, [=](const Inputs& in) { return attention(in[0], heads, scale); }, 5e-6, 4e-2});
+  };
+  attend("attention", {2, 5, 18}, 2, {});
+  attend("attention with a scale", {1, 3, 12}, 1, 0.7);
+  attend("attention of many tokens", {1, 37, 6}, 1, {});
   cases.push_back(
       {"linear without bias", {{{3, 5}}, {{1, 5}}}, [](const Inputs& in) { return linear(in[0], in[1], {}); }});
 }

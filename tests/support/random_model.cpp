@@ -5,6 +5,7 @@
 #include "layers/linear.h"
 #include "layers/normalization.h"
 #include "layers/pooling.h"
+#include "layers/tokens.h"
 
 namespace heddle::test {
 
@@ -18,7 +19,10 @@ class Builder {
   ModelPointer build() {
     const std::int64_t blocks = 1 + below(3);
     for (std::int64_t block = 0; block < blocks; ++block) append_block(fmt::format("block{}", block));
-    if (size() > 1 && draw()) model_.then("avgpool", GlobalAveragePool::spec());
+    if (below(3) == 0)
+      append_attention();
+    else if (size() > 1 && draw())
+      model_.then("avgpool", GlobalAveragePool::spec());
     if (model_.sample(model_.last_value()).rank() > 1) model_.then("flatten", Flatten::spec());
     if (draw()) model_.then("dropout", Dropout::spec(0.3));
     if (below(3) == 0) {
@@ -62,6 +66,20 @@ class Builder {
         .channels = width, .activation = NormActivation::relu, .synchronized = options_.synchronized};
     model_.apply(name + ".sum", options_.with_norms ? BatchNorm::spec(norm, true) : Add::spec(),
                  {model_.last_value(), input});
+  }
+  void append_attention() {
+    model_.then("tokens", ImageTokens::spec());
+    const std::int64_t in = channels();
+    if (draw()) model_.then("positions", PositionEmbedding::spec(size(), in));
+    const int start = model_.last_value();
+    if (draw()) model_.then("attention.norm", LayerNorm::spec(in));
+    const std::int64_t heads = 2 * (1 + below(2));
+    const std::int64_t features = heads * (1 + below(3));
+    model_.then("attention.qkv", Linear::spec({.in = in, .out = 3 * features, .bias = draw(), .heads = heads}));
+    model_.then("attention", Attention::spec({.heads = heads}));
+    model_.then("attention.proj", Linear::spec({.in = features, .out = in}));
+    if (draw()) model_.then("attention.drop_path", DropPath::spec(0.3));
+    model_.apply("attention.sum", Add::spec(), {start, model_.last_value()});
   }
   void append_norm_or_activation(const std::string& name, std::int64_t width) {
     const std::int64_t kind = below(3);

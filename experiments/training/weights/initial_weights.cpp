@@ -18,13 +18,14 @@ namespace {
 constexpr std::string_view steps_of_norm = ".num_batches_tracked";
 constexpr std::size_t most_rows = 20;
 
-/// The elements that are read for a part: its rows, or all if an image spans several rows.
+/// The elements that are read for a part: its rows, or all if an image spans several rows or the rows have another
+/// order.
 ParameterPart read_for(const InferenceTensor& tensor, const ParameterPart& part) {
   ParameterPart read = ParameterPart::all_of(part.whole);
   const std::int64_t rows = std::max<std::int64_t>(1, part.whole[0]);
   const std::int64_t row = part.whole.numel() / rows;
   const std::int64_t image = tensor.image ? tensor.image->channels * tensor.image->height * tensor.image->width : 1;
-  if (image <= row) read.box[0] = part.box[0];
+  if (image <= row && tensor.heads == 0) read.box[0] = part.box[0];
   return read;
 }
 

@@ -1,5 +1,6 @@
 #include "framework/kernels/needs.h"
 
+#include "framework/backends/cpu/attention/scratch.h"
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/convolution/primitives.h"
 #include "framework/backends/cpu/linear_algebra/primitives.h"
@@ -27,6 +28,9 @@ class Needs final : public KernelNeeds {
   }
   std::int64_t packed(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) override {
     return packed_needs(context_.gemms(), m, n, k, dtype);
+  }
+  std::int64_t attention(const Shape& qkv, DType dtype, AttentionPass pass) override {
+    return attention_needs(context_.threads(), qkv, dtype, pass);
   }
   bool is_bf16_fast() const override { return cpu::is_bf16_fast(); }
 

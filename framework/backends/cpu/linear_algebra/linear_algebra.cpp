@@ -2,11 +2,10 @@
 // widened to f32 in the workspace.
 #include "framework/kernels/linear_algebra.h"
 
-#include <Eigen/Core>
-
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/elementwise/bias.h"
 #include "framework/backends/cpu/linear_algebra/primitives.h"
+#include "framework/backends/cpu/linear_algebra/serial_product.h"
 #include "framework/backends/cpu/loops/widen.h"
 
 namespace heddle::cpu {
@@ -28,27 +27,6 @@ void scale(double beta, Tensor& c) {
     for (std::int64_t i = 0; i < c.numel(); ++i)
       values[i] = beta == 0 ? T{} : static_cast<T>(static_cast<Compute<T>>(beta) * static_cast<Compute<T>>(values[i]));
   });
-}
-
-void gemm_f64(const GemmShape& s, const double* a, const double* b, double* c) {
-  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const Eigen::Map<const Matrix> left(a, s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k);
-  const Eigen::Map<const Matrix> right(b, s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n);
-  Eigen::Map<Matrix> result(c, s.m, s.n);
-  if (s.beta == 0) {
-    result.setZero();
-  } else if (s.beta != 1) {
-    result *= s.beta;
-  }
-  if (s.transpose_a && s.transpose_b) {
-    result.noalias() += s.alpha * left.transpose() * right.transpose();
-  } else if (s.transpose_a) {
-    result.noalias() += s.alpha * left.transpose() * right;
-  } else if (s.transpose_b) {
-    result.noalias() += s.alpha * left * right.transpose();
-  } else {
-    result.noalias() += s.alpha * left * right;
-  }
 }
 
 const GemmPrimitive& packed_product(Context& context, const GemmShape& shape, DType dtype) {
@@ -89,7 +67,7 @@ void multiply(Context& context, const GemmShape& s, const Tensor& a, const Tenso
     run_product(context.onednn(), *found, a.data(), b.data(), c.data(), scratch);
   } else if (a.dtype() == DType::f64) {
     const ThreadTeam team(context.threads());
-    gemm_f64(s, a.as<double>(), b.as<double>(), c.as<double>());
+    serial_product(s, a.as<double>(), b.as<double>(), c.as<double>());
   } else {
     gemm_widened(context, s, a, b, c, static_cast<std::byte*>(scratch));
   }

@@ -1,0 +1,35 @@
+#include "framework/kernels/attention.h"
+
+#include "framework/backends/plan/context.h"
+
+namespace heddle {
+
+namespace plan {
+
+/// The number of scores: [N, T, H, 3, D] has one for each sample, head and pair of tokens.
+static std::int64_t scores(const Tensor& qkv) {
+  const Shape& s = qkv.shape();
+  return s[0] * s[2] * s[1] * s[1];
+}
+
+}  // namespace plan
+
+template <>
+void AttentionKernelsOn<plan::Context>::attention(const Tensor& qkv, double /*scale*/, Tensor& y, Tensor& /*log_sums*/,
+                                                  Tensor& /*workspace*/) const {
+  context_.counter.kernel(plan::scores(qkv) * (4 * qkv.shape()[4] + 4), qkv, y);
+}
+
+template <>
+void AttentionKernelsOn<plan::Context>::attention_backward(const Tensor& qkv, double /*scale*/,
+                                                           const Tensor& /*log_sums*/, const Tensor& dy, Tensor& dqkv,
+                                                           Tensor& /*workspace*/) const {
+  context_.counter.kernel(plan::scores(qkv) * (10 * qkv.shape()[4] + 6), qkv, dy, dqkv);
+}
+
+template <>
+std::int64_t AttentionKernelsOn<plan::Context>::attention_workspace(const Tensor& qkv, AttentionPass pass) const {
+  return context_.needs->attention(qkv.shape(), qkv.dtype(), pass);
+}
+
+}  // namespace heddle

@@ -1,0 +1,40 @@
+// Softmax attention between the tokens of each sample, one head at a time (Vaswani et al. 2017).
+#pragma once
+
+#include "framework/tensors/tensor.h"
+
+namespace heddle {
+
+enum class AttentionPass { forward, backward };
+
+class AttentionKernels {
+ public:
+  virtual ~AttentionKernels() = default;
+
+  /// qkv [N, T, H, 3, D]: the query, key and value of every token and head. y [N, T, H, D] = softmax(scale * q k^T) v
+  /// for each sample and head, with scores and sums in the compute type. log_sums [N, H, T], of the compute type: ln of
+  /// the sum of exponentials of each row of scores. The scores of few pairs of sample and head exist at a time.
+  virtual void attention(const Tensor& qkv, double scale, Tensor& y, Tensor& log_sums, Tensor& workspace) const = 0;
+  /// dqkv from dy. The scores are computed again (FlashAttention: Dao et al. 2022).
+  virtual void attention_backward(const Tensor& qkv, double scale, const Tensor& log_sums, const Tensor& dy,
+                                  Tensor& dqkv, Tensor& workspace) const = 0;
+  /// Bytes that a pass over qkv needs.
+  virtual std::int64_t attention_workspace(const Tensor& qkv, AttentionPass pass) const = 0;
+};
+
+/// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
+template <class Context>
+class AttentionKernelsOn final : public AttentionKernels {
+ public:
+  explicit AttentionKernelsOn(Context& context) : context_(context) {}
+
+  void attention(const Tensor& qkv, double scale, Tensor& y, Tensor& log_sums, Tensor& workspace) const override;
+  void attention_backward(const Tensor& qkv, double scale, const Tensor& log_sums, const Tensor& dy, Tensor& dqkv,
+                          Tensor& workspace) const override;
+  std::int64_t attention_workspace(const Tensor& qkv, AttentionPass pass) const override;
+
+ private:
+  Context& context_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,184 @@
+// Vision transformers: the same outputs and gradients as PyTorch's, and InsightFace's parameters.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <doctest/doctest.h>
+
+#include "framework/files/safetensors.h"
+#include "layers/inference_graph.h"
+#include "layers/linear.h"
+#include "layers/model.h"
+#include "layers/planner/planner.h"
+#include "layers/tokens.h"
+#include "models/models.h"
+#include "tests/support/devices.h"
+#include "tests/support/difference.h"
+#include "tests/support/files/source_folder.h"
+#include "tests/support/message.h"
+#include "tests/support/ranks.h"
+
+namespace heddle {
+
+namespace {
+
+/// What tests/models/files/make_vit.py wrote.
+class PublishedValues {
+ public:
+  PublishedValues() : file_(test::source_folder() / "tests/models/files/vit.safetensors") {}
+
+  Shape shape(const std::string& name) const { return file_.entries()[file_.index_of(name)].shape; }
+  std::vector<double> values(const std::string& name) const {
+    const std::size_t index = file_.index_of(name);
+    std::vector<double> values(static_cast<std::size_t>(file_.entries()[index].shape.numel()));
+    file_.read(index, std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+  /// The same in our order.
+  std::vector<double> values(const std::string& name, const InferenceTensor& tensor) const {
+    const std::vector<double> torch = values(name);
+    std::vector<float> ours(torch.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) ours[i] = static_cast<float>(i);
+    std::vector<float> order(torch.size());
+    tensor.to_torch(ours, order);
+    std::vector<double> result(torch.size());
+    for (std::size_t i = 0; i < torch.size(); ++i) result[static_cast<std::size_t>(order[i])] = torch[i];
+    return result;
+  }
+
+ private:
+  SafetensorsReader file_;
+};
+
+std::vector<double> to_doubles(const Tensor& x) {
+  Tensor wide = Tensor::empty(x.device(), x.shape(), DType::f64);
+  x.device().backend().elementwise().cast(x, wide);
+  return wide.to_host<double>();
+}
+
+void set(Tensor& to, const std::vector<double>& values) {
+  const Tensor wide = Tensor::from_host(to.device(), to.shape(), values);
+  to.device().backend().elementwise().cast(wide, to);
+  to.storage()->changed();
+}
+
+/// [n, c, h, w] -> [n, h, w, c].
+std::vector<double> channels_last(const std::vector<double>& image, const Shape& shape) {
+  const auto [samples, channels, height, width] = std::array{shape[0], shape[1], shape[2], shape[3]};
+  std::vector<double> result;
+  for (std::int64_t n = 0; n < samples; ++n)
+    for (std::int64_t pixel = 0; pixel < height * width; ++pixel)
+      for (std::int64_t c = 0; c < channels; ++c)
+        result.push_back(image[static_cast<std::size_t>((n * channels + c) * height * width + pixel)]);
+  return result;
+}
+
+constexpr ImageShape published_image{.channels = 3, .height = 10, .width = 9};
+ModelConfig published_model() {
+  return {.type = ModelType::vit,
+          .embedding = 5,
+          .vit = {.features = 8, .blocks = 2, .heads = 2, .patch = 4, .qkv_bias = true, .drop_path = 0}};
+}
+
+void compare_with_published(DType dtype, double tolerance) {
+  const PublishedValues published;
+  const auto spec = std::make_shared<ModelSpec>(make_model(published_model(), published_image));
+  std::map<std::string, InferenceTensor> tensors;
+  for (const InferenceTensor& tensor : InferenceGraph(*spec).tensors()) tensors.emplace(tensor.name, tensor);
+  run_ranks(test::ranks(1), [&](Rank& rank) {
+    Model model(spec, std::make_shared<ModelPlacement>(place(*spec, {})), {}, {rank.device, {1}, dtype});
+    for (Parameter* parameter : model.parameters())
+      set(parameter->value, published.values(parameter->name, tensors.at(parameter->name)));
+    const Shape shape = published.shape("image");
+    Tensor image = Tensor::empty(rank.device, {shape[0], shape[2], shape[3], shape[1]}, dtype);
+    set(image, channels_last(published.values("image"), shape));
+    const Variable output = model.forward(Variable(image), {.rank = rank, .training = true, .samples = {0, shape[0]}});
+    CHECK(test::difference(to_doubles(output.value()), published.values("output")) < tolerance);
+    Tensor gradient = Tensor::empty_like(output.value());
+    set(gradient, published.values("output_gradient"));
+    backward({{output, gradient}});
+    for (const Parameter* parameter : model.parameters()) {
+      CAPTURE(parameter->name);
+      const std::vector<double> expected = published.values("gradient." + parameter->name, tensors.at(parameter->name));
+      CHECK(test::difference(to_doubles(parameter->gradient->gradient()), expected) < tolerance);
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a vision transformer gives PyTorch's outputs and gradients in f64") {
+  compare_with_published(DType::f64, 1e-10);
+}
+
+TEST_CASE("a vision transformer gives PyTorch's outputs and gradients in f32") {
+  compare_with_published(DType::f32, 1e-4);
+}
+
+TEST_CASE("vision transformers have InsightFace's parameters, but for the token that masks") {
+  const auto elements_of = [](ModelType type) {
+    const ModelSpec model = make_model({.type = type}, {3, 112, 112});
+    std::int64_t elements = 0;
+    for (const ModelSpec::Application& application : model.applications())
+      for (const Shape& parameter : application.layer->parameters()) elements += parameter.numel();
+    return elements;
+  };
+  CHECK(elements_of(ModelType::vit_t) == 19'137'536);
+  CHECK(elements_of(ModelType::vit_s) == 76'022'784);
+  CHECK(elements_of(ModelType::vit_b) == 113'832'960);
+  CHECK(elements_of(ModelType::vit_l) == 255'683'584);
+  const ModelSpec model = make_model({.type = ModelType::vit_t}, {3, 112, 112});
+  CHECK(model.sample(2) == Shape{144, 256});
+  CHECK(model.applications()[3].name == "blocks.0.norm1");
+}
+
+TEST_CASE("a vision transformer says what does not fit") {
+  ModelConfig config{.type = ModelType::vit, .vit = {.features = 30, .heads = 4}};
+  CHECK(message_of([&] {
+          make_model(config, {3, 112, 112});
+        }) == "vit: 30 features cannot be shared evenly by 4 heads");
+  config.vit = {.patch = 16};
+  CHECK(message_of([&] {
+          make_model(config, {3, 112, 15});
+        }) == "vit: images of 112 x 15 are smaller than a patch of 16 x 16");
+}
+
+TEST_CASE("heads that the ranks do not divide are refused, and the message says which numbers of ranks would do") {
+  ModelSpec model({16, 12});
+  model.then("attn.qkv", Linear::spec({.in = 12, .out = 36, .heads = 6}));
+  model.then("attn", Attention::spec({.heads = 6}));
+  model.place("attn", {.kind = Parallel::group, .over = Axis::tp});
+  CHECK(message_of([&] { (void)place(model, {.mesh = Mesh(1, 1, 4)}); }) ==
+        "attn: cannot be placed as group over tp (4 ranks): its 6 heads cannot be shared evenly by 4 ranks: 2, 3, 6 "
+        "could");
+}
+
+TEST_CASE("column and row of a block's linear layers are Megatron's plan: one all-reduce of each branch per pass") {
+  ModelSpec model = make_model(
+      {.type = ModelType::vit, .vit = {.features = 16, .blocks = 2, .heads = 4, .drop_path = 0}}, {3, 27, 27});
+  for (const char* const layers : {"blocks.*.attn.qkv", "blocks.*.mlp.fc1"})
+    model.place(layers, {.kind = Parallel::column, .over = Axis::tp, .other = {}});
+  for (const char* const layers : {"blocks.*.attn.proj", "blocks.*.mlp.fc2"})
+    model.place(layers, {.kind = Parallel::row, .over = Axis::tp, .other = {}});
+  for (const char* const layers : {"*norm*", "*sum", "patch_embed*", "pos_embed"})
+    model.place(layers, {.kind = Parallel::replicate, .over = Axis::tp, .other = {}});
+  const PlannerOptions options{.mesh = Mesh(1, 1, 4), .samples = 16};
+  const ModelPlacement plan = place(model, options);
+  PlacementCosts costs(model, options);
+  std::string conversions;
+  for (std::size_t i = 0; i < model.applications().size(); ++i) {
+    const ModelSpec::Application& application = model.applications()[i];
+    if (!application.name.starts_with("blocks.1")) continue;
+    for (std::size_t input = 0; input < application.inputs.size(); ++input) {
+      const int value = application.inputs[input];
+      for (const ConversionCost& step :
+           costs.conversion(value, plan.made(value), plan.layout(model, i, {}).input(input)))
+        conversions += fmt::format("{} takes {}\n", application.name, to_string(step.step));
+    }
+  }
+  CHECK(conversions ==
+        "blocks.1.attn.qkv takes tp: R -> R/P\nblocks.1.attn.sum takes tp: P -> R\n"
+        "blocks.1.mlp.fc1 takes tp: R -> R/P\nblocks.1.mlp.sum takes tp: P -> R\n");
+}
+
+}  // namespace heddle
