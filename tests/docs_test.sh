@@ -152,6 +152,7 @@ read_commands() {  # read_commands DOCUMENT
       command='' text=''
     elif [[ $kind == sh ]]; then
       line=${line#"${line%%[! ]*}"}
+      [[ $line == '#'* ]] && continue
       if [[ $line == *\\ ]]; then
         command+=${line%\\}
       elif [[ $command$line == 'for '* && $line != done* ]]; then
