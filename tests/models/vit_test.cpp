@@ -84,7 +84,8 @@ void compare_with_published(DType dtype, double tolerance) {
   const PublishedValues published;
   const auto spec = std::make_shared<ModelSpec>(make_model(published_model(), published_image));
   std::map<std::string, InferenceTensor> tensors;
-  for (const InferenceTensor& tensor : InferenceGraph(*spec).tensors()) tensors.emplace(tensor.name, tensor);
+  const InferenceGraph graph(*spec);
+  for (const InferenceTensor& tensor : graph.tensors()) tensors.emplace(tensor.name, tensor);
   run_ranks(test::ranks(1), [&](Rank& rank) {
     Model model(spec, std::make_shared<ModelPlacement>(place(*spec, {})), {}, {rank.device, {1}, dtype});
     for (Parameter* parameter : model.parameters())

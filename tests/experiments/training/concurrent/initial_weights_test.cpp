@@ -84,7 +84,8 @@ TEST_CASE("files of f16, bf16 and f64 are converted, and a model of f64 keeps al
       CAPTURE(name_of(type));
       const InitialWeights weights(*model, written(file_of(*model, trained, stored), scratch / "a.safetensors"), true);
       const test::Tensors loaded = started(way, experiment_of(way, OptimizerType::sgd, type), weights);
-      for (const InferenceTensor& tensor : InferenceGraph(*model).tensors()) {
+      const InferenceGraph graph(*model);
+      for (const InferenceTensor& tensor : graph.tensors()) {
         const std::vector<double>& expected = trained.at(tensor.name);
         const Bytes in_file = converted(std::as_bytes(std::span(expected)), DType::f64, stored);
         const Bytes rounded = converted(converted(in_file, stored, type), type, DType::f64);
