@@ -12,6 +12,8 @@ static OptionReference reference_of(const CLI::Option& option) {
                             .is_repeated = option.get_items_expected_max() > 1};
   // Of several names, as in -h,--help, the last is the long one.
   reference.name = reference.name.substr(reference.name.rfind(',') + 1);
+  // The value that a flag stands for, as in --resume{always}.
+  reference.name = reference.name.substr(0, reference.name.find('{'));
   if (!is_operand && option.get_type_size_max() > 0) reference.value = option.get_type_name();
   return reference;
 }
