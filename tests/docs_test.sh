@@ -37,6 +37,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle eval results/faces --set 'evaluation.sets=[{\"name\": \"dev_test\", \"type\": \"bin\", \"path\": \"dev_test.bin\"}]'"]=$faces
   ["./heddle embed results/orl_faces PATH/TO/IMAGES --out embeddings.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
+  ["HEDDLE_PRESET=asan HEDDLE_TEST_MUTATIONS=0-1000000 ./heddle test --source-file='*_mutations_test.cpp'"]=$long
   ["./heddle export results/orl_faces --format safetensors --out model"]=$results
   ["./heddle notebook results/exact_or_sampled"]=$results
   ["./heddle notebook results/gpipe_vs_naive"]=$results
@@ -54,6 +55,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/gpipe_vs_naive.json"]=$long
   ["./heddle run experiments/head_scaling.json"]=$long
   ["./heddle run experiments/lfw.json --set data_folder=DIR"]=$faces
+  ["./heddle run experiments/lfw_head.json --set data_folder=DIR"]=$faces
   ["./heddle run experiments/margins.json"]=$long
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data
   ["./heddle run experiments/orl_faces_head.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
