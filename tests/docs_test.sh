@@ -43,6 +43,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES"]=$results
   ["./heddle search results/orl_faces gallery.npy PATH/TO/PROBES --index index.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
+  ["HEDDLE_PRESET=asan HEDDLE_TEST_MUTATIONS=0-1000000 ./heddle test --source-file='*_mutations_test.cpp'"]=$long
   ["./heddle export results/orl_faces --format safetensors --out model"]=$results
   ["./heddle import backbone.pth --out backbone.safetensors"]="needs a file of PyTorch; tests/experiments/import has some"
   ["./heddle notebook results/exact_or_sampled"]=$results
@@ -67,6 +68,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/gpipe_vs_naive.json"]=$long
   ["./heddle run experiments/head_scaling.json"]=$long
   ["./heddle run experiments/lfw.json --set data_folder=DIR"]=$faces
+  ["./heddle run experiments/lfw_head.json --set data_folder=DIR"]=$faces
   ["./heddle run experiments/margins.json"]=$long
   ["./heddle run experiments/memory_balance_measured.json"]=$claimed
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data

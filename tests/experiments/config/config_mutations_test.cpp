@@ -5,7 +5,7 @@
 
 #include "experiments/config/study.h"
 #include "tests/support/config_sample.h"
-#include "tests/support/mutations.h"
+#include "tests/support/files/mutations.h"
 
 namespace heddle {
 

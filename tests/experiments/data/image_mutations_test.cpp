@@ -10,9 +10,9 @@
 #include "experiments/data/image.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "tests/support/files/mutations.h"
 #include "tests/support/files/source_folder.h"
 #include "tests/support/images/encoded_image.h"
-#include "tests/support/mutations.h"
 
 namespace heddle {
 

@@ -6,7 +6,7 @@
 #include "experiments/data/files/class_weights.h"
 #include "experiments/data/files/image_list.h"
 #include "experiments/data/files/people_list.h"
-#include "tests/support/mutations.h"
+#include "tests/support/files/mutations.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/files/safetensors.h"
-#include "tests/support/mutations.h"
+#include "tests/support/files/mutations.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

@@ -4,7 +4,7 @@
 
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
-#include "tests/support/mutations.h"
+#include "tests/support/files/mutations.h"
 
 namespace heddle {
 

@@ -5,7 +5,7 @@
 
 #include "experiments/data/recordio/face_records.h"
 #include "tests/experiments/data/recordio/record_samples.h"
-#include "tests/support/mutations.h"
+#include "tests/support/files/mutations.h"
 
 namespace heddle::test {
 namespace {
@@ -25,7 +25,7 @@ RecordFiles files_of(const std::vector<KeyedPayload>& records) {
   return {read_bytes(folder / "a.rec"), read_bytes(folder / "a.idx"), bytes_of("9,112,112\n")};
 }
 
-std::string_view text_of(const Bytes& bytes) {
+std::string_view as_text(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -154,12 +154,12 @@ TEST_CASE("recordio: damaged files are read, or refused with their name") {
     Damage damage(draws);
     RecordFiles files = whole[damage.below(whole.size())];
     damage.to(files);
-    rewrite(folder / "a.rec", text_of(files.records));
-    rewrite(folder / "property", text_of(files.property));
+    rewrite(folder / "a.rec", as_text(files.records));
+    rewrite(folder / "property", as_text(files.property));
     if (damage.below(3) == 0)
       fs::remove(folder / "a.idx");
     else
-      rewrite(folder / "a.idx", text_of(files.index));
+      rewrite(folder / "a.idx", as_text(files.index));
     images += read_everything(folder / "a.rec", damage.below(2) == 0 ? leave_out : OnBrokenRecord());
   });
   CHECK(left_out > 200);

@@ -10,8 +10,8 @@
 #include "experiments/training/evaluation/files/pair_file.h"
 #include "experiments/training/evaluation/files/template_file.h"
 #include "framework/files/atomic_file.h"
+#include "tests/support/files/mutations.h"
 #include "tests/support/files/source_folder.h"
-#include "tests/support/mutations.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

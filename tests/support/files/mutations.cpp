@@ -1,4 +1,4 @@
-#include "tests/support/mutations.h"
+#include "tests/support/files/mutations.h"
 
 #include <algorithm>
 #include <array>
