@@ -254,12 +254,13 @@ void RowTable::append(std::span<const float> values) {
   std::vector<float> rows;
   const auto dimension = static_cast<std::size_t>(dimension_);
   while (!values.empty()) {
-    if (static_cast<std::size_t>(rows_ / block_rows) >= blocks_.size()) fail("a table of rows is full");
     const auto block = static_cast<std::size_t>(rows_ / block_rows);
-    const std::int64_t block_end = rows_ - rows_ % block_rows + blocks_[block].shape()[0];
+    const std::int64_t block_end =
+        block < blocks_.size() ? rows_ - rows_ % block_rows + blocks_[block].shape()[0] : rows_;
+    if (block_end == rows_ || values.size() < dimension)
+      fail("a table of {} rows is full, or was given a part of a row of {} numbers", rows_, dimension);
     const std::int64_t count =
         std::min({static_cast<std::int64_t>(values.size() / dimension), block_end - rows_, append_rows});
-    if (count == 0) fail("a table of rows of {} numbers is full, or was given a part of a row", dimension);
     rows.assign(values.begin(), values.begin() + count * dimension_);
     parallel_for(count, [&](std::int64_t i) {
       scale_to_unit(std::span(rows).subspan(static_cast<std::size_t>(i) * dimension, dimension));

@@ -1,4 +1,4 @@
-#include "experiments/program/compare/comparison.h"
+#include "experiments/program/commands/compare/comparison.h"
 
 #include <algorithm>
 
