@@ -132,7 +132,7 @@ class Legend {
   int rows_ = 0;
 };
 
-std::string number(double value) {
+std::string tick_text(double value) {
   return fmt::format("{:.4g}", value);
 }
 
@@ -184,10 +184,10 @@ std::string line_chart(std::span<const LineSeries> lines, std::string_view x_lab
   std::string svg = begin_svg(width, bottom + 44, fmt::format("{} by {}", y_label, x_label)) + legend.to_svg(0, false);
   for (const double tick : y.ticks(6))
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>", left, y(tick), width - right) +
-           text_at(left - 6, y(tick) + 4, "end", number(tick));
+           text_at(left - 6, y(tick) + 4, "end", tick_text(tick));
   for (const double tick : x.ticks(std::max(2, width / 120)))
     svg += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}v4\"/>", x(tick), bottom) +
-           text_at(x(tick), bottom + 18, "middle", number(tick));
+           text_at(x(tick), bottom + 18, "middle", tick_text(tick));
   svg += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}V{:.1f}H{:.1f}\"/>\n", left, top, bottom, width - right);
   svg += text_at((left + width - right) / 2, bottom + 38, "middle", x_label);
   svg += fmt::format("<text transform=\"translate(14 {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
@@ -219,7 +219,7 @@ std::string bar_chart(std::span<const StackedBar> bars, std::span<const std::str
   std::string svg = begin_svg(width, bottom + 44, title) + legend.to_svg(0, true);
   for (const double tick : x.ticks(std::max(2, width / 120)))
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}V{:.1f}\"/>", x(tick), top, bottom) +
-           text_at(x(tick), bottom + 16, "middle", number(tick));
+           text_at(x(tick), bottom + 16, "middle", tick_text(tick));
   svg += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", begin, bottom, end);
   svg += text_at((begin + end) / 2, bottom + 36, "middle", title);
   for (std::size_t i = 0; i < bars.size(); ++i) {

@@ -56,7 +56,7 @@ double search_seconds(const RowTable& gallery, const UnitRows& probes) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void add_case(const SearchCase& c, int threads, Device& device, BenchRows& rows) {
+void add_search_case(const SearchCase& c, int threads, Device& device, BenchRows& rows) {
   const RowTable gallery = drawn_gallery(c, device);
   const UnitRows probes(draw_rows(c.rows, probe_count, c.features), static_cast<std::size_t>(probe_count));
   const double limit = product_rate(device, DType::f32);
@@ -97,7 +97,7 @@ std::vector<BenchRow> bench_search(const BenchSettings& settings) {
       Device device(make_backend("cpu", {.threads = settings.threads}));
       device.backend().enter_thread();
       omp_set_num_threads(settings.threads);
-      add_case(c, settings.threads, device, rows);
+      add_search_case(c, settings.threads, device, rows);
     }).get();
   }
   return rows.take();

@@ -1,7 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/program/commands/command.h"
-#include "experiments/program/compare/comparison.h"
+#include "experiments/program/commands/compare/comparison.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 

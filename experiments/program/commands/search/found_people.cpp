@@ -1,4 +1,4 @@
-#include "experiments/program/search/found_people.h"
+#include "experiments/program/commands/search/found_people.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "experiments/program/compare/compared_run.h"
+#include "experiments/program/commands/compare/compared_run.h"
 
 #include <algorithm>
 #include <set>
@@ -17,7 +17,7 @@ namespace heddle {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t largest_summary = std::uint64_t{1} << 30;
@@ -26,12 +26,12 @@ constexpr std::uint64_t largest_experiment = std::uint64_t{16} << 20;
 /// A value of summary.json that knows where it stands. A value of another type than expected is an InputError.
 class Entry {
  public:
-  Entry(const Json& value, const fs::path& file, std::string pointer)
+  Entry(const OrderedJson& value, const fs::path& file, std::string pointer)
       : value_(value), file_(file), pointer_(std::move(pointer)) {}
 
   bool is_null() const { return value_.is_null(); }
   Entry operator[](const char* key) const {
-    static const Json absent;
+    static const OrderedJson absent;
     expect(value_.is_object(), "an object");
     const auto found = value_.find(key);
     return {found == value_.end() ? absent : *found, file_, pointer_ + "/" + key};
@@ -59,18 +59,19 @@ class Entry {
     constexpr std::size_t longest = 40;
     fail<InputError>("{}: is not the summary of a run: {}: expected {}, found {}", file_.string(),
                      pointer_.empty() ? "/" : pointer_, what,
-                     shortened(value_.dump(-1, ' ', false, Json::error_handler_t::replace), longest));
+                     shortened(value_.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), longest));
   }
 
-  const Json& value_;
+  const OrderedJson& value_;
   const fs::path& file_;
   std::string pointer_;
 };
 
 /// The keys of a value under their pointers.
-void flatten(const Json& value, const std::string& pointer, std::map<std::string, std::string>& keys) {
-  const bool has_objects = value.is_array() && std::any_of(value.begin(), value.end(),
-                                                           [](const Json& item) { return item.is_structured(); });
+void flatten(const OrderedJson& value, const std::string& pointer, std::map<std::string, std::string>& keys) {
+  const bool has_objects = value.is_array() && std::any_of(value.begin(), value.end(), [](const OrderedJson& item) {
+                             return item.is_structured();
+                           });
   if (value.is_object()) {
     for (const auto& [key, member] : value.items()) {
       std::string escaped;
@@ -92,7 +93,7 @@ Experiments read_experiments(const fs::path& file) {
   for (auto& member : study.variants) {
     const std::string text = write_json([&](Describer& d) { describe(d, member.root); });
     std::map<std::string, std::string>& keys = experiments[member.name];
-    flatten(Json::parse(text), "", keys);
+    flatten(OrderedJson::parse(text), "", keys);
     keys.erase("/name");  // the table has it
   }
   return experiments;
@@ -153,7 +154,7 @@ std::optional<double> ComparedRun::peak_total() const {
 
 std::vector<ComparedRun> read_runs(const fs::path& folder) {
   const fs::path file = folder / "summary.json";
-  const Json summary = Json::parse(read_file(file, largest_summary), nullptr, false);
+  const OrderedJson summary = OrderedJson::parse(read_file(file, largest_summary), nullptr, false);
   if (summary.is_discarded()) fail<InputError>("{}: is not JSON", file.string());
   Experiments experiments = read_experiments(folder / "experiment.json");
   std::vector<ComparedRun> runs;

@@ -3,14 +3,14 @@
 #include "experiments/data/codecs/image_codecs.h"
 #include "experiments/data/image.h"
 #include "experiments/data/resize.h"
-#include "experiments/program/search/found_people.h"
+#include "experiments/program/commands/search/found_people.h"
 #include "experiments/results/html.h"
 
 namespace heddle {
 
 namespace {
 
-constexpr int side = 112;  // pixels of an image's longer side
+constexpr int thumbnail_side = 112;  // pixels of an image's longer side
 constexpr std::string_view sheet_style = R"(
 .row{display:flex;flex-wrap:wrap;gap:12px;padding:12px 0;border-top:1px solid var(--line)}
 figure{margin:0;width:120px}
@@ -26,14 +26,14 @@ figcaption{font-size:12px;overflow-wrap:anywhere}
 std::string thumbnail(const std::string& path) {
   constexpr int quality = 80;
   try {
-    return data_url("image/jpeg", encode_jpeg(fit_into_square(load_image(path), side), quality));
+    return data_url("image/jpeg", encode_jpeg(fit_into_square(load_image(path), thumbnail_side), quality));
   } catch (const InputError&) {
     return "";
   }
 }
 
-std::string figure(std::string_view kind, const std::string& picture, const std::string& name,
-                   const std::string& caption) {
+std::string html_figure(std::string_view kind, const std::string& picture, const std::string& name,
+                        const std::string& caption) {
   const std::string shown =
       picture.empty() ? std::string("no image") : fmt::format("<img alt=\"{}\" src=\"{}\">", html_text(name), picture);
   return fmt::format("<figure class=\"{}\"><div>{}</div><figcaption>{}</figcaption></figure>\n", kind, shown, caption);
@@ -47,21 +47,21 @@ void write_search_sheet(AtomicFile& file, const FoundPeople& found) {
   std::map<std::string, std::string> thumbnails;  // of the gallery's images that were found
   for (std::size_t i = 0; i < found.probes.size(); ++i) {
     const std::string& probe = found.probes[i];
-    file.write("<div class=\"row\">\n" + figure("probe", thumbnail(probe), probe, html_text(probe)));
+    file.write("<div class=\"row\">\n" + html_figure("probe", thumbnail(probe), probe, html_text(probe)));
     for (const Neighbour& neighbour : found.nearest[i]) {
       const std::string image = found.image(neighbour);
       const auto [picture, is_new] = thumbnails.try_emplace(image);
       if (is_new) picture->second = thumbnail(image);
       const std::optional<bool> matches = found.matches(neighbour);
       const std::string person = found.person(neighbour);
-      file.write(figure(!matches   ? ""
-                        : *matches ? "match"
-                                   : "other",
-                        picture->second, person,
-                        fmt::format("{}<br>{:.4f}{}", html_text(person), neighbour.cosine,
-                                    !matches   ? ""
-                                    : *matches ? ", match"
-                                               : ", no match")));
+      file.write(html_figure(!matches   ? ""
+                             : *matches ? "match"
+                                        : "other",
+                             picture->second, person,
+                             fmt::format("{}<br>{:.4f}{}", html_text(person), neighbour.cosine,
+                                         !matches   ? ""
+                                         : *matches ? ", match"
+                                                    : ", no match")));
     }
     file.write("</div>\n");
   }

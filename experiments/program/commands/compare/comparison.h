@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/program/compare/compared_run.h"
+#include "experiments/program/commands/compare/compared_run.h"
 
 namespace heddle {
 

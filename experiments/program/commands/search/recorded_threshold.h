@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "experiments/program/search/found_people.h"
+#include "experiments/program/commands/search/found_people.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
 
 namespace heddle {

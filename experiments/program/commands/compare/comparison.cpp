@@ -1,4 +1,4 @@
-#include "experiments/program/compare/comparison.h"
+#include "experiments/program/commands/compare/comparison.h"
 
 #include <algorithm>
 
@@ -31,6 +31,16 @@ std::string grid_text(const TextTable& table) {
 std::string losses(const ComparedRun& run) {
   if (!run.first_loss || !run.last_loss) return absent;
   return fmt::format("{:.5g} -> {:.5g}", *run.first_loss, *run.last_loss);
+}
+
+/// The names of the runs with a value; those of most runs are not listed if they are many.
+std::string names_of(const Comparison& comparison, const std::vector<std::string>& runs) {
+  constexpr std::size_t most_listed = 3;
+  if (runs.size() > most_listed && 2 * runs.size() > comparison.runs.size())
+    return fmt::format("the other {} runs", runs.size());
+  std::string names;
+  for (const std::string& run : runs) names += (names.empty() ? "" : ", ") + printable(run);
+  return names;
 }
 
 /// A value as JSON text, on one line of the table.
@@ -114,7 +124,7 @@ std::string comparison_text(const Comparison& comparison) {
     for (const auto& [value, runs] : values) {
       std::string line = "  " + short_value(value);
       line.append(width + 4 - width_of(line), ' ');
-      for (const std::string& run : runs) line += printable(run) + (&run == &runs.back() ? "" : ", ");
+      line += names_of(comparison, runs);
       text += wrap(line, table_width, width + 4);
     }
   }

@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "experiments/program/compare/comparison.h"
+#include "experiments/program/commands/compare/comparison.h"
 #include "experiments/results/charts.h"
 #include "experiments/results/html.h"
 
