@@ -37,7 +37,8 @@ for example in layer schedule margin; do
 done
 is "without its extension a name is unknown" 2 "$(run validate examples/own_layer/own_layer.json >out; echo $?)"
 has "and the error says so" '"swish"' "$(<out)"
-is "the keys of a layer are described" "default: 1" "$(run --extension "$(library layer)" help model.layers.swish.beta | grep -o 'default: 1')"
+has "the keys of a layer are described" "beta  number > 0  1        the steepness of the gate" \
+  "$(run --extension "$(library layer)" help model.layers.swish.beta)"
 has "an own key has its bounds" "expected a number > 0" \
   "$(run --extension "$(library layer)" validate examples/own_layer/own_layer.json --set 'model.layers=[{"type": "swish", "beta": 0}]')"
 has "the schema knows it" '"const": "swish"' "$(run --extension "$(library layer)" schema)"
