@@ -124,10 +124,12 @@ has "an added file is noticed" "building" "$err"
 rm "$tree/framework/more.h"
 call value
 has "a removed file is noticed" "building" "$err"
-mkdir "$tree/framework/cells"
-echo >"$tree/framework/cells/text.md"
-call value
-has "a file that is embedded is noticed" "building" "$err"
+for embedded in cells/text.md pages/page.css; do
+  mkdir "$tree/framework/${embedded%/*}"
+  echo >"$tree/framework/$embedded"
+  call value
+  has "a file that is embedded is noticed: $embedded" "building" "$err"
+done
 
 echo 'const int value = oops;' >"$tree/framework/value.h"
 call value

@@ -126,7 +126,7 @@ TEST_CASE("a schedule is written as the lists of its ranks, and what repeats onl
         "0123|F4(BF)4B4|FF(FB)6BB|F(FB)7B|(FB)8");
   CHECK(schedule_text(make_schedule("gpipe", {.ranks = 1, .micro_batches = 1})) == "0|FB");
   CHECK(schedule_text(make_schedule("interleaved", {.ranks = 2, .micro_batches = 2, .chunks = 2})) ==
-        "0101|FFffbbBB|FFfbfbBB");
+        "0101|FFffbbBB|FF(fb)2BB");
   Schedule overlapped = empty_schedule(1, {0});
   overlapped.ranks[0] = {{.kind = ActionKind::forward, .overlaps_next = true}, {.kind = ActionKind::backward}};
   CHECK(schedule_text(overlapped) == "0|&FB");

@@ -56,7 +56,7 @@ TEST_CASE("a damaged schedule of a results folder is named, and a damaged summar
   write_file_atomically(scratch / "schedule.csv", "0F0,what\n");
   CHECK(message_of<InputError>([&] {
           draw_schedules_of(scratch / ".");
-        }).starts_with((scratch / "./schedule.csv").string() + ":1: cell 1: "));
+        }).starts_with((scratch / "./schedule.csv").string() + ":1: cell 2: "));
   write_file_atomically(scratch / "schedule.csv", "0F0,0B0\n1B0,1F0\n");
   const std::string order = message_of<InputError>([&] { draw_schedules_of(scratch / "."); });
   CHECK(order.starts_with((scratch / "./schedule.csv").string() + ": rank "));

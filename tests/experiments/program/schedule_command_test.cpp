@@ -227,8 +227,9 @@ TEST_CASE("a file with a wrong cell is refused with the grid around it") {
 }
 
 TEST_CASE("wrong calls print the expected value and exit with 2") {
-  CHECK(refused("schedule") ==
-        "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
+  CHECK(
+      refused("schedule") ==
+      "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
   CHECK(refused("schedule 1f1b --micro-batches 4") == "heddle: schedule: expected --stages, the number of ranks\n");
   CHECK(refused("schedule 1f1b --stages 4") ==
         "heddle: schedule: expected --micro-batches, the number of micro-batches\n");
@@ -328,8 +329,9 @@ TEST_CASE("wrong searches print the expected value and exit with 2") {
         "heddle: --memory: no schedule fits into 0.5: the smallest peak memory is 1, of naive (m = 8, v = 1)\n");
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0") ==
         "heddle: --memory: expected a number > 0, got 0\n");
-  CHECK(refused("schedule --search 1f1b --stages 4 --micro-batches 8") ==
-        "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
+  CHECK(
+      refused("schedule --search 1f1b --stages 4 --micro-batches 8") ==
+      "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
   CHECK(refused("schedule 1f1b --stages 4 --micro-batches 8 --memory 4") ==
         "heddle: schedule: --memory and --most-micro-batches are for --search\n");
   CHECK(refused("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
