@@ -22,7 +22,7 @@ namespace {
 using Value = nlohmann::ordered_json;
 using Numbers = std::vector<double>;
 
-struct Reduction {
+struct ListReduction {
   std::string_view name;
   double (*of)(const Numbers&);
 };
@@ -44,7 +44,7 @@ double spread_of(const Numbers& x) {
   return size > 0 ? (greatest(x) - least(x)) / size : 0;
 }
 
-constexpr std::array<Reduction, 7> reductions{
+constexpr std::array<ListReduction, 7> reductions{
     {{"max", greatest},
      {"min", least},
      {"sum", sum_of},
@@ -117,7 +117,7 @@ void select(Reached& reached, std::string_view selector, std::string_view path) 
   reached.values = std::move(selected);
 }
 
-Value reduced(Reached reached, const Reduction& reduction, std::string_view path) {
+Value reduced(Reached reached, const ListReduction& reduction, std::string_view path) {
   spread_lists(reached);
   if (reduction.name == "count")
     return static_cast<double>(reached.values.size());  // also of values that are not numbers
@@ -236,11 +236,11 @@ class Parser {
     Reached reached;
     if (summary_ != nullptr) reached.values = {summary_};
     const auto so_far = [&] { return text_.substr(begin, at_ - begin); };
-    const Reduction* reduction = nullptr;
+    const ListReduction* reduction = nullptr;
     for (bool is_first = true;; is_first = false) {
       const std::string_view key = word();
       const auto found =
-          std::find_if(reductions.begin(), reductions.end(), [&](const Reduction& r) { return r.name == key; });
+          std::find_if(reductions.begin(), reductions.end(), [&](const ListReduction& r) { return r.name == key; });
       // `steps.max` reduces a list, `step_seconds.max` is a key.
       const bool is_key = summary_ != nullptr && has_key(reached, key);
       if (!is_first && found != reductions.end() && !is_key) {
