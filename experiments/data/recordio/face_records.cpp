@@ -70,9 +70,14 @@ void FaceRecords::count_classes() {
   const auto largest = std::max_element(faces_.labels.begin(), faces_.labels.end());
   classes_ = *largest + 1;
   if (property_) classes_ = property_->classes;
+  // Counted by images: there may be few of them, and millions of classes.
+  classes_without_images_ = classes_;
   std::vector<bool> has_image(static_cast<std::size_t>(classes_));
-  for (const std::int32_t label : faces_.labels) has_image[static_cast<std::size_t>(label)] = true;
-  classes_without_images_ = std::count(has_image.begin(), has_image.end(), false);
+  for (const std::int32_t label : faces_.labels) {
+    if (has_image[static_cast<std::size_t>(label)]) continue;
+    has_image[static_cast<std::size_t>(label)] = true;
+    --classes_without_images_;
+  }
 }
 
 std::span<const std::uint8_t> FaceRecords::image(std::int64_t i, std::vector<std::uint8_t>& buffer) const {
