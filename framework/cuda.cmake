@@ -1,3 +1,29 @@
+# Kernels are compiled as one file for each theme where the preset compiles several files as one, which CMake 3.25 does not
+# do for CUDA: most of the time goes into headers. The files include the kernels by their path in the repository, so that
+# clones share what they compiled.
+function(heddle_cuda_kernels variable extension)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+       ${PROJECT_SOURCE_DIR}/framework/backends/cuda/*.cu)
+  set(units "")
+  foreach(kernel ${kernels})
+    get_filename_component(unit ${kernel} DIRECTORY)
+    if(NOT CMAKE_UNITY_BUILD)
+      string(REGEX REPLACE "\\.cu$" "" unit ${kernel})
+    endif()
+    list(APPEND units ${unit})
+    string(APPEND includes_${unit} "#include \"${kernel}\"\n")
+  endforeach()
+  list(REMOVE_DUPLICATES units)
+  set(files "")
+  foreach(unit ${units})
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/kernels/${unit}.${extension})
+    file(CONFIGURE OUTPUT ${file} CONTENT "${includes_${unit}}" @ONLY)
+    list(APPEND files ${file})
+  endforeach()
+  set_source_files_properties(${files} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set(${variable} ${files} PARENT_SCOPE)
+endfunction()
+
 # Decides whether the cuda backend is built: sets HEDDLE_HAS_CUDA, and otherwise HEDDLE_CUDA_LACKS to the reason. It
 # takes nvcc 12.8 or newer, cuBLAS and cuDNN 9. Since compiling it doubles the time of a build, AUTO leaves it out where
 # there is no GPU, until it is requested; once built in, it stays. Enables the language for the whole project.

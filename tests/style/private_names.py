@@ -3,7 +3,7 @@
 
 A unity build compiles several files as one, and which ones depends on the alphabet: two equal private names break the
 build as soon as their files fall together, and so does a private type with the name of one in a header. What needs a
-common name lies in a nested namespace.
+common name lies in a nested namespace. The kernels of the cuda backend are compiled as one for each folder.
 
 usage: private_names.py FOLDER...    each folder is one library, with its subfolders
 """
@@ -148,22 +148,32 @@ class File:
         self.private.setdefault((namespace, name), line)
 
 
+def clashes(files, types):
+    """What is private to several of the files, or also a type of a header."""
+    broken, first = [], {}
+    for file in files:
+        broken += [f'{file.path}:{place}' for place in file.open_enums]
+        for key, line in file.private.items():
+            if key in types:
+                broken.append(f'{file.path}:{line}: {key[1]} is also a type in {types[key]}')
+            other = first.setdefault(key, file)
+            is_same = key in file.aliases and file.aliases[key] == other.aliases.get(key)
+            if other is not file and not is_same:
+                broken.append(f'{file.path}:{line}: {key[1]} is also private to {other.path}:{other.private[key]}')
+    return broken
+
+
 def main():
     broken = []
-    for folder in sys.argv[1:]:
-        files = [File(path) for path in sorted(pathlib.Path(folder).rglob('*.cpp'))]
-        headers = [File(path) for path in sorted(pathlib.Path(folder).rglob('*.h'))]
+    for folder in map(pathlib.Path, sys.argv[1:]):
+        headers = [File(path) for path in sorted(folder.rglob('*.h'))]
         types = {key: f'{header.path}:{line}' for header in headers for key, line in header.types.items()}
-        first = {}
-        for file in files:
-            broken += [f'{file.path}:{place}' for place in file.open_enums]
-            for key, line in file.private.items():
-                if key in types:
-                    broken.append(f'{file.path}:{line}: {key[1]} is also a type in {types[key]}')
-                other = first.setdefault(key, file)
-                is_same = key in file.aliases and file.aliases[key] == other.aliases.get(key)
-                if other is not file and not is_same:
-                    broken.append(f'{file.path}:{line}: {key[1]} is also private to {other.path}:{other.private[key]}')
+        broken += clashes([File(path) for path in sorted(folder.rglob('*.cpp'))], types)
+        themes = {}  # the kernels of one folder are compiled as one
+        for path in sorted(folder.rglob('*.cu')):
+            themes.setdefault(path.parent, []).append(File(path))
+        for kernels in themes.values():
+            broken += clashes(kernels, types)
     print('\n'.join(broken), end='\n' if broken else '')
 
 

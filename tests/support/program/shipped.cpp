@@ -74,9 +74,10 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   if (computes && image[1] > size) set(fmt::format("data.image=[{},{},{}]", image[0].get<int>(), size, size));
   // Batch norm needs two samples in a micro-batch.
   if (has_stages && computes) set(fmt::format("train.batch={}", 2 * max_micro_batches(experiment)));
-  // Studies of many sizes show the same with short embeddings.
+  // Studies of many sizes show the same with short embeddings and small batches.
   constexpr std::size_t many = 50;
-  if (experiment.value("variants", Json::array()).size() > many) set("model.embedding=32");
+  if (experiment.value("variants", Json::array()).size() > many)
+    for (const char* change : {"model.embedding=32", "train.batch=64"}) set(change);
   // So many classes are for an idle machine.
   if (experiment["head"]["classes"] > 1'000'000 && computes) set("head.classes=20000");
   // An evaluation compares all faces with all.
