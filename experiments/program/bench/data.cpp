@@ -131,27 +131,45 @@ double seconds_to_read(std::int64_t images, int threads, const MakeReader& make_
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The ways are measured in turn, and the shortest time of each counts.
-void measure_reading(const std::string& what, const Jpegs& jpegs, const Preprocessing& preprocessing, int threads,
-                     BenchRows& rows) {
-  const JpegsInMemory dataset(jpegs, preprocessing);
-  const auto images = static_cast<std::int64_t>(jpegs.size());
-  const auto read_with = [&](const AugmentationConfig& augmentation) -> MakeReader {
-    return [&dataset, augmentation]() -> Reader {
-      const auto pixels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(dataset.image().size()));
-      return [&dataset, augmentation, pixels](std::int64_t i) {
-        read_training_image(dataset, {.index = i, .step = 0, .position = i}, {&augmentation, 1}, RandomKey{1}, *pixels);
-      };
-    };
-  };
-  const MakeReader decode_only = [&jpegs]() -> Reader {
+/// The images, and what they become.
+struct Reading {
+  std::string name;
+  Jpegs jpegs;
+  Preprocessing preprocessing;
+};
+
+MakeReader decode_only(const Jpegs& jpegs) {
+  return [&jpegs]() -> Reader {
     const auto decoder = std::make_shared<PlainDecoder>();
     return [&jpegs, decoder](std::int64_t i) { decoder->decode(jpegs[static_cast<std::size_t>(i)]); };
   };
+}
+
+MakeReader read_from(const JpegsInMemory& dataset, const AugmentationConfig& augmentation) {
+  return [&dataset, augmentation]() -> Reader {
+    const auto pixels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(dataset.image().size()));
+    return [&dataset, augmentation, pixels](std::int64_t i) {
+      read_training_image(dataset, {.index = i, .step = 0, .position = i}, {&augmentation, 1}, RandomKey{1}, *pixels);
+    };
+  };
+}
+
+/// Reads each image once, so that one that cannot be read is reported before anything is measured.
+void check_readable(const Reading& reading) {
+  const JpegsInMemory dataset(reading.jpegs, reading.preprocessing);
+  const auto images = static_cast<std::int64_t>(reading.jpegs.size());
+  (void)seconds_to_read(images, 1, decode_only(reading.jpegs));
+  (void)seconds_to_read(images, 1, read_from(dataset, {.flip = 0}));
+}
+
+/// The ways are measured in turn, and the shortest time of each counts.
+void measure_reading(const Reading& reading, int threads, BenchRows& rows) {
+  const JpegsInMemory dataset(reading.jpegs, reading.preprocessing);
+  const auto images = static_cast<std::int64_t>(reading.jpegs.size());
   const AugmentationConfig augmentation{.flip = 0.5, .shift = 4, .brightness = 0.2, .contrast = 0.2};
-  const std::array<std::pair<const char*, MakeReader>, 3> ways{{{"libjpeg-turbo alone", decode_only},
-                                                                {"read", read_with({.flip = 0})},
-                                                                {"read, augment", read_with(augmentation)}}};
+  const std::array<std::pair<const char*, MakeReader>, 3> ways{{{"libjpeg-turbo alone", decode_only(reading.jpegs)},
+                                                                {"read", read_from(dataset, {.flip = 0})},
+                                                                {"read, augment", read_from(dataset, augmentation)}}};
   constexpr int rounds = 7;
   std::array<double, ways.size()> shortest{};
   shortest.fill(1e300);
@@ -159,9 +177,10 @@ void measure_reading(const std::string& what, const Jpegs& jpegs, const Preproce
     for (std::size_t i = 0; i < ways.size(); ++i)
       shortest[i] = std::min(shortest[i], seconds_to_read(images, threads, ways[i].second));
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    BenchRow row{.name = fmt::format("{}, {} thread{}: {}", what, threads, threads == 1 ? "" : "s", ways[i].first),
-                 .value = static_cast<double>(images) / shortest[i],
-                 .unit = "images/s"};
+    BenchRow row{
+        .name = fmt::format("{}, {} thread{}: {}", reading.name, threads, threads == 1 ? "" : "s", ways[i].first),
+        .value = static_cast<double>(images) / shortest[i],
+        .unit = "images/s"};
     if (i > 0) row.limit = static_cast<double>(images) / shortest[0];
     rows.add(row);
   }
@@ -172,18 +191,23 @@ void measure_reading(const std::string& what, const Jpegs& jpegs, const Preproce
 std::vector<BenchRow> bench_data(const BenchSettings& settings) {
   BenchRows rows(settings);
   const BenchPhotographs& photographs = settings.photographs;
-  const Jpegs taken = photographs.folder.empty() ? Jpegs() : jpegs_of_folder(photographs.folder);
-  const auto measure_all = [&](const std::string& what, const Jpegs& jpegs, const Preprocessing& preprocessing) {
+  std::vector<Reading> readings;
+  if (!photographs.folder.empty()) {
+    readings.push_back(
+        {.name =
+             fmt::format("{}, {} to {}", fs::path(photographs.folder).filename().string(),
+                         photographs.crop == 0 ? "all" : fmt::format("crop {}", photographs.crop), photographs.size),
+         .jpegs = jpegs_of_folder(photographs.folder),
+         .preprocessing = Preprocessing({.channels = 3, .height = photographs.size, .width = photographs.size},
+                                        {.crop = photographs.crop})});
+    check_readable(readings.back());
+  }
+  readings.insert(readings.begin(), {.name = "JPEG 112 x 112",
+                                     .jpegs = drawn_jpegs(),
+                                     .preprocessing = Preprocessing({.channels = 3, .height = 112, .width = 112})});
+  for (const Reading& reading : readings)
     for (int threads = 1; threads <= settings.threads; threads += std::max(1, settings.threads - 1))
-      measure_reading(what, jpegs, preprocessing, threads, rows);
-  };
-  measure_all("JPEG 112 x 112", drawn_jpegs(), Preprocessing({.channels = 3, .height = 112, .width = 112}));
-  if (taken.empty()) return rows.take();
-  const Preprocessing preprocessing({.channels = 3, .height = photographs.size, .width = photographs.size},
-                                    {.crop = photographs.crop});
-  measure_all(fmt::format("{}, {} to {}", fs::path(photographs.folder).filename().string(),
-                          photographs.crop == 0 ? "all" : fmt::format("crop {}", photographs.crop), photographs.size),
-              taken, preprocessing);
+      measure_reading(reading, threads, rows);
   return rows.take();
 }
 
