@@ -148,12 +148,12 @@ a claim                 1  the summary has no variants[2]    FAILS
 }
 
 TEST_CASE("reproduce runs the commands of a claims file and ends with 1 where a claim fails") {
-  const std::string file = test::experiment_file("volumes");
+  const std::string file = test::experiment_file("sparse_gradient");
   const auto claims = [&](const std::string& bound) {
     return R"({"shows": "bytes", "seconds": 1, "quick_seconds": 1, "checks": [
       {"command": "plan )" +
            file + R"(", "claims": [
-        {"claim": "data sends weights", "value": "variants[256 x 1024 data].ranks.sent_bytes.min", "at_least": ")" +
+        {"claim": "all ranks send", "value": "variants[dense].ranks.sent_bytes.min", "at_least": ")" +
            bound + R"("},
         {"claim": "only in the quick run", "value": "1", "equals": "2", "when": "quick"}]},
       {"command": "schedule gpipe --stages 4 --micro-batches 4", "claims": [

@@ -10,6 +10,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
 #include "tests/support/called.h"
+#include "tests/support/devices.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::schedule_command_test {
@@ -263,7 +264,21 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
         std::string::npos);
 }
 
-TEST_CASE("--search prints the compared schedules, the gain of the searched one, and the best one's picture") {
+TEST_CASE("--search prints a named schedule as the best where no searched one is better") {
+  const std::string text = printed("schedule --search --stages 2 --micro-batches 4 --memory 2");
+  CHECK(
+      text.starts_with("schedule             m  v  makespan  gap (%)  bubble (%)  peak memory  fits\n"
+                       "interleaved_zb       4  4     12.25     0.00        2.04            2   yes\n"));
+  CHECK(text.find("\nand 37 more; of all 49, 12 fit\n") != std::string::npos);
+  CHECK(text.find("\nLower bound: 12.25. No schedule that fits has a smaller makespan") != std::string::npos);
+  CHECK(text.find("\nThe best is interleaved_zb (m = 4, v = 4); the best searched schedule, searched, warm-up 4 "
+                  "(m = 4, v = 4), takes as long.\n") != std::string::npos);
+  CHECK(text.find("\ninterleaved_zb: 2 ranks, 4 micro-batches, 4 stages per rank\n\nrank\n   0  FF") !=
+        std::string::npos);
+}
+
+TEST_CASE("--search prints the compared schedules, the gain of the searched one, and the best one's picture" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const std::string text = printed("schedule --search --stages 8 --micro-batches 32 --memory 6");
   CHECK(
       text.starts_with("schedule                 m  v  makespan  gap (%)  bubble (%)  peak memory  fits\n"
