@@ -62,7 +62,8 @@ bool ModelSpec::is_trained(const Application& application) const {
 
 std::vector<std::string> ModelSpec::parameter_names() const {
   std::vector<std::string> names;
-  for (const InferenceTensor& tensor : InferenceGraph(*this).tensors())
+  const InferenceGraph graph(*this);
+  for (const InferenceTensor& tensor : graph.tensors())
     if (tensor.is_parameter()) names.push_back(tensor.name);
   return names;
 }
@@ -73,7 +74,8 @@ void ModelSpec::freeze(const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) check_pattern(pattern, all);
   const auto shared = std::make_shared<const std::vector<std::string>>(patterns);
   std::vector<std::vector<std::string>> names(applications_.size());
-  for (const InferenceTensor& tensor : InferenceGraph(*this).tensors())
+  const InferenceGraph graph(*this);
+  for (const InferenceTensor& tensor : graph.tensors())
     if (tensor.is_parameter()) names[tensor.application].push_back(tensor.name);
   for (std::size_t i = 0; i < applications_.size(); ++i) {
     LayerSpecPointer& layer = applications_[i].layer;

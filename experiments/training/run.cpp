@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "experiments/training/experiment_checks.h"
+#include "experiments/training/layout/model_layout.h"
 #include "experiments/training/prediction/pipeline_result.h"
 #include "experiments/training/prediction/prediction.h"
 #include "experiments/training/rank_run.h"

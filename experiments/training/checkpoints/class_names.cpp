@@ -18,7 +18,7 @@ std::string stem_of(const Experiment& experiment, std::size_t set) {
   return experiment.heads() == 1 ? "classes" : fmt::format("classes-{}", experiment.data_of(set).name);
 }
 
-std::string checksum_of(const std::string& text) {
+std::string names_checksum(const std::string& text) {
   return fmt::format("{:08x}", crc32c(text));
 }
 
@@ -55,7 +55,7 @@ ClassNames::ClassNames(const Experiment& experiment, const Dataset& dataset) {
 
 void ClassNames::add_checksums(SafetensorsMetadata& metadata) const {
   for (std::size_t set = 0; set < files_.size(); ++set)
-    if (!names_[set].empty()) metadata.emplace(files_[set], checksum_of(texts_[set]));
+    if (!names_[set].empty()) metadata.emplace(files_[set], names_checksum(texts_[set]));
 }
 
 void ClassNames::write(const std::filesystem::path& folder) const {
@@ -70,7 +70,7 @@ std::vector<std::string> ClassNames::read(const std::filesystem::path& folder, c
   if (checksum == metadata.end()) return {};
   const std::filesystem::path path = folder / (stem + ".txt");
   const std::string text = read_file(path, longest_file);
-  if (checksum_of(text) != checksum->second)
+  if (names_checksum(text) != checksum->second)
     fail<InputError>("{}: is damaged: its checksum differs from the saved one", path.string());
   std::vector<std::string> names;
   for (const std::string& line : lines_of(text)) names.push_back(unescaped(line));
