@@ -1,4 +1,5 @@
 // `heddle import`: files of torch.save, which make_files.py wrote with PyTorch 2.15, become safetensors files.
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -151,9 +152,10 @@ TEST_CASE("a file that is cut off or has another byte is refused, wherever that 
   CHECK(refused > static_cast<int>(whole.size() / 7 / 2));
   CHECK(!std::filesystem::exists(folder / "cut.safetensors"));
   write_file_atomically(damaged, whole.substr(0, 4000));
-  CHECK(import(damaged, out).err == fmt::format("heddle: {}: is no sound zip file: it has no directory: the file is cut "
-                                                "off\n",
-                                                damaged.string()));
+  CHECK(import(damaged, out).err ==
+        fmt::format("heddle: {}: is no sound zip file: it has no directory: the file is cut "
+                    "off\n",
+                    damaged.string()));
 }
 
 TEST_CASE("an imported file is what a training starts from, and a resumed one does not read it again") {
@@ -169,7 +171,11 @@ TEST_CASE("an imported file is what a training starts from, and a resumed one do
   const SafetensorsReader imported(weights);
   for (const char* name : {"conv.weight", "norm.weight", "norm.bias", "fc.weight", "fc.bias"}) {
     CAPTURE(name);
-    CHECK(elements_of(exported, name) == elements_of(imported, name));
+    const std::vector<double> ours = elements_of(exported, name);
+    const std::vector<double> theirs = elements_of(imported, name);
+    REQUIRE(ours.size() == theirs.size());
+    // A weight of zero moves by the step.
+    for (std::size_t i = 0; i < ours.size(); ++i) CHECK(std::abs(ours[i] - theirs[i]) < 1e-25);
   }
   std::filesystem::remove(weights);
   const std::string experiment = (folder / "small.json").string();
@@ -178,7 +184,7 @@ TEST_CASE("an imported file is what a training starts from, and a resumed one do
   CHECK(resumed.code == 0);
   const Called begun = call({"run", experiment, "--out", results, "--force"});
   CHECK(begun.code == 2);
-  CHECK(begun.err.find("start.safetensors: No such file or directory") != std::string::npos);
+  CHECK(begun.err.find(weights.string()) != std::string::npos);
   CHECK(call({"plan", experiment}).code == 0);
 }
 
