@@ -28,7 +28,7 @@ Called import(const std::filesystem::path& from, const std::filesystem::path& to
   return call(arguments);
 }
 
-std::vector<double> elements_of(const SafetensorsReader& reader, const std::string& name) {
+std::vector<double> values_of(const SafetensorsReader& reader, const std::string& name) {
   const std::size_t index = reader.index_of(name);
   const SafetensorsEntry& entry = reader.entries()[index];
   std::vector<std::byte> bytes(entry.bytes());
@@ -76,10 +76,10 @@ TEST_CASE("a state dict that is nested and wrapped is found, and keeps types, sh
                                               "norm.running_mean f32[4]", "norm.running_var f32[4]",
                                               "norm.num_batches_tracked i64[]", "fc.weight f32[5,256]",
                                               "fc.bias f32[5]"});
-    CHECK(elements_of(reader, "conv.weight") == expected(36));
-    CHECK(elements_of(reader, "norm.weight") == expected(4));
-    CHECK(elements_of(reader, "norm.bias") == expected(4));
-    CHECK(elements_of(reader, "fc.weight") == expected(5 * 256));  // stored as a transpose
+    CHECK(values_of(reader, "conv.weight") == expected(36));
+    CHECK(values_of(reader, "norm.weight") == expected(4));
+    CHECK(values_of(reader, "norm.bias") == expected(4));
+    CHECK(values_of(reader, "fc.weight") == expected(5 * 256));  // stored as a transpose
     // An import of the result changes nothing.
     REQUIRE(import(out, folder / "again.safetensors").code == 0);
     CHECK(read_file(folder / "again.safetensors", 1 << 20) == read_file(out, 1 << 20));
@@ -97,12 +97,12 @@ TEST_CASE("of several state dicts one is chosen, and tensors may be chosen by th
                     two));
   const Scratch folder;
   REQUIRE(import(two, folder / "out.safetensors", {"--key", "state_dict_backbone"}).code == 0);
-  CHECK(elements_of(SafetensorsReader(folder / "out.safetensors"), "w") == expected(3));
+  CHECK(values_of(SafetensorsReader(folder / "out.safetensors"), "w") == expected(3));
   const std::string wrapped = file("wrapped.pt").string();
   const Called part = import(wrapped, folder / "norm.safetensors", {"--prefix", "module.norm."});
   CHECK(part.out.find("removed from the names: module.norm.\nleft out: 3 tensors with other names\n") !=
         std::string::npos);
-  CHECK(elements_of(SafetensorsReader(folder / "norm.safetensors"), "weight") == expected(4));
+  CHECK(values_of(SafetensorsReader(folder / "norm.safetensors"), "weight") == expected(4));
   CHECK(
       error_of(wrapped, {"--prefix", "x."}) ==
       fmt::format("heddle: {}: no tensor has a name that begins with \"x.\": the first one is \"module.conv.weight\"\n",
@@ -171,8 +171,8 @@ TEST_CASE("an imported file is what a training starts from, and a resumed one do
   const SafetensorsReader imported(weights);
   for (const char* name : {"conv.weight", "norm.weight", "norm.bias", "fc.weight", "fc.bias"}) {
     CAPTURE(name);
-    const std::vector<double> ours = elements_of(exported, name);
-    const std::vector<double> theirs = elements_of(imported, name);
+    const std::vector<double> ours = values_of(exported, name);
+    const std::vector<double> theirs = values_of(imported, name);
     REQUIRE(ours.size() == theirs.size());
     // A weight of zero moves by the step.
     for (std::size_t i = 0; i < ours.size(); ++i) CHECK(std::abs(ours[i] - theirs[i]) < 1e-25);

@@ -1,5 +1,5 @@
 // Trainings that start from a file of weights.
-#include "experiments/training/weights/initial_weights.h"
+#include "experiments/training/checkpoints/initial_weights.h"
 
 #include <cstring>
 #include <limits>
