@@ -6,7 +6,6 @@
 #include "framework/description/printable.h"
 #include "framework/description/wildcard.h"
 #include "framework/error.h"
-#include "layers/frozen_layer.h"
 
 namespace heddle {
 
@@ -22,6 +21,55 @@ Shape without_samples(const Shape& shape) {
   const auto dimensions = shape.dimensions();
   return Shape(dimensions.subspan(1));
 }
+
+/// Names, in which `*` stands for any text.
+using NamePatterns = std::shared_ptr<const std::vector<std::string>>;
+
+/// A layer some of whose parameters are not trained: they get no gradient. `names` are those of its parameters.
+class FrozenLayer final : public LayerSpec {
+ public:
+  FrozenLayer(LayerSpecPointer layer, const std::vector<std::string>& names, NamePatterns patterns)
+      : layer_(std::move(layer)), patterns_(std::move(patterns)) {
+    for (const std::string& name : names) is_frozen_.push_back(matches_any(*patterns_, name));
+  }
+
+  std::string_view type() const override { return layer_->type(); }
+  Shape output(std::span<const Shape> inputs) const override { return layer_->output(inputs); }
+  std::vector<Shape> parameters() const override { return layer_->parameters(); }
+  bool trains(std::size_t parameter) const override { return !is_frozen_[parameter] && layer_->trains(parameter); }
+  std::uint32_t streams() const override { return layer_->streams(); }
+  double flops(std::span<const Shape> inputs) const override { return layer_->flops(inputs); }
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
+    auto option = layer_->option(kind, use, inputs);
+    auto* const possible = std::get_if<LayerOption>(&option);
+    // A parameter that is not trained has no gradient to sum.
+    for (std::size_t i = 0; possible != nullptr && i < is_frozen_.size(); ++i)
+      if (is_frozen_[i] && possible->parameters[i].gradient() == Spread::partial)
+        possible->parameters[i] = Placement::replicate();
+    return option;
+  }
+  std::vector<LayerCollective> collectives(const LayerLayout& layout, DType dtype,
+                                           std::int64_t micro_batches) const override {
+    return layer_->collectives(layout, dtype, micro_batches);
+  }
+  bool has_batch_statistics() const override { return layer_->has_batch_statistics(); }
+  bool follows() const override { return layer_->follows(); }
+  LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
+    Construction own = construction;
+    own.frozen = patterns_.get();
+    LayerPointer layer = layer_->build(own, name, layout);
+    construction.next_stream = own.next_stream;
+    return layer;
+  }
+  InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
+    return layer_->write(graph, name, inputs);
+  }
+
+ private:
+  LayerSpecPointer layer_;
+  NamePatterns patterns_;
+  std::vector<bool> is_frozen_;
+};
 
 }  // namespace
 
@@ -82,7 +130,7 @@ void ModelSpec::freeze(const std::vector<std::string>& patterns) {
     if (names[i].size() != layer->parameters().size())
       fail("model: {} has {} parameters and {} names", applications_[i].name, layer->parameters().size(),
            names[i].size());
-    if (!names[i].empty()) layer = frozen_spec(layer, names[i], shared);
+    if (!names[i].empty()) layer = std::make_shared<FrozenLayer>(layer, names[i], shared);
     has_gradient_[i + 1] = is_trained(applications_[i]);
   }
 }

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "experiments/training/checkpoints/checkpoint.h"
+#include "experiments/training/checkpoints/initial_weights.h"
 #include "experiments/training/evaluation/test_images.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/ranks/replicas.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
-#include "experiments/training/weights/initial_weights.h"
 #include "framework/description/text.h"
 #include "framework/tensors/device.h"
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "experiments/training/checkpoints/initial_weights.h"
 #include "experiments/training/experiment_checks.h"
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/prediction/pipeline_result.h"
@@ -12,7 +13,6 @@
 #include "experiments/training/ranks/gather_ranks.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
-#include "experiments/training/weights/initial_weights.h"
 #include "framework/description/describe.h"
 #include "parallel/world.h"
 

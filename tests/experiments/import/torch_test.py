@@ -3,7 +3,7 @@
 usage: torch_test.py FOLDER    an empty folder for its files
 
 A model of torchvision is saved by torch.save, imported, and trained for one step that is too small to change a weight.
-The exported weights must have the bits of torchvision's.
+The exported weights must be torchvision's, up to that step.
 """
 
 import json
@@ -72,8 +72,8 @@ for name, (model, side, make) in MODELS.items():
         continue
     ours = load_file(work / 'exported' / 'model.safetensors')
     different = [key for key, value in theirs.state_dict().items()
-                 if 'running' not in key and 'num_batches' not in key and not numpy.array_equal(ours[key], value.numpy())]
-    report(f'{name}: {len(ours)} tensors, bit for bit', not different, str(different[:3]) if different else '')
+                 if 'running' not in key and 'num_batches' not in key and not numpy.allclose(ours[key], value.numpy(), rtol=0, atol=1e-25)]
+    report(f'{name}: {len(ours)} tensors', not different, str(different[:3]) if different else '')
 
 theirs = torchvision.models.resnet18(num_classes=1000)
 torch.save(theirs.state_dict(), work / 'model.pth')
@@ -81,7 +81,7 @@ weights = work / 'weights.safetensors'
 heddle('import', work / 'model.pth', '--out', weights)
 path = experiment('classifier', {'type': 'resnet18'}, 64, weights)
 strict = heddle('run', path, '--out', work / 'results' / 'classifier')
-report('the classifier of ImageNet is refused', strict.returncode == 1 and 'fc.weight' in strict.stderr, strict.stderr)
+report('the classifier of ImageNet is refused', strict.returncode == 2 and 'fc.weight' in strict.stderr, strict.stderr)
 loose = heddle('run', path, '--out', work / 'results' / 'classifier', '--set', 'model.weights_strict=false')
 report('and left out if the file is not strict', loose.returncode == 0 and 'fc.weight' in loose.stderr, loose.stderr)
 sys.exit(failed > 0)

@@ -1,5 +1,5 @@
 // Trainings that start from a file of weights.
-#include "experiments/training/weights/initial_weights.h"
+#include "experiments/training/checkpoints/initial_weights.h"
 
 #include <cstring>
 #include <limits>
@@ -69,7 +69,7 @@ TEST_CASE("every layout starts from a file with the same bits of weights and sta
       CHECK(values == (is_loaded ? trained : drawn).state.at(name));
     }
   }
-  CHECK(weights.report() == fmt::format("model.weights: 15 of the model's 15 tensors are loaded from {}",
+  CHECK(weights.report() == fmt::format("model.weights: 13 of the model's 13 tensors are loaded from {}",
                                         (scratch / "a.safetensors").string()));
 }
 
@@ -108,17 +108,17 @@ TEST_CASE("what does not fit is shown as a table, and is drawn if the file is no
   file["fc.bias"] = {{"fc.bias", DType::i64, Shape{6}}, Bytes(48)};
   const std::string table =
       "  tensor             model   file\n"
-      "  bn2.running_var    [5]     -        not in the file\n"
-      "  fc.weight          [6,80]  [80,6]   other shape\n"
-      "  fc.bias            [6]     i64[6]   no floating type\n"
-      "  classifier.weight  -       [1]      not in the model";
+      "  bn2.running_var    [5]     -       not in the file\n"
+      "  fc.weight          [6,80]  [80,6]  other shape\n"
+      "  fc.bias            [6]     i64[6]  no floating type\n"
+      "  classifier.weight  -       [1]     not in the model";
   CHECK(message_of<InputError>([&] { InitialWeights(*model, written(file, path), true); }) ==
-        fmt::format("model.weights: {} has other tensors than the model (model.weights_strict = false loads the 12 "
+        fmt::format("model.weights: {} has other tensors than the model (model.weights_strict = false loads the 10 "
                     "tensors that fit, and draws the others)\n{}",
                     path.string(), table));
   const InitialWeights weights(*model, path, false);
   CHECK(weights.report() ==
-        fmt::format("model.weights: 12 of the model's 15 tensors are loaded from {}; these are not:\n{}", path.string(),
+        fmt::format("model.weights: 10 of the model's 13 tensors are loaded from {}; these are not:\n{}", path.string(),
                     table));
   const test::Tensors drawn = run(way, experiment_of(way), {}).state;
   const test::Tensors loaded = started(way, experiment_of(way), weights);

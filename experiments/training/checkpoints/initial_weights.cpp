@@ -1,4 +1,4 @@
-#include "experiments/training/weights/initial_weights.h"
+#include "experiments/training/checkpoints/initial_weights.h"
 
 #include <algorithm>
 #include <array>
