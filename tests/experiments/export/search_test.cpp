@@ -198,6 +198,9 @@ TEST_CASE("a sheet is one page with the images in it, whose names are escaped") 
   CHECK(page.find("<b>&.jpg") == std::string::npos);
   CHECK(page.find("&lt;b&gt;&amp;.jpg") != std::string::npos);
   CHECK(page.find("http") == std::string::npos);
+  CHECK(page.find(
+            "4 people, 16 images; similarity: the cosine with the mean of a person&#39;s normalised embeddings</p>") !=
+        std::string::npos);
   std::size_t images = 0;
   for (std::size_t at = 0; (at = page.find("src=\"data:image/jpeg;base64,/9j/", at)) != std::string::npos; ++at)
     ++images;

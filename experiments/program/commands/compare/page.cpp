@@ -78,7 +78,8 @@ std::string differences_html(const Comparison& comparison) {
 }  // namespace
 
 std::string comparison_page(const Comparison& comparison) {
-  const std::string style = std::string(chart_style) + ".keys td,.keys th{text-align:left}\n";
+  const std::string style = std::string(chart_style) + ".keys td,.keys th{text-align:left}\n" +
+                            "table:not(.keys) td+td{white-space:nowrap}\n";
   std::string html = html_head("Runs compared", style);
   html += html_table(figures_table(comparison.runs));
   html += "<p>memory: the peak of the fullest rank; sent: by all ranks in all steps</p>\n";

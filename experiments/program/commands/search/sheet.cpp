@@ -5,6 +5,7 @@
 #include "experiments/data/resize.h"
 #include "experiments/program/commands/search/found_people.h"
 #include "experiments/results/html.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -43,7 +44,7 @@ std::string html_figure(std::string_view kind, const std::string& picture, const
 
 void write_search_sheet(AtomicFile& file, const FoundPeople& found) {
   file.write(html_head("Search in " + found.gallery_path, sheet_style));
-  file.write("<p>" + html_text(search_header(found)) + "</p>\n");
+  for (const std::string& line : lines_of(search_header(found))) file.write("<p>" + html_text(line) + "</p>\n");
   std::map<std::string, std::string> thumbnails;  // of the gallery's images that were found
   for (std::size_t i = 0; i < found.probes.size(); ++i) {
     const std::string& probe = found.probes[i];
