@@ -17,10 +17,9 @@ namespace {
 constexpr std::int64_t spare_candidates = 16;
 /// The probes that are multiplied at a time; their packed copies stay in the cache.
 constexpr std::int64_t most_probes = 1024;
-/// The rows that are multiplied at a time. A tile's cosines, 2 MiB for the most probes, stay in the cache of a CPU; a
-/// GPU works best on large products.
-constexpr std::int64_t tile_rows_on_cpu = 512;
-constexpr std::int64_t tile_rows_elsewhere = 16'384;
+/// The cosines of a tile: 16 MiB. Threads wait for each other after each tile, which takes long on a busy machine if
+/// the tiles are small.
+constexpr std::int64_t tile_cosines = std::int64_t{1} << 22;
 /// Columns of a tile that one task reads, and that are compared with their bounds together.
 constexpr std::int64_t task_columns = 64;
 constexpr std::int64_t lane_columns = 16;
@@ -109,7 +108,7 @@ class NearestSearch {
     const MemoryScope scope(device, Category::workspace);
     const auto all_probes = static_cast<std::int64_t>(probes_.size());
     const std::int64_t tile_rows =
-        std::min(is_on_host(device) ? tile_rows_on_cpu : tile_rows_elsewhere, gallery_.rows());
+        std::min({tile_cosines / std::min(all_probes, most_probes), RowTable::block_rows, gallery_.rows()});
     std::vector<ProbeBlock> blocks;
     for (std::int64_t begin = 0; begin < all_probes; begin += most_probes) {
       const std::int64_t size = std::min(most_probes, all_probes - begin);
@@ -254,12 +253,13 @@ void RowTable::append(std::span<const float> values) {
   std::vector<float> rows;
   const auto dimension = static_cast<std::size_t>(dimension_);
   while (!values.empty()) {
-    if (static_cast<std::size_t>(rows_ / block_rows) >= blocks_.size()) fail("a table of rows is full");
     const auto block = static_cast<std::size_t>(rows_ / block_rows);
-    const std::int64_t block_end = rows_ - rows_ % block_rows + blocks_[block].shape()[0];
+    const std::int64_t block_end =
+        block < blocks_.size() ? rows_ - rows_ % block_rows + blocks_[block].shape()[0] : rows_;
+    if (block_end == rows_ || values.size() < dimension)
+      fail("a table of {} rows is full, or was given a part of a row of {} numbers", rows_, dimension);
     const std::int64_t count =
         std::min({static_cast<std::int64_t>(values.size() / dimension), block_end - rows_, append_rows});
-    if (count == 0) fail("a table of rows of {} numbers is full, or was given a part of a row", dimension);
     rows.assign(values.begin(), values.begin() + count * dimension_);
     parallel_for(count, [&](std::int64_t i) {
       scale_to_unit(std::span(rows).subspan(static_cast<std::size_t>(i) * dimension, dimension));

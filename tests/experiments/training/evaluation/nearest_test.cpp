@@ -126,7 +126,8 @@ TEST_CASE("probes of another dimension than the gallery are refused, and so are 
   table.append(std::vector<float>{1, 0});
   CHECK_THROWS_WITH_AS(nearest_rows(table, {}, UnitRows(std::vector<float>{1, 0, 0}, 1), 1),
                        "probes of 3 features cannot be compared with a gallery of 2", Error);
-  CHECK_THROWS_WITH_AS(table.append(std::vector<float>{1, 0}), "a table of rows is full", Error);
+  CHECK_THROWS_WITH_AS(table.append(std::vector<float>{1, 0}),
+                       "a table of 1 rows is full, or was given a part of a row of 2 numbers", Error);
 }
 
 }  // namespace heddle
