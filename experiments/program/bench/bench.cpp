@@ -13,10 +13,11 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> bench_name_list{"ops",  "collectives", "steps",       "pipeline",
-                                                          "head", "data",        "comparisons", "gpu"};
+constexpr std::array<std::string_view, 9> bench_name_list{"ops",  "collectives", "steps",  "pipeline", "head",
+                                                          "data", "comparisons", "search", "gpu"};
 constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), bench_name_list.size()> benches{
-    bench_ops, bench_collectives, bench_steps, bench_pipeline, bench_head, bench_data, bench_comparisons, bench_gpu};
+    bench_ops,  bench_collectives, bench_steps,  bench_pipeline, bench_head,
+    bench_data, bench_comparisons, bench_search, bench_gpu};
 
 }  // namespace
 

@@ -35,7 +35,7 @@ struct BenchPhotographs {
 struct BenchSettings {
   int threads = 1;
   BenchPhotographs photographs{};
-  bool is_long = false;  // of head: the sizes that are usually published, and more of them
+  bool is_long = false;  // of head: the sizes that are usually published, and more of them; of search: ten million rows
   /// Reports in words what is measured next, where that takes long.
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// The processes of `collectives`; without a job its ranks are threads of this process.
@@ -78,6 +78,7 @@ std::vector<BenchRow> bench_pipeline(const BenchSettings& settings);
 std::vector<BenchRow> bench_head(const BenchSettings& settings);
 std::vector<BenchRow> bench_data(const BenchSettings& settings);
 std::vector<BenchRow> bench_comparisons(const BenchSettings& settings);
+std::vector<BenchRow> bench_search(const BenchSettings& settings);
 /// The benchmark of the first GPU; InputError without a GPU.
 std::vector<BenchRow> bench_gpu(const BenchSettings& settings);
 

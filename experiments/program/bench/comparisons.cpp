@@ -12,7 +12,6 @@
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
 #include "experiments/training/evaluation/protocol/compare.h"
-#include "framework/ops/linear_algebra.h"
 #include "framework/scalars/random.h"
 #include "framework/tensors/device.h"
 
@@ -58,17 +57,9 @@ Compared compared_in(ComparisonWay way, const UnitRows& rows, const std::vector<
   return result;
 }
 
-/// Floating-point operations per second of a product of two square matrices.
-double product_rate(Device& device) {
-  constexpr std::int64_t side = 1024;
-  const Tensor a = Tensor::full(device, {side, side}, DType::f64, 1);
-  Tensor c = Tensor::empty(device, {side, side}, DType::f64);
-  return 2.0 * side * side * side / shortest_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
-}
-
 void add_case(const std::string& name, const UnitRows& unit, const std::vector<Pair>& pairs, Device& device,
               BenchRows& rows) {
-  const double limit = product_rate(device);
+  const double limit = product_rate(device, DType::f64);
   const Compared compared = compared_in(ComparisonWay::automatic, unit, pairs);
   rows.add({.name = name, .value = compared.seconds, .unit = "s"});
   const double flops = 2.0 * static_cast<double>(pairs.size() * unit.dimension());

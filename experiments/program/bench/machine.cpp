@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
@@ -104,6 +105,13 @@ double peak_bandwidth(int threads) {
     });
   });
   return 2.0 * static_cast<double>(part * static_cast<std::size_t>(threads)) / seconds;
+}
+
+double product_rate(Device& device, DType dtype) {
+  constexpr std::int64_t side = 1024;
+  const Tensor a = Tensor::full(device, {side, side}, dtype, 1);
+  Tensor c = Tensor::empty(device, {side, side}, dtype);
+  return 2.0 * side * side * side / shortest_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
 }
 
 std::int64_t available_memory() {

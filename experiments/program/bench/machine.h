@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "framework/tensors/dtype.h"
+
 namespace heddle {
 
 class Device;
@@ -17,6 +19,9 @@ double shortest_seconds(const Device& device, const std::function<void()>& call,
 double peak_flops(int threads);
 /// Bytes per second that `threads` threads read and write when they copy memory far larger than the caches.
 double peak_bandwidth(int threads);
+
+/// Floating-point operations per second of the product of two square matrices on a device.
+double product_rate(Device& device, DType dtype);
 
 /// The bytes that programs can have before the system must swap; all physical memory if the system does not say.
 std::int64_t available_memory();

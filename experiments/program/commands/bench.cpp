@@ -45,8 +45,8 @@ void bench_command(const BenchCommand& command, const Console& console, Job* job
   if (!command.protocol.empty() && command.name != "head")
     fail<InputError>("--protocol {} is an option of head: heddle bench head --protocol {}", command.protocol,
                      command.protocol);
-  if (command.is_long && command.name != "head")
-    fail<InputError>("--long is an option of head: heddle bench head --long");
+  if (command.is_long && command.name != "head" && command.name != "search")
+    fail<InputError>("--long is an option of head and search: heddle bench head --long");
   if (!command.photographs.folder.empty() && command.name != "data")
     fail<InputError>("--images is an option of data: heddle bench data --images {}", command.photographs.folder);
   const std::vector<BenchRow> rows = command.protocol.empty() ? run_bench(command.name, settings)
@@ -82,7 +82,7 @@ void add_bench(CLI::App& app, CommandCall& call) {
       ->needs(images);
   app.add_flag("--long", command->is_long,
                "with head: the sizes that are usually published, up to 10 million classes, which take a quarter of an "
-               "hour or more")
+               "hour or more; with search: galleries of 10 million rows")
       ->excludes(protocol);
   app.add_flag("--json", command->json, "print the rows as JSON instead of the table");
   app.callback([&call, command] {

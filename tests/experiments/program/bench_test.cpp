@@ -39,10 +39,10 @@ TEST_CASE("bench: rows as JSON keep all keys, null where nothing was measured") 
 }
 
 TEST_CASE("bench: an unknown name lists the known ones") {
-  CHECK_THROWS_WITH_AS(
-      run_bench("op", {}),
-      "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head or data or comparisons or gpu",
-      InputError);
+  CHECK_THROWS_WITH_AS(run_bench("op", {}),
+                       "unknown benchmark 'op': expected ops or collectives or steps or pipeline or head or data or "
+                       "comparisons or search or gpu",
+                       InputError);
 }
 
 TEST_CASE("bench: PLSC's protocol gives each run's middle half of the steps, and the median run") {
