@@ -28,6 +28,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench head --long"]=$long
   ["./heddle bench head --protocol plsc --set model.type=mobilefacenet --set train.batch=32 --set train.steps=40 --runs 3"]=$long
   ["./heddle bench ops"]=$long
+  ["./heddle bench search"]=$long
   ["./heddle bench steps"]=$long
   ["./heddle data check PATH/TO/lfw"]=$faces
   ["./heddle data pack PATH/TO/lfw PATH/TO/faces/train.rec --people PATH/TO/lfw_protocol/peopleDevTrain.txt"]=$faces
@@ -36,6 +37,10 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle eval results/faces"]=$faces
   ["./heddle eval results/faces --set 'evaluation.sets=[{\"name\": \"dev_test\", \"type\": \"bin\", \"path\": \"dev_test.bin\"}]'"]=$faces
   ["./heddle embed results/orl_faces PATH/TO/IMAGES --out embeddings.npy"]=$results
+  ["./heddle compare results/quickstart results/orl_faces --html compared.html"]=$results
+  ["./heddle embed results/orl_faces PATH/TO/GALLERY --out gallery.npy"]=$results
+  ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES"]=$results
+  ["./heddle search results/orl_faces gallery.npy PATH/TO/PROBES --index index.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
   ["./heddle export results/orl_faces --format safetensors --out model"]=$results
   ["./heddle notebook results/exact_or_sampled"]=$results

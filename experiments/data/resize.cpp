@@ -168,4 +168,16 @@ void resize_to_floats(const Image& image, int height, int width, std::span<float
       height, width, pixels);
 }
 
+Image fit_into_square(const Image& image, int side) {
+  const Image coloured = with_channels(image, 3);
+  const double scale = static_cast<double>(side) / std::max(image.height, image.width);
+  const auto fitted = [scale](int pixels) { return std::max(1, static_cast<int>(std::lround(scale * pixels))); };
+  Image result{.height = fitted(image.height), .width = fitted(image.width), .channels = 3, .pixels = {}};
+  std::vector<float> pixels(3 * static_cast<std::size_t>(result.height) * static_cast<std::size_t>(result.width));
+  resize_to_floats(coloured, result.height, result.width, pixels);
+  for (const float pixel : pixels)
+    result.pixels.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp((pixel + 1) / 2, 0.0F, 1.0F))));
+  return result;
+}
+
 }  // namespace heddle

@@ -27,4 +27,7 @@ void resize_to_floats(const Image& image, const Window& part, int height, int wi
 /// Resizes the whole image.
 void resize_to_floats(const Image& image, int height, int width, std::span<float> pixels);
 
+/// Resizes an image to the largest one of its proportions that fits into a square, in RGB.
+Image fit_into_square(const Image& image, int side);
+
 }  // namespace heddle

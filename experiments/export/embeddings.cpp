@@ -5,6 +5,7 @@
 
 #include "experiments/data/files/folder_people.h"
 #include "experiments/data/files/natural_order.h"
+#include "experiments/export/npy.h"
 #include "experiments/training/evaluation/embed.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "framework/description/printable.h"
@@ -37,24 +38,13 @@ std::vector<std::string> images_below(const fs::path& folder) {
   return files;
 }
 
-/// NumPy's format, version 1.0: a magic number, the length of a description padded to 64 bytes, and the elements.
 class NpyFile final : public EmbeddingsFile {
  public:
   NpyFile(const fs::path& path, const std::vector<std::string>& images, std::int64_t dimension)
-      : file_(path), names_(fs::path(path).replace_extension(".txt")) {
-    constexpr std::size_t before_text = 10;
-    constexpr std::size_t alignment = 64;
-    std::string text =
-        fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", images.size(), dimension);
-    text.append(alignment - (before_text + text.size() + 1) % alignment, ' ');
-    text += '\n';
-    file_.write(std::string_view("\x93NUMPY\x01\x00", 8));
-    const auto size = static_cast<std::uint16_t>(text.size());
-    file_.write(std::as_bytes(std::span(&size, 1)));
-    file_.write(text);
+      : file_(path, static_cast<std::int64_t>(images.size()), dimension), names_(names_beside(path)) {
     for (const std::string& image : images) names_.write(printable(image) + "\n");
   }
-  void append(std::span<const float> embeddings) override { file_.write(std::as_bytes(embeddings)); }
+  void append(std::span<const float> embeddings) override { file_.append(embeddings); }
   void commit() override {
     file_.finish();
     names_.finish();
@@ -63,7 +53,7 @@ class NpyFile final : public EmbeddingsFile {
   }
 
  private:
-  AtomicFile file_;
+  NpyWriter file_;
   AtomicFile names_;
 };
 
@@ -109,6 +99,10 @@ void normalize_rows(std::span<float> rows, std::size_t dimension) {
 }
 
 }  // namespace
+
+fs::path names_beside(fs::path npy) {
+  return npy.replace_extension(".txt");
+}
 
 std::vector<std::string> find_images(const std::vector<fs::path>& paths) {
   std::vector<std::string> files;

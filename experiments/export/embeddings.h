@@ -25,6 +25,8 @@ class EmbeddingsFile {
   virtual void append(std::span<const float> embeddings) = 0;
   virtual void commit() = 0;
 };
+/// The file with the names of the rows of a .npy.
+std::filesystem::path names_beside(std::filesystem::path npy);
 /// InputError for another ending.
 std::unique_ptr<EmbeddingsFile> open_embeddings(const std::filesystem::path& path,
                                                 const std::vector<std::string>& images, std::int64_t dimension);

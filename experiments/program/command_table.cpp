@@ -28,6 +28,7 @@ constexpr std::array commands{
     CommandRow{"eval", "evaluate a checkpoint on sets of pairs, without its training data", add_eval, true},
     CommandRow{"export", "write a checkpoint's model for other programs: ONNX, or a state dict of PyTorch", add_export},
     CommandRow{"embed", "embed images by a checkpoint's model, and write the embeddings to a file", add_embed, true},
+    CommandRow{"search", "find the nearest people of a gallery for images, by a checkpoint's model", add_search, true},
     CommandRow{"data", "pack photographs into a .rec, show what data consist of, or check every image", add_data},
     CommandRow{"plan", "memory, traffic and FLOPs of an experiment, without computing", add_plan},
     CommandRow{"explain", "the model as a table: placements, and the communication between ranks in a step",
@@ -43,6 +44,8 @@ constexpr std::array commands{
                add_bench, true, "collectives"},
     CommandRow{"reproduce", "run shipped experiments and compare their results with the claims of the documents",
                add_reproduce},
+    CommandRow{"compare", "several results folders in one table and on one page, and how their experiments differ",
+               add_compare},
     CommandRow{"notebook", "make and execute a notebook of a results folder", add_notebook},
 };
 

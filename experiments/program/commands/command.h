@@ -30,6 +30,7 @@ void add_run(CLI::App& app, CommandCall& call);
 void add_eval(CLI::App& app, CommandCall& call);
 void add_export(CLI::App& app, CommandCall& call);
 void add_embed(CLI::App& app, CommandCall& call);
+void add_search(CLI::App& app, CommandCall& call);
 void add_data(CLI::App& app, CommandCall& call);
 void add_plan(CLI::App& app, CommandCall& call);
 void add_explain(CLI::App& app, CommandCall& call);
@@ -41,6 +42,7 @@ void add_list(CLI::App& app, CommandCall& call);
 void add_bench(CLI::App& app, CommandCall& call);
 void add_reproduce(CLI::App& app, CommandCall& call);
 void add_notebook(CLI::App& app, CommandCall& call);
+void add_compare(CLI::App& app, CommandCall& call);
 
 /// `--set KEY=JSON`, as often as it is given.
 CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets);

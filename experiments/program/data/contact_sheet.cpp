@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "experiments/data/parallel_for.h"
@@ -31,15 +30,7 @@ std::vector<std::int64_t> drawn_images(std::int64_t size) {
 Image tile_of(const StoredImages& images, std::int64_t i) {
   try {
     std::vector<std::uint8_t> buffer;
-    const Image image = with_channels(decode_image(images.encoded(i, buffer), images.name(i)), 3);
-    const double scale = static_cast<double>(side) / std::max(image.height, image.width);
-    const auto fitted = [scale](int pixels) { return std::max(1, static_cast<int>(std::lround(scale * pixels))); };
-    Image tile{.height = fitted(image.height), .width = fitted(image.width), .channels = 3, .pixels = {}};
-    std::vector<float> pixels(3 * static_cast<std::size_t>(tile.height) * static_cast<std::size_t>(tile.width));
-    resize_to_floats(image, tile.height, tile.width, pixels);
-    for (const float pixel : pixels)
-      tile.pixels.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp((pixel + 1) / 2, 0.0F, 1.0F))));
-    return tile;
+    return fit_into_square(decode_image(images.encoded(i, buffer), images.name(i)), side);
   } catch (const InputError&) {
     return {.height = side, .width = side, .channels = 3, .pixels = std::vector<std::uint8_t>(3 * side * side, grey)};
   }

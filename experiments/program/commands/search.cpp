@@ -1,0 +1,253 @@
+#include <charconv>
+#include <cmath>
+#include <future>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "experiments/export/embeddings.h"
+#include "experiments/export/search/far_threshold.h"
+#include "experiments/program/checkpoint_study.h"
+#include "experiments/program/commands/command.h"
+#include "experiments/program/commands/search/recorded_threshold.h"
+#include "experiments/training/ranks/job_agreement.h"
+#include "experiments/training/ranks/world_options.h"
+#include "framework/description/printable.h"
+#include "framework/description/text.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+struct SearchCommand {
+  std::filesystem::path checkpoint;  // a folder step-..., one of those, or a results folder
+  std::filesystem::path gallery;
+  std::vector<std::filesystem::path> probes;
+  std::int64_t top = 5;
+  std::string threshold;      // a number, auto, or empty: auto where there is one
+  std::optional<double> far;  // of auto, by the gallery
+  bool by_nearest_image = false;
+  bool flips = false;
+  bool json = false;
+  std::filesystem::path out;      // .json or .csv; empty: none
+  std::filesystem::path sheet;    // empty: none
+  std::filesystem::path index;    // .npy; empty: none
+  std::vector<std::string> sets;  // a.b=json
+};
+
+constexpr double usual_far = 1e-3;
+
+/// The threshold that the user gave as a number.
+std::optional<double> given_threshold(const SearchCommand& command) {
+  if (command.threshold.empty() || command.threshold == "auto") return {};
+  const std::string& text = command.threshold;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= -1 && value <= 1))
+    fail<InputError>("--threshold: expected auto or a similarity from -1 to 1, found {}", in_quotes(text));
+  if (command.far) fail<InputError>("--far: is for --threshold auto");
+  return value;
+}
+
+void check_ending(const char* option, const std::filesystem::path& path, std::initializer_list<const char*> endings) {
+  std::string expected;
+  for (const char* const ending : endings) {
+    if (path.empty() || path.extension() == ending) return;
+    expected += (expected.empty() ? "" : " or ") + std::string(ending);
+  }
+  fail<InputError>("{} {}: expected a file that ends in {}", option, path.string(), expected);
+}
+
+/// By the evaluation of the checkpoint, or by the gallery's own pairs; nothing if there is neither.
+std::optional<SearchThreshold> automatic_threshold(const SearchCommand& command, const FoundCheckpoint& checkpoint,
+                                                   const Gallery& gallery, const Console& console) {
+  if (!command.far)
+    if (auto recorded = recorded_threshold(checkpoint)) return recorded;
+  const double far = command.far.value_or(usual_far);
+  const std::optional<FarThreshold> found = threshold_at_far(gallery, far);
+  if (!found) {
+    const std::string why = fmt::format(
+        "the gallery has fewer than {:.0f} pairs of images of two people for a FAR of {}, and no evaluation of the "
+        "checkpoint is recorded: give --threshold or a larger --far",
+        std::ceil(1 / far), far);
+    if (!command.threshold.empty() || command.far) fail<InputError>("--threshold auto: {}", why);
+    console.err << fmt::format("no verdicts: {}\n", why) << std::flush;
+    return {};
+  }
+  std::string from =
+      fmt::format("FAR {} on {} of the gallery", far, counted(found->impostors, "impostor pair", "impostor pairs"));
+  if (found->tar)
+    from += fmt::format(", which accepts {:.2f} % of {}", 100 * *found->tar,
+                        counted(found->genuine, "genuine pair", "genuine pairs"));
+  return SearchThreshold{.similarity = found->similarity, .from = std::move(from)};
+}
+
+/// The rows of the gallery, whose names give the same people again.
+void write_index(const std::filesystem::path& path, const Gallery& gallery) {
+  NpyWriter rows(path, gallery.rows().rows(), gallery.rows().dimension());
+  AtomicFile names(names_beside(path));
+  const People& people = gallery.people();
+  for (std::int64_t i = 0; i < gallery.rows().rows(); ++i) {
+    const bool is_person = gallery.way() == PersonRow::mean;
+    names.write(printable(is_person ? people.name(i) : people.image_name(i)) + "\n");
+  }
+  std::vector<float> buffer;
+  for (std::int64_t begin = 0; begin < gallery.rows().rows(); begin += RowTable::block_rows)
+    rows.append(gallery.rows().on_host(begin, std::min(begin + RowTable::block_rows, gallery.rows().rows()), buffer));
+  rows.finish();
+  names.finish();
+  names.commit();
+  rows.commit();
+}
+
+class SearchRun {
+ public:
+  SearchRun(const SearchCommand& command, const Console& console, Job* job)
+      : command_(command), console_(console), job_(job) {}
+
+  void run() {
+    together(job_, [this] { open(); });
+    if (is_first()) make_gallery();
+    embed();
+    if (!is_first()) return;
+    // In a thread of its own, whose team of threads ends with it.
+    std::async(std::launch::async, [this] {
+      device_->backend().enter_thread();
+      search();
+    }).get();
+    write();
+  }
+
+ private:
+  bool is_first() const { return job_ == nullptr || job_->rank() == 0; }
+  std::int64_t features() const { return embedding_size(model_->model()); }
+
+  void open() {
+    given_ = given_threshold(command_);
+    check_ending("--out", command_.out, {".json", ".csv"});
+    check_ending("--sheet", command_.sheet, {".html"});
+    check_ending("--index", command_.index, {".npy"});
+    checkpoint_ = find_checkpoint(command_.checkpoint);
+    Experiment experiment = checkpoint_study(checkpoint_, command_.sets, job_).variants.front().root;
+    if (experiment.device == DeviceType::plan) fail<InputError>("device: expected cpu or cuda, found plan");
+    experiment.evaluation.sets.clear();
+    experiment.evaluation.flip = command_.flips;
+    model_.emplace(experiment, checkpoint_);
+    gallery_images_ = open_searched_images(command_.gallery, features());
+    for (const std::filesystem::path& path : command_.probes) probes_.push_back(open_searched_images(path, features()));
+  }
+
+  void make_gallery() {
+    const Experiment& experiment = model_->experiment();
+    device_.emplace(make_backend(name_of(experiment.device), {.threads = threads_of_all(experiment)}));
+    gallery_.emplace(gallery_images_, command_.by_nearest_image ? PersonRow::nearest_image : PersonRow::mean, *device_,
+                     features());
+  }
+  /// The search uses the threads of all ranks that this process has.
+  int threads_of_all(const Experiment& experiment) const {
+    return threads_of(experiment, job_) * (job_ == nullptr ? ranks_of(experiment) : 1);
+  }
+
+  /// Embeds the images of the gallery and of the probes on all ranks, in one pass.
+  void embed() {
+    std::vector<std::string> files;
+    if (!gallery_images_.embeddings) {
+      const People people(gallery_images_);
+      for (std::int64_t i = 0; i < people.images(); ++i)
+        files.push_back(gallery_images_.files[static_cast<std::size_t>(people.image(i))]);
+    }
+    std::size_t of_gallery = files.size() * static_cast<std::size_t>(features());
+    for (const SearchedImages& images : probes_) files.insert(files.end(), images.files.begin(), images.files.end());
+    if (files.empty()) return;
+    embed_files(*model_, files, false, job_, [&](std::span<const float> rows) {
+      const std::size_t count = std::min(of_gallery, rows.size());
+      gallery_->append(rows.first(count));
+      of_gallery -= count;
+      embedded_.insert(embedded_.end(), rows.begin() + static_cast<std::ptrdiff_t>(count), rows.end());
+    });
+  }
+
+  void search() {
+    if (gallery_images_.embeddings) gallery_->read_embeddings();
+    std::vector<float> rows;
+    std::span<const float> embedded(embedded_);
+    for (const SearchedImages& images : probes_) {
+      for (std::int64_t i = 0; i < images.names.size(); ++i) found_.probes.emplace_back(images.names[i]);
+      const auto add = [&](std::span<const float> values) { rows.insert(rows.end(), values.begin(), values.end()); };
+      const std::size_t begin = rows.size();
+      if (images.embeddings) {
+        read_embeddings(images, {}, add);
+      } else {
+        add(embedded.first(images.files.size() * static_cast<std::size_t>(features())));
+        embedded = embedded.subspan(rows.size() - begin);
+      }
+      check_embeddings(images, std::span(rows).subspan(begin), features(), [](std::int64_t i) { return i; });
+    }
+    found_.nearest = gallery_->nearest(UnitRows(rows, found_.probes.size()), command_.top);
+    if (given_)
+      found_.threshold = SearchThreshold{.similarity = *given_};
+    else
+      found_.threshold = automatic_threshold(command_, checkpoint_, *gallery_, console_);
+  }
+
+  void write() {
+    found_.checkpoint = checkpoint_.folder.string();
+    found_.steps = checkpoint_.steps;
+    found_.gallery_path = gallery_images_.path;
+    found_.gallery = &*gallery_;
+    const std::filesystem::path& out = command_.out;
+    if (!out.empty()) write_file_atomically(out, out.extension() == ".json" ? search_json(found_) : search_csv(found_));
+    if (!command_.sheet.empty()) {
+      AtomicFile file(command_.sheet);
+      write_search_sheet(file, found_);
+      file.commit();
+    }
+    if (!command_.index.empty()) write_index(command_.index, *gallery_);
+    console_.out << (command_.json ? search_json(found_) : search_header(found_) + search_table(found_)) << std::flush;
+  }
+
+  const SearchCommand& command_;
+  const Console& console_;
+  Job* job_;
+  std::optional<double> given_;
+  FoundCheckpoint checkpoint_;
+  std::optional<CheckpointModel> model_;
+  SearchedImages gallery_images_;
+  std::vector<SearchedImages> probes_;
+  std::vector<float> embedded_;  // of the probes that are images
+  std::optional<Device> device_;
+  std::optional<Gallery> gallery_;
+  FoundPeople found_{};
+};
+
+}  // namespace
+
+void add_search(CLI::App& app, CommandCall& call) {
+  const auto command = std::make_shared<SearchCommand>();
+  add_checkpoint_option(app, command->checkpoint);
+  app.add_option("GALLERY", command->gallery,
+                 "a folder with a folder of images for each person, or with images; or a .npy of embed, the names of "
+                 "whose rows are in the .txt beside it")
+      ->required();
+  app.add_option("PROBES", command->probes, "images, folders of images, or .npy of embed")->required();
+  app.add_option("--top", command->top, "the number of nearest people to list for each probe (default: 5)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+  app.add_option("--threshold", command->threshold,
+                 "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
+                 "checkpoint has found, or else one by the pairs of the gallery (default: auto, if there is one)");
+  app.add_option("--far", command->far, "auto by the pairs of the gallery, at this false accept rate (default: 0.001)")
+      ->check(CLI::Range(1e-9, 0.5));
+  app.add_flag("--nearest-image", command->by_nearest_image,
+               "compare with each person's nearest image, instead of the mean of the normalised embeddings");
+  app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as embed --flip does");
+  app.add_flag("--json", command->json, "print the results as JSON instead of the table");
+  app.add_option("--out", command->out, "also write the results to FILE.json or FILE.csv");
+  app.add_option("--sheet", command->sheet, "also write a page with the probes beside the people found, FILE.html");
+  app.add_option("--index", command->index,
+                 "also write the rows of the gallery to FILE.npy, with their names in FILE.txt: a gallery again");
+  add_set_option(app, command->sets).description("override one key of the checkpoint's experiment, as in mesh.dp=2");
+  app.callback([&call, command] { SearchRun(*command, call.console, call.join()).run(); });
+}
+
+}  // namespace heddle
