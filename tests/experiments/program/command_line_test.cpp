@@ -311,7 +311,7 @@ TEST_CASE("wrong calls print the error and exit with 2") {
   CHECK(missing.code == 2);
   CHECK(missing.err == "heddle: no/such.json: cannot be read: No such file or directory\n");
   CHECK(call({"list", "modles"}).code == 2);
-  CHECK(call({"dat"}).err.ends_with("\"reproduce\" or \"notebook\"; did you mean \"data\"?\n"));
+  CHECK(call({"dat"}).err.ends_with("\"completion\" or \"man\"; did you mean \"data\"?\n"));
   const Called nothing = call({"data"});
   CHECK(nothing.code == 2);
   CHECK(nothing.err == "heddle: expected \"pack\", \"show\" or \"check\" after \"data\"\n");
