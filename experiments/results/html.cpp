@@ -4,35 +4,8 @@
 
 #include <fmt/core.h>
 
-#include "framework/description/printable.h"
 
 namespace heddle {
-
-std::string html_text(std::string_view text) {
-  std::string escaped;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
 
 std::string html_head(std::string_view title, std::string_view style) {
   constexpr std::string_view common = R"(

@@ -6,10 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace heddle {
+#include "framework/description/html_text.h"
 
-/// The printable text as HTML, also within an attribute's quotes.
-std::string html_text(std::string_view text);
+namespace heddle {
 
 /// Everything before the body's content: the title, and a style for light and dark screens from 320 pixels on, to which
 /// `style` is added.
